@@ -16,7 +16,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
-from kctl_agent.attached.brokers import EndOffsets, NotTranslatable, last_progress, options_of, settings_of
+from kctl_agent.attached.brokers import (
+    EndOffsets,
+    NotTranslatable,
+    elsewhere,
+    last_progress,
+    options_of,
+    settings_of,
+)
 from kctl_agent.attached.queries import Queries
 from kctl_agent.attached.shadow import ShadowGroup
 from kctl_agent.kafka.clients import opened
@@ -49,6 +56,8 @@ class Attached:
         self._servers = servers
         self._settings = settings
         """Those of kafka-python's clients; None until they are known from a query."""
+        self._options: dict[str, list[dict[str, str]]] = {}
+        """Those of the Kafka sources of each query."""
         self._commit_group = commit_group
         self._admin: Any = None
         self._ends: EndOffsets | None = None
@@ -151,11 +160,24 @@ class Attached:
             else:
                 self._queries.started(id_)
         self._queries.only(set(active))
-        if self._settings is None and active:
-            options = next(filter(None, map(options_of, active.values())), None)
+        known = self._options
+        self._options = {id_: known[id_] if id_ in known else options_of(query) for id_, query in active.items()}
+        self._choose_cluster()
+
+    def _choose_cluster(self) -> None:
+        """Takes the cluster of the first query, unless one is given, and leaves out queries that read another one."""
+        options = next((each for found in self._options.values() for each in found), None)
+        if self._settings is None and self._options:
             servers = {} if self._servers is None else {"bootstrap_servers": self._servers}
             if options or servers:
                 self._settings = (settings_of(options) if options else {}) | servers
+        if self._settings is None:
+            return
+        own = self._settings["bootstrap_servers"]
+        for id_ in self._queries.leave_out(elsewhere(self._options, own)):
+            text = f"query {id_} reads another Kafka cluster than {own}: its offsets are left out"
+            self._queries.failed(text)
+            _LOG.warning("kctl: %s", text)
 
     def _ask(self) -> None:
         """Asks the brokers for log starts and ends, which only a fleet needs."""

@@ -13,6 +13,7 @@ from kctl_agent.kafka.security import Security
 _STARTS_SECONDS: Final = 15.0
 """Seconds between questions for log starts: they move with retention only, and each question costs the application."""
 _MAX_DEPTH: Final = 200
+_SERVERS: Final = "kafka.bootstrap.servers"
 Partition = tuple[str, int]
 
 
@@ -45,13 +46,13 @@ def last_progress(query: Any) -> str | None:
     return None if progress is None else str(progress.json())
 
 
-def options_of(query: Any) -> dict[str, str]:
-    """Returns the `kafka.*` options of a query's first Kafka source, out of its plan; none where it is not known."""
+def options_of(query: Any) -> list[dict[str, str]]:
+    """Returns the options of a query's Kafka sources, out of its plan; none if they are not known."""
     try:
         plan = query._jsq.streamingQuery().analyzedPlan()  # noqa: SLF001 - there is no public way to a query's options
     except Exception:  # Spark Connect, or a version that calls it otherwise: then arguments of `attach` are needed
-        return {}
-    waiting, seen = [plan], 0
+        return []
+    waiting, seen, found = [plan], 0, []
     while waiting and seen < _MAX_DEPTH:
         node, seen = waiting.pop(), seen + 1
         if node.getClass().getSimpleName().startswith("StreamingRelation"):
@@ -59,11 +60,24 @@ def options_of(query: Any) -> dict[str, str]:
                 options = {str(key): str(value) for key, value in dict(node.extraOptions()).items()}
             except Exception:  # a relation of another kind of source
                 options = {}
-            if "kafka.bootstrap.servers" in options:
-                return options
+            if _SERVERS in options:
+                found.append(options)
         children = node.children()
         waiting += [children.apply(i) for i in range(children.size())]
-    return {}
+    return found
+
+
+def elsewhere(options: Mapping[str, Collection[Mapping[str, str]]], own: str | Collection[str]) -> set[str]:
+    """Returns the queries that read another cluster than that of the servers `own`; `options` are those of the sources
+    of each. Servers that have one in common are of one cluster, as are all if no query names others."""
+    clusters = {query: {_servers(each[_SERVERS]) for each in found} for query, found in options.items()}
+    if len(set().union(*clusters.values())) < 2:
+        return set()
+    return {query for query, found in clusters.items() if not all(each & _servers(own) for each in found)}
+
+
+def _servers(servers: str | Collection[str]) -> frozenset[str]:
+    return frozenset(each.strip() for each in (servers.split(",") if isinstance(servers, str) else servers))
 
 
 class NotTranslatable(Exception):

@@ -48,6 +48,7 @@ class Queries:
         self._name = name
         self._lock = threading.Lock()
         self._queries: dict[str, _Query] = {}
+        self._elsewhere: set[str] = set()
         self._started_at = time.monotonic()
         self._starts: Mapping[Partition, int] = {}
         self._ends: Mapping[Partition, int] = {}
@@ -100,6 +101,12 @@ class Queries:
             for id_ in self._queries.keys() - active:
                 del self._queries[id_]
 
+    def leave_out(self, elsewhere: set[str]) -> set[str]:
+        """Leaves out the positions of queries that read another cluster; returns those that were not left out yet."""
+        with self._lock:
+            new, self._elsewhere = elsewhere - self._elsewhere, elsewhere
+            return new
+
     def is_deaf(self, active: Iterable[str]) -> bool:
         """Whether Spark has finished batches that the listener was not called for: it drops slow ones."""
         with self._lock:
@@ -123,7 +130,7 @@ class Queries:
         further behind: for ordinary tools the application has read it only so far."""
         with self._lock:
             merged: dict[Partition, int] = {}
-            for query in self._queries.values():
+            for query in (each for id_, each in self._queries.items() if id_ not in self._elsewhere):
                 for partition, offset in query.positions.items():
                     merged[partition] = min(offset, merged.get(partition, offset))
             return merged

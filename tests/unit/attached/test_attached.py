@@ -107,3 +107,14 @@ def test_without_a_poll_of_the_brokers_the_lag_is_not_known() -> None:
     assert queries.failed("poll: the brokers are away")
     assert not queries.failed("poll: the brokers are away")
     assert queries.snapshot(1.0).worker.last_error == "poll: the brokers are away"
+
+
+def test_the_offsets_of_another_cluster_are_left_out() -> None:
+    queries = Queries("report")
+    queries.progressed(progress(3, {"orders": {"0": 30}}, "q1"))
+    queries.progressed(progress(3, {"orders": {"0": 12}, "refunds": {"0": 5}}, "q2"))
+
+    assert queries.leave_out({"q2"}) == {"q2"}
+
+    assert queries.positions() == {("orders", 0): 30}
+    assert queries.leave_out({"q2"}) == set()

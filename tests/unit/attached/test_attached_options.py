@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kctl_agent.attached.brokers import NotTranslatable, settings_of
+from kctl_agent.attached.brokers import NotTranslatable, elsewhere, settings_of
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="ann" password="a \\"b\\" =;c";'
@@ -55,3 +55,25 @@ def test_tls_and_a_login_become_settings_of_kafka_python_however_the_options_are
 def test_options_that_kafka_python_cannot_have_are_named(options: dict[str, str], reason: str) -> None:
     with pytest.raises(NotTranslatable, match=reason):
         settings_of(SERVERS | {f"kafka.{key}": value for key, value in options.items()})
+
+
+def of(*servers: str) -> list[dict[str, str]]:
+    return [{"kafka.bootstrap.servers": each} for each in servers]
+
+
+@pytest.mark.parametrize(
+    ("queries", "own", "others"),
+    [
+        ({"q1": of("a:1,b:1"), "q2": of("b:1, a:1")}, "a:1,b:1", set()),
+        ({"q1": of("a:1"), "q2": of("a:1,b:1")}, "a:1", set()),
+        ({"q1": of("a:1"), "q2": of("c:1")}, "a:1", {"q2"}),
+        ({"q1": of("a:1"), "q2": of("a:1", "c:1")}, "a:1", {"q2"}),
+        ({"q1": of("a:1"), "q2": of("c:1"), "rate": []}, ["c:1"], {"q1"}),
+        ({"q1": of("a:1"), "q2": []}, "another-listener:1", set()),
+        ({}, "a:1", set()),
+    ],
+)
+def test_queries_that_read_another_cluster_are_found_by_their_servers(
+    queries: dict[str, list[dict[str, str]]], own: str, others: set[str]
+) -> None:
+    assert elsewhere(queries, own) == others
