@@ -1,4 +1,4 @@
-"""The control plane: supervises Spark workers that read Kafka, reduces their answers, publishes one truth."""
+"""The control plane: supervises Spark workers that read Kafka, reduces their answers, and publishes one snapshot."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The audit log: which user made which change, as JSON lines.
 
-The master writes its operations there (`master/operations/operation_log.py`), the command line what it changes without
-a master.
-Secrets are never part of a line; ASCII only, so a terminal may show it.
+The master writes its operations there (`master/operations/operation_log.py`), the command line its changes without a
+master. Lines contain no secrets, and only ASCII, so that a terminal may show them.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ _FOLDER_MODE = 0o700
 
 
 def fleet_log(config: Config) -> Path:
-    """Returns the path of a fleet's audit log: changes of the fleet, its group and its storage."""
+    """The audit log of changes to a fleet, its group and its storage."""
     return config.fleet.log_dir / "operations.jsonl"
 
 
 def user_log(env: Mapping[str, str]) -> Path:
-    """Returns `$XDG_STATE_HOME/kctl/audit.jsonl`, by default below `~/.local/state`. Raises ConfigError: we are root,
-    and that is another user's."""
+    """`$XDG_STATE_HOME/kctl/audit.jsonl`, by default below `~/.local/state`. Raises ConfigError if root would write to
+    another user's."""
     home = env.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
     path = Path(env.get("XDG_STATE_HOME") or Path(home, ".local", "state"), "kctl", "audit.jsonl")
     refuse_others(path)
@@ -44,8 +43,8 @@ def user_log(env: Mapping[str, str]) -> Path:
 
 
 def append(path: Path, line: Mapping[str, Any]) -> None:
-    """Writes one line, in one piece: several processes append to the same file. Half a line that a full disk has taken
-    before is ended. Raises OSError: it cannot be written, or it is a link, no regular file, or of another user."""
+    """Writes one line atomically, because several processes append to the file; first ends a line that a full disk cut
+    off. Raises OSError, also for a link, a file that is not regular, or another user's."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
     descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
     try:
@@ -59,7 +58,7 @@ def append(path: Path, line: Mapping[str, Any]) -> None:
 
 
 class AuditedOperation:
-    """A change under way; `text` is its outcome, one sentence, or how far it has come: an error is added to it."""
+    """`text` is its outcome or progress in one sentence; an error is added to it."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -69,11 +68,10 @@ class AuditedOperation:
 def operation(
     path: Path, name: str, params: Mapping[str, Any], *, via: str = "cli", by: str | None = None
 ) -> Iterator[AuditedOperation]:
-    """Writes a line before the change and one after it, so one that was killed half way has left its first line.
+    """Writes a line before and after a change, so that a killed process leaves the first. `by` is the name of an HTTP
+    token.
 
-    Of one that came over HTTP `by` is the name of its token.
-
-    What cannot be written down is logged and done all the same: a full disk must not keep anybody from making room.
+    If a line cannot be written, the change still proceeds: a full disk must not prevent making room.
     """
     uid = os.getuid()
     began = time.time()
@@ -118,7 +116,7 @@ def _name(uid: int) -> str:
 
 
 def _login() -> str | None:
-    """The user of the login, as the kernel reports it, whatever `sudo` and `su` came after; None for a service."""
+    """The login user according to the kernel, regardless of `sudo` and `su`; None for a service."""
     try:
         uid = int(Path("/proc/self/loginuid").read_text(encoding="ascii"))
     except (OSError, ValueError):

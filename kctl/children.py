@@ -1,4 +1,4 @@
-"""Python processes started by kctl: what they import, and what of our environment they inherit."""
+"""Starts Python processes: their command line and the environment that they inherit."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ import sys
 from collections.abc import Mapping
 
 PRIVATE = 0o077
-"""The umask of the master and all that it starts: their files are for their user alone."""
+"""The umask of the master and all its children: only their user can open their files."""
 _SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 _PATH = "PYTHONPATH"
 
 
 def python_module(name: str, *arguments: str) -> tuple[str, ...]:
-    """Returns the command that runs an installed module. Without `-P` Python would search the working directory first,
-    and run what somebody else has put there."""
+    """The command that runs an installed module. `-P` keeps Python from importing from the working directory, where
+    another user may have put code."""
     return (sys.executable, "-P", "-m", name, *arguments)
 
 
 def dies_with_parent(signal_name: str) -> list[str]:
-    """Returns the words before a command that have the kernel send it this signal when the thread that starts it ends
-    (PR_SET_PDEATHSIG), by util-linux: a preexec_fn is not safe in a process with threads. Empty where there is none."""
+    """A command prefix (util-linux) that makes the kernel send this signal when the starting thread ends
+    (PR_SET_PDEATHSIG); a preexec_fn is unsafe in a process with threads. Empty if not installed."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", signal_name] if setpriv else []
 
 
 def safe_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Returns the environment of a child that reads the configuration itself. Python processes that it starts, also
-    those of Spark, do not import from the working directory either."""
-    # To Python an entry that is empty, as in `PYTHONPATH=$PYTHONPATH:/opt/lib`, is the working directory.
+    """The environment of a child that reads the configuration itself. Python processes below it, including Spark's, do
+    not import from the working directory either."""
+    # Python takes an empty entry, as in `PYTHONPATH=$PYTHONPATH:/opt/lib`, for the working directory.
     path = os.pathsep.join(filter(os.path.isabs, env.get(_PATH, "").split(os.pathsep)))
     return {
         **{name: text for name, text in env.items() if name != _PATH},
@@ -39,8 +39,8 @@ def safe_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def child_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Returns the environment of a worker or sinker, which runs code of others: without settings and passwords, all of
-    which it gets on its stdin."""
+    """The environment of a worker or sinker, which runs other people's code: without settings and secrets, which it
+    gets on stdin."""
     from kctl.config.load import is_setting_variable
     from kctl.secrets import SECRET_VARIABLES
 

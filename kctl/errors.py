@@ -1,7 +1,7 @@
-"""Errors of the control plane, as one tree: each class carries its code, exit code and HTTP status.
+"""The tree of the control plane's errors: each class has a code, an exit code and an HTTP status.
 
-The message of an error is one sentence for an operator: what happened, to what, and what to do about it. The agent's
-own tree is `kctl_agent.errors`; docs/errors.md lists both and a project test keeps it complete.
+A message is one sentence for an operator: what happened, to what, and what to do. Agents have their own tree,
+`kctl_agent.errors`; docs/errors.md lists both, and a project test keeps it complete.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class KctlError(Exception):
 
 
 class CommandRejected(KctlError):
-    """The master answered with an error; its own code and retriability are kept in `wire_code` and `wire_retriable`."""
+    """The master answered with an error; `wire_code` and `wire_retriable` are its own."""
 
     code = "command_rejected"
     http_status = 502
@@ -31,21 +31,21 @@ class CommandRejected(KctlError):
 
 
 class BadAnswer(KctlError):
-    """The master's answer to a command does not have the shape of its result, as one of another release may not."""
+    """The master's answer does not have the expected form, perhaps because it is another release."""
 
     code = "bad_answer"
     http_status = 502
 
 
 class OperationRefused(KctlError):
-    """An operation that cannot be carried out, or that contradicts one that is under way; nothing was changed."""
+    """An operation is impossible or conflicts with one in progress; nothing was changed."""
 
     code = "operation_refused"
     http_status = 409
 
 
 class NoSuchOperation(OperationRefused):
-    """There is no operation of this id, or it is one of those that are no longer kept."""
+    """No operation has this id, or it is no longer kept."""
 
     code = "no_such_operation"
     exit_code = 2
@@ -53,14 +53,14 @@ class NoSuchOperation(OperationRefused):
 
 
 class OperationFailed(KctlError):
-    """An operation was begun and could not be carried out; the sentence has how far it came."""
+    """An operation began and failed; the sentence reports how far it came."""
 
     code = "operation_failed"
     http_status = 409
 
 
 class OperationUnknown(KctlError):
-    """What became of an operation is not known, or it goes on by itself: it may still happen."""
+    """The outcome of an operation is unknown, or it continues by itself: it may still happen."""
 
     code = "operation_unknown"
     exit_code = 3
@@ -68,7 +68,7 @@ class OperationUnknown(KctlError):
 
 
 class AgentRefused(KctlError):
-    """A worker did not take an operation: it answered with an error, or is not there; nothing was changed."""
+    """A worker rejected an operation or did not answer; nothing was changed."""
 
     code = "agent_refused"
     retriable = True
@@ -76,7 +76,7 @@ class AgentRefused(KctlError):
 
 
 class StopTimeout(KctlError):
-    """A fleet was asked to stop, and its master or one of its processes is still there."""
+    """A fleet was asked to stop, but its master or one of its processes still runs."""
 
     code = "stop_timeout"
     retriable = True
@@ -92,7 +92,7 @@ class UsageError(KctlError):
 
 
 class ClusterMissing(KctlError):
-    """The groups of no cluster of that name are collected."""
+    """kctl collects the groups of no cluster with that name."""
 
     code = "cluster_missing"
     exit_code = 2
@@ -100,14 +100,14 @@ class ClusterMissing(KctlError):
 
 
 class ConfigError(KctlError):
-    """A configuration file, `KCTL_*` variable or flag that cannot be used."""
+    """A configuration file, `KCTL_*` variable or flag cannot be used."""
 
     code = "bad_config"
     exit_code = 2
 
 
 class IncompleteAnswer(KctlError):
-    """Some workers did not answer; what the others answered has been printed."""
+    """Some workers did not answer; the other answers were printed."""
 
     code = "incomplete"
     retriable = True
@@ -123,13 +123,13 @@ class ThresholdExceeded(KctlError):
 
 
 class NotWell(KctlError):
-    """The verdict on the fleet is as bad as `kctl status --fail-on` names, or not known."""
+    """The verdict on the fleet is as bad as `kctl status --fail-on` names, or unknown."""
 
     code = "not_well"
 
 
 class NoMaster(KctlError):
-    """No master can be asked; the three subclasses are the reasons."""
+    """No master can be asked; the subclasses are the reasons."""
 
     code = "no_master"
     retriable = True
@@ -138,13 +138,13 @@ class NoMaster(KctlError):
 
 
 class NoSocketFile(NoMaster):
-    """There is no socket: the fleet was never started, has been stopped, or another run_dir is meant."""
+    """There is no socket: the fleet was never started, has been stopped, or has another run_dir."""
 
     code = "no_socket_file"
 
 
 class NobodyListening(NoMaster):
-    """The socket file is there but nobody accepts on it: its process died without cleaning up."""
+    """The socket file exists but no process accepts connections: its owner died without cleaning up."""
 
     code = "nobody_listening"
 
@@ -173,14 +173,14 @@ class BrokerUnreachable(StartError):
 
 
 class TopicMissing(StartError):
-    """A configured topic does not exist on the broker."""
+    """A configured topic does not exist."""
 
     code = "topic_missing"
     exit_code = 11
 
 
 class JavaMissing(StartError):
-    """There is no Java, or one that Spark does not run on."""
+    """Java is missing, or too old for Spark."""
 
     code = "java_missing"
     exit_code = 12
@@ -194,14 +194,14 @@ class PortTaken(StartError):
 
 
 class RunDirUnusable(StartError):
-    """run_dir cannot be written, or does not belong to this user alone."""
+    """run_dir cannot be written, or is accessible to other users."""
 
     code = "run_dir_unusable"
     exit_code = 14
 
 
 class AlreadyRunning(StartError):
-    """Another master holds this run_dir."""
+    """Another master uses this run_dir."""
 
     code = "already_running"
     exit_code = 15
@@ -217,21 +217,21 @@ class JarsMissing(StartError):
 
 
 class BrokerRefused(KctlError):
-    """A broker answered with an error; the sentence holds its name. Frequent ones have a class of their own."""
+    """A broker answered with an error; the sentence contains its name. Frequent errors have subclasses."""
 
     code = "broker_refused"
     http_status = 502
 
 
 class AuthenticationFailed(BrokerRefused):
-    """The broker does not accept the name, password, token or SASL mechanism."""
+    """The broker rejects the name, password, token or SASL mechanism."""
 
     code = "authentication_failed"
     exit_code = 17
 
 
 class NotAuthorised(BrokerRefused):
-    """The broker knows the user and does not allow it."""
+    """The broker knows the user but does not allow this."""
 
     code = "not_authorised"
     exit_code = 18
@@ -239,7 +239,7 @@ class NotAuthorised(BrokerRefused):
 
 
 class GroupMissing(BrokerRefused):
-    """There is no such consumer group."""
+    """The consumer group does not exist."""
 
     code = "group_missing"
     exit_code = 19
@@ -247,7 +247,7 @@ class GroupMissing(BrokerRefused):
 
 
 class PartitionMissing(BrokerRefused):
-    """The topic exists, the partition does not."""
+    """The topic exists, but not the partition."""
 
     code = "partition_missing"
     exit_code = 20
@@ -255,7 +255,7 @@ class PartitionMissing(BrokerRefused):
 
 
 class MessageTooLarge(BrokerRefused):
-    """A message is larger than the topic takes."""
+    """A message is larger than the topic accepts."""
 
     code = "message_too_large"
     exit_code = 21
@@ -263,7 +263,7 @@ class MessageTooLarge(BrokerRefused):
 
 
 class NotEnoughReplicas(BrokerRefused):
-    """Fewer replicas are in sync than the topic demands for `acks=all`."""
+    """Fewer replicas are in sync than the topic requires for `acks=all`."""
 
     code = "not_enough_replicas"
     retriable = True
@@ -272,14 +272,14 @@ class NotEnoughReplicas(BrokerRefused):
 
 
 class WrongProtocol(BrokerRefused):
-    """Something answers, but not as configured: TLS where plain is spoken, the reverse, SASL, or no Kafka at all."""
+    """The server answers, but not as configured: TLS instead of plain text, the reverse, SASL, or not Kafka at all."""
 
     code = "wrong_protocol"
     exit_code = 23
 
 
 class GroupActive(BrokerRefused):
-    """A group with live members: its offsets are theirs to commit."""
+    """The group has live members, so only they may commit its offsets."""
 
     code = "group_active"
     exit_code = 24
@@ -287,7 +287,7 @@ class GroupActive(BrokerRefused):
 
 
 class CheckpointUnreadable(KctlError):
-    """A Spark checkpoint cannot be read: it is not there, there is no permission, or its storage does not answer."""
+    """A Spark checkpoint cannot be read: it is missing, not permitted, or its storage does not answer."""
 
     code = "checkpoint_unreadable"
     retriable = True
@@ -296,7 +296,7 @@ class CheckpointUnreadable(KctlError):
 
 
 class CheckpointUnusable(KctlError):
-    """Offsets of a Spark checkpoint cannot be used: it still moves, is damaged, or would move a group backwards."""
+    """Offsets of a Spark checkpoint cannot be used: it is still changing, damaged, or would move a group backwards."""
 
     code = "checkpoint_unusable"
     exit_code = 26

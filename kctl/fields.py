@@ -1,4 +1,4 @@
-"""Values as fields of a document, the same in every view: bytes, times, and names; and times as they are given."""
+"""Formats bytes, times and names the same way in every view, and parses given times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
-    """Bytes as one field of a document: as text where they are UTF-8, else as base64, the name ending in `_base64`."""
+    """Bytes as a field of a document: text if UTF-8, otherwise base64 with `_base64` added to the name."""
     if value is None:
         return {name: None}
     try:
@@ -22,23 +22,23 @@ def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
 
 
 def qualified(host: str, name: str) -> str:
-    """Returns the name of a process among those of all hosts: `node-2/worker-0`."""
+    """The name of a process in a fleet of several hosts: `node-2/worker-0`."""
     return f"{host}/{name}"
 
 
 def host_and_name(process: str) -> tuple[str, str]:
-    """Returns the parts of such a name; without a host, the first is empty."""
+    """Splits a qualified name; the host is empty if there is none."""
     host, _, name = process.rpartition("/")
     return host, name
 
 
 def moment(unix_seconds: float) -> str:
-    """`2026-11-22T10:04:02Z`: the same on every host, and what `--to` and `--time` take."""
+    """`2026-11-22T10:04:02Z`: the same on every host, and accepted by `--to` and `--time`."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_seconds))
 
 
 def unix_seconds(given: datetime) -> float:
-    """Of a time that a caller has given: without a zone it is in UTC, as all that are shown."""
+    """A given time without a zone is in UTC, like all displayed times."""
     from datetime import UTC  # `rpc` and `status` never need it
 
     return (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()

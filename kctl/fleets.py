@@ -1,7 +1,7 @@
-"""The choice of a fleet: `-c`, else `KCTL_CONFIG`, else `./kctl.toml`, else the one of this user that is running.
+"""Finds the fleet: `-c`, or `KCTL_CONFIG`, or `./kctl.toml`, or this user's running one.
 
-A master registers itself in a folder of its user, so that `kctl rpc` needs no argument while only one runs. Entries of
-masters that are gone (pid and start time) do not count and are removed by the next reader.
+A master registers itself in a folder of its user, so that `kctl rpc` needs no argument if only one runs. The next
+reader removes entries of dead masters (pid and start time).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kctl_agent.paths import ProcessIdentity, is_alive, prepare_run_dir, process
 
 
 class Fleet(NamedTuple):
-    """A fleet; `master` is None when it was named by its configuration and nothing is known of a running master."""
+    """`master` is None if the fleet was named by its configuration and no running master is known."""
 
     name: str
     run_dir: Path
@@ -30,8 +30,8 @@ class Fleet(NamedTuple):
 
 
 def registry_dir(env: Mapping[str, str] = os.environ) -> Path:
-    """The folder of running fleets: `$XDG_RUNTIME_DIR/kctl`, or `/tmp/kctl-<uid>` where there is no such folder of
-    ours: cron, a service, and `su` and `sudo`, which may keep the variable of the user they came from."""
+    """The folder of running fleets: `$XDG_RUNTIME_DIR/kctl`, or `/tmp/kctl-<uid>` if that folder is not ours. Cron and
+    services have none; `su` and `sudo` may keep another user's."""
     runtime = env.get("XDG_RUNTIME_DIR")
     if runtime and _is_own_folder(runtime):
         return Path(runtime, "kctl")
@@ -48,8 +48,8 @@ def _is_own_folder(path: str) -> bool:
 
 
 def register(name: str, run_dir: Path, config: Path, env: Mapping[str, str] = os.environ) -> Path:
-    """Registers this process as the master of a fleet; returns the entry, for `unregister`. Raises PathError: the
-    registry folder does not belong to this user alone; OSError: it cannot be written."""
+    """Registers this process as master; returns the entry for `unregister`. Raises PathError (the registry does not
+    belong to this user alone), OSError."""
     folder = registry_dir(env)
     prepare_run_dir(folder)
     own = process_identity()
@@ -72,14 +72,13 @@ def register(name: str, run_dir: Path, config: Path, env: Mapping[str, str] = os
 
 
 def unregister(entry: Path) -> None:
-    """Removes an entry that `register` has made; one that is gone already is fine."""
     with contextlib.suppress(OSError):
         entry.unlink(missing_ok=True)
 
 
 def running(env: Mapping[str, str] = os.environ) -> list[Fleet]:
-    """Returns the fleets of this user whose master lives, sorted by name and path. Raises PathError: the registry
-    folder does not belong to this user alone."""
+    """This user's fleets with a live master, sorted by name and path. Raises PathError if the registry does not belong
+    to this user alone."""
     folder = registry_dir(env)
     if not folder.exists():
         return []
@@ -95,8 +94,8 @@ def running(env: Mapping[str, str] = os.environ) -> list[Fleet]:
 
 
 def named(config: Path | None, env: Mapping[str, str]) -> Path | None:
-    """Returns the configuration that was chosen: `config`, which is the value of `-c`, else KCTL_CONFIG, else the
-    kctl.toml of the working folder, unless another user has put it there."""
+    """Returns `config` (the value of `-c`), or KCTL_CONFIG, or the working directory's kctl.toml unless it is another
+    user's."""
     if config == Path():
         raise UsageError("-c takes a FILE, not an empty text")
     if config is not None or env.get("KCTL_CONFIG"):
@@ -109,15 +108,10 @@ def named(config: Path | None, env: Mapping[str, str]) -> Path | None:
 
 
 def find(config: Path | None = None, env: Mapping[str, str] = os.environ) -> Fleet:
-    """Returns the chosen fleet. `config` is the value of `-c`.
+    """Returns the fleet named by `-c` (`config`), KCTL_CONFIG or the working directory, or the only running one.
 
-    A fleet that runs is found by the path of its configuration without reading that file: it may have been changed,
-    even broken, since the start, and its master can be asked all the same.
-
-    Raises:
-        ConfigError: the configuration cannot be used.
-        NoSocketFile: none was named and none is running.
-        UsageError: none was named and several are running; the message lists them.
+    A running fleet is found by the path of its configuration without reading the file, which may have changed or broken
+    since. Raises ConfigError, NoSocketFile (none named, none running), UsageError (none named, several running).
     """
     path = named(config, env)
     try:
@@ -125,17 +119,17 @@ def find(config: Path | None = None, env: Mapping[str, str] = os.environ) -> Fle
     except PathError:
         if path is None:
             raise
-        fleets = []  # a registry that cannot be trusted does not matter when the fleet is named
+        fleets = []  # a named fleet does not need the registry
     if path is not None:
         same = [fleet for fleet in fleets if fleet.config == path.absolute()]
         return same[0] if len(same) == 1 else _from_config(path, env)
     if not fleets:
         raise NoSocketFile(
-            "no fleet of yours is running; start one with `kctl start -c kctl.toml`, or name it with -c or KCTL_CONFIG"
+            "you have no running fleet; start one with `kctl start -c kctl.toml`, or name it with -c or KCTL_CONFIG"
         )
     if len(fleets) > 1:
         listed = "".join(f"\n  {fleet.name}  -c {fleet.config}" for fleet in fleets)
-        raise UsageError(f"{len(fleets)} fleets of yours are running; name one:{listed}")
+        raise UsageError(f"you have {len(fleets)} running fleets; name one:{listed}")
     return fleets[0]
 
 

@@ -8,7 +8,7 @@ import time
 
 
 def configure(level: str) -> None:
-    """Sends the log of this process to stderr; `level` is DEBUG, INFO, WARNING or ERROR (`log.level`)."""
+    """`level`: DEBUG, INFO, WARNING or ERROR (`log.level`)."""
     formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S")
     formatter.converter = time.gmtime
     handler = logging.StreamHandler(sys.stderr)

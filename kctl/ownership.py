@@ -1,7 +1,7 @@
-"""Checks of owners: root acts for nobody else, so what another user owns or can change is refused to `sudo kctl`.
+"""Checks of file owners: `sudo kctl` rejects everything that another user owns or can change.
 
-With a configuration kctl imports code, sends files as passwords, writes logs and signals processes. So root takes one
-only that nobody else could have put there: no folder and no link on the way to it is another user's either.
+A configuration makes kctl import code, send files as passwords, write logs and signal processes. So root accepts only
+one that no other user can replace, including every folder and link on its path.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from kctl.errors import ConfigError, RunDirUnusable
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _MAX_LINKS = 40
-"""Most links of one path, as Linux follows them (path_resolution(7))."""
+"""The most links in one path, as in Linux (path_resolution(7))."""
 
 
 def refuse_others(path: Path, descriptor: int | None = None) -> None:
-    """Refuses root what others own or can change. What is not there is judged by the folders on the way; an open file
-    by itself. Raises ConfigError: another user owns it or the way to it, or can write there."""
+    """As root, checks that no other user owns or can write to a path, or a folder on the way to it. A missing file is
+    judged by its folders, an open one by its descriptor. Raises ConfigError."""
     if os.geteuid() != 0:
         return
     try:
         for step in _steps(path.absolute()):
             status = step.lstat()
             is_open = stat.S_ISDIR(status.st_mode) and not status.st_mode & stat.S_ISVTX
-            _judge(step, status, _others(status) if is_open else 0)  # in one such as /tmp nobody can move what is ours
+            _judge(step, status, _others(status) if is_open else 0)  # with a sticky bit, others cannot replace files
         status = os.stat(path if descriptor is None else descriptor)
         _judge(path, status, _others(status))
     except OSError as error:
@@ -38,7 +38,7 @@ def refuse_others(path: Path, descriptor: int | None = None) -> None:
 
 
 def check_mode(setting: str, path: Path, mode: int) -> None:
-    """Refuses what all users can write to. Raises RunDirUnusable: all users can write to what `setting` names."""
+    """Checks that not all users can write to the path of `setting`. Raises RunDirUnusable."""
     if others_can_write(path, mode & stat.S_IWOTH):
         own = f"name a folder of the fleet's own in {setting}"
         advice = own if mode & stat.S_ISVTX else f"chmod o-w {path}, or correct {setting}"
@@ -46,13 +46,13 @@ def check_mode(setting: str, path: Path, mode: int) -> None:
 
 
 def others_can_write(path: Path, bits: int) -> bool:
-    """Whether others can write, by these bits of its mode. Nobody can where Kubernetes mounts a ConfigMap: 0777,
-    read-only."""
+    """Whether these mode bits let others write. They do not on a read-only mount: Kubernetes mounts a ConfigMap with
+    mode 0777."""
     return bits != 0 and not os.statvfs(path).f_flag & os.ST_RDONLY
 
 
 def _steps(path: Path) -> Iterator[Path]:
-    """Yields the folders and links that lead to a path, and what it names in the end, from the root on."""
+    """Yields each folder and link on the way to a path, from the root, and its final target."""
     at, left, links = Path("/"), list(reversed(path.parts[1:])), 0
     yield at
     while left:
@@ -68,7 +68,6 @@ def _steps(path: Path) -> Iterator[Path]:
 
 
 def _others(status: os.stat_result) -> int:
-    """Returns the bits by which others than root may write."""
     return stat.S_IWOTH | (stat.S_IWGRP if status.st_gid else 0)
 
 
@@ -78,10 +77,10 @@ def _judge(path: Path, status: os.stat_result, forbidden: int) -> None:
             user = pwd.getpwuid(status.st_uid).pw_name
         except KeyError:  # a container's user without a name
             user = f"'#{status.st_uid}'"
-        raise ConfigError(f"{path} belongs to {user}, and root acts for no other user: sudo -u {user} kctl …")
+        raise ConfigError(f"{path} belongs to {user}, and root does not act for others: sudo -u {user} kctl …")
     if others_can_write(path, status.st_mode & forbidden):
         mode = stat.S_IMODE(status.st_mode)
         raise ConfigError(
-            f"{path} has mode {mode:04o}, other users can write to it, and root acts on nothing that they can change: "
+            f"{path} has mode {mode:04o}, so other users can write to it, and root does not trust such files: "
             f"chmod go-w {path}, or sudo -u USER kctl …"
         )

@@ -1,4 +1,4 @@
-"""Safe opening of files: as the regular file that is expected, and nothing that was put in its place."""
+"""Opens only regular files, without waiting."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from pathlib import Path
 
 
 def open_regular(path: Path, flags: int, *, is_link_fine: bool = False) -> int:
-    """Opens a regular file, never waiting; returns its descriptor. One to write to is our own, for us alone where it is
-    made.
-
-    Raises OSError: also for a pipe or a folder of that name, and for a link that is not fine.
-    """
+    """Returns a descriptor. A file to write must be ours; a new one gets mode 0600. Raises OSError, also for pipes,
+    folders, and links unless `is_link_fine`."""
     flags |= os.O_CLOEXEC | os.O_NONBLOCK | (0 if is_link_fine else os.O_NOFOLLOW)
     try:
         descriptor = os.open(path, flags, 0o600)
@@ -24,7 +21,7 @@ def open_regular(path: Path, flags: int, *, is_link_fine: bool = False) -> int:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         if flags & os.O_ACCMODE != os.O_RDONLY and found.st_uid != os.geteuid():
             raise OSError(errno.EPERM, f"it belongs to uid {found.st_uid}", str(path))
     except BaseException:
@@ -34,5 +31,5 @@ def open_regular(path: Path, flags: int, *, is_link_fine: bool = False) -> int:
 
 
 def rotated(log: Path) -> Path:
-    """Returns the file of a log's older lines."""
+    """The file of a log's older lines."""
     return log.with_name(log.name + ".1")

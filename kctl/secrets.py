@@ -1,4 +1,4 @@
-"""Secrets that are no settings: in files that settings name, or in the environment. Standard library only."""
+"""Secrets in files that settings name, or in the environment. Standard library only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECRET_VARIABLES = frozenset({PASSWORD_VARIABLE, CLUSTER_VARIABLE})
 
 
 def secret_of(path: Path | None, what: str) -> str | None:
-    """Reads a secret from a file, without the end of its line; None without a file. Raises ConfigError."""
+    """Reads a secret without its line end; None without a file. Raises ConfigError."""
     if path is None:
         return None
     try:
@@ -29,8 +29,8 @@ def secret_of(path: Path | None, what: str) -> str | None:
 
 
 def cluster_secret(config: Config, env: Mapping[str, str] = os.environ) -> str | None:
-    """Returns the secret by which a Spark cluster and its applications know each other. Raises ConfigError: it cannot
-    be read; or a standalone cluster, which draws none, has none, and no setting allows that."""
+    """Returns the shared secret of a Spark cluster and its applications. Raises ConfigError, also if a standalone
+    cluster, which generates none, has no secret and no setting allows that."""
     name = config.spark.auth_secret_file
     path = config.path.parent / name if name else None
     secret = secret_of(path, f"{config.path}: spark.auth_secret_file") or env.get(CLUSTER_VARIABLE) or None

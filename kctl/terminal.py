@@ -1,8 +1,7 @@
-"""Protection of the operator's terminal from what others wrote: message bytes, names, errors, log lines.
+"""Protects the operator's terminal from text of others: message bytes, names, errors, log lines.
 
-`shown` is the one function that decides what a terminal may be sent. `guarded` puts it in front of stdout and stderr,
-each where it is a terminal; so a command prints as it likes and cannot forget it. What is to steer the terminal, as a
-redrawn table, goes to `plain`.
+`shown` alone decides what a terminal may receive. `guarded` applies it to stdout and stderr if they are terminals, so
+that a command cannot forget it. Control sequences of our own go to `plain`.
 """
 
 from __future__ import annotations
@@ -17,11 +16,9 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def shown(text: str, kept: str = "\n\t") -> str:
-    r"""The text with every character escaped that a terminal would act on or not show: control characters (C0, C1,
-    DEL), bidirectional overrides and other formats, line separators, lone surrogates; not those in `kept`.
-
-    The escapes are JSON's (`\u001b`), so a JSON document stays the same document.
-    """
+    r"""Escapes every character that a terminal would act on or not show: control characters, bidirectional overrides,
+    line separators, lone surrogates; except those in `kept`. The escapes are JSON's (`\u001b`), so a JSON document
+    stays the same document."""
     if text.isprintable():
         return text
     if "\n" in kept:
@@ -34,7 +31,7 @@ def _escaped(text: str, kept: str) -> str:
 
 
 def _is_harmless(character: str) -> bool:
-    """Whether a character is printable, or one of the wide spaces, which Python does not call printable."""
+    """Whether it is printable, or one of the wide spaces, which `isprintable` rejects."""
     return character.isprintable() or (character >= "\xa0" and character.isspace() and character not in "\u2028\u2029")
 
 
@@ -46,7 +43,7 @@ def _escape(character: str) -> str:
 
 
 class _Guarded(io.TextIOBase):
-    """A terminal's stream behind `shown`. It has no `buffer`: bytes would go around it."""
+    """A terminal's stream behind `shown`. It has no `buffer`, because bytes would bypass the guard."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -78,7 +75,6 @@ class _Guarded(io.TextIOBase):
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Guards sys.stdout and sys.stderr, each by `shown` if it is a terminal."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = map(_guard, before)
     try:
@@ -93,14 +89,13 @@ def _guard(stream: TextIO) -> TextIO:
 
 
 def plain(stream: TextIO) -> TextIO:
-    """Returns the stream without its guard, for a command's own control sequences. Everything else that is written
-    there must have gone through `shown`."""
+    """Returns the unguarded stream, for our own control sequences. Other text must have passed `shown`."""
     return stream.stream if isinstance(stream, _Guarded) else stream
 
 
 @contextmanager
 def line_of(stream: TextIO) -> Iterator[Callable[[str], None]]:
-    """Yields what shows a text on a terminal in place of the one before; at the end it is gone. Elsewhere nothing is
+    """Yields a function that replaces a line on a terminal; the line is cleared at the end. Elsewhere nothing is
     written."""
     if not stream.isatty():
         yield lambda _text: None
@@ -118,7 +113,7 @@ def line_of(stream: TextIO) -> Iterator[Callable[[str], None]]:
 
 
 def bytes_writer() -> Callable[[bytes], object]:
-    """Returns a writer of bytes to stdout as they are; on a terminal as text."""
+    """Returns a function that writes bytes to stdout; to a terminal as text."""
     if sys.stdout.isatty():
         return lambda data: sys.stdout.write(data.decode("utf-8", "replace"))
     return sys.stdout.buffer.write

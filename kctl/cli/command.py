@@ -89,7 +89,7 @@ def argument(name: str, help: str) -> Option:  # noqa: A002 - as above
 
 CONFIG = Option(
     ("-c", "--config"),
-    "the fleet's kctl.toml. Default: KCTL_CONFIG, ./kctl.toml, or the one fleet of yours that is running",
+    "the fleet's kctl.toml. Default: KCTL_CONFIG, ./kctl.toml, or your only running fleet",
     "path",
     "FILE",
 )

@@ -1,1 +1,1 @@
-"""Dead letters of a fleet, for HTTP and the command line: where they are, what is shown of them and done to them."""
+"""Dead letters of a fleet, for HTTP and the command line: where they are, how they are shown, and changes to them."""

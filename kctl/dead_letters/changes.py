@@ -1,4 +1,4 @@
-"""What can be done to dead letters that were chosen, over HTTP and on the command line."""
+"""Changes selected dead letters, over HTTP and on the command line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def changed(
     progress: Progress,
     sending: Callable[[], AbstractContextManager[Send]],
 ) -> int:
-    """How many it was done to. `sending` opens what sends to a topic. Raises what `DeadLetterStore` and it raise."""
+    """Returns how many were changed. `sending` opens the sender to a topic. Raises what it and `DeadLetterStore`
+    raise."""
     if verb == "requeue":
         return store.requeue_dead(selection, expect, progress)
     if verb == "delete":

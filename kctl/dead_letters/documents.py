@@ -1,4 +1,4 @@
-"""Dead letters and their groups as JSON: a row of a list, one with its message, a line of an export."""
+"""Dead letters and their groups as JSON: rows of a list, single ones, lines of an export."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ if TYPE_CHECKING:
     from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
 
 Form = Literal["text", "json", "hex"]
-"""How bytes are shown."""
 ROW_CHARACTERS = 200
-"""Of a key or an error in a list."""
+"""The longest key or error in a list."""
 
 
 def dead_letter_row(dead_letter: DeadLetter) -> dict[str, Any]:
-    """One of a list: without its value, headers and traceback; a key and an error are cut."""
+    """A row of a list, without value, headers and traceback."""
     messages = _messages(dead_letter)
     key = messages[0].key if messages else None
     return {
@@ -33,8 +32,8 @@ def dead_letter_row(dead_letter: DeadLetter) -> dict[str, Any]:
 
 
 def dead_letter_document(dead_letter: DeadLetter, form: Form = "text") -> dict[str, Any]:
-    """A dead letter with its message. Bytes are text where they are UTF-8, else base64 under another name; or JSON or
-    hex, as `form` has it, under another name."""
+    """A dead letter with its message. Bytes are text if UTF-8, otherwise base64; with `form` JSON or hex. Each form has
+    its own field name."""
     document = {
         **_head(dead_letter),
         "error": sentence_of(dead_letter.error),
@@ -81,7 +80,7 @@ def _head(dead_letter: DeadLetter) -> dict[str, Any]:
 
 
 def _messages(dead_letter: DeadLetter) -> list[Message]:
-    """None of one that cannot be read."""
+    """Empty if it cannot be read."""
     from kctl_agent.storage.block import BadBlock  # numpy and pyarrow, which are there when there are dead letters
 
     try:
@@ -96,7 +95,7 @@ def _field(name: str, value: bytes | None, form: Form) -> dict[str, Any]:
     if value is not None and form == "json":
         try:
             found = json.loads(value, parse_constant=_refuse)
-            json.dumps(found, ensure_ascii=False, allow_nan=False).encode()  # half of a pair of surrogates is no text
+            json.dumps(found, ensure_ascii=False, allow_nan=False).encode()  # fails for a lone surrogate
             return {f"{name}_json": found}
         except (ValueError, RecursionError):
             pass
@@ -104,4 +103,4 @@ def _field(name: str, value: bytes | None, form: Form) -> dict[str, Any]:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")

@@ -1,7 +1,7 @@
-"""Sends dead letters to a topic, at least once: one that was acknowledged and not removed yet is sent again.
+"""Sends dead letters to a topic, at least once: one that was acknowledged but not yet removed is sent again.
 
-Each message carries its dead letter's name in the header `HEADER`, the same at every try, by which a consumer drops
-repeats. A header that is null becomes an empty one: kafka-python sends no nulls there.
+The header `HEADER` names the dead letter and stays the same in every try, so that consumers can drop repeats. A null
+header becomes an empty one, because kafka-python sends no nulls there.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from kctl_agent.storage.claim import DeadLetter
 
 Send: TypeAlias = "Callable[[list[DeadLetter]], list[DeadLetter]]"
-"""Returns those that are there."""
+"""Returns those that were acknowledged."""
 HEADER = "kctl-dead-letter"
 TIMEOUT_SECONDS = 30.0
 
 
 class _Unsendable(Exception):
-    """A message that no broker is asked to take."""
+    """A message that cannot be sent at all."""
 
 
 class Sender:
@@ -38,11 +38,9 @@ class Sender:
         self._reason = ""
 
     def __call__(self, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
-        """Those that the brokers have acknowledged. One that cannot be sent at all (it cannot be read, has neither key
-        nor value, is too large for the topic) is left, and counted.
-
-        Raises KctlError: the brokers are away or refuse; of some it is not known whether they have them.
-        """
+        """Returns those that the brokers acknowledged. One that cannot be sent at all (unreadable, without key and
+        value, too large for the topic) is skipped and counted. Raises KctlError if brokers are away or reject it; for
+        some the outcome is then unknown."""
         there = [
             each
             for each, futures in self._handed_over(dead_letters)
@@ -52,7 +50,7 @@ class Sender:
         return there
 
     def _is_there_alone(self, dead_letter: DeadLetter) -> bool:
-        """Whether the brokers take one that failed among others: one that is refused takes down those on their way."""
+        """Retries alone a message that failed among others: a rejected message takes down those sent with it."""
         self._production.forget_retries()
         handed_over = self._handed_over([dead_letter])
         failed = [future for _, futures in handed_over for future in futures if future.failed()]
@@ -61,14 +59,14 @@ class Sender:
         return bool(handed_over) and not failed
 
     def check(self) -> None:
-        """The end of it. Raises OperationFailed: some could not be sent at all."""
+        """Call it at the end. Raises OperationFailed if some could not be sent at all."""
         if self._refused:
             raise OperationFailed(
-                f"{self._sent} were sent, {self._refused} cannot be sent and stay, such as {self._reason}"
+                f"{self._sent} were sent, {self._refused} cannot be sent and stay, for example {self._reason}"
             )
 
     def _handed_over(self, dead_letters: list[DeadLetter]) -> list[tuple[DeadLetter, list[Any]]]:
-        """What became of the messages of each, but for those that cannot be sent."""
+        """Returns the futures of each sendable dead letter."""
         found = []
         for each in dead_letters:
             try:
@@ -85,7 +83,7 @@ class Sender:
         return self._production.send(message.value, message.key, None, [*others, (HEADER, name.encode())])
 
     def _judge(self, error: Exception, dead_letter: DeadLetter) -> None:
-        """Counts what is wrong with this message alone. Raises anything else."""
+        """Counts an error that concerns this message alone; raises any other."""
         if not isinstance(error, StorageError | MessageTooLarge | _Unsendable):
             raise error
         self._reason = self._reason or f"{name_of(dead_letter)}: {error}"
@@ -94,10 +92,8 @@ class Sender:
 
 @contextmanager
 def sending(config: Config, topic: str) -> Iterator[Sender]:
-    """What sends to a topic of the fleet's cluster. For one thread.
-
-    Raises KctlError: the brokers cannot be reached, or have no such topic; at the end, some could not be sent.
-    """
+    """A sender to a topic of the fleet's cluster, for one thread. Raises KctlError, at the end also if some could not
+    be sent."""
     from kctl.kafka.client.access import of_fleet
     from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.client.layout import require, topics_of
@@ -106,9 +102,9 @@ def sending(config: Config, topic: str) -> Iterator[Sender]:
     access = of_fleet(config)
     with ClusterConnection(access, TIMEOUT_SECONDS) as connection:
         if require(topics_of(connection.open([topic])), topic).is_internal:
-            raise OperationRefused(f"topic {topic} is Kafka's own: send to another one")
-    # Batches of 16 KiB: a broker refuses one that is larger than its topic takes as a whole. An idempotent producer
-    # sends nothing more once a message was refused; repeats have their header.
+            raise OperationRefused(f"topic {topic} is internal to Kafka: send to another one")
+    # Batches of 16 KiB: a broker rejects a batch that is larger than the topic accepts as a whole. Not idempotent: such
+    # a producer stops after a rejected message, and the header reveals repeats anyway.
     with Production(
         access,
         topic,
@@ -124,6 +120,6 @@ def sending(config: Config, topic: str) -> Iterator[Sender]:
 
 
 def name_of(dead_letter: DeadLetter) -> str:
-    """`TOPIC-PARTITION@OFFSET/TIME`: where its message was in Kafka, and when it died, in milliseconds since 1970."""
+    """`TOPIC-PARTITION@OFFSET/TIME`: its origin in Kafka, and when it died in milliseconds since 1970."""
     block = dead_letter.block
     return f"{block.topic}-{block.partition}@{dead_letter.offset}/{dead_letter.at * 1000:.0f}"

@@ -1,4 +1,4 @@
-"""The storage of the fleet that is meant, and where its dead letters are, whether the fleet runs or not."""
+"""Opens the storage of a fleet and its dead letters, whether or not the fleet runs."""
 
 from __future__ import annotations
 
@@ -17,30 +17,27 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound="Storage | LakeStorage")
 
 SERVED_REPLY_SECONDS = 10.0
-"""A master that ends waits for no longer for a server that does not answer."""
+"""How long a master that ends waits for a server that does not answer."""
 
 
 @contextmanager
 def opened(config: Config) -> Iterator[Storage]:
-    """The storage of a fleet. A file that does not exist is not made by reading it.
-
-    Raises StorageUnusable: it cannot be opened; nothing was put yet.
-    """
+    """The storage of a fleet; does not create a missing file. Raises StorageUnusable."""
     with _prepared(_open(config)) as storage:
         yield storage
 
 
 @contextmanager
 def opened_lake(config: Config) -> Iterator[LakeStorage]:
-    """The table of a fleet of mode `lake`. Raises StorageUnusable, TableRefused: it cannot be used."""
+    """The table of a fleet with mode `lake`. Raises StorageUnusable, TableRefused."""
     with _prepared(_open_lake(config)) as storage:
         yield storage
 
 
 @contextmanager
 def opened_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
-    """Where the dead letters of a fleet are: in its storage, or in the table beside its table. Raises what `opened` and
-    `opened_lake` do."""
+    """The dead letters in a fleet's storage, or in the table next to its table. Raises as `opened` and
+    `opened_lake`."""
     if not config.storage.kind.is_table:
         with opened(config) as storage:
             yield storage
@@ -51,8 +48,8 @@ def opened_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
 
 @contextmanager
 def served_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
-    """The same in the process of a master, from any thread: its workers have prepared the storage, and its umask is set
-    already."""
+    """As `opened_dead_letters`, in a master's process and from any thread: workers have prepared the storage, and the
+    umask is set."""
     storage: Storage | LakeStorage
     storage = _open_lake(config) if config.storage.kind.is_table else _open(config, SERVED_REPLY_SECONDS)
     try:
@@ -96,7 +93,7 @@ def _beside(lake: LakeStorage, config: Config) -> DeadLetterStore:
 
 @contextmanager
 def _prepared(storage: S) -> Iterator[S]:
-    """What it writes is for its user alone, as what workers write."""
+    """Creates files for this user alone, as workers do."""
     before = os.umask(PRIVATE)
     try:
         storage.prepare()

@@ -1,7 +1,7 @@
-"""Dead letters for an event loop: read and changed in a few threads of their own, so that nothing of it holds the loop.
+"""Reads and changes dead letters in threads, so that the event loop never waits.
 
-A storage is open for as long as one call. A change goes on page by page and reports each. When nobody listens any more,
-or the process ends, a question and a change end with the page that they are at.
+A storage is open for one call. A change goes page by page and reports each. If its caller leaves or the process ends,
+it stops after the current page.
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _DONE = MappingProxyType({"requeue": "put back", "delete": "deleted", "send": "sent"})
 THREADS = 3
-"""Two that read, and one that changes."""
+"""Two for reading, one for a change."""
 MOST_WAITING = 8
 _MESSAGES = frozenset({"key", "text"})
-"""What of a filter quotes a message: the audit log has it, the list of operations has not, for more may read that."""
+"""Filters that quote messages. They go into the audit log, but not into the list of operations, which more people may
+read."""
 Attend: TypeAlias = Callable[[str, dict[str, Any], str, Callable[[], object]], Callable[..., object]]
-"""From an operation's name, its parameters, the token's name and what stops it, to what is called with its text and,
-at its end, its state."""
+"""(operation, parameters, token name, function to stop it) -> function to call with its text, and at the end its
+state."""
 CLOSE_SECONDS = 5.0
-"""So long the end waits for the page that a change is at; one that takes longer is cut off, as by a kill."""
+"""How long to wait at the end for the current page of a change, which is then cut off as by a kill."""
 
 
 class DaemonThreads:
-    """They start with the first work, and do not hold up the end of the process, as those of `concurrent.futures` do.
-    Belongs to the thread that submits."""
+    """Threads that start with the first work and, unlike `concurrent.futures`, do not delay the end of the process. For
+    the submitting thread."""
 
     def __init__(self, number: int, name: str) -> None:
         self._number = number
@@ -53,7 +54,6 @@ class DaemonThreads:
         self._have_started = False
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        """What `work` returns or raises, in one of the threads."""
         future: Future[T] = Future()
         self._work.put((future, work))
         if not self._have_started:
@@ -63,7 +63,7 @@ class DaemonThreads:
         return future
 
     def close(self) -> None:
-        """Each thread ends once it has done what was submitted; nobody waits for that."""
+        """Threads end after the submitted work; this does not wait."""
         for _ in range(self._number):
             self._work.put(None)
 
@@ -75,7 +75,7 @@ class DaemonThreads:
                     future.set_result(work())
                 except BaseException as error:
                     future.set_exception(error)
-            del given, future, work  # nothing of it is kept while there is nothing to do
+            del given, future, work  # keep no references while idle
 
 
 def _unlisted(*_: object) -> Callable[..., object]:
@@ -83,7 +83,7 @@ def _unlisted(*_: object) -> Callable[..., object]:
 
 
 class _Change:
-    """A change of dead letters, and how far it has come; `on_page` and `on_end` are called in the event loop."""
+    """A change and its progress; `on_page` and `on_end` run in the event loop."""
 
     def __init__(self, verb: Verb, selection: Selection, expect: int, by: str, to: str) -> None:
         self.verb, self.selection, self.expect, self.by, self.to = verb, selection, expect, by, to
@@ -95,7 +95,7 @@ class _Change:
         self._so_far = ""
 
     def listed(self) -> dict[str, Any]:
-        """The parameters for a list that more may read than messages."""
+        """Parameters for a list that more people may read than messages."""
         return {name: "(in the audit log)" if name in _MESSAGES else value for name, value in self.params.items()}
 
     def text(self, done: int) -> str:
@@ -124,7 +124,7 @@ class Workbench:
         sending: Callable[[str], AbstractContextManager[Send]],
         attend: Attend = _unlisted,
     ) -> None:
-        """`sending` opens what sends to a topic; `attend` lists a change among the operations."""
+        """`sending` opens a sender to a topic; `attend` lists a change among the operations."""
         self._opened = opened
         self._audit_log = audit_log
         self._sending = sending
@@ -135,20 +135,15 @@ class Workbench:
         self._stop = threading.Event()
 
     def close(self) -> None:
-        """Ends what is under way."""
+        """Ends the current work."""
         self._stop.set()
         self._threads.close()
         if self._change is not None:
             wait([self._change], CLOSE_SECONDS)
 
     async def read(self, work: Callable[[DeadLetterStore, Progress], T]) -> T:
-        """What `work` returns, in one of our threads. Once nobody waits for it, its progress raises.
-
-        Raises:
-            Busy: as many wait as may.
-            OperationRefused: the storage cannot do that.
-            StorageError: it cannot be used now.
-        """
+        """Runs `work` in a thread. If the caller leaves, its progress raises. Raises Busy, OperationRefused (the
+        storage cannot do that), StorageError."""
         stop = threading.Event()
         try:
             return await asyncio.wrap_future(self._submitted(lambda store: work(store, partial(self._go_on, stop))))
@@ -158,11 +153,8 @@ class Workbench:
     async def change(
         self, verb: Verb, selection: Selection, expect: int, by: str, to: str = ""
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """What was done so far, `{"done": dead letters}` after each page; the last one has `"complete": True`. `to` is
-        the topic to send to.
-
-        Raises what `read` does, and CountChanged: not `expect` dead letters match; nothing was changed.
-        """
+        """Yields `{"done": dead letters}` after each page; the last has `"complete": True`. `to` is the topic to send
+        to. Raises as `read`, and CountChanged if `expect` is not the number of matches (nothing was changed)."""
         if self._change is not None and not self._change.done():
             raise OperationRefused("another request is changing dead letters: wait until it ends, or stop it")
         change = _Change(verb, selection, expect, by, to)
@@ -196,7 +188,7 @@ class Workbench:
 
     def _submitted(self, work: Callable[[DeadLetterStore], T]) -> Future[T]:
         if self._at_work >= MOST_WAITING:
-            raise Busy(f"{MOST_WAITING} questions about dead letters are under way already")
+            raise Busy(f"{MOST_WAITING} requests about dead letters are already in progress")
         loop = asyncio.get_running_loop()
         self._at_work += 1
         future = self._threads.submit(partial(self._work, work))

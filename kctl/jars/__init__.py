@@ -1,4 +1,1 @@
-"""The jars that kctl runs beside Python: locked by sha256, fetched once into a cache; and the Java that runs them.
-
-`lock` has which and whether they are there, `fetcher` brings them, `ivy` is the download, `java` finds Java.
-"""
+"""The jars that kctl runs next to Python, locked by sha256 and cached, and the Java that runs them."""

@@ -1,8 +1,7 @@
-"""The fetcher of locked jars that are missing in the cache, each verified before it is kept.
+"""Fetches missing jars into the cache and verifies each before it is kept.
 
-One fetcher at a time (a lock file in the cache; the second waits and then finds the work done). A jar is downloaded
-beside its place, its sha256 compared with the lock, and only then renamed into place: a file in the cache is whole
-or absent, whenever the power goes.
+One fetcher runs at a time; a second waits for its lock file and then finds the work done. A jar is downloaded next to
+its place, verified by sha256, and renamed into place, so that a cached file is complete even after a power cut.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _LINE_EVERY_JARS = 20
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The progress of a fetch; `jar` is the newest, None before the first."""
+    """Progress of a fetch; `jar` is the newest, None before the first."""
 
     jar: Jar | None
     jars: int
@@ -37,19 +36,16 @@ class Fetched:
 def fetch(
     locks: Iterable[LockName] = USUAL, progress: Callable[[Fetched], None] | None = None, *, verify: bool = False
 ) -> int:
-    """Fetches all jars of these locks into the cache. As `fetch_jars`."""
+    """Fetches all jars of these locks. As `fetch_jars`."""
     return fetch_jars((jar for name in locks for jar in read_lock(name)), progress, verify=verify)
 
 
 def fetch_jars(jars: Iterable[Jar], progress: Callable[[Fetched], None] | None = None, *, verify: bool = False) -> int:
-    """Fetches these jars into the cache; returns how many had to be downloaded.
+    """Fetches jars into the cache; returns how many were downloaded.
 
-    When nothing is missing it costs one stat per jar and starts no Java. `verify` reads the jars that are there too,
-    and replaces those whose sha256 is wrong. `progress` is called in this thread: once before the first jar, then
-    after each.
-
-    Raises JarsMissing (not to be had, wrong sha256, cache not writable; jars verified until then are kept) and
-    JavaMissing.
+    If none is missing, it costs one stat per jar and starts no Java. `verify` also reads existing jars and replaces
+    those with a wrong sha256. `progress` is called in this thread: once before the first jar and after each. Raises
+    JarsMissing (verified jars are kept), JavaMissing.
     """
     locked = tuple(dict.fromkeys(jars))
     if not missing_jars(locked, verify):
@@ -58,7 +54,7 @@ def fetch_jars(jars: Iterable[Jar], progress: Callable[[Fetched], None] | None =
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with _only_fetcher(directory):
-            missing = missing_jars(locked, verify)  # again: another fetcher may have done it meanwhile
+            missing = missing_jars(locked, verify)  # again: another fetcher may have just done it
             if missing:
                 _fetch_missing(missing, directory, progress or (lambda _: None))
             return len(missing)
@@ -100,7 +96,7 @@ def _only_fetcher(directory: Path) -> Iterator[None]:
 
 
 def shown_on(stream: TextIO, fetched: Fetched) -> None:
-    """Writes the progress of a fetch to `stream` (meant: stderr), every twenty jars a line."""
+    """Writes progress to `stream`, a line for every twenty jars."""
     megabytes = f"{fetched.bytes / 1e6:.0f} of {fetched.bytes_total / 1e6:.0f} MB"
     if fetched.jar is None:
         stream.write(f"jars: downloading {fetched.jars_total} ({fetched.bytes_total / 1e6:.0f} MB)\n")

@@ -1,8 +1,7 @@
-"""Downloads of jars with the Apache Ivy that is part of every PySpark wheel: no registry address stands in our code.
+"""Downloads jars with the Apache Ivy in PySpark's wheel, so that our code contains no registry address.
 
-Ivy's own default repository is used, or KCTL_MAVEN_REPOSITORY (an http(s) or file URL, or a directory, in Maven's
-layout). Dependencies are not followed and checksums not asked for: the lock names all jars, and `fetcher` judges
-their bytes.
+Uses Ivy's default repository, or KCTL_MAVEN_REPOSITORY (an http(s) or file URL, or a folder, in Maven's layout). Ivy
+does not follow dependencies or check checksums: the lock names all jars, and `fetcher` verifies their bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _SETTINGS = """<ivysettings>
 
 
 def repository() -> str | None:
-    """Returns KCTL_MAVEN_REPOSITORY as a URL; None means Ivy's default repository."""
+    """KCTL_MAVEN_REPOSITORY as a URL; None for Ivy's default."""
     configured = os.environ.get("KCTL_MAVEN_REPOSITORY")
     if configured and "://" not in configured and not configured.startswith("file:"):
         return Path(configured).expanduser().absolute().as_uri()
@@ -46,12 +45,8 @@ def repository() -> str | None:
 
 
 def download(jars: Sequence[Jar], directory: Path) -> Iterator[Jar]:
-    """Downloads jars into `directory`, by their file names; yields each jar as soon as its file is whole.
-
-    The order is Ivy's. Closing the iterator ends the download.
-
-    Raises JavaMissing, and JarsMissing with Ivy's reason when not all could be had.
-    """
+    """Downloads jars into `directory`; yields each, in Ivy's order, as soon as its file is complete. Closing the
+    iterator ends the download. Raises JavaMissing, JarsMissing with Ivy's reason."""
     by_coordinate = {jar.coordinate: jar for jar in jars}
     output: list[str] = []
     with subprocess.Popen(
@@ -71,7 +66,7 @@ def download(jars: Sequence[Jar], directory: Path) -> Iterator[Jar]:
         raise JarsMissing(
             f"{len(by_coordinate)} of {len(jars)} jars could not be downloaded from "
             f"{repository() or 'the default Maven repository'} (first: {first}): {_reason(output)}; "
-            "a mirror can be named in KCTL_MAVEN_REPOSITORY"
+            "to use a mirror, set KCTL_MAVEN_REPOSITORY"
         )
 
 
@@ -94,7 +89,7 @@ def _ivy_command(jars: Sequence[Jar], directory: Path) -> list[str]:
 
 
 def require_pyspark() -> list[str]:
-    """Returns the folders of PySpark, without importing it. Raises JarsMissing: it is not installed."""
+    """Returns PySpark's folders without importing it. Raises JarsMissing."""
     spec = find_spec("pyspark")
     if spec is None:
         raise JarsMissing("PySpark is not installed in this environment: pip install 'kctl[spark]'")

@@ -1,4 +1,4 @@
-"""The Java that kctl runs: found once, its version asked from itself, never guessed from a path."""
+"""Finds the Java to run, and asks it for its version."""
 
 from __future__ import annotations
 
@@ -22,12 +22,8 @@ _ANSWER_TIMEOUT_SECONDS = 20
 
 
 def java_command() -> Path:
-    """The `java` to start: $JAVA_HOME/bin/java if JAVA_HOME is set, else the first on the PATH; Java 17 or newer.
-
-    Asking a Java for its version takes 40 to 100 ms; the answer is kept for the life of the process.
-
-    Raises JavaMissing with the command that installs one.
-    """
+    """Returns $JAVA_HOME/bin/java, or the first `java` on the PATH; it must be Java 17 or newer. Asking for the version
+    takes 40 to 100 ms; the process caches the answer. Raises JavaMissing with the command that installs one."""
     command = _find_java()
     version = _version_of(command)
     if version < MINIMUM_JAVA:
@@ -57,7 +53,7 @@ def _version_of(command: Path) -> int:
             text=True,
             timeout=_ANSWER_TIMEOUT_SECONDS,
             check=False,
-            # A Ctrl-C is for the command that asks: a Java that it ends too would pass for one without a version.
+            # Otherwise Ctrl-C also ends Java, which would then seem to have no version.
             process_group=0,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -1,6 +1,6 @@
-"""The jar locks that ship with kctl: which jars the broker and Spark's connector need, their size and sha256.
+"""The jar locks in the package: which jars the broker and Spark's connector need, with size and sha256.
 
-Reading and judging only; downloading is `fetcher`'s. A lock is written by `scripts/lock_jars` and never by hand.
+Reads and checks only; `fetcher` downloads. `scripts/lock_jars` writes the locks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kctl.ownership import check_mode, refuse_others
 LockName = Literal["broker", "spark", "s3"]
 LOCKS: tuple[LockName, ...] = get_args(LockName)
 USUAL: tuple[LockName, ...] = ("broker", "spark")
-"""The locks that are fetched where none is named."""
+"""The locks to fetch by default."""
 
 _LINE = re.compile(
     r"(?P<group>[\w.-]+):(?P<artifact>[\w.-]+):(?P<version>[\w.-]+) sha256:(?P<sha256>[0-9a-f]{64}) (?P<size>\d+)"
@@ -31,7 +31,7 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One locked jar: its Maven coordinate, and the size and sha256 that its file must have."""
+    """One locked jar: its Maven coordinate, and the size and sha256 of its file."""
 
     group: str
     artifact: str
@@ -41,7 +41,6 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """The name that Maven gives the file, unique within a lock."""
         return f"{self.artifact}-{self.version}.jar"
 
     @property
@@ -50,10 +49,7 @@ class Jar:
 
 
 def parse_lock(text: str) -> tuple[Jar, ...]:
-    """Parses the lines `group:artifact:version sha256:HEX BYTES`; `#` starts a comment line.
-
-    Raises ValueError naming the first line that is anything else.
-    """
+    """Parses lines `group:artifact:version sha256:HEX BYTES`; `#` starts a comment line. Raises ValueError."""
     jars = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line or line.startswith("#"):
@@ -67,12 +63,12 @@ def parse_lock(text: str) -> tuple[Jar, ...]:
 
 @cache
 def read_lock(name: LockName) -> tuple[Jar, ...]:
-    """Returns the jars of a packaged lock, in the order of the class path."""
+    """The jars of a packaged lock, in class path order."""
     return parse_lock(files(__package__).joinpath(f"{name}.lock").read_text(encoding="utf-8"))
 
 
 def jars_dir() -> Path:
-    """Where fetched jars are kept: $KCTL_CACHE_DIR/jars, else $XDG_CACHE_HOME/kctl/jars, else ~/.cache/kctl/jars."""
+    """$KCTL_CACHE_DIR/jars, or $XDG_CACHE_HOME/kctl/jars, or ~/.cache/kctl/jars."""
     if own := os.environ.get("KCTL_CACHE_DIR"):
         return Path(own).absolute() / "jars"
     if shared := os.environ.get("XDG_CACHE_HOME"):
@@ -81,18 +77,14 @@ def jars_dir() -> Path:
 
 
 def missing_jars(jars: tuple[Jar, ...], verify: bool = False) -> list[Jar]:
-    """Returns the jars that are not in the cache, or not as they should be.
-
-    Only verified files are ever renamed into the cache, so the size is enough (92 jars: 1 ms); `verify` reads all
-    the bytes (60 MB: 0.1 s) and finds what happened to a file since.
-    """
+    """Returns the jars that the cache lacks. Comparing sizes is enough, because only verified files enter the cache (92
+    jars: 1 ms); `verify` reads all bytes (60 MB: 0.1 s)."""
     return [jar for jar in jars if not _is_present(jars_dir() / jar.file_name, jar, verify)]
 
 
 def jar_paths(lock: LockName) -> list[Path]:
-    """Returns the files of a lock, all present, in a folder for no other users to write to; costs one stat per jar.
-    Raises JarsMissing: with the command that fetches them; RunDirUnusable, ConfigError: others could put another jar
-    there."""
+    """Returns the files of a lock, one stat each. Raises JarsMissing with the command that fetches them;
+    RunDirUnusable, ConfigError if other users could replace a jar."""
     jars = read_lock(lock)
     if missing := missing_jars(jars):
         raise JarsMissing(

@@ -1,7 +1,7 @@
-"""What can be done to a fleet: one file for each operation, with its parameters, what it touches and what it does.
+"""The operations on a fleet: one file each, with its parameters, what it touches and what it does.
 
-A file is imported by the master, which carries the operation out, and by the command line, which makes a command of it;
-so it imports little, and what only its work needs when it is carried out.
+The master imports a file to execute the operation, the command line to make a command of it. So files import little at
+the top; what only the execution needs is imported then.
 """
 
 from __future__ import annotations
@@ -28,17 +28,16 @@ _CLASSES: Final = {
     "start": "StartProcess",
     "stop": "StopProcess",
 }
-"""Of each operation, in the module of its name; in the order of the help page."""
+"""The class of each operation in the module of its name, in the order of the help page."""
 COMMANDS: Final = {name.replace("_", "-"): name for name in _CLASSES if name not in ("start", "stop")}
-"""Command to operation; `kctl start` and `kctl stop`, which are about a whole fleet too, are commands of their own."""
+"""Command -> operation. `kctl start` and `kctl stop`, which also act on a whole fleet, are separate commands."""
 
 
 def operation(name: str) -> type[FleetOperation]:
-    """The operation of this name."""
     found: type[FleetOperation] = getattr(import_module(f"kctl.operations.{name}"), _CLASSES[name])
     return found
 
 
 def operations() -> dict[str, type[FleetOperation]]:
-    """All of them: a name from the wire is looked up there and selects nothing else."""
+    """All operations. A name from the wire is only looked up here."""
     return {name: operation(name) for name in _CLASSES}

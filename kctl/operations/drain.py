@@ -1,4 +1,4 @@
-"""`drain`: a process finishes what it has begun, and leaves."""
+"""`drain`: a process finishes the work it has begun, and leaves."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ class DrainProcess(FleetOperation):
 
         process = context.supervisor.process(self.name)
         if process.launch.kind == "engine":
-            raise OperationRefused(
-                f"{process.name} is what workers run in: drain those, then `kctl stop {process.name}`"
-            )
+            raise OperationRefused(f"workers run in {process.name}: drain them first, then `kctl stop {process.name}`")
         context.pauses.draining[process.name] = {
             "topic": None,
             "partition": None,

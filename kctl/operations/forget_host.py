@@ -1,4 +1,4 @@
-"""`forget_host`: a host that has gone for good is missed no more."""
+"""`forget_host`: a host that has left for good is no longer reported missing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ForgetHost(FleetOperation):
             raise OperationRefused("this fleet runs on one host: hosts.url is not set")
         if not context.hosts.forget(self.name):
             raise OperationRefused(f"no host {printable_name(self.name)} has gone: see `kctl hosts`")
-        with goes_on("the other hosts have not heard of it yet"):
+        with goes_on("the other hosts do not know it yet"):
             while self.name in context.hosts.gone:  # noqa: ASYNC110 - a thread changes it
                 await asyncio.sleep(_POLL_SECONDS)
         return f"{self.name} is forgotten", {}

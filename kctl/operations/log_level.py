@@ -1,4 +1,4 @@
-"""`log_level`: how much a process writes into its log."""
+"""`log_level`: changes a process's log level."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SetLogLevel(FleetOperation):
     def problem(self, _mark: str = "") -> str | None:
         if self.level.upper() in _LEVELS:
             return None
-        return f"`{printable_name(self.level)}` is no level: use {', '.join(_LEVELS)}"
+        return f"`{printable_name(self.level)}` is not a level: use {', '.join(_LEVELS)}"
 
     def touches(self, context: Context) -> frozenset[str]:
         if self.name != "master":

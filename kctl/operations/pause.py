@@ -1,4 +1,4 @@
-"""`pause`: nothing of a worker, a topic, a partition or everything is read until `resume`."""
+"""`pause`: stops reading a worker, a topic, a partition or everything until `resume`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PauseReading(ScopedOperation):
         return ScopedOperation.problem(self, mark)
 
     async def carry_out(self, context: Context, caller: Caller, report: Report) -> Done:
-        """It is kept first, then sent to all that it concerns, so that what starts meanwhile starts paused."""
+        """Records the pause before sending it, so that a process that starts in between is paused too."""
         before = context.pauses.all()
         made = context.pauses.add(self.worker, self.topic, self.partition, caller.name)
         carried_out = await context.send_all_pauses(self.worker, report, before)

@@ -1,4 +1,4 @@
-"""`reload`: the configuration is read again, what can be applied is applied, and what cannot is named."""
+"""`reload`: reads the configuration again, applies what it can, and names the rest."""
 
 from __future__ import annotations
 
@@ -42,9 +42,8 @@ class ReloadConfig(FleetOperation):
         return frozenset({*context.supervisor.names, "scale"})
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """What needs a new process is given to processes that start from now on; what needs a new master stays as it
-        was. Tokens and certificate of HTTP are read again, whether or not a setting has changed: their files are what
-        is renewed."""
+        """Processes that start from now on get new settings; settings that need a new master stay. HTTP tokens and
+        certificates are always read again, because their files are renewed without a changed setting."""
         wanted = await asyncio.to_thread(context.reread)
         found = changes(context.config, wanted)
         by_effect = {effect: [change for change in found if change.effect is effect] for effect in Effect}
@@ -83,7 +82,7 @@ def _after_restart(context: Context) -> str:
 
 
 def _applicable(context: Context, changed: list[SettingChange], wanted: Config) -> Config:
-    """The configuration in force, with these settings of the wanted one; counts are left to `scaled`."""
+    """The current configuration with these settings changed, except counts (see `scaled`)."""
     config = context.config
     for change in changed:
         section, _, key = change.name.partition(".")
@@ -100,7 +99,7 @@ async def _set_log_level(context: Context) -> None:
         if context.supervisor.process(name).state is SupervisionState.RUNNING:
             try:
                 await context.agents.operate(name, "log_level", {"level": level}, _ANSWER_SECONDS)
-            except (AgentRefused, OperationUnknown) as error:  # it has the new level with its next start
+            except (AgentRefused, OperationUnknown) as error:  # it gets the new level at its next start
                 logging.getLogger(__name__).warning("action=log_level worker=%s: %s", name, error)
 
 
@@ -113,5 +112,5 @@ def _as_json(change: SettingChange) -> JsonObject:
 
 
 def _text(value: object) -> str:
-    """A text or path as it is, anything else as in the file; an empty text can be seen."""
+    """A text or path as it is, anything else as in the file; an empty text is visible."""
     return str(value) or '""' if isinstance(value, str | Path) else json.dumps(as_json(value))

@@ -1,4 +1,4 @@
-"""`restart`: processes of a fleet are started anew."""
+"""`restart`: restarts processes of a fleet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kctl_agent.rpc.params import param
 if TYPE_CHECKING:
     from kctl.master.process_supervisor import ProcessSupervisor
 
-ENGINE_RESTARTS = "the engine is restarted first: nobody reads for about 5 s"
+ENGINE_RESTARTS = "the engine restarts first: no worker reads for about 5 s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,7 @@ class RestartProcesses(FleetOperation):
         return frozenset(process.name for process in self._chosen(context)) | {"scale"}
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """At once, or with `rolling` one after another, each only when the one before it has come up again. The first
-        that does not ends it."""
+        """Restarts all at once, or with `rolling` each when the one before has come up; the first failure ends it."""
         from kctl.master.operations.tasks import together
 
         processes = self._chosen(context) if self.name else restarted_by_all(context)
@@ -77,9 +76,8 @@ class RestartProcesses(FleetOperation):
 
 
 def restarted_by_all(context: Context) -> list[ProcessSupervisor]:
-    """In this order: the engine, only if its JVM is down or would get other settings, for code of workers is not kept
-    in it; what was given up, which nobody misses if it does not come up; and all else that was not stopped by an
-    operation."""
+    """Returns what `--all` restarts, in order: the engine, if its JVM is down or would get other settings; processes
+    that were given up; then all others that an operation has not stopped."""
     processes = map(context.supervisor.process, context.supervisor.names)
     left_out = (SupervisionState.STOPPED, SupervisionState.UNKILLABLE)
     alive = [each for each in processes if each.state not in left_out and _is_taken(each)]
@@ -87,7 +85,7 @@ def restarted_by_all(context: Context) -> list[ProcessSupervisor]:
 
 
 def would_change(process: ProcessSupervisor) -> bool:
-    """Whether it would get other settings than it was started with; levels of logs are set without that."""
+    """Whether it would get other settings than at its start; log levels are set without a restart."""
     settings = process.launch.settings.items()
     return any(value != process.started_with.get(key) for key, value in settings if key != "log_level")
 

@@ -21,7 +21,6 @@ class ResumeReading(ScopedOperation):
     for_all_hosts: ClassVar = True
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """This pause, those of a topic and its partitions, or all."""
         before = context.pauses.all()
         removed = [each.what for each in context.pauses.remove(self.worker, self.topic, self.partition)]
         carried_out = await context.send_all_pauses(self.worker, report, before)

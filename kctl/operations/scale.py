@@ -1,4 +1,4 @@
-"""`scale`: so many workers, so many sinkers are run."""
+"""`scale`: changes the number of workers or sinkers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ScaleFleet(FleetOperation):
     sinkers: int | None = param("how many", least=0, most=1000, is_pair=True, default=None)
 
     async def shared(self, context: Context, params: JsonObject, _on_one: OnOne) -> dict[str, JsonObject]:
-        """Returns an equal share for each host; the first ones have one more where it does not come out even."""
+        """Divides the counts among the hosts; the first ones get the remainder."""
         assert context.hosts is not None
         hosts = context.hosts.names
         return {
@@ -54,7 +54,6 @@ class ScaleFleet(FleetOperation):
         return frozenset({*context.supervisor.names, "scale"})
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """Starts what is missing, stops what is too many."""
         wanted = {kind: count for kind in _KINDS if (count := getattr(self, kind)) is not None}
         if not wanted:
             raise OperationRefused("give workers or sinkers, and how many")
@@ -62,7 +61,7 @@ class ScaleFleet(FleetOperation):
 
 
 async def scaled(context: Context, wanted: dict[str, int], report: Report) -> Done:
-    """The work of `scale`, for `reload` too."""
+    """The work of `scale`, also for `reload`."""
     from kctl.master.operations.tasks import together
 
     config, supervisor = context.config, context.supervisor
@@ -78,7 +77,7 @@ async def scaled(context: Context, wanted: dict[str, int], report: Report) -> Do
         raise OperationRefused(str(error)) from None
     down = [each for each in chosen if each in names and _is_down(supervisor.process(each))]
     added, removed = [each for each in chosen if each not in names], [each for each in names if each not in target]
-    # An engine that is started next has room for as many workers as there are now.
+    # The engine's next start makes room for as many workers as there are now.
     context.use(config, target.values())
     starting = [*(supervisor.add(target[each]) for each in added), *map(supervisor.process, down)]
     before = [(process, process.incarnation) for process in starting]
@@ -94,15 +93,15 @@ async def scaled(context: Context, wanted: dict[str, int], report: Report) -> Do
     )
     counts = ", ".join(number_of(count, _KINDS[kind]) for kind, count in wanted.items())
     return (
-        f"{counts} until the next start of the fleet, or a reload: keep it with `count` in the configuration; "
+        f"{counts} until the fleet restarts or reloads: to keep it, set `count` in the configuration; "
         f"running: {', '.join(chosen) or 'none'}",
         {"started": started, "stopped": removed, "running": chosen},
     )
 
 
 def _chosen(supervisor: Supervisor, kind: str, count: int) -> list[str]:
-    """So many of a kind: first those that run, then those that were stopped or given up, then new ones; of each the
-    lowest numbers."""
+    """Returns `count` names of a kind: running processes first, then stopped or given-up ones, then new ones, each with
+    the lowest numbers."""
     known = [each for each in map(supervisor.process, supervisor.names) if each.launch.kind == kind]
     known.sort(key=lambda each: (_is_down(each), _number(each.name)))
     names = [each.name for each in known]

@@ -1,4 +1,4 @@
-"""What `pause` and `resume` are about: a worker, a topic, a partition of it, or everything."""
+"""What `pause` and `resume` apply to: a worker, a topic, a partition, or everything."""
 
 from __future__ import annotations
 
@@ -39,11 +39,10 @@ class ScopedOperation(FleetOperation):
 
 
 def check_read(context: Context, topic: str, partition: int | None) -> None:
-    """Refuse a topic or partition that this fleet does not read. Raises BadParams: the fleet does not read this topic,
-    or the brokers reported no such partition of it."""
+    """Checks that the fleet reads this topic and partition. Raises BadParams."""
     if topic not in context.config.kafka.topics:
         read = ", ".join(context.config.kafka.topics)
-        raise BadParams(f"this fleet reads no topic {printable_name(topic)}; it reads {read}")
+        raise BadParams(f"this fleet does not read topic {printable_name(topic)}; it reads {read}")
     known = context.partitions(topic)
     if partition is not None and known and partition not in known:
         raise BadParams(f"topic {topic} has no partition {partition}; it has {number_of(len(known), 'partition')}")

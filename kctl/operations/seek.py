@@ -1,4 +1,4 @@
-"""`seek`: a topic is read elsewhere."""
+"""`seek`: continues reading a topic from another position."""
 
 from __future__ import annotations
 
@@ -50,8 +50,7 @@ class SeekTopic(FleetOperation):
         return frozenset({"reading"})
 
     async def shared(self, context: Context, _params: JsonObject, on_one: OnOne) -> dict[str, JsonObject]:
-        """Every partition must have an owner on some host. The places are fixed, on all hosts, before the first one
-        begins to move any."""
+        """Every partition needs an owner on some host. All positions are resolved before the first host moves any."""
         owners, missing_hosts = await context.owners_on_hosts(self.topic)
         targets = _targets(self.to, self.partition, {*owners, *context.partitions(self.topic)})
         self._check_owned(targets, owners, missing_hosts)
@@ -78,12 +77,11 @@ class SeekTopic(FleetOperation):
         if missing or not targets:
             where = ", ".join(f"{self.topic}-{each}" for each in missing) or f"topic {self.topic}"
             why = "wait for a rebalance to end, or see `kctl rpc offset_checker`"
-            raise OperationRefused("; ".join([f"{where} is with no worker now: {why}", *missing_hosts]))
+            raise OperationRefused("; ".join([f"no worker owns {where} now: {why}", *missing_hosts]))
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """Each owner moves the group's committed offset and the storage's stored offset together. Every partition must
-        have an owner, and a place where it is to go on, or nothing is changed; the places are fixed before any owner
-        begins to wait for its batch."""
+        """Each owner moves both offsets together. If a partition has no owner or no target, nothing is changed; all
+        targets are resolved before any owner starts to wait for its batch."""
         from kctl.master.operations.tasks import ended, together
 
         owners = await context.owners(self.topic)
@@ -116,7 +114,7 @@ async def _planned(on_one: OnOne, host: str, params: JsonObject) -> JsonObject:
 
 
 def _whole(errors: list[BaseException], done: str) -> KctlError:
-    """One error that names what was done too."""
+    """One error that also names what was done."""
     kind = OperationUnknown if any(isinstance(each, OperationUnknown) for each in errors) else OperationRefused
     reasons = "; ".join(filter(None, map(str, errors)))
     return kind("; but ".join(filter(None, (done and f"only in part: {done}", reasons))))
@@ -127,16 +125,16 @@ def _texts(outcomes: list[JsonObject]) -> str:
 
 
 def _targets(to: str, partition: int | None, all_partitions: Iterable[int]) -> dict[int, str]:
-    """Partition to where it is to go on, as an agent reads it. `0=1200,3=55` names the partitions itself."""
+    """Partition -> target as an agent reads it. `0=1200,3=55` names the partitions itself."""
     if not _EACH.fullmatch(to):
         return dict.fromkeys(sorted(all_partitions) if partition is None else [partition], _wire_target(to))
     if partition is not None:
-        raise BadParams(f"{to} names its partitions: leave out the other one")
+        raise BadParams(f"{to} names its partitions: leave out `partition`")
     return {int(each): _wire_target(place) for each, _, place in (pair.partition("=") for pair in to.split(","))}
 
 
 def _wire_target(to: str) -> str:
-    """`2026-11-21T10:00` -> `@1795255200000`, in UTC if it names no zone; anything else unchanged."""
+    """`2026-11-21T10:00` -> `@1795255200000`, in UTC without a zone; anything else unchanged."""
     if to in ("earliest", "latest") or to.isdecimal() or to.startswith("@"):
         return to
     try:

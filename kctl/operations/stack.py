@@ -1,4 +1,4 @@
-"""`stack`: where a process stands."""
+"""`stack`: the stacks of a process's threads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ class ShowStacks(FleetOperation):
         return frozenset()
 
     async def carry_out(self, context: Context, _caller: Caller, _report: Report) -> Done:
-        """Those of its JVM by `jcmd`."""
         answer = await context.agents.operate(self.name, "stack_dump", {}, _ANSWER_SECONDS)
         pid = (await context.agents.operate(self.name, "ping", {}, _ANSWER_SECONDS))["pid"]
         jvms = [await _jvm_stack(each) for each in await asyncio.to_thread(_jvms, pid)]
@@ -38,7 +37,7 @@ class ShowStacks(FleetOperation):
 
 
 def _jvms(pid: int) -> list[int]:
-    """The Java processes of its session; of an attached application those of the session it was started in."""
+    """The Java processes of its session; for an attached application, of the session where it was started."""
     from kctl.master.process import session_members
 
     found = []
@@ -52,7 +51,7 @@ def _jvms(pid: int) -> list[int]:
 
 
 async def _jvm_stack(pid: int) -> JsonObject:
-    """`error` instead of `stack` when it cannot be had: a JRE has no jcmd."""
+    """Runs `jcmd`; `error` instead of `stack` if that fails, for example because a JRE has none."""
     from kctl.jars.java import java_command
 
     try:

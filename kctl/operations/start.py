@@ -1,4 +1,4 @@
-"""`start`: a process of a fleet is started."""
+"""`start`: starts a process of a fleet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ class StartProcess(FleetOperation):
         return frozenset({context.supervisor.process(self.name).name})
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """Waits until it has come up."""
         process = context.supervisor.process(self.name)
         if process.state in (SupervisionState.STARTING, SupervisionState.RUNNING):
             return f"{process.name} is {process.state} already{await context.file_changed()}", {"pid": process.pid}

@@ -1,4 +1,4 @@
-"""`stop`: a process of a fleet is stopped."""
+"""`stop`: stops a process of a fleet."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StopProcess(FleetOperation):
         return frozenset({context.supervisor.process(self.name).name})
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """It is killed after `stop_timeout_seconds`."""
+        """Kills it after `stop_timeout_seconds`."""
         from kctl.master.operations.tasks import goes_on
 
         process = context.supervisor.process(self.name)

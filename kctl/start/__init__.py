@@ -1,4 +1,4 @@
-"""The command `kctl start`: what must hold, how the parts of a master are put together, and the master's life.
+"""The command `kctl start`: checks, wiring of a master's parts, and the master's life.
 
-Nothing below imports it: this is the one place that knows master, HTTP and exporter alike.
+Only this package knows master, HTTP and exporter alike.
 """

@@ -1,4 +1,4 @@
-"""Checks before anything is started: each raises one sentence and leaves nothing behind."""
+"""Checks before anything starts: each raises one sentence and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -48,16 +48,15 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def own_run_dir(run_dir: Path, names: list[str]) -> Iterator[None]:
-    """Holds `run_dir` for this master alone. At the end the lock file goes, after an error also a folder that was made.
-    Raises RunDirUnusable: wrong owner or mode, not writable, or too long for the sockets of `names`; AlreadyRunning:
-    another master holds it."""
+    """Locks `run_dir` for this master. At the end removes the lock file; after an error also a folder that it created.
+    Raises RunDirUnusable (owner, mode, not writable, path too long for the sockets of `names`), AlreadyRunning."""
     is_new = not run_dir.exists()
     try:
         prepare_run_dir(run_dir)
         for name in [MASTER_NAME, *names]:
             socket_path(run_dir, name)
         lock = _lock(run_dir / LOCK_NAME, run_dir)
-        (run_dir / ABOUT_NAME).unlink(missing_ok=True)  # a killed master's: it names a pid and a port of the past
+        (run_dir / ABOUT_NAME).unlink(missing_ok=True)  # left by a killed master, with an old pid and port
     except PathError as error:
         _remove_if_new(run_dir, is_new)
         raise RunDirUnusable(str(error)) from error
@@ -77,9 +76,9 @@ def own_run_dir(run_dir: Path, names: list[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
-    """Holds `data_dir` for this master alone: whatever starts removes what was left in its scratch folder and settles
-    what its journal names, which must be nobody's who lives. Raises RunDirUnusable: it cannot be written;
-    AlreadyRunning: a master with another run_dir uses it, or processes that one has left."""
+    """Locks `data_dir` for this master: starting processes clear scratch folders and settle journals, which must not
+    belong to a live process. Raises RunDirUnusable, AlreadyRunning (a master with another run_dir, or its processes,
+    use it)."""
     path = data_dir / DATA_LOCK_NAME
     former = Path(_holder(path)[1])
     try:
@@ -96,8 +95,8 @@ def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
 
 
 def refusals(config: Config, timeout_seconds: float = 30.0) -> Iterator[KctlError]:
-    """Yields all in a configuration, its secrets and its handler that `kctl start` rejects before it asks a broker, as
-    `kctl config check` does. Changes nothing. `timeout_seconds` is how long the import of the handler may take."""
+    """Yields everything in the configuration, secrets and handler that `kctl start` rejects before it asks a broker,
+    for `kctl config check`. Changes nothing. `timeout_seconds` limits the import of the handler."""
     attempts: tuple[Callable[[], object], ...] = (
         lambda: _check_socket_paths(config.fleet.run_dir, names(config)),
         lambda: cluster_secret(config),
@@ -115,7 +114,7 @@ def refusals(config: Config, timeout_seconds: float = 30.0) -> Iterator[KctlErro
 
 
 async def check_brokers(config: Config) -> None:
-    """Checks that brokers answer and have the topics. Raises as `BrokerCache.check`."""
+    """Checks that the brokers answer and have the topics. Raises as `BrokerCache.check`."""
     cache = BrokerCache.of(config.kafka, of_fleet(config), config.collect.timeout_seconds)
     try:
         await cache.check()
@@ -124,12 +123,11 @@ async def check_brokers(config: Config) -> None:
 
 
 def _check_code(config: Config, timeout_seconds: float) -> None:
-    check_code(config)  # what another user could change is not run
+    check_code(config)  # never run code that another user could change
     check_handler(config, timeout_seconds)
 
 
 def _check_socket_paths(run_dir: Path, supervised: list[str]) -> None:
-    """Refuses a `run_dir` in which a socket's path would be too long. Raises RunDirUnusable."""
     try:
         for name in [MASTER_NAME, *supervised]:
             socket_path(run_dir, name)
@@ -138,8 +136,7 @@ def _check_socket_paths(run_dir: Path, supervised: list[str]) -> None:
 
 
 async def find_jars(config: Config) -> list[Path]:
-    """Returns the jars of Spark's connector, after PySpark and a Java that can run them were found. Raises JavaMissing,
-    JarsMissing."""
+    """Returns the jars of Spark's connector. Raises JavaMissing, JarsMissing, also without PySpark."""
     require_pyspark()
     await asyncio.to_thread(java_command)
     if not config.spark.jars:
@@ -150,21 +147,18 @@ async def find_jars(config: Config) -> list[Path]:
 
 
 def _check_jars(config: Config) -> None:
-    """Checks the jars that the configuration names. Raises JarsMissing."""
     missing = [str(jar) for jar in config.spark.jars if not jar.is_file()]
     if missing:
-        raise JarsMissing(f"spark.jars names {', '.join(missing)}, which is not there: correct it, or leave it empty")
+        raise JarsMissing(f"spark.jars names {', '.join(missing)}, which is missing: correct it, or leave it empty")
 
 
 async def await_former_workers(
     run_dir: Path, names: list[str], timeout_seconds: float, stop: asyncio.Event
 ) -> dict[str, int]:
-    """Waits for the processes of a master that was killed: without it they leave, but a batch may have to end first.
-    What has not left after `timeout_seconds`, a process that hangs or a JVM without its worker, is killed.
-
-    Returns the sessions of those that survive even that, by name: two of one name must never live. Returns at once when
-    `stop` is set. Raises AlreadyRunning: another process, which no master has started, has such a name.
-    """
+    """Waits for the processes of a killed master, which leave by themselves, perhaps after a batch. After
+    `timeout_seconds` it kills those that hang, or a JVM without its worker. Returns the sessions of survivors by name,
+    because two processes of one name must never run. Returns early when `stop` is set. Raises AlreadyRunning if another
+    process, not a master's, uses such a name."""
     deadline = time.monotonic() + timeout_seconds
     survivors: dict[str, int] = {}
     for name in names:
@@ -184,9 +178,9 @@ async def await_former_workers(
 
 
 async def _survives(run_dir: Path, name: str, owner: ProcessIdentity) -> bool:
-    """Kills what a master of this run_dir has started under this name, and nothing else: an agent that somebody else
-    runs may have such a name too. The session is the worker's pid, which the kernel gives to nobody else meanwhile.
-    Returns whether something of it survives."""
+    """Kills what a master of this run_dir has started under this name, and nothing else, because another user's agent
+    may have that name. The session id is the worker's pid, which the kernel does not reuse while the session exists.
+    Returns whether any process survives."""
     path = socket_path(run_dir, name)
     killed, survivors = await kill_session(owner.pid, mark=str(path))
     if survivors:
@@ -203,9 +197,8 @@ async def _survives(run_dir: Path, name: str, owner: ProcessIdentity) -> bool:
 
 
 def make_folders(config: Config) -> None:
-    """Makes the folders that workers write to. Those of a table on this machine are made with it, but in a folder such
-    as /tmp, where another user could make them first. Raises RunDirUnusable: one of them cannot be made, or what
-    `check_folders` raises."""
+    """Creates the folders that workers write to. A local table's folders are created with the table, except in a shared
+    folder such as /tmp, where another user could create them first. Raises RunDirUnusable."""
     table = table_folder(config)
     shared = (table, dead_letters_of(table)) if table is not None and _is_shared(table.parent) else ()
     for setting, folder in (*_own_folders(config), *(("storage.uri", each) for each in shared)):
@@ -217,14 +210,12 @@ def make_folders(config: Config) -> None:
         if mode & stat.S_IWGRP:
             log.warning("action=open_folder path=%s mode=%04o: its group can replace what is in it", folder, mode)
         if mode & stat.S_IRWXO:
-            log.warning(
-                "action=open_folder path=%s mode=%04o: all users of this machine can look into it", folder, mode
-            )
+            log.warning("action=open_folder path=%s mode=%04o: all users of this machine can read it", folder, mode)
 
 
 def check_folders(config: Config) -> dict[Path, int]:
-    """Returns the modes of those folders that workers write to and that are there; not of one such as /tmp, in which a
-    table may be. Raises RunDirUnusable: one of them is another user's, or can be written to by all."""
+    """Returns the modes of existing folders that workers write to, except a shared one such as /tmp that contains a
+    table. Raises RunDirUnusable if one belongs to another user, or all users can write to it."""
     table = table_folder(config)
     shared = ("storage.uri", table.parent) if table is not None and _is_shared(table.parent) else None
     modes: dict[Path, int] = {}
@@ -238,8 +229,8 @@ def check_folders(config: Config) -> dict[Path, int]:
 
 
 def check_code(config: Config) -> None:
-    """Checks the user's code: the folder of the configuration, searched first, and handler and transform in there.
-    Raises RunDirUnusable: all users can write there; ConfigError: we are root, and it is another user's."""
+    """Checks who can change the handler, the transform and the configuration's folder, which is searched first. Raises
+    RunDirUnusable, ConfigError (as root: another user's)."""
     for setting, name in (("sinkers.handler", config.sinkers.handler), ("workers.transform", config.workers.transform)):
         for each in _code_of(name, config.path.parent) if name else ():
             if each.exists():
@@ -263,8 +254,8 @@ def _own_folders(config: Config) -> tuple[tuple[str, Path], ...]:
 
 
 def _mode_of(setting: str, folder: Path) -> int | None:
-    """Returns the mode of a folder; None: it is not there. Raises RunDirUnusable: another user could replace what is in
-    it, or the link that it is, or nobody knows."""
+    """The mode of a folder; None if it is missing. Raises RunDirUnusable if another user owns the folder, or the link
+    to it, and could replace its contents."""
     try:
         for found in (folder.lstat(), folder.stat()):
             if found.st_uid not in (os.geteuid(), 0):
@@ -279,19 +270,19 @@ def _mode_of(setting: str, folder: Path) -> int | None:
 
 
 def _is_shared(folder: Path) -> bool:
-    """Whether all users may make something there, and nobody may rename or remove what is another's, as in /tmp."""
+    """Whether all users may create files there, but not rename or remove those of others, as in /tmp."""
     with contextlib.suppress(OSError):
         return folder.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH | stat.S_ISVTX
     return False
 
 
 def _lock(path: Path, run_dir: Path) -> int:
-    """Returns an open, locked descriptor of this file, which holds our pid and run_dir."""
+    """Returns an open, locked descriptor; the file names our pid and run_dir."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The master before us may have removed the file between our open and our lock: then it protects nothing.
+            # The master before us may have removed the file between our open and our lock, which then protects nothing.
             if os.fstat(descriptor).st_ino == os.stat(path).st_ino:
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, f"{os.getpid()} {run_dir}\n".encode(), 0)
@@ -312,7 +303,7 @@ def _lock(path: Path, run_dir: Path) -> int:
 
 
 def _holder(lock: Path) -> tuple[str, str]:
-    """Returns the pid and run_dir in the file of a lock."""
+    """The pid and run_dir in a lock file."""
     with contextlib.suppress(OSError, UnicodeError):
         pid, _, run_dir = lock.read_text().strip().partition(" ")
         return pid or "unknown", run_dir or "unknown"
@@ -320,8 +311,6 @@ def _holder(lock: Path) -> tuple[str, str]:
 
 
 def _refuse_left_by(run_dir: Path) -> None:
-    """Refuses to start beside processes of an earlier master. Raises AlreadyRunning: a process that a master of this
-    run_dir has left still runs."""
     for name in list_agents(run_dir) if run_dir.is_dir() else ():
         owner = socket_owner(socket_path(run_dir, name))
         if owner is not None and is_alive(owner):

@@ -1,4 +1,4 @@
-"""`kctl exporter` from a configuration to an exit code: all groups of some clusters, polled, judged and served."""
+"""`kctl exporter`: polls, judges and serves all groups of some clusters until it is stopped."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ log = logging.getLogger(__name__)
 
 
 def run_exporter(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> int:
-    """Polls and serves until SIGTERM or SIGINT; returns 0 after an orderly stop, 1 when a part has failed. Brokers that
-    do not answer are no failure. SIGHUP has the configuration read again by `reread`, which may raise ConfigError.
-    Logging is the caller's to set up. Raises StartError: a port is taken, and nothing was started. Also ConfigError."""
+    """Runs until SIGTERM or SIGINT; returns 0 after an orderly stop, 1 if a part failed. Unreachable brokers are not a
+    failure. SIGHUP calls `reread`, which may raise ConfigError. The caller sets up logging. Raises StartError (a port
+    is taken), ConfigError."""
     os.umask(PRIVATE)
     return asyncio.run(_run(config, reread))
 
 
 async def _run(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> int:
-    # kafka-python logs each lost connection many times over; what an operator needs of it, the collector logs once.
+    # kafka-python logs each lost connection many times; the collector logs what an operator needs, once.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     tune_interpreter()
@@ -61,7 +61,7 @@ async def _run(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> 
 
 
 class _Exporter:
-    """A running exporter. Belongs to one event loop."""
+    """Belongs to one event loop."""
 
     def __init__(
         self,
@@ -71,7 +71,6 @@ class _Exporter:
         http: HttpServer,
     ) -> None:
         self._config = config
-        """The configuration in force."""
         self._reread = reread
         self._collectors = collectors
         self._http = http
@@ -117,8 +116,7 @@ class _Exporter:
             self._notify_ready()
 
     async def _reload(self) -> None:
-        """Reads the configuration again and uses what can be changed. Raises ConfigError, and then nothing has
-        changed."""
+        """Applies what can change at run time. Raises ConfigError; then nothing has changed."""
         config = await asyncio.to_thread(self._reread)
         prepared = self._collectors.prepared(_wanted(config))
         renewed = self._http.use(access_of(config.http, config.path.parent, others_may_read=True))
@@ -126,7 +124,7 @@ class _Exporter:
         added, removed = _difference(config, self._config), _difference(self._config, config)
         changed = ",".join(name for name in prepared.collectors if name in self._config.clusters)
         for setting in _left_for_a_restart(self._config, config):
-            log.warning("action=reload setting=%s: it takes effect when the exporter is started again", setting)
+            log.warning("action=reload setting=%s: takes effect when the exporter restarts", setting)
         self._config = config
         await self._collectors.use(prepared)
         log.info(

@@ -1,4 +1,4 @@
-"""The other hosts of a fleet, as `[hosts]` sets them."""
+"""Makes the connection to the fleet's other hosts from the settings of `[hosts]`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,8 @@ _PORT = re.compile(r":\d+\Z")
 
 
 def hosts_of(config: Config, port: int) -> Hosts | None:
-    """Makes what `[hosts]` sets; nothing runs yet. None where the fleet runs on one host. `port` is that of HTTP.
-
-    Raises:
-        ConfigError: the token or the certificates cannot be used.
-    """
+    """Nothing runs yet. None if the fleet runs on one host. `port` is that of HTTP. Raises ConfigError if tokens or
+    certificates cannot be used."""
     settings = config.hosts
     if not settings.url:
         return None
@@ -42,7 +39,7 @@ def hosts_of(config: Config, port: int) -> Hosts | None:
 
 
 def with_access(use: Callable[[PeersAccess], T], config: Config) -> T:
-    """Has the right to ask other hosts used, with tokens and certificates as they are now. Raises ConfigError."""
+    """Calls `use` with the current tokens and certificates for other hosts. Raises ConfigError."""
     try:
         return use(_peers_access(config))
     except OSError as error:  # ssl.SSLError is one
@@ -51,7 +48,7 @@ def with_access(use: Callable[[PeersAccess], T], config: Config) -> T:
 
 
 def _peers_access(config: Config) -> PeersAccess:
-    """Reads the tokens that `[hosts]` names, which may have been renewed. Raises ConfigError."""
+    """Reads the tokens again, which may have been renewed."""
     from kctl.hosts.peers import PeersAccess  # see above
 
     settings, folder = config.hosts, config.path.parent

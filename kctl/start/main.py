@@ -1,4 +1,4 @@
-"""The run of `kctl start` from a configuration to an exit code: check, put together, run until stopped."""
+"""`kctl start`: check, wire up, run until stopped, exit code."""
 
 from __future__ import annotations
 
@@ -37,12 +37,11 @@ def run(
     worker_command: Sequence[str] = WORKER_COMMAND,
     reread: Callable[[], Config] | None = None,
 ) -> int:
-    """Runs the fleet until SIGTERM or SIGINT; returns 0 after an orderly stop, 1 when a part of the master failed or
-    a worker was given up that must not be.
+    """Runs the fleet until SIGTERM or SIGINT; returns 0 after an orderly stop, 1 if a part of the master failed, or a
+    worker was given up and `workers.on_fatal` is `exit`.
 
-    Logging is the caller's to set up; a second signal during the stop kills what is left at once. SIGHUP requests
-    `reload`, for which `reread` loads the configuration anew, by default from `config_path` and the environment. Raises
-    StartError: what must hold does not; nothing was started and nothing is left behind. Also ConfigError.
+    The caller sets up logging. A second signal during the stop kills what is left. SIGHUP reloads, by default from
+    `config_path` and the environment. Raises StartError, ConfigError; nothing was started.
     """
     os.umask(PRIVATE)
     again = reread or (lambda: load(config_path, os.environ))
@@ -50,10 +49,10 @@ def run(
 
 
 async def _run(config: Config, config_path: Path, worker_command: Sequence[str], reread: Callable[[], Config]) -> int:
-    # kafka-python logs each lost connection many times over; what an operator needs of it, `broker_cache` logs once.
+    # kafka-python logs each lost connection many times; `broker_cache` logs what an operator needs, once.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     tune_interpreter()
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of each request that is none
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of each malformed request
     supervised = names(config)
     for refusal in refusals(config):
         raise refusal

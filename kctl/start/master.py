@@ -1,7 +1,7 @@
-"""The master's life: start, run until stopped, stop in order. Everything it starts it also ends.
+"""The master's life: start, run until stopped, stop in order.
 
-Order at the end: workers first, while the socket still answers how that goes; then HTTP and socket; then the rest. The
-first task that fails ends the master, non-zero and with its name in the log.
+It ends workers first, while the socket still reports progress; then HTTP and the socket; then the rest. The first task
+that fails ends the master with exit code 1, and the log names it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ROTATE_SECONDS = 5.0
 
 
 class Master:
-    """Starts, runs and stops the parts of a master. Belongs to one event loop."""
+    """Belongs to one event loop."""
 
     def __init__(self, config: Config, config_path: Path, parts: MasterParts) -> None:
         self._config = config
@@ -76,7 +76,7 @@ class Master:
             notify("STOPPING=1")
             await self._parts.operations.close()
             is_orderly = await self._stop_workers(tasks[0], signals.now)
-            if self._parts.hosts is not None:  # others hear of it before this one answers no more
+            if self._parts.hosts is not None:  # inform the other hosts before this one stops answering
                 await self._parts.hosts.close()
             self._parts.http.stop()
             await asyncio.wait([tasks[2]], timeout=2)
@@ -84,7 +84,7 @@ class Master:
         return 1 if failed or not is_orderly else 0
 
     async def _rotate_logs(self) -> None:
-        """Rotates logs, the master's own too where it is a file that we append to (`kctl start --daemon`)."""
+        """Includes the master's own log if that is a file we append to (`kctl start --daemon`)."""
         path = self._config.fleet.log_dir / "master.log"
         own = [ProcessLog(path)] if is_own_output(path) else []
         rotation = LogRotation()
@@ -93,7 +93,7 @@ class Master:
             await asyncio.sleep(_ROTATE_SECONDS)
 
     async def _until_stopped(self, tasks: list[asyncio.Task[object]], stop: asyncio.Event) -> bool:
-        """Waits for a stop; returns whether a task ended before it, which none ever should."""
+        """Returns whether a task ended before the stop, which none should."""
         signalled, given_up = task(stop.wait(), "signal"), task(self._until_given_up(), "given up")
         done, _ = await asyncio.wait([*tasks, signalled, given_up], return_when=asyncio.FIRST_COMPLETED)
         failed = [each for each in tasks if each in done]
@@ -105,7 +105,7 @@ class Master:
         return bool(failed) or given_up in done
 
     async def _until_given_up(self) -> None:
-        """Waits until a worker is fatal, where `workers.on_fatal` is to end the fleet then."""
+        """Waits for a fatal worker, if `workers.on_fatal` is `exit`."""
         while True:
             name = await self._parts.supervisor.until_fatal()
             if self._parts.context.config.workers.on_fatal == "exit":
@@ -113,7 +113,7 @@ class Master:
                 return
 
     async def _reload(self, hangup: asyncio.Event) -> None:
-        """Reloads on SIGHUP, as an operation like any other, requested by the owner of this process."""
+        """Turns SIGHUP into a `reload` operation by this process's owner."""
         while True:
             await hangup.wait()
             hangup.clear()
@@ -124,8 +124,8 @@ class Master:
             notify("READY=1")
 
     async def _stop_workers(self, supervising: asyncio.Task[object], now: asyncio.Event) -> bool:
-        """Stops the workers in order, or at once when a second signal comes; cancelling the supervisor kills what is
-        left. Returns whether it was orderly."""
+        """Stops the workers in order. On a second signal, cancelling the supervisor kills what is left. Returns whether
+        it was orderly."""
         if supervising.done():
             return True
         stopping = task(self._parts.supervisor.stop(), "stop")
@@ -140,7 +140,7 @@ class Master:
 
 @contextlib.contextmanager
 def announced(config: Config, config_path: Path, http_url: str) -> Iterator[None]:
-    """Announces a running master by master.json and an entry in the list of fleets. Raises RunDirUnusable."""
+    """Writes master.json and registers the fleet while the master runs. Raises RunDirUnusable."""
     path = config.fleet.run_dir / ABOUT_NAME
     about = {
         "pid": os.getpid(),
@@ -166,8 +166,8 @@ def announced(config: Config, config_path: Path, http_url: str) -> Iterator[None
 
 
 def _listed(config: Config, config_path: Path) -> Path | None:
-    """Adds the entry to the list of fleets; returns None where that cannot be made. The list is a convenience: with -c
-    the fleet is found without it, and a folder that cannot be written is no reason not to run (gunicorn #3551)."""
+    """Returns None if the list of fleets cannot be written. That must not keep a master from running (gunicorn #3551):
+    -c finds the fleet without the list."""
     try:
         return fleets.register(config.fleet.name, config.fleet.run_dir, config_path)
     except (PathError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What `kctl start` and `kctl exporter` have in common: signals as events, tasks, the settings of the interpreter."""
+"""Signals as events, tasks, and interpreter settings, for `kctl start` and `kctl exporter`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 
 def tune_interpreter() -> None:
-    """Tunes the interpreter for a loop that answers while a thread makes a snapshot of thousands of partitions."""
-    # The loop must not wait 5 ms for the interpreter each time it has let go of it.
+    """For a loop that answers while a thread makes a snapshot of thousands of partitions."""
+    # The loop must not wait 5 ms for the interpreter each time it has released it.
     sys.setswitchinterval(0.001)
-    # Snapshots are many objects without cycles; to search them for cycles holds everything up. So rarely, and
-    # never through many at once: 20 instead of 2 was 200,000 objects, 60 ms. With 100,000 instead of 10,000, what
-    # callers leave behind grew by 43 MB before it was collected (test_hostile_frames_master).
+    # Snapshots are many objects without cycles, and searching them for cycles blocks everything. So collect rarely, and
+    # never many at once: 20 instead of 2 scanned 200,000 objects, 60 ms. With 100,000 instead of 10,000, garbage of
+    # callers grew by 43 MB before it was collected (test_hostile_frames_master).
     gc.set_threshold(10_000, 2, 200)
 
 
@@ -25,7 +25,7 @@ def task(work: Coroutine[Any, Any, object], name: str) -> asyncio.Task[object]:
 
 
 async def end(tasks: Sequence[asyncio.Task[object]]) -> None:
-    """Cancels tasks and waits for their ends."""
+    """Cancels tasks and waits for them."""
     for each in tasks:
         each.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -35,8 +35,8 @@ _STOP = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopSignals:
-    """SIGTERM and SIGINT as events: the first asks for an orderly stop, any further one for an end at once. SIGHUP too:
-    a reload."""
+    """Signals as events: the first SIGTERM or SIGINT requests an orderly stop, a second an immediate end; SIGHUP a
+    reload."""
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()

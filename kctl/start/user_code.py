@@ -1,4 +1,4 @@
-"""A trial import of the handler and transform of a configuration, in a process of its own for each."""
+"""Imports the configured handler and transform on trial, each in its own process."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _SHOWN_BYTES = 8 * 1024
 
 
 def check_handler(config: Config, timeout_seconds: float) -> None:
-    """Imports the handler. Raises ConfigError: it cannot be used; its traceback is on stderr."""
+    """Imports the handler. Raises ConfigError, with the traceback on stderr."""
     _check("handler", "sinkers.handler", config.sinkers.handler, config, timeout_seconds)
 
 
 def check_transform(config: Config, timeout_seconds: float) -> None:
-    """Imports the transform and calls it with no records, in a Spark. Raises ConfigError: it cannot be used; its
-    traceback is on stderr."""
+    """Imports the transform and calls it with no records in a Spark. Raises ConfigError, with the traceback on
+    stderr."""
     kind = "batch_transform" if config.storage.kind.is_table else "transform"
     _check(kind, "workers.transform", config.workers.transform, config, timeout_seconds)
 
 
 def _check(kind: str, setting: str, name: str, config: Config, timeout_seconds: float) -> None:
-    """Output goes to files instead of pipes: a process that the code leaves behind would keep those open."""
+    """Output goes to files, not pipes, which a process left behind by the code would keep open."""
     if not name:
         return
     what = f"{setting} {name!r}"
@@ -64,7 +64,7 @@ def _check(kind: str, setting: str, name: str, config: Config, timeout_seconds: 
             end = f"signal {-code}, {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
             sentence = f"the import of {what} ends the process: {end}"
         if time.monotonic() - began >= timeout_seconds:
-            sentence = f"{what} is not imported within {timeout_seconds:g} s"
+            sentence = f"the import of {what} takes longer than {timeout_seconds:g} s"
         if sentence:
             output.seek(max(0, output.seek(0, os.SEEK_END) - _SHOWN_BYTES))
             details = output.read().decode("utf-8", "replace").strip()

@@ -1,4 +1,4 @@
-"""The composition root: every part of a master is made here, once, each from parts that exist already."""
+"""The composition root: makes every part of a master once, from parts that exist already."""
 
 from __future__ import annotations
 
@@ -53,8 +53,6 @@ from kctl.start.hosts import hosts_of, with_access
 
 @dataclass(frozen=True, slots=True)
 class MasterParts:
-    """The running parts of a master, and what its life needs of them."""
-
     pool: AgentPool
     supervisor: Supervisor
     collector: Collector
@@ -63,12 +61,12 @@ class MasterParts:
     control: ControlServer
     http: HttpServer
     groups: Collectors
-    """Collectors of all other groups of the cluster, where they are wanted."""
+    """Collectors of the cluster's other groups, if wanted."""
     wanted_groups: Prepared
-    """The settings with which `groups` begins."""
+    """The initial settings of `groups`."""
     maintenance: TableMaintenance
     hosts: Hosts | None
-    """The other hosts of the fleet, where there are some."""
+    """The other hosts of the fleet, if any."""
 
 
 def wired(
@@ -80,7 +78,7 @@ def wired(
     http_socket: socket.socket,
     access: AccessRights,
 ) -> MasterParts:
-    """Makes all parts of a master; nothing runs yet."""
+    """Nothing runs yet."""
     pool, feed, counts = AgentPool(), EventFeed(), RpcCounts()
     operation_counts: Counter[tuple[str, str]] = Counter()
     http_refusals: Counter[str] = Counter()
@@ -145,7 +143,7 @@ def wired(
         ),
     )
     http = HttpServer(create_app(source, access, refusals=http_refusals), http_socket, access)
-    # HTTP offers operations, and one of them, `reload`, renews what HTTP lets in.
+    # A cycle: HTTP offers operations, and one of them, `reload`, renews HTTP's access rights.
     context.use_http = partial(_use_http, http, hosts, config)
     context.prepare_groups = partial(_prepare_groups, groups)
     context.hosts = hosts

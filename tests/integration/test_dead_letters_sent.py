@@ -144,7 +144,7 @@ def test_one_that_cannot_be_sent_stays_and_the_others_go(storage: Storage, confi
     out, err = process.communicate(timeout=120)
 
     assert (process.returncode, out) == (1, "")
-    assert "2 were sent, 2 cannot be sent and stay, such as u-" in err
+    assert "2 were sent, 2 cannot be sent and stay, for example u-" in err
     assert [each.block.partition for each in storage.dead(Selection(topic="u"))] == [2, 3]
 
 

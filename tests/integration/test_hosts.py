@@ -152,7 +152,7 @@ def test_an_operation_goes_to_the_host_that_is_meant_and_to_all(fleet: Fleet) ->
         fleet.start(name, prefix=["env", f"KCTL_TEST_FIRST_PARTITION={first_partition}"])
     fleet.await_all("a", "b", "c")
     pids = {name: fleet.pid(name) for name in ("a", "b", "c")}
-    assert f"{TOPIC}-1 is with no worker now" in fleet.failure("b", "seek", topic=TOPIC, to="7")
+    assert f"no worker owns {TOPIC}-1 now" in fleet.failure("b", "seek", topic=TOPIC, to="7")
 
     restarted = fleet.operate("a", "restart", name="worker-0", host="b")
     assert (restarted["state"], restarted["text"]) == ("done", "b: restarted: worker-0")

@@ -196,7 +196,7 @@ def test_a_seek_is_carried_out_by_the_owners_and_a_dry_run_changes_nothing(maste
     again = operation(fleet, "seek", topic="orders", partition=1, to="9")
     assert again["result"]["rows"][0]["from"] == 7
     assert operation(fleet, "seek", topic="orders", to="0=3,1=4")["text"].endswith("orders-1: goes on at 4")
-    assert "orders-3 is with no worker now" in operation(fleet, "seek", topic="orders", partition=3, to="7")["text"]
+    assert "no worker owns orders-3 now" in operation(fleet, "seek", topic="orders", partition=3, to="7")["text"]
     assert "is not a position: use earliest" in operation(fleet, "seek", topic="orders", to="soon")["text"]
 
 

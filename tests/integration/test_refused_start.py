@@ -215,7 +215,7 @@ def refused(
         (held_socket, 15, "worker-1 .* still runs as pid PID"),
         (lambda _: setting("spark.jars", "no.jar"), 16, "no.jar"),
         pytest.param(
-            of_nobody, 2, "run belongs to nobody, and root acts for no other user: sudo -u n", marks=needs_root
+            of_nobody, 2, "run belongs to nobody, and root does not act for others: sudo -u n", marks=needs_root
         ),
     ],
 )

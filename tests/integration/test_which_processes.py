@@ -61,7 +61,7 @@ async def test_a_restart_of_all_begins_the_fatal_ones_and_leaves_an_unchanged_en
         reloaded = await ended(fleet, "reload")
         restarted = await ended(fleet, "restart", all=True, rolling=True)
 
-        sentence = "the engine is restarted first: nobody reads for about 5 s"
+        sentence = "the engine restarts first: no worker reads for about 5 s"
         assert reloaded.text.startswith(f"after `kctl restart engine --rolling` ({sentence}): spark.driver_memory ")
         assert restarted.text == "restarted: engine, worker-0, worker-1, worker-2"
         assert pids(fleet)["engine"] != before["engine"]

@@ -40,7 +40,7 @@ def test_a_registered_fleet_is_found_without_naming_it(env: dict[str, str], tmp_
 
     assert found == fleets.Fleet("orders", tmp_path / "run", tmp_path / "kctl.toml", process_identity())
     fleets.unregister(entry)
-    with pytest.raises(NoSocketFile, match="no fleet of yours is running"):
+    with pytest.raises(NoSocketFile, match="you have no running fleet"):
         fleets.find(None, env)
 
 
@@ -62,7 +62,7 @@ def test_several_running_fleets_are_listed_with_names_and_paths(env: dict[str, s
         fleets.find(None, env)
 
     assert str(caught.value) == (
-        "2 fleets of yours are running; name one:"
+        "you have 2 running fleets; name one:"
         f"\n  orders  -c {tmp_path / 'a.toml'}\n  payments  -c {tmp_path / 'b.toml'}"
     )
     assert fleets.find(tmp_path / "a.toml", env).name == "orders"

@@ -100,5 +100,5 @@ def test_a_password_of_redis_that_is_no_text_is_a_sentence(tmp_path: Path) -> No
     file.touch(0o600)
     file.write_bytes(b"\xff\xfe")
 
-    with pytest.raises(StorageUnusable, match=r"it is no text$"):
+    with pytest.raises(StorageUnusable, match=r"it is not text$"):
         connect("redis://127.0.0.1:1/0", file)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _CONTEXT_VARIABLE = "KCTL_CONTEXT"
 _USERS_FILE = Path("kctl", "kctl.toml")
 _NO_CLUSTER = (
-    "name a cluster: -b HOST:PORT, --context NAME, or a kctl.toml with -c or KCTL_CONFIG; no fleet of yours is running"
+    "name a cluster: -b HOST:PORT, --context NAME, or a kctl.toml with -c or KCTL_CONFIG; you have no running fleet"
 )
 
 

@@ -281,7 +281,7 @@ COMMANDS: dict[str, Command] = {
 
 _CLUSTER = """\
 Which cluster: -b HOST:PORT (plain), else --context NAME or KCTL_CONTEXT ([contexts.NAME] of kctl.toml: TLS, SASL),
-else the [kafka] of the fleet's kctl.toml (-c, KCTL_CONFIG, ./kctl.toml, or the one fleet of yours that is running);
+else the [kafka] of the fleet's kctl.toml (-c, KCTL_CONFIG, ./kctl.toml, or your only running fleet);
 -b beside a context asks other servers with the TLS and SASL of the context.
 """
 _EXIT_CODES = """\

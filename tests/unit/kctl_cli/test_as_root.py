@@ -14,7 +14,7 @@ from kctl_agent.paths import process_identity
 from tests.command_lines import Kctl
 
 STRANGER = 65534
-REFUSED = "and root acts for no other user: sudo -u nobody kctl …"
+REFUSED = "and root does not act for others: sudo -u nobody kctl …"
 KAFKA = '[kafka]\nbootstrap_servers = "127.0.0.1:1"\ngroup = "g"\ntopics = ["t"]\n'
 HANDLER = '[sinkers]\ncount = 1\nhandler = "shop:handle"\n'
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it acts on files of another user")
@@ -92,7 +92,7 @@ def test_what_others_can_write_to_is_refused_despite_the_sticky_bit(kctl: Kctl, 
         ran = kctl("config", "show", "-c", str(home / "kctl.toml"))
 
         assert (ran.code, ran.out) == (2, "")
-        assert f"{home / place} has mode {mode:04o}, other users can write to it" in ran.err
+        assert f"{home / place} has mode {mode:04o}, so other users can write to it" in ran.err
     (home / place).chmod(0o770)
     os.chown(home / place, 0, 0)
     assert kctl("config", "show", "-c", str(home / "kctl.toml")).code == 0

@@ -107,7 +107,7 @@ def test_help_names_every_command_and_every_exit_code(kctl: Kctl) -> None:
             ("seek", "--topic", "t", "--to", "lates"),
             "kctl: `lates` is no place in a log: use earliest, latest, an offset, or",
         ),
-        (("log-level", "sinker-0", "FOO"), "kctl: `FOO` is no level: use DEBUG, INFO, WARNING, ERROR"),
+        (("log-level", "sinker-0", "FOO"), "kctl: `FOO` is not a level: use DEBUG, INFO, WARNING, ERROR"),
         (("pause", "--all", "--topic", "t"), "kctl: only one of --all and --topic"),
         (("-c",), "kctl: -c takes a FILE"),
         (("status", "-c", ""), "kctl: -c takes a FILE, not an empty text"),
@@ -216,7 +216,7 @@ def test_topics_and_partitions_have_the_short_options_of_kctl_kafka_and_resume_n
 
 
 def test_an_engine_restart_is_named_and_asked_for(kctl: Kctl, master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "it would be: engine; the engine is restarted first: nobody reads for about 5 s"
+    text = "it would be: engine; the engine restarts first: no worker reads for about 5 s"
     planned = {"id": "1", "operation": "restart", "state": "done", "text": text, "result": {"engine": True}}
     agent = master({"restart": [Answers(planned)] * 4})
 

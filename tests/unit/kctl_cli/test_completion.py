@@ -54,8 +54,8 @@ def test_what_is_offered_belongs_to_the_command_before_it(words: list[str], offe
 
 
 def test_zsh_and_fish_show_what_each_word_means() -> None:
-    assert complete(tree(), ["res"], "zsh")[0] == "resume:Read again what was paused."
-    assert complete(tree(), ["res"], "fish")[0] == "resume\tRead again what was paused."
+    assert complete(tree(), ["res"], "zsh")[0] == "resume:End pauses and read again."
+    assert complete(tree(), ["res"], "fish")[0] == "resume\tEnd pauses and read again."
 
 
 def test_a_shell_that_is_not_known_is_named(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,11 @@ def test_a_link_or_a_pipe_in_place_of_a_log_is_refused_at_once(kctl: Kctl, logs:
         *(1, ""),
         f"kctl: the log {log} cannot be read: it is a symbolic link\n",
     )
-    assert (piped.code, piped.out, piped.err) == (1, "", f"kctl: the log {log} cannot be read: it is no regular file\n")
+    assert (piped.code, piped.out, piped.err) == (
+        1,
+        "",
+        f"kctl: the log {log} cannot be read: it is not a regular file\n",
+    )
 
 
 def test_a_name_without_a_log_is_refused_with_those_that_have_one(kctl: Kctl, logs: Path) -> None:

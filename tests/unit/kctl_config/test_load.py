@@ -269,7 +269,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> 
         load(latin, {})
     os.mkfifo(tmp_path / "fifo")
     for each in (tmp_path, tmp_path / "fifo", Path("/dev/zero")):
-        with pytest.raises(ConfigError, match="cannot be read: it is no regular file"):
+        with pytest.raises(ConfigError, match="cannot be read: it is not a regular file"):
             load(each, {})
     latin.write_text("#" * 2_000_000)
     with pytest.raises(ConfigError, match="is no configuration: it has more than 1048576 characters"):

@@ -222,9 +222,9 @@ def test_a_seek_is_planned_on_all_hosts_before_the_first_one_moves_and_each_move
 @pytest.mark.parametrize(
     ("answers", "owner", "why"),
     [
-        ([operation("failed", "orders-0 is with no worker now")], "b/worker-0", "b: orders-0 is with no worker now"),
+        ([operation("failed", "no worker owns orders-0 now")], "b/worker-0", "b: no worker owns orders-0 now"),
         ([AgentTimeout("no answer in time")], "b/worker-0", "no answer in time"),
-        ([], None, "orders-0 is with no worker now: .*; host c has not answered"),
+        ([], None, "no worker owns orders-0 now: .*; host c has not answered"),
     ],
 )
 def test_a_seek_that_is_not_planned_everywhere_moves_nothing(answers: list[Any], owner: str | None, why: str) -> None:

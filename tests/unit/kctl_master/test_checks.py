@@ -47,7 +47,7 @@ def test_folders_are_made_for_this_user_alone_and_one_that_all_can_enter_is_repo
 
     assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
     assert [record.getMessage() for record in caplog.records] == [
-        f"action=open_folder path={tmp_path / 'logs'} mode=0755: all users of this machine can look into it"
+        f"action=open_folder path={tmp_path / 'logs'} mode=0755: all users of this machine can read it"
     ]
 
 

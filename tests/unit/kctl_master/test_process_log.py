@@ -161,7 +161,7 @@ def test_a_link_or_a_pipe_in_place_of_a_log_is_neither_read_nor_shortened(tmp_pa
 
     with contextlib.suppress(OSError):
         rotate(link.path, 0)
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="not a regular file"):
         rotate(pipe.path, -1)
 
     assert link.last_lines(5) == []

@@ -32,7 +32,7 @@ def partitions(topic: str) -> frozenset[int]:
 @pytest.mark.parametrize(
     ("params", "refusal"),
     [
-        ({"topic": "nope"}, "this fleet reads no topic nope; it reads demo"),
+        ({"topic": "nope"}, "this fleet does not read topic nope; it reads demo"),
         ({"topic": "demo", "partition": 99}, "topic demo has no partition 99; it has 8 partitions"),
     ],
 )
