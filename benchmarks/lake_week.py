@@ -31,6 +31,7 @@ from benchmarks.lake_commits import SCHEMA
 from kctl.config.load import LAKE_TRIGGER_SECONDS
 from kctl_agent.rpc.wire import JsonObject
 from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
+from kctl_agent.storage.lake.delta.files import Written
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.table_maintenance import LEAST_FILES, looked_after
@@ -65,7 +66,7 @@ def week(table: Path, days: float, rate: int, trigger: float) -> JsonObject:
         batch.folder.make()
         batch.folder.write("part-0.parquet", content)
         began = perf_counter()
-        batch.commit(messages)
+        batch.commit(Written(messages, frozenset(["part-0.parquet"])))
         taken.append(perf_counter() - began)
         if number % LEAST_FILES == LEAST_FILES - 1:
             began = perf_counter()

@@ -13,8 +13,9 @@ from deltalake import DeltaTable
 
 from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
 from kctl_agent.storage.lake.delta import table
+from kctl_agent.storage.lake.delta.files import Written
 from kctl_agent.storage.lake.delta.log import write_entry
-from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.folder import Folder, LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import LakeBatch
 from kctl_agent.storage.sync import sync_file
@@ -52,6 +53,11 @@ def begun(storage: LakeStorage, start: int, end: int, version: int = 1) -> LakeB
     batch.folder.make()
     write(batch.folder, rows(range(max(start, batch.below[TP]), end)))
     return batch
+
+
+def reported(folder: Folder, rows: int) -> Written:
+    """What Spark would report of a folder with so many rows."""
+    return Written(rows, frozenset(file.name for file in folder.files()))
 
 
 def rows(offsets: Sequence[int]) -> pa.Table:

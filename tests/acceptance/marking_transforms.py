@@ -24,6 +24,7 @@ from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.storage.base import TableRefused
 from kctl_agent.storage.chunk import Binding, StoredOffset
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
+from kctl_agent.storage.lake.delta.files import Written
 from kctl_agent.storage.lake.folder import Folder, LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.query import lake_put
@@ -131,12 +132,12 @@ def put_losing(spark: SparkSession, table: Path, loser: Path) -> list[Any]:
     """A batch of four messages, three of which are dead letters; the file that is written into this table is removed.
     What the batch is refused with, and what is stored."""
 
-    def losing(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> int:
-        count = write(rows, folder, partition_by)
+    def losing(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> Written:
+        written = write(rows, folder, partition_by)
         if Path(folder.uri).parent == loser:
             [file] = Path(folder.uri).glob("*.parquet")
             file.unlink()
-        return count
+        return written
 
     lake_put.write = losing
     try:

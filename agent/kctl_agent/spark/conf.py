@@ -157,14 +157,7 @@ def _sharing(settings: SparkSettings) -> dict[str, str]:
 
 
 def _object_store(settings: SparkSettings) -> dict[str, str]:
-    """Lets a task move its own files into place, since the table's log makes a batch's files visible all at once; if
-    the job does, each file is copied twice."""
-    if settings.object_store is None:
-        return {}
-    return {
-        **settings.object_store.spark_properties(),
-        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
-    }
+    return {} if settings.object_store is None else settings.object_store.spark_properties()
 
 
 def _authentication(settings: SparkSettings) -> dict[str, str]:

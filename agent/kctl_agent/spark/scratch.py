@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-_LEFT = ("query-*", "blockmgr-*", "spark-*", "artifacts-*", "liblz4-java-*")
+_LEFT = ("query-*", "manifest-*", "blockmgr-*", "spark-*", "artifacts-*", "liblz4-java-*")
 
 
 def sweep(scratch_dir: Path) -> None:

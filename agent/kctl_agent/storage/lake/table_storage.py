@@ -17,7 +17,7 @@ from types import MappingProxyType
 from kctl_agent.storage.base import OffsetStore, StorageUnusable
 from kctl_agent.storage.chunk import Advance, Binding, StoredOffset, StoredOffsetMoved, TopicPartition
 from kctl_agent.storage.lake.delta.batch_plans import BATCH, BatchPlan, forget
-from kctl_agent.storage.lake.delta.files import DataFile, DayRefused, written_files
+from kctl_agent.storage.lake.delta.files import DataFile, DayRefused, Written, written_files
 from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.delta.offsets import app_id, claim_id, owner_of, read_offset, transactions
 from kctl_agent.storage.lake.delta.table import LakeTable
@@ -241,12 +241,12 @@ class LakeBatch:
         self.folder = self._storage.folder.subfolder(f"{BATCH}{uuid.uuid4().hex}")
         """Where its files are written, and stay."""
 
-    def commit(self, rows: int | None = None) -> list[DataFile]:
-        """What was written becomes part of the table, and the stored offsets move to the ends of the batch. `rows` is
-        how many were written. Raises StoredOffsetMoved: another owner was faster; nothing of it is visible;
+    def commit(self, written: Written | None = None) -> list[DataFile]:
+        """What was written becomes part of the table, and the stored offsets move to the ends of the batch; None: all
+        that is in the folder. Raises StoredOffsetMoved: another owner was faster; nothing of it is visible;
         TableRefused: the table was changed, and does not take these files any more; nothing of it is visible;
         StorageUnusable: whether it is stored, the stored offsets show. It is not where the files have other rows."""
-        files = written_files(self._storage.folder, self.folder, rows)
+        files = written_files(self._storage.folder, self.folder, written)
         if files is None:
             raise StorageUnusable(f"{self.folder}, what a batch has written, is gone: nothing of it was stored")
         try:

@@ -18,11 +18,12 @@ from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.base import RowRefused, StorageUnusable, TableRefused
 from kctl_agent.storage.chunk import Advance, TopicPartition
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable, EarlierTry
-from kctl_agent.storage.lake.delta.files import NULL_PARTITION
+from kctl_agent.storage.lake.delta.files import NULL_PARTITION, Written
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import LakeBatch
 from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PutDone, in_few_tasks
+from kctl_agent.worker.query.committed_files import write_committed
 from kctl_agent.worker.query.counted_rows import CountedRows
 from kctl_agent.worker.query.marked_rows import ERROR, MESSAGE, MarkedRows, check_marks, is_marking
 from kctl_agent.worker.query.unreadable_records import is_readable
@@ -74,11 +75,11 @@ class LakePut(BatchPut):
     def give_up(
         self, session: SparkSession, messages: Sequence[Message], planned: BatchRange, errors: Sequence[str]
     ) -> None:
-        def mark(source: DataFrame, folder: Folder) -> tuple[int, MarkedRows | None]:
+        def mark(source: DataFrame, folder: Folder) -> tuple[Written, MarkedRows | None]:
             folder.make()
             marked = MarkedRows(source)
             marked.others.write.format("noop").mode("overwrite").save()
-            return 0, marked if marked.count else None
+            return Written(), marked if marked.count else None
 
         self._put(records(session, messages, errors), {(messages[0].topic, messages[0].partition): planned}, mark)
 
@@ -86,7 +87,7 @@ class LakePut(BatchPut):
         self,
         frame: DataFrame,
         ranges: Mapping[tuple[str, int], BatchRange],
-        write_rows: Callable[[DataFrame, Folder], tuple[int, MarkedRows | None]],
+        write_rows: Callable[[DataFrame, Folder], tuple[Written, MarkedRows | None]],
     ) -> PutDone:
         batch = self._storage.begin([Advance(*tp, each.version, each.start, each.end) for tp, each in ranges.items()])
         try:
@@ -109,17 +110,17 @@ class LakePut(BatchPut):
             raise
         return PutDone(sum(file.rows for file in files), {})
 
-    def write_rows(self, messages: DataFrame, folder: Folder) -> tuple[int, MarkedRows | None]:
-        """Writes the transformed rows of these messages as files of the table into this folder; returns how many rows
-        that were, and those that the transform marked instead, None where there are none. Raises BootstrapError,
+    def write_rows(self, messages: DataFrame, folder: Folder) -> tuple[Written, MarkedRows | None]:
+        """Writes the transformed rows of these messages as files of the table into this folder; returns what was
+        written, and the rows that the transform marked instead, None where there are none. Raises BootstrapError,
         TableRefused, StorageUnusable, and what Spark and the user's transform raise."""
         rows = self.transformed(messages)
         marked = MarkedRows(rows) if is_marking(rows) else None
         if marked is not None:
             rows = marked.others
         self._fit(rows)
-        count = write(rows, folder, self._storage.partition_by)
-        return count, marked if marked is not None and marked.count else None
+        written = write(rows, folder, self._storage.partition_by)
+        return written, marked if marked is not None and marked.count else None
 
     @cached_property
     def _dead_letters(self) -> DeadLetterTable:
@@ -133,13 +134,13 @@ class LakePut(BatchPut):
         )
         dead_letters = table.begin(batch, messages.schema.json(), earlier)
         try:
-            count = write(messages, dead_letters.folder)
+            written = write(messages, dead_letters.folder)
             marked.check()
         except BaseException:
             dead_letters.discard()
             raise
-        dead_letters.commit(count)
-        log.warning("%s became dead letters: %s", number_of(count, "message"), table.identity)
+        dead_letters.commit(written)
+        log.warning("%s became dead letters: %s", number_of(written.rows, "message"), table.identity)
 
     def transformed(self, frame: DataFrame) -> DataFrame:
         """Returns what the user's transform makes of records. Raises BootstrapError, and what the transform raises."""
@@ -217,23 +218,22 @@ def _without(rows: DataFrame, messages: Sequence[tuple[str, int, int]]) -> DataF
     return rows.join(rows.sparkSession.createDataFrame(messages, types), list(MESSAGE), "left_anti")
 
 
-def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> int:
-    """Writes rows as Parquet files of a table into this folder, beside what is there; returns how many, as Spark counts
-    what goes to its writer. Raises StorageUnusable, and what Spark and the user's transform raise."""
+def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> Written:
+    """Writes rows as Parquet files of a table into this folder, beside what is there; returns what Spark has committed,
+    and how many rows went to its writer. Raises StorageUnusable, and what Spark and the user's transform raise."""
     try:
         folder.make()
     except OSError as error:
         raise StorageUnusable(f"{folder} cannot be made: {error.strerror}") from error
     rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     counted = CountedRows(_with_folder_names(rows, partition_by))
-    writer = counted.rows.write.mode("append").partitionBy(*partition_by)
     try:
-        writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(folder.spark_uri)
+        files = write_committed(counted.rows, folder.spark_uri, partition_by)
     except Exception as error:  # whatever Spark makes of what a task has raised
         if (found := TOO_LONG.search(str(error))) is not None:
             raise RowRefused(found[0]) from error
         raise
-    return counted.count
+    return Written(counted.count, files)
 
 
 def _with_folder_names(rows: DataFrame, partition_by: Sequence[str]) -> DataFrame:

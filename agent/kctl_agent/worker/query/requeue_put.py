@@ -18,6 +18,7 @@ from kctl_agent.storage.lake.dead_letters.numbered_rows import NUMBER, TRIES
 from kctl_agent.storage.lake.dead_letters.requeue import PutBack, RequeueBatch, Requeues
 from kctl_agent.storage.lake.dead_letters.selection import READING
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
+from kctl_agent.storage.lake.delta.files import Written
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.limits import why_full
@@ -105,10 +106,10 @@ class RequeuePut:
 
     def _write(self, put: LakePut, messages: DataFrame, batch: RequeueBatch) -> None:
         rows, marked = put.write_rows(messages, batch.folder)
-        batch.rows = (batch.rows or 0) + rows
+        batch.rows = (batch.rows or Written()) + rows
         if marked is not None:
             kept = marked.messages(messages, f.col("cluster"), f.col("group"), f.col(TRIES) + 1, f.col(READING))
-            batch.kept = (batch.kept or 0) + write(kept, batch.kept_folder)
+            batch.kept = (batch.kept or Written()) + write(kept, batch.kept_folder)
             marked.check()
 
 

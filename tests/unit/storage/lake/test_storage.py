@@ -23,7 +23,20 @@ from kctl_agent.storage.lake.delta.files import DataFile
 from kctl_agent.storage.lake.delta.log import actions
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
-from tests.lake_tables import FIELDS, GROUP, ROW, TOPIC_ID, TP, at, before_the_write, begun, offsets, opened, schema
+from tests.lake_tables import (
+    FIELDS,
+    GROUP,
+    ROW,
+    TOPIC_ID,
+    TP,
+    at,
+    before_the_write,
+    begun,
+    offsets,
+    opened,
+    reported,
+    schema,
+)
 
 
 @pytest.fixture
@@ -65,12 +78,27 @@ def test_a_batch_with_other_rows_than_written_is_refused(storage: LakeStorage, p
     batch = begun(storage, 100, 110)
 
     with pytest.raises(StorageUnusable, match=f"has written {counted} rows? into .* the files there have 10: nothing"):
-        batch.commit(counted)
+        batch.commit(reported(batch.folder, counted))
 
     assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
     assert offsets(path) == []
     assert not Path(batch.folder.uri).exists()
-    assert len(begun(storage, 100, 110).commit(10)) == 1
+    again = begun(storage, 100, 110)
+    assert len(again.commit(reported(again.folder, 10))) == 1
+
+
+def test_a_file_of_a_task_attempt_that_spark_has_not_committed_is_no_part_of_the_table(
+    storage: LakeStorage, path: Path
+) -> None:
+    batch = begun(storage, 100, 110)
+    committed = reported(batch.folder, 10)
+    leftover = Path(batch.folder.uri, "part-00000-of-another-attempt.parquet")
+    shutil.copy(Path(batch.folder.uri, *committed.files), leftover)
+
+    assert [file.rows for file in batch.commit(committed)] == [10]
+
+    assert offsets(path) == list(range(100, 110))
+    assert not leftover.exists()
 
 
 def test_a_log_that_was_cleaned_up_below_what_it_was_read_from_is_read_anew(storage: LakeStorage, path: Path) -> None:

@@ -38,7 +38,7 @@ from kctl_agent.storage.lake.dead_letters.request_numbers import (
 )
 from kctl_agent.storage.lake.dead_letters.selection import READING, Condition, reading
 from kctl_agent.storage.lake.delta.batch_plans import BATCH, BatchPlan, forget
-from kctl_agent.storage.lake.delta.files import DataFile, DayRefused, spark_schema, written_files
+from kctl_agent.storage.lake.delta.files import DataFile, DayRefused, Written, spark_schema, written_files
 from kctl_agent.storage.lake.delta.offsets import read_offset
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.table_storage import TableStorage
@@ -148,7 +148,7 @@ class Requeues:
         folder = self._kept_folder(state.kept) if state.kept > 0 else None
         if folder is not None:
             self._check_kept(folder, state.stored)
-            files = written_files(self._dead.folder, folder) or []
+            files = written_files(self._dead.folder, folder, Written.noted(folder)) or []
             self._fit_kept(files)
         name = self._numbers.finished(state.table)
         self._dead.table.commit(state.dead, unmoved(name, state.finished), {name: state.stored}, files)
@@ -185,6 +185,8 @@ class Requeues:
         state = batch.state
         files = _written(self._lake.folder, batch.folder, batch.rows, is_needed=batch.messages > 0)
         kept = _written(self._dead.folder, batch.kept_folder, batch.kept, is_needed=batch.kept is not None)
+        if batch.kept is not None:
+            batch.kept.note(self._dead.folder, batch.kept_folder)
         try:
             self._commit(state, batch.kept_number if kept else 0, state.requested, files)
         except DayRefused:
@@ -247,10 +249,10 @@ class RequeueBatch:
     folder: Folder
     kept_number: int
     kept_folder: Folder
-    rows: int | None = None
-    """So many were written into `folder`; None: nobody has counted them."""
-    kept: int | None = None
-    """So many were written into `kept_folder`; None: nothing was."""
+    rows: Written | None = None
+    """What was written into `folder`; None: nothing was."""
+    kept: Written | None = None
+    """What was written into `kept_folder`; None: nothing was."""
 
     def commit(self) -> PutBack:
         """What was written becomes part of both tables. Raises RequeueTaken: nothing did; StorageUnusable: unknown."""
@@ -262,9 +264,9 @@ class RequeueBatch:
         self.kept_folder.remove_all()
 
 
-def _written(table: Folder, folder: Folder, rows: int | None, *, is_needed: bool) -> list[DataFile]:
+def _written(table: Folder, folder: Folder, written: Written | None, *, is_needed: bool) -> list[DataFile]:
     """The files that were made of dead letters. Raises StorageUnusable."""
-    files = written_files(table, folder, rows)
+    files = written_files(table, folder, written)
     if files is None and is_needed:
         raise StorageUnusable(f"{folder}, what was made of dead letters, is gone: nothing of it was stored")
     return files or []

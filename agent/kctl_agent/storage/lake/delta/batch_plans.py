@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.lake.delta.files import NOTE
 from kctl_agent.storage.lake.delta.log import LogUnreadable, entry_name, parsed, reading_log
 from kctl_agent.storage.lake.delta.table import LakeTable
 from kctl_agent.storage.lake.folder import FOLDER, Folder, FolderFile
@@ -80,7 +81,7 @@ def has_plan_on(table: Folder, name: str) -> bool:
 def forget(table: Folder, batch: str) -> None:
     """What this batch was planned on is of no use any more. Raises StorageUnusable."""
     try:
-        table.remove([plan_name(batch)])
+        table.remove([plan_name(batch), f"{batch}/{NOTE}"])
     except OSError as error:
         raise StorageUnusable(f"{table.subfolder(FOLDER)} cannot be written: {error.strerror}") from error
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,6 +23,10 @@ from kctl_agent.storage.lake.folder import Folder, FolderFile
 
 OWN_FOOTER = {b"kctl": b"compaction"}
 """In the footer of a file that kctl itself has written."""
+NOTE = "_written.json"
+"""In the folder of a batch that another process may have to commit."""
+FOOTER_THREADS = 8
+"""How many footers of a batch are read at a time."""
 STATS_COLUMNS = 32
 """`delta.dataSkippingNumIndexedCols` of Delta itself."""
 STATS_CHARACTERS = 32
@@ -69,39 +75,74 @@ class TableFile:
     rows: int | None = None
 
 
-def written_files(table: Folder, folder: Folder, rows: int | None = None) -> list[DataFile] | None:
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What Spark has written into the folder of a batch: the number of rows, as it counts them, and the names of the
+    files of task attempts that it has committed."""
+
+    rows: int = 0
+    files: frozenset[str] = frozenset()
+
+    def __add__(self, other: Written) -> Written:
+        return Written(self.rows + other.rows, self.files | other.files)
+
+    def note(self, table: Folder, folder: Folder) -> None:
+        """Keeps this in the folder, for a process that has only the folder. Raises StorageUnusable."""
+        try:
+            folder.write(NOTE, json.dumps([self.rows, sorted(self.files)]).encode())
+            table.sync([f"{folder.name}/{NOTE}"])
+        except OSError as error:
+            raise StorageUnusable(f"{folder} cannot be written: {error.strerror}") from error
+
+    @classmethod
+    def noted(cls, folder: Folder) -> Written | None:
+        """Returns what `note` has kept; None: nothing. Raises StorageUnusable."""
+        try:
+            rows, files = json.loads(folder.read(NOTE))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise StorageUnusable(f"{NOTE} of {folder} cannot be read: {error}") from error
+        return cls(rows, frozenset(files))
+
+
+def written_files(table: Folder, folder: Folder, written: Written | None = None) -> list[DataFile] | None:
     """The files with rows that Spark has written into the folder of a batch, synced to the disk. None: there is no such
-    folder; it is made also where there is no row. `rows` is how many Spark has counted; None: nobody knows any more.
-    Raises StorageUnusable, also where the files hold more or less: then they are removed."""
+    folder; it is made also where there is no row. `written` is what Spark reports; None: nobody knows any more. Raises
+    StorageUnusable, also where its files hold more or fewer rows: then they are removed."""
     try:
-        files = read_files(table, folder) if folder.exists() else None
+        files = read_files(table, folder, None if written is None else written.files) if folder.exists() else None
     except OSError as error:
         raise StorageUnusable(f"the files in {folder} cannot be read and synced: {error.strerror}") from error
-    if files is None or rows is None or (found := sum(file.rows for file in files)) == rows:
+    if files is None or written is None or (found := sum(file.rows for file in files)) == written.rows:
         return files
     folder.remove_all()
     raise StorageUnusable(
-        f"Spark has written {number_of(rows, 'row')} into {folder}, and the files there have {found}: nothing was "
-        "stored; Spark and kctl must see the same folder, and nobody else may write there"
+        f"Spark has written {number_of(written.rows, 'row')} into {folder}, and the files there have {found}: nothing "
+        "was stored; Spark and kctl must see the same folder, and nobody else may write there"
     )
 
 
-def read_files(table: Folder, folder: Folder) -> list[DataFile]:
-    """The files with rows in the folder of a batch, synced to the disk; others there are removed. Raises OSError."""
-    found: list[DataFile] = []
+def read_files(table: Folder, folder: Folder, names: Collection[str] | None = None) -> list[DataFile]:
+    """The files of these names (None: all) with rows in the folder of a batch, synced to the disk; others there are
+    removed. Raises OSError."""
+    useful: list[FolderFile] = []
     useless: list[str] = []
     for file in folder.files():
         *folders, name = file.name.split("/")
-        if any(map(is_hidden, folders)):
+        if any(map(is_hidden, folders)) or file.name == NOTE:
             continue
-        if is_hidden(name):
+        if is_hidden(name) or (names is not None and file.name not in names):
             useless.append(file.name)
-        elif (read := _read_file(folder, file)).rows:
-            found.append(read)
         else:
-            useless.append(file.name)  # Spark writes one without rows where a batch has none
+            useful.append(file)
+    with ThreadPoolExecutor(FOOTER_THREADS) as threads:
+        read = list(threads.map(partial(_read_file, folder), useful))
+    # Spark writes a file without rows where a batch has none.
+    useless += [file.name for file, each in zip(useful, read, strict=True) if not each.rows]
     if useless:
         folder.remove(useless)
+    found = [each for each in read if each.rows]
     table.sync(file.path for file in found)
     return found
 

@@ -21,7 +21,7 @@ from deltalake.schema import PrimitiveType
 from kctl_agent.storage.base import StorageUnusable, TableRefused
 from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
 from kctl_agent.storage.lake.dead_letters.request_numbers import RequeueTaken
-from kctl_agent.storage.lake.dead_letters.requeue import BatchNotStored, PutBack, RequeueBatch
+from kctl_agent.storage.lake.dead_letters.requeue import BatchNotStored, PutBack, RequeueBatch, Requeues
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.delta.batch_plans import BatchPlan, sweep
 from kctl_agent.storage.lake.delta.table import LakeTable
@@ -30,7 +30,7 @@ from kctl_agent.storage.lake.maintenance import vacuum
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.selection import Selection
 from tests.lake_dead_letters import HEADERS, NOW, dead, written
-from tests.lake_tables import GROUP, TP, begun, offsets, opened, schema
+from tests.lake_tables import GROUP, TP, begun, offsets, opened, reported, schema
 from tests.table_conformance import compact
 
 DEAD = [100, 101, 102, 103, 104]
@@ -121,7 +121,7 @@ def transformed(table: DeadLetterTable, batch: RequeueBatch, marks: Marks) -> No
     kept = [{**row, "tries": row["tries"] + 1, "requeue": None} for row in rows if marks(row["offset"])]
     if kept:
         put(kept, DEAD_LETTER, Path(batch.kept_folder.uri))
-        batch.kept = len(kept)
+        batch.kept = reported(batch.kept_folder, len(kept))
 
 
 def put(rows: list[dict[str, Any]], columns: pa.Schema, folder: Path) -> None:
@@ -541,6 +541,10 @@ def test_unsynced_files_are_not_committed(table: DeadLetterTable, path: Path, mo
     assert put_back(table) == PutBack(5, 5, 0)
 
 
+def _killed(*_: object) -> None:
+    raise Killed
+
+
 def _full(*_: object) -> None:
     raise OSError(5, "Input/output error")
 
@@ -567,12 +571,32 @@ def test_nothing_is_committed_where_other_rows_were_written_than_there_are(
     batch = table.requeues.next()
     assert batch is not None
     transformed(table, batch, odd)
-    batch.rows, batch.kept = rows, kept
+    batch.rows, batch.kept = reported(batch.folder, rows), reported(batch.kept_folder, kept)
     with pytest.raises(StorageUnusable, match="nothing was stored"):
         batch.commit()
 
     assert offsets(path) == []
     assert put_back(table) == PutBack(5, 5, 0)
+
+
+def test_what_stays_dead_is_what_spark_has_committed_also_for_the_process_that_finishes_later(
+    table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.requeue_dead()
+    batch = table.requeues.next()
+    assert batch is not None
+    transformed(table, batch, odd)
+    with monkeypatch.context() as patched:
+        patched.setattr(Requeues, "_finish", _killed)
+        with pytest.raises(Killed):
+            batch.commit()
+    [file] = Path(batch.kept_folder.uri).glob("*.parquet")
+    shutil.copy(file, file.with_name("part-00000-of-an-attempt-that-woke-late.parquet"))
+
+    assert worker(path).requeues.next() is None
+
+    assert offsets(path) == [100, 102, 104]
+    assert table.count_dead() == 2
 
 
 def test_nothing_is_removed_where_what_stays_dead_is_gone(

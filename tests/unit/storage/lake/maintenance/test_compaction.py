@@ -28,7 +28,20 @@ from kctl_agent.storage.lake.maintenance.file_merge import merge_files
 from kctl_agent.storage.lake.maintenance.vacuum import remove, unused
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.table_maintenance import LEAST_FILES
-from tests.lake_tables import FIELDS, GROUP, TOPIC_ID, TP, at, before_the_write, begun, noting, offsets, opened, schema
+from tests.lake_tables import (
+    FIELDS,
+    GROUP,
+    TOPIC_ID,
+    TP,
+    at,
+    before_the_write,
+    begun,
+    noting,
+    offsets,
+    opened,
+    reported,
+    schema,
+)
 from tests.table_conformance import compact
 
 MIB = 1 << 20
@@ -110,7 +123,7 @@ def test_rows_of_any_size_are_read_a_few_megabytes_at_a_time(path: Path, monkeyp
     batch.folder.make()
     large = pa.table({"topic": pa.array(["t" * 100_000] * 600), "offset": pa.array(range(600), pa.int64())})
     pq.write_table(large, f"{batch.folder.uri}/part-0.parquet", compression="zstd", use_dictionary=False)
-    batch.commit(600)
+    batch.commit(reported(batch.folder, 600))
     begun(made, 600, 610).commit()
     fitted, sizes = file_merge._fitted, []
 
