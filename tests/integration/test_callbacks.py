@@ -331,7 +331,8 @@ def test_a_worker_that_has_ended_leaves_no_listener_in_the_engine(gateway: Any) 
     spark = builder.getOrCreate()
     bus = spark.sparkContext().listenerBus()
     guests = Guests(cast("SparkSession", SimpleNamespace(
-        _jsparkSession=spark, sparkContext=SimpleNamespace(_jvm=gateway.jvm, _gateway=gateway)
+        _jsparkSession=spark,
+        sparkContext=SimpleNamespace(_jvm=gateway.jvm, _gateway=gateway, _jsc=SimpleNamespace(sc=spark.sparkContext)),
     )))  # fmt: skip
     spark.newSession()  # the first one brings listeners that all share
     before = bus.listeners().size()

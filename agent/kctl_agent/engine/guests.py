@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from kctl_agent.paths import ProcessIdentity, is_alive
 from kctl_agent.replies.workers import EngineStats
+from kctl_agent.spark.driver import check_application
 from kctl_agent.spark.gateway import Gateway
 from kctl_agent.spark.own_gateway import OwnGateways
 
@@ -83,7 +84,8 @@ class Guests:
         self._leaving = [each for each in self._leaving if each[0].is_alive()]
 
     def count(self) -> EngineStats:
-        """Counts what the JVM holds. Raises the errors of Py4J if it is gone."""
+        """Counts what the JVM holds. Raises ApplicationEnded, and the errors of Py4J if the JVM is gone."""
+        check_application(self._spark)
         sessions = [guest.session for guest in (*self._guests.values(), *(guest for _, guest in self._leaving))]
         return EngineStats(
             workers=len(self._guests),

@@ -35,6 +35,22 @@ class DriverLost(AgentError):
     code = "driver_lost"
 
 
+class ApplicationEnded(AgentError):
+    """The cluster has ended the application, and its driver can run no job any more."""
+
+    code = "application_ended"
+
+
+def check_application(session: SparkSession) -> None:
+    """Checks that Spark's context was not stopped, as when a cluster removes the application. Raises ApplicationEnded,
+    and what Py4J raises."""
+    if session.sparkContext._jsc.sc().isStopped():
+        raise ApplicationEnded(
+            f"the cluster {session.sparkContext.master} has ended this application: its executors end as soon as they "
+            "start (can they reach spark.driver.host?), or the cluster's master was away for too long"
+        )
+
+
 class Driver(ABC):
     """`session` is None while there is none."""
 
@@ -71,7 +87,16 @@ class OwnDriver(Driver):
         return None
 
     def check(self) -> None:
-        """It is never lost, see `lost_jvm`."""
+        """Checks that the cluster has not ended the application; a JVM that has ended is found by `lost_jvm`. Raises
+        ApplicationEnded: this process needs another JVM."""
+        if self.session is None:
+            return
+        try:
+            check_application(self.session)
+        except ApplicationEnded:
+            raise
+        except Exception:  # whatever Py4J raises of a JVM that is gone
+            log.debug("Spark's context cannot be asked", exc_info=True)
 
     def close(self) -> None:
         if self.session is not None:
@@ -134,9 +159,9 @@ class EngineDriver(Driver):
         from pyspark import SparkConf
         from pyspark.sql import SparkSession
 
-        use_this_python()
         jsession = java.entry_point
         jcontext = java.jvm.JavaSparkContext.fromSparkContext(jsession.sparkContext())
+        use_this_python(jcontext.getConf().get("spark.pyspark.python", ""))
         interrupted = signal.getsignal(signal.SIGINT)
         try:
             context = _shared_context()(jsc=jcontext, gateway=java, conf=SparkConf(_jconf=jcontext.getConf()))
