@@ -11,7 +11,7 @@ from kctl.cli.signature import command
 from kctl.errors import UsageError
 from kctl_agent.storage.kinds import KINDS
 
-_STORAGES = tuple(name for name, kind in KINDS.items() if kind.is_local)
+_STORAGES = tuple(name for name, kind in KINDS.items() if kind.is_file or kind.is_table)
 """Those that need no server beside the broker."""
 
 

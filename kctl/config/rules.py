@@ -80,7 +80,7 @@ def _of_storage(config: Config) -> Iterator[str]:
             f'storage.uri is set and storage.mode is "{mode}", but only mode "lake" fills a table: write '
             'mode = "lake", or leave uri out'
         )
-    if config.storage.kind.is_local and not master.startswith("local"):
+    if config.storage.kind.is_file and not master.startswith("local"):
         yield (
             f'storage.mode is "{mode}" and spark.master is "{master}", but executors on other machines cannot write to '
             "a file of this one: use `local[k]`"

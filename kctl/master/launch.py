@@ -162,11 +162,17 @@ def _spark(config: Config, jars: Sequence[str]) -> JsonObject:
         "master": spark.master,
         "driver_memory": spark.driver_memory,
         "jars": list(jars),
-        "conf": dict(spark.conf),
+        "conf": _of_executors(config) | dict(spark.conf),
         "import_dir": str(config.path.parent) if config.workers.transform else None,
         "auth_secret": cluster_secret(config),
         "storage": storage_settings(config) if config.storage.uri.startswith("s3://") else None,
     }
+
+
+def _of_executors(config: Config) -> JsonObject:
+    """On a cluster, executors that write a table need no module of kctl: PySpark's daemon serves their Pythons."""
+    is_spread = config.storage.kind.is_table and _LOCAL.fullmatch(config.spark.master) is None
+    return {"spark.python.daemon.module": "pyspark.daemon"} if is_spread else {}
 
 
 def _has_engine(config: Config) -> bool:

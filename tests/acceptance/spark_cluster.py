@@ -1,12 +1,11 @@
-"""A standalone Spark cluster out of the PySpark wheel: a master and two workers with an executor each, on loopback."""
+"""A standalone Spark cluster out of the PySpark wheel: a master, and workers with an executor each, on loopback."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -14,15 +13,17 @@ from pathlib import Path
 import psutil
 import pyspark
 
+from kctl.demo.kafka_broker import free_ports
 from kctl.jars.java import java_command
-from tests.conftest import eventually
+from tests.conftest import BRIEF_JVM, eventually
 
-__all__ = ["EXECUTORS", "SparkCluster", "running_cluster"]
+__all__ = ["EXECUTORS", "SPECULATION", "SparkCluster", "running_cluster"]
 
 EXECUTORS = 2
 START_SECONDS = 60.0
 SPARK_HOME = Path(pyspark.__file__).parent
-CONF = """\
+CONF = f"""\
+"spark.executor.extraJavaOptions" = "{BRIEF_JVM}"
 "spark.driver.host" = "127.0.0.1"
 "spark.driver.bindAddress" = "127.0.0.1"
 "spark.executor.cores" = "1"
@@ -32,6 +33,18 @@ CONF = """\
 OPEN = '"spark.authenticate" = "false"\n'
 """Without it a standalone cluster that has no secret is refused."""
 
+SPECULATION = """\
+"spark.speculation" = "true"
+"spark.speculation.interval" = "100ms"
+"spark.speculation.task.duration.threshold" = "1s"
+"""
+"""Makes Spark run a task that takes longer than a second twice."""
+DAEMONS = """\
+spark.deploy.recoveryMode FILESYSTEM
+spark.deploy.recoveryDirectory {folder}
+spark.decommission.enabled true
+spark.worker.timeout 15
+"""
 AUTHENTICATED = """\
 spark.authenticate true
 spark.authenticate.secret {secret}
@@ -41,37 +54,68 @@ spark.network.crypto.saslFallback false
 
 
 class SparkCluster:
-    """Its processes are ended by the process that started them."""
+    """Its processes are ended by the process that started them. A master that is started again knows its cluster."""
 
-    def __init__(self, directory: Path, secret: str | None = None) -> None:
-        """With a `secret` it takes only clients that know it, and speaks nothing but encrypted."""
+    def __init__(
+        self, directory: Path, secret: str | None = None, *, workers: int = EXECUTORS, private: Path | None = None
+    ) -> None:
+        """With a `secret` it takes only clients that know it, and speaks nothing but encrypted. The last worker sees an
+        empty folder of its own in the place of `private`, as another machine would."""
         self.directory = directory
+        self._workers = workers
+        self._private = private
+        [self._port] = free_ports(1)
         self.conf_dir = directory / "conf"
         self.conf_dir.mkdir()
-        if secret is not None:
-            defaults = self.conf_dir / "spark-defaults.conf"
-            defaults.touch(0o600)
-            defaults.write_text(AUTHENTICATED.format(secret=secret))
+        defaults = self.conf_dir / "spark-defaults.conf"
+        defaults.touch(0o600)
+        authenticated = "" if secret is None else AUTHENTICATED.format(secret=secret)
+        defaults.write_text(DAEMONS.format(folder=directory / "recovery") + authenticated)
         self.conf = CONF + (OPEN if secret is None else "")
-        self.processes: list[subprocess.Popen[bytes]] = []
-
-    def start(self, stack: ExitStack) -> None:
-        master = self._launch(stack, "master", "deploy.master.Master", "--port", "0", "--webui-port", "0")
-        eventually(
-            lambda: self._has_logged(master, "Starting Spark master at spark://"), START_SECONDS, "Spark's master runs"
-        )
-        for number in range(EXECUTORS):
-            log = self._launch(
-                stack, f"worker-{number}", "deploy.worker.Worker", "--port", "0", "--webui-port", "0", "--cores", "1",
-                "--memory", "600m", "--work-dir", str(self.directory / "work"), self.url,
-            )  # fmt: skip
-            is_registered = partial(self._has_logged, log, "Successfully registered with master")
-            eventually(is_registered, START_SECONDS, "a worker runs")
+        self.url = f"spark://127.0.0.1:{self._port}"
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
-    def url(self) -> str:
-        [url] = set(re.findall(r"spark://127\.0\.0\.1:\d+", (self.directory / "master.log").read_text()))
-        return str(url)
+    def processes(self) -> list[subprocess.Popen[bytes]]:
+        """Those of the master and the workers."""
+        return list(self._running.values())
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._running)
+
+    def pid(self, name: str) -> int:
+        return self._running[name].pid
+
+    def start(self, stack: ExitStack) -> None:
+        self._stack = stack
+        for name in ("master", *(f"worker-{number}" for number in range(self._workers))):
+            self.run(name)
+
+    def run(self, name: str) -> None:
+        """Starts the master, or a worker of this name, also again."""
+        if name == "master":
+            log = self._launch(name, "deploy.master.Master", "--port", str(self._port), "--webui-port", "0")
+            started = "Starting Spark master at spark://"
+        else:
+            log = self._launch(
+                name, "deploy.worker.Worker", "--port", "0", "--webui-port", "0", "--cores", "1",
+                "--memory", "600m", "--work-dir", str(self.directory / "work"), self.url,
+            )  # fmt: skip
+            started = "Successfully registered with master"
+        eventually(partial(self._has_logged, name, log, started), START_SECONDS, f"Spark's {name} runs")
+
+    def executors(self) -> list[psutil.Process]:
+        """The JVMs of all executors."""
+        found = []
+        for process in self.processes:
+            with suppress(psutil.NoSuchProcess):
+                found += [
+                    each
+                    for each in psutil.Process(process.pid).children(recursive=True)
+                    if any("CoarseGrainedExecutorBackend" in word for word in each.cmdline())
+                ]
+        return found
 
     def executor_of(self, pid: int) -> int | None:
         """The executor's JVM that a process descends from; None for one of somebody else."""
@@ -85,11 +129,18 @@ class SparkCluster:
                 return below.pid
         return None
 
-    def _launch(self, stack: ExitStack, name: str, main: str, *arguments: str) -> Path:
+    def _launch(self, name: str, main: str, *arguments: str) -> Path:
         log = self.directory / f"{name}.log"
+        spark_class, java_class = SPARK_HOME / "bin" / "spark-class", f"org.apache.spark.{main}"
+        # Spark runs the second attempt of a task on another host only.
+        host = "127.0.0.1" if name == "master" else f"127.0.0.{int(name.removeprefix('worker-')) + 2}"
+        command: list[str | Path] = [spark_class, java_class, "--host", host, *arguments]
+        if self._private is not None and name == f"worker-{self._workers - 1}":
+            hide = 'mount -t tmpfs tmpfs "$0" && exec "$@"'
+            command = ["unshare", "--mount", "sh", "-c", hide, self._private, *command]
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [SPARK_HOME / "bin" / "spark-class", f"org.apache.spark.{main}", "--host", "127.0.0.1", *arguments],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -98,32 +149,37 @@ class SparkCluster:
                     "SPARK_HOME": str(SPARK_HOME),
                     "SPARK_CONF_DIR": str(self.conf_dir),
                     "JAVA_HOME": str(java_command().resolve().parents[1]),
-                    "SPARK_LOCAL_IP": "127.0.0.1",
+                    "SPARK_LOCAL_IP": host,
                     "SPARK_LOCAL_DIRS": str(self.directory / "local"),
                     "SPARK_DAEMON_MEMORY": "256m",
+                    "SPARK_DAEMON_JAVA_OPTS": BRIEF_JVM,
                 },
             )
-        stack.callback(_end, process)
-        self.processes.append(process)
+        self._stack.callback(_end, process)
+        self._running[name] = process
         return log
 
-    def _has_logged(self, log: Path, text: str) -> bool:
+    def _has_logged(self, name: str, log: Path, text: str) -> bool:
         words = log.read_text()
-        assert self.processes[-1].poll() is None, words
+        assert self._running[name].poll() is None, words
         return text in words
 
 
-def running_cluster(directory: Path, secret: str | None = None) -> Iterator[SparkCluster]:
+def running_cluster(
+    directory: Path, secret: str | None = None, *, workers: int = EXECUTORS, private: Path | None = None
+) -> Iterator[SparkCluster]:
     """For a fixture."""
     directory.mkdir()
     with ExitStack() as stack:
-        cluster = SparkCluster(directory, secret)
+        cluster = SparkCluster(directory, secret, workers=workers, private=private)
         cluster.start(stack)
         yield cluster
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """With the executors that it has started."""
+    if process.poll() is not None:
+        return
     children = psutil.Process(process.pid).children(recursive=True)
     process.terminate()
     process.wait()

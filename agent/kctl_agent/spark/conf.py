@@ -51,9 +51,11 @@ PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
 _PLAIN = frozenset(string.ascii_letters + string.digits + ".-_/,")
 
 
-def use_this_python() -> None:
-    """Makes executors use this interpreter; the default is any `python3` on the PATH."""
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+def use_this_python(of_executors: str | None = None) -> None:
+    """Makes executors use this interpreter, unless they have one of their own (`spark.pyspark.python`): by default they
+    take any `python3` of the PATH."""
+    os.environ["PYSPARK_PYTHON"] = of_executors or sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
 def configuration(settings: SparkSettings) -> dict[str, str]:

@@ -49,7 +49,7 @@ _END_SECONDS = 2.0
 
 def session(settings: SparkSettings) -> SparkSession:
     """Starts the JVM and returns the session."""
-    use_this_python()
+    use_this_python(settings.conf.get("spark.pyspark.python"))
     guard_connections()
     convert_without_pandas()
     if is_local(settings.master):

@@ -27,12 +27,9 @@ class Kind:
     is_handled_inside: bool = False
     """Workers call the handler inside their batch; there is no queue."""
     is_file: bool = False
+    """It is the file `storage.path`, which executors on other machines cannot reach."""
     is_table: bool = False
     """Batches become rows of a table, whose files need maintenance; dead letters are in a second table."""
-
-    @property
-    def is_local(self) -> bool:
-        return self.is_file or self.is_table
 
 
 def open_storage(settings: Settings, *, reply_seconds: float | None = None) -> Storage:

@@ -39,10 +39,6 @@ def test_a_fleet_without_sinkers_needs_no_handler(tmp_path: Path) -> None:
         ),
         ('[storage]\nmode = "lake"\nuri = "file:///srv/or#ders"', "`?` and `#` are written as %3F and %23"),
         ('[storage]\nmode = "lake"\nuri = "s3://key:secret@bucket/t"', 'storage.uri is "s3://key:***@bucket/t"'),
-        (
-            '[storage]\nmode = "lake"\nuri = "file:///srv/t"\n[spark]\nmaster = "spark://one:7077"',
-            'storage.mode is "lake" and spark.master is "spark://one:7077"',
-        ),
         (f'{TABLE}format = "iceberg"', 'storage.format is "iceberg", but it takes "delta"'),
         ('[storage]\nmode = "lake"\nuri = "s3://bucket/a//b"', "`s3://BUCKET/PREFIX`"),
         ('[storage]\nmode = "lake"\nuri = "s3://bucket"', "`s3://BUCKET/PREFIX`"),

@@ -144,3 +144,18 @@ def test_an_engine_has_memory_limits_of_its_own_and_is_found_to_hang_before_its_
     assert (worker.memory_soft_bytes, engine.memory_soft_bytes) == (300 << 20, 3 << 30)
     assert (worker.main_thread_seconds, engine.main_thread_seconds) == (60.0, 30.0)
     assert engine.section == "engine"
+
+
+@pytest.mark.parametrize(
+    ("master", "daemon"), [("k8s://one:6443", "pyspark.daemon"), ("yarn", "pyspark.daemon"), ("local[2]", None)]
+)
+def test_executors_of_a_cluster_that_write_a_table_need_no_module_of_kctl(
+    tmp_path: Path, master: str, daemon: str | None
+) -> None:
+    lake = '[storage]\nmode = "lake"\nuri = "file:///srv/orders"\n'
+    path = tmp_path / "kctl.toml"
+    path.write_text(TOML.replace("[spark]\n", f'[spark]\nmaster = "{master}"\n') + lake)
+
+    engine, *_ = launches(load(path, {}), [])
+
+    assert parse_engine(json.dumps(engine.settings)).spark.conf.get("spark.python.daemon.module") == daemon

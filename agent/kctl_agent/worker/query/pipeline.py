@@ -21,7 +21,7 @@ from kafka import TopicPartition
 
 from kctl_agent.process import deadline
 from kctl_agent.replies.workers import UnreadPartition
-from kctl_agent.spark.conf import STOP_SECONDS
+from kctl_agent.spark.conf import STOP_SECONDS, is_local
 from kctl_agent.spark.driver import Driver, DriverLost, EngineDriver, OwnDriver
 from kctl_agent.spark.kept_consumers import limit_kept_consumers
 from kctl_agent.storage.base import OffsetStore, Storage
@@ -32,6 +32,7 @@ from kctl_agent.worker.query.careful_search import CarefulSearch
 from kctl_agent.worker.query.code_version import code_version, forget_code
 from kctl_agent.worker.query.kafka_source import KafkaSource, kafka_range, kafka_source
 from kctl_agent.worker.query.run import Batch, CarefulRun, Run
+from kctl_agent.worker.query.shipped_modules import ship_modules
 from kctl_agent.worker.query.stopping import stop_queries
 from kctl_agent.worker.query.transform import TransformFailed, load_transform
 from kctl_agent.worker.query.unreadable_records import unreadable_records
@@ -40,6 +41,7 @@ from kctl_agent.worker.settings import WorkerSettings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from kctl_agent.worker.query.executor_check import ExecutorCheck
     from kctl_agent.worker.query.requeue_put import RequeuePut
 
 log = logging.getLogger(__name__)
@@ -61,6 +63,8 @@ class Pipeline:
             settings.pipeline.transform, settings.pipeline.import_dir
         )
         self._requeue_put: RequeuePut | None = None
+        self._executors: ExecutorCheck | None = None
+        """None: they are in the driver's JVM, or there is no table."""
         self._driver = self._new_driver()
         self._is_called = False
         """Whether the transform was called in this process."""
@@ -81,7 +85,7 @@ class Pipeline:
 
     def connect(self) -> str | None:
         """Makes sure that there is a session, where it can be had without waiting for it; else returns why there is
-        none. Raises BootstrapError: the user's transform does not fit."""
+        none, or why its executors cannot be used. Raises BootstrapError: the user's transform does not fit."""
         before = self._driver.session
         why = self._driver.connect()
         if why is None and self._driver.session is not before:
@@ -90,14 +94,37 @@ class Pipeline:
                 self._check_early()
             except DriverLost as error:
                 return str(error)
-        return why
+        return why if why is not None or self._executors is None else self._executors.why
 
     def _check_early(self) -> None:
-        """Checks the transform at the start. One that raises is no reason to end: the next query fails by it."""
+        """Checks the transform and executors at the start. A transform that raises is no reason to end: the next query
+        fails by it."""
+        if self._settings.pipeline.transform and self._writes_from_executors:
+            ship_modules(self._session().sparkContext, self._settings.pipeline.import_dir)
         try:
             self._check()
         except TransformFailed as error:
             log.warning("%s", error)
+        self._check_executors()
+
+    def _check_executors(self) -> None:
+        """Begins to check executors on other machines, if they write a table."""
+        if self._executors is not None:
+            self._executors.end()
+            self._executors = None
+        if not self._writes_from_executors:
+            return
+        from kctl_agent.storage.lake.storage import LakeStorage
+        from kctl_agent.worker.query.executor_check import ExecutorCheck
+
+        assert isinstance(self._storage, LakeStorage)
+        self._executors = ExecutorCheck(self._session(), self._storage.folder, self._settings.name)
+
+    @property
+    def _writes_from_executors(self) -> bool:
+        """Whether executors on other machines write a table."""
+        session = self._driver.session
+        return not (session is None or isinstance(self._storage, Storage) or is_local(session.sparkContext.master))
 
     def _new_driver(self) -> Driver:
         settings = self._settings
@@ -291,6 +318,8 @@ class Pipeline:
                     self._driver.check()
                     error = run.query.exception()
                     found[group] = run.failure or (run.failure_of(error) if error else BatchFailure("the query ended"))
+            if any(failure.is_storage for failure in found.values()):
+                self._check_executors()  # one may have come that does not share the folder
         return found
 
     @contextmanager
@@ -308,6 +337,8 @@ class Pipeline:
         return {key: run for key, run in self._runs.items() if group is None or key == group}
 
     def close(self) -> None:
+        if self._executors is not None:
+            self._executors.end()
         self._driver.close()
 
     def _source(self, sources: Mapping[TopicPartition, KafkaSource]) -> DataFrame:

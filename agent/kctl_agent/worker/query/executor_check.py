@@ -1,0 +1,120 @@
+"""Checks executors on other machines before a table relies on them: that there are any, and that this machine sees
+what they write. A batch is safe without this check, because it counts the rows of its files; it would fail each time,
+without a word of which machine is the cause."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from kctl_agent.process.tracebacks import first_line
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.lake.delta.batch_plans import BATCH
+from kctl_agent.storage.lake.folder import Folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+START_SECONDS = 10.0
+"""For so long a cluster may start executors before the check reports that there are none."""
+RETRY_SECONDS = 5.0
+_POLL_SECONDS = 0.5
+_HOST = "coalesce(try_reflect('java.net.InetAddress', 'getLocalHost'), 'an executor')"
+
+
+class ExecutorCheck:
+    """Repeats the check in a thread of its own until it succeeds once, or until `end`."""
+
+    def __init__(self, session: SparkSession, folder: Folder, pool: str) -> None:
+        """`folder` is the table's; `pool` is that of Spark's scheduler."""
+        self._session, self._folder, self._pool = session, folder, pool
+        self._context: Any = session.sparkContext
+        self._ended = threading.Event()
+        self.why: str | None = f"waits for executors of {self._context.master}"
+        """Why the executors cannot be used yet; None: they can. For any thread."""
+        threading.Thread(target=self._run, name="kctl-executors", daemon=True).start()
+
+    def end(self) -> None:
+        """Stops the check, which waits for no job."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self._await_executor()
+                self._check()
+            except Exception as error:  # whatever Spark raises; the worker reports it until the check succeeds
+                log.debug("executors cannot be used", exc_info=True)
+                self.why = str(error) if isinstance(error, StorageUnusable) else self._explained(error)
+                self._ended.wait(RETRY_SECONDS)
+            else:
+                self.why = None
+                return
+
+    def _await_executor(self) -> None:
+        began = time.monotonic()
+        while not self._ended.is_set() and self._context._jsc.sc().getExecutorMemoryStatus().size() < 2:  # noqa: SLF001 - the driver is one
+            if time.monotonic() > began + START_SECONDS:
+                at = ":".join(self._session.conf.get(f"spark.driver.{name}") or "?" for name in ("host", "port"))
+                self.why = (
+                    f"no executor of {self._context.master} has started: the cluster has no free cores or memory, or "
+                    f"its machines cannot reach {at} (spark.driver.host)"
+                )
+            self._ended.wait(_POLL_SECONDS)
+
+    def _check(self) -> None:
+        """Has each executor write a file, and reads it. Raises StorageUnusable, OSError, and what Spark raises."""
+        from kctl_agent.worker.query.committed_files import write_committed
+
+        self._context.setLocalProperty("spark.scheduler.pool", self._pool)
+        tasks, content = self._context.defaultParallelism, uuid.uuid4().hex
+        rows = self._session.range(0, tasks, 1, tasks).selectExpr(f"'{content}' as content", f"{_HOST} as host")
+        folder = self._folder.subfolder(f"{BATCH}{content}")  # the maintenance removes it if this process is killed
+        try:
+            if folder.local is not None:
+                for each in self._folder, folder:
+                    each.make()
+            for name in sorted(write_committed(rows, folder.spark_uri, ["host"])):
+                self._read(folder, name, content)
+        finally:
+            folder.remove_all()
+
+    def _read(self, folder: Folder, name: str, content: str) -> None:
+        import pyarrow.parquet as pq
+
+        host, here = unquote(name.partition("/")[0].removeprefix("host=")), socket.gethostname()
+        try:
+            with folder.open(name) as opened:
+                found = set(pq.read_table(opened, columns=["content"])["content"].to_pylist())
+        except FileNotFoundError:
+            found = set()
+        if found != {content}:
+            raise StorageUnusable(
+                f"{self._folder} (storage.uri) is not the same folder on {host} and on {here}: what an executor writes "
+                "there is not seen here; share it between the driver and all executors, or keep the table in s3://"
+            )
+        if folder.local is not None and (owner := Path(folder.local, name).stat().st_uid) != os.geteuid():
+            raise StorageUnusable(
+                f"executors on {host} write {self._folder} (storage.uri) as user {owner}, and kctl on {here} runs as "
+                f"user {os.geteuid()}: run both as one user, because each removes files of the other"
+            )
+
+    def _explained(self, error: Exception) -> str:
+        return f"executors of {self._context.master} cannot write into {self._folder} (storage.uri): {_cause(error)}"
+
+
+def _cause(error: Exception) -> str:
+    """Returns what an executor has reported, where Spark quotes it."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return next(
+        (line.partition(": ")[2] for line in lines if "Exception: " in line and "Job aborted" not in line), ""
+    ) or (first_line(error))

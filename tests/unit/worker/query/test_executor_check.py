@@ -1,0 +1,115 @@
+"""The check of executors on other machines, without a JVM: what they write lies in a folder of this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.worker.query import committed_files, executor_check
+from kctl_agent.worker.query.executor_check import ExecutorCheck
+from tests.conftest import eventually
+
+FILE = "host=node-7%2F10.0.0.7/part-0.parquet"
+Write = Callable[[Path, str], None]
+
+
+class Session:
+    """Two executors of two cores; `range` has what a row is to hold."""
+
+    def __init__(self) -> None:
+        self.executors = 2
+        status = SimpleNamespace(size=lambda: self.executors + 1)
+        context = SimpleNamespace(getExecutorMemoryStatus=lambda: status)
+        self.sparkContext = SimpleNamespace(
+            master="spark://one:7077",
+            defaultParallelism=4,
+            setLocalProperty=lambda *_: None,
+            _jsc=SimpleNamespace(sc=lambda: context),
+        )
+        self.conf = {"spark.driver.host": "kctl-1", "spark.driver.port": "4040"}
+
+    def range(self, *_: int) -> Any:
+        return SimpleNamespace(selectExpr=lambda content, _: content.split("'")[1])
+
+
+def written(folder: Path, content: str) -> None:
+    (folder / FILE).parent.mkdir()
+    pq.write_table(pa.table({"content": [content]}), folder / FILE)
+
+
+def check(monkeypatch: pytest.MonkeyPatch, path: Path, session: Session, write: Write) -> ExecutorCheck:
+    def write_committed(content: str, uri: str, _: object) -> frozenset[str]:
+        write(Path(uri.removeprefix("file://")), content)
+        return frozenset([FILE])
+
+    monkeypatch.setattr(committed_files, "write_committed", write_committed)
+    monkeypatch.setattr(executor_check, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(executor_check, "_POLL_SECONDS", 0.05)
+    return ExecutorCheck(session, LocalFolder(path), "worker-0")
+
+
+def reported(found: ExecutorCheck, words: str) -> None:
+    try:
+        eventually(lambda: words in (found.why or ""), 5, "it is reported")
+    finally:
+        found.end()
+
+
+def test_what_executors_write_is_seen_and_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = check(monkeypatch, tmp_path, Session(), written)
+
+    eventually(lambda: found.why is None, 5, "executors can be used")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_another_one_on_an_executors_machine_is_named_with_both_machines(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No file is there, or one of an earlier check."""
+    for write in (lambda *_: None, lambda folder, _: written(folder, "earlier")):
+        found = check(monkeypatch, tmp_path, Session(), write)
+        here = os.uname().nodename
+        reported(found, f"{tmp_path} (storage.uri) is not the same folder on node-7/10.0.0.7 and on {here}")
+
+
+def test_executors_of_another_user_are_reported_with_both_users(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    found = check(monkeypatch, tmp_path, Session(), written)
+
+    reported(found, f"as user {os.getuid()}, and kctl on {os.uname().nodename} runs as user 4711")
+
+
+def test_a_cluster_without_executors_is_reported_until_one_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(executor_check, "START_SECONDS", 0.1)
+    session = Session()
+    session.executors = 0
+    found = check(monkeypatch, tmp_path, session, written)
+    words = "no executor of spark://one:7077 has started: the cluster has no free cores or memory, or its machines"
+    eventually(lambda: words in (found.why or ""), 5, "it is reported")
+    assert "kctl-1:4040 (spark.driver.host)" in (found.why or "")
+
+    session.executors = 1
+    eventually(lambda: found.why is None, 5, "executors can be used")
+
+
+def test_what_an_executor_reports_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def failing(*_: object) -> None:
+        raise RuntimeError(
+            "Job aborted due to stage failure: Task 0 failed\n"
+            "\tat java.io.IOException: Mkdirs failed to create file:/srv/orders (exists=false)\n\tat x.y"
+        )
+
+    reported(check(monkeypatch, tmp_path, Session(), failing), "(storage.uri): Mkdirs failed to create file:/srv/ord")

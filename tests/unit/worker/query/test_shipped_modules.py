@@ -1,0 +1,74 @@
+"""The user's modules on their way to executors."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kctl_agent.worker.query.shipped_modules import ship_modules
+from kctl_agent.worker.query.transform import load_transform
+
+
+class Context:
+    """A SparkContext whose JVM has `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        system = SimpleNamespace(getProperty=lambda _: str(folder))
+        self._jvm = SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(System=system)))
+        self.shipped: list[Any] = []
+
+    def addPyFile(self, path: str) -> None:  # noqa: N802 - Spark's name
+        self.shipped.append(path)
+
+
+@pytest.fixture
+def import_dir(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "fleet"
+    (folder / "kctl_test_package").mkdir(parents=True)
+    (folder / "kctl_test_package" / "__init__.py").write_text("")
+    (folder / "kctl_test_package" / "later.py").write_text("number = 1")
+    (folder / "kctl_test_steps.py").write_text("import kctl_test_package\ndef same(frame): return frame\n")
+    (folder / "kctl_test_other.py").write_text("")
+    (folder / "s3.credentials").write_text("secret")
+    path, known = list(sys.path), set(sys.modules)
+    yield folder
+    sys.path[:] = path
+    for name in set(sys.modules) - known:
+        del sys.modules[name]
+
+
+def test_executors_get_the_modules_that_the_transform_has_imported_and_nothing_else_of_the_folder(
+    import_dir: Path, tmp_path: Path
+) -> None:
+    load_transform("kctl_test_steps:same", import_dir)
+    context = Context(tmp_path)
+
+    ship_modules(context, import_dir)
+
+    [path] = context.shipped
+    with zipfile.ZipFile(path) as archive:
+        assert set(archive.namelist()) == {
+            "kctl_test_steps.py",
+            "kctl_test_package/__init__.py",
+            "kctl_test_package/later.py",
+        }
+
+
+def test_changed_modules_have_another_name_and_the_same_ones_the_same(import_dir: Path, tmp_path: Path) -> None:
+    """Spark takes a file of a known name for the one that it has."""
+    load_transform("kctl_test_steps:same", import_dir)
+    context = Context(tmp_path)
+
+    ship_modules(context, import_dir)
+    ship_modules(context, import_dir)
+    (import_dir / "kctl_test_package" / "later.py").write_text("number = 2")
+    ship_modules(context, import_dir)
+
+    first, again, changed = context.shipped
+    assert first == again != changed
