@@ -7,31 +7,16 @@ from typing import Any
 
 import pytest
 
-from kctl_agent.errors import AgentError, BadParams, BadPayload, BadRequest
+from kctl_agent.errors import AgentError, BadParams, BadRequest
 from kctl_agent.rpc.commands import Param
 from kctl_agent.rpc.commands.base import AgentCommand
 from kctl_agent.rpc.messages import Request, is_plain_number
 from kctl_agent.rpc.operations import scope_of
 from kctl_agent.rpc.params import check_params
-from kctl_agent.rpc.wire import Decoder, parse_object
 from kctl_agent.worker.offsets.positions import Found
 from kctl_agent.worker.offsets.seek import plan
 
 HUGE = [10**400, -(10**400), 2**63]
-NOT_JSON = ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"]
-
-
-@pytest.mark.parametrize("number", NOT_JSON)
-def test_json_is_read_strictly(number: str) -> None:
-    with pytest.raises(BadPayload):
-        parse_object(f'{{"n": [{number}]}}'.encode())
-    body = f'{{"n": {number}}}'.encode()
-    with pytest.raises(BadPayload):
-        Decoder(1000).feed(len(body).to_bytes(4, "big") + body)
-
-
-def test_json_is_read() -> None:
-    assert parse_object(b' {"n": 1.5} ') == {"n": 1.5}
 
 
 @pytest.mark.shows("NaN, Infinity and numbers beyond 64 bits are rejected in every request")

@@ -136,13 +136,6 @@ def test_a_bound_socket_is_for_its_owner_only(short_dir: Path, bind: Callable[..
     assert socket_owner(bound.path) == process_identity()
 
 
-def test_the_owner_of_a_socket_that_an_older_version_recorded_is_known(short_dir: Path) -> None:
-    me = process_identity()
-    leave_behind(short_dir, f"{me.pid} {me.start_ticks}\n")
-
-    assert socket_owner(short_dir / "worker-0.sock") == me
-
-
 def test_closing_removes_the_files_and_may_be_repeated(short_dir: Path, bind: Callable[..., BoundSocket]) -> None:
     bound = bind()
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -23,35 +24,33 @@ from tests.caller import Caller
 from tests.conftest import eventually
 
 
-@pytest.fixture
-def connect() -> Iterator[Callable[[Path], Caller]]:
-    callers: list[Caller] = []
+class Bench:
+    """An agent named `worker-0`, and connections to it."""
 
-    def make(path: Path) -> Caller:
-        callers.append(Caller(path))
-        return callers[-1]
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        self.path = run_dir / "worker-0.sock"
+        self._to_close = ExitStack()
 
-    yield make
-    for caller in callers:
-        caller.socket.close()
-
-
-@pytest.fixture
-def serve(short_dir: Path) -> Iterator[Callable[..., AgentServer]]:
-    """Starts an agent on `short_dir`, with a snapshot published unless it is None."""
-    servers: list[AgentServer] = []
-
-    def start(name: str = "worker-0", snapshot: Snapshot | None = None, **settings: Any) -> AgentServer:
-        server = AgentServer(short_dir, name, **settings)
+    def serve(self, snapshot: Snapshot | None = None, **settings: Any) -> AgentServer:
+        server = AgentServer(self.run_dir, "worker-0", **settings)
         if snapshot is not None:
             server.publish(snapshot)
         server.start()
-        servers.append(server)
+        self._to_close.callback(server.close)
         return server
 
-    yield start
-    for server in servers:
-        server.close()
+    def connect(self) -> Caller:
+        return self._to_close.enter_context(Caller(self.path))
+
+    def close(self) -> None:
+        self._to_close.close()
+
+
+@pytest.fixture
+def bench(short_dir: Path) -> Iterator[Bench]:
+    with closing(Bench(short_dir)) as made:
+        yield made
 
 
 @pytest.fixture

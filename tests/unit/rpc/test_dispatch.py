@@ -82,13 +82,6 @@ def test_before_the_first_snapshot_only_ping_and_describe_are_answered() -> None
             assert (reply.error.code, reply.error.retriable) == ("not_ready", True)
 
 
-def test_the_last_published_snapshot_is_the_one_that_answers(snapshot: Snapshot) -> None:
-    dispatcher = dispatcher_with(None)
-    dispatcher.snapshot = snapshot
-
-    assert ask(dispatcher, method="getWorkers").result["state"] == "running"
-
-
 @pytest.mark.parametrize(
     "method", ["getNothing", "kafka_lag", "__class__", "answer", "getKafkaLag ", "GETKAFKALAG", "onKafkaLag", "\x00"]
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -19,9 +18,7 @@ from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import HEADER_BYTES, MAX_REQUEST_BYTES, JsonObject, encode
 from tests.caller import Caller, question
 from tests.conftest import eventually
-
-Serve = Callable[..., AgentServer]
-Connect = Callable[[Path], Caller]
+from tests.unit.rpc.conftest import Bench
 
 BIG = AgentCommand(
     "big",
@@ -34,20 +31,13 @@ WITH_BIG = COMMANDS | {"big": BIG}
 SHORT_SECONDS = 0.2
 
 
-@pytest.fixture
-def socket_file(short_dir: Path) -> Path:
-    return short_dir / "worker-0.sock"
-
-
 # ---- what is asked is answered
 
 
 @pytest.mark.shows("a request needs only `role`, `rpc` and `method`")
-def test_a_caller_that_sends_only_role_rpc_and_method_is_served(
-    serve: Serve, connect: Connect, socket_file: Path, snapshot: Snapshot
-) -> None:
-    serve(snapshot=snapshot)
-    caller = connect(socket_file)
+def test_a_caller_that_sends_only_role_rpc_and_method_is_served(bench: Bench, snapshot: Snapshot) -> None:
+    bench.serve(snapshot=snapshot)
+    caller = bench.connect()
 
     caller.send(encode({"role": 0, "rpc": "kafka_lag", "method": "getKafkaLag"}))
 
@@ -56,11 +46,9 @@ def test_a_caller_that_sends_only_role_rpc_and_method_is_served(
     assert reply.id is None
 
 
-def test_pipelined_requests_are_answered_in_order_with_their_ids(
-    serve: Serve, connect: Connect, socket_file: Path, snapshot: Snapshot
-) -> None:
-    serve(snapshot=snapshot)
-    caller = connect(socket_file)
+def test_pipelined_requests_are_answered_in_order_with_their_ids(bench: Bench, snapshot: Snapshot) -> None:
+    bench.serve(snapshot=snapshot)
+    caller = bench.connect()
     asked = [(str(number), "ping" if number % 3 else "offset_checker") for number in range(2000)]
 
     sender = threading.Thread(target=caller.send, args=(b"".join(question(rpc, id_) for id_, rpc in asked),))
@@ -74,11 +62,9 @@ def test_pipelined_requests_are_answered_in_order_with_their_ids(
     )
 
 
-def test_a_caller_that_has_sent_all_and_closed_its_side_still_gets_its_replies(
-    serve: Serve, connect: Connect, socket_file: Path
-) -> None:
-    serve(commands=WITH_BIG)
-    caller = connect(socket_file)
+def test_a_caller_that_has_sent_all_and_closed_its_side_still_gets_its_replies(bench: Bench) -> None:
+    bench.serve(commands=WITH_BIG)
+    caller = bench.connect()
 
     caller.send(b"".join(question("big", str(number), size=200_000) for number in range(20)))
     caller.socket.shutdown(socket.SHUT_WR)
@@ -100,11 +86,9 @@ def test_a_caller_that_has_sent_all_and_closed_its_side_still_gets_its_replies(
         (b"\xff\xff\xff\xff", "frame_too_large"),
     ],
 )
-def test_a_malformed_frame_is_reported_and_only_its_own_connection_ends(
-    serve: Serve, connect: Connect, socket_file: Path, data: bytes, code: str
-) -> None:
-    server = serve()
-    bad, good = connect(socket_file), connect(socket_file)
+def test_a_malformed_frame_is_reported_and_only_its_own_connection_ends(bench: Bench, data: bytes, code: str) -> None:
+    server = bench.serve()
+    bad, good = bench.connect(), bench.connect()
     assert good.ask("ping").ok
 
     bad.send(data)
@@ -117,9 +101,9 @@ def test_a_malformed_frame_is_reported_and_only_its_own_connection_ends(
     assert server.counts == {f"a malformed frame ({code})": 1}
 
 
-def test_a_client_refused_while_still_sending_can_read_why(serve: Serve, connect: Connect, socket_file: Path) -> None:
-    serve()
-    caller = connect(socket_file)
+def test_a_client_refused_while_still_sending_can_read_why(bench: Bench) -> None:
+    bench.serve()
+    caller = bench.connect()
 
     caller.send(b"\xff\xff\xff\xff" + b"x" * 1_000_000)
 
@@ -128,15 +112,13 @@ def test_a_client_refused_while_still_sending_can_read_why(serve: Serve, connect
     assert reply.error.code == "frame_too_large"
 
 
-def test_above_the_bound_of_connections_callers_get_busy_until_one_leaves(
-    serve: Serve, connect: Connect, socket_file: Path
-) -> None:
-    serve(max_connections=2)
-    first, second = connect(socket_file), connect(socket_file)
+def test_above_the_bound_of_connections_callers_get_busy_until_one_leaves(bench: Bench) -> None:
+    bench.serve(max_connections=2)
+    first, second = bench.connect(), bench.connect()
     assert first.ask("ping").ok
     assert second.ask("ping").ok
 
-    third = connect(socket_file)
+    third = bench.connect()
     refusal = third.read()
     assert refusal.error is not None
     assert (refusal.error.code, refusal.error.retriable) == ("busy", True)
@@ -148,7 +130,7 @@ def test_above_the_bound_of_connections_callers_get_busy_until_one_leaves(
     third.socket.close()
 
     def is_served() -> bool:
-        with Caller(socket_file) as caller:
+        with Caller(bench.path) as caller:
             return caller.ask("ping").ok
 
     eventually(is_served)
@@ -158,9 +140,9 @@ def test_above_the_bound_of_connections_callers_get_busy_until_one_leaves(
 
 
 @pytest.mark.shows("half a frame ends at the deadline; 200 callers are served, or rejected by a stated limit")
-def test_half_a_frame_and_silence_is_closed_at_the_deadline(serve: Serve, connect: Connect, socket_file: Path) -> None:
-    server = serve(frame_timeout_seconds=SHORT_SECONDS)
-    silent, idle = connect(socket_file), connect(socket_file)
+def test_half_a_frame_and_silence_is_closed_at_the_deadline(bench: Bench) -> None:
+    server = bench.serve(frame_timeout_seconds=SHORT_SECONDS)
+    silent, idle = bench.connect(), bench.connect()
     began = monotonic()
 
     silent.send(question("ping", "1") + question("ping", "2")[:-1])
@@ -172,11 +154,9 @@ def test_half_a_frame_and_silence_is_closed_at_the_deadline(serve: Serve, connec
     assert idle.ask("ping").ok
 
 
-def test_a_frame_that_trickles_in_has_no_longer_than_a_silent_one(
-    serve: Serve, connect: Connect, socket_file: Path
-) -> None:
-    server = serve(frame_timeout_seconds=SHORT_SECONDS)
-    caller = connect(socket_file)
+def test_a_frame_that_trickles_in_has_no_longer_than_a_silent_one(bench: Bench) -> None:
+    server = bench.serve(frame_timeout_seconds=SHORT_SECONDS)
+    caller = bench.connect()
     pause, began = threading.Event(), monotonic()
 
     caller.send(MAX_REQUEST_BYTES.to_bytes(HEADER_BYTES, "big"))
@@ -189,9 +169,9 @@ def test_a_frame_that_trickles_in_has_no_longer_than_a_silent_one(
     assert server.counts == {"half a frame and silence": 1}
 
 
-def test_a_silent_connection_is_closed_at_the_idle_timeout(serve: Serve, connect: Connect, socket_file: Path) -> None:
-    server = serve(idle_timeout_seconds=SHORT_SECONDS)
-    caller = connect(socket_file)
+def test_a_silent_connection_is_closed_at_the_idle_timeout(bench: Bench) -> None:
+    server = bench.serve(idle_timeout_seconds=SHORT_SECONDS)
+    caller = bench.connect()
     assert caller.ask("ping").ok
     began = monotonic()
 
@@ -201,39 +181,33 @@ def test_a_silent_connection_is_closed_at_the_idle_timeout(serve: Serve, connect
     assert server.counts == {}
 
 
-def test_a_connection_that_goes_on_asking_outlives_the_idle_timeout(
-    serve: Serve, connect: Connect, socket_file: Path
-) -> None:
-    serve(idle_timeout_seconds=1.0)
-    caller, pause, began = connect(socket_file), threading.Event(), monotonic()
+def test_a_connection_that_goes_on_asking_outlives_the_idle_timeout(bench: Bench) -> None:
+    bench.serve(idle_timeout_seconds=1.0)
+    caller, pause, began = bench.connect(), threading.Event(), monotonic()
 
     while monotonic() - began < 1.3:
         assert caller.ask("ping").ok
         pause.wait(0.05)
 
 
-def test_a_peer_that_does_not_read_its_reply_is_closed_and_the_others_are_served_meanwhile(
-    serve: Serve, connect: Connect, socket_file: Path
-) -> None:
-    server = serve(commands=WITH_BIG, frame_timeout_seconds=SHORT_SECONDS)
-    deaf, good = connect(socket_file), connect(socket_file)
+def test_a_peer_that_does_not_read_its_reply_is_closed_and_the_others_are_served_meanwhile(bench: Bench) -> None:
+    server = bench.serve(commands=WITH_BIG, frame_timeout_seconds=SHORT_SECONDS)
+    deaf, good = bench.connect(), bench.connect()
 
     deaf.send(b"".join(question("big", str(number), size=1_000_000) for number in range(50)))
 
     eventually(lambda: good.ask("ping").ok and server.counts == {"a peer did not read its reply": 1})
 
 
-def test_what_is_held_for_a_peer_that_does_not_read_is_one_reply_and_not_all_of_them(
-    serve: Serve, connect: Connect, socket_file: Path
-) -> None:
+def test_what_is_held_for_a_peer_that_does_not_read_is_one_reply_and_not_all_of_them(bench: Bench) -> None:
     made: list[int] = []
 
     def make(_snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:
         made.append(1)
         return {"text": "x" * 1_000_000}
 
-    serve(commands=COMMANDS | {"big": AgentCommand("big", make, "", needs_snapshot=False)})
-    deaf, good = connect(socket_file), connect(socket_file)
+    bench.serve(commands=COMMANDS | {"big": AgentCommand("big", make, "", needs_snapshot=False)})
+    deaf, good = bench.connect(), bench.connect()
 
     deaf.send(b"".join(question("big") for _ in range(50)))
     assert good.ask("ping").ok
@@ -241,9 +215,9 @@ def test_what_is_held_for_a_peer_that_does_not_read_is_one_reply_and_not_all_of_
     assert len(made) == 1
 
 
-def test_a_slow_reader_gets_everything_in_order_in_the_end(serve: Serve, connect: Connect, socket_file: Path) -> None:
-    serve(commands=WITH_BIG)
-    slow, good = connect(socket_file), connect(socket_file)
+def test_a_slow_reader_gets_everything_in_order_in_the_end(bench: Bench) -> None:
+    bench.serve(commands=WITH_BIG)
+    slow, good = bench.connect(), bench.connect()
     asked = [str(number) for number in range(30)]
 
     slow.send(b"".join(question("big", id_, size=1_000_000) for id_ in asked))
@@ -258,11 +232,11 @@ def test_a_slow_reader_gets_everything_in_order_in_the_end(serve: Serve, connect
 
 
 def test_two_hundred_callers_at_once_are_served_or_refused_by_the_stated_bound(
-    serve: Serve, socket_file: Path, snapshot: Snapshot
+    bench: Bench, snapshot: Snapshot
 ) -> None:
-    serve(snapshot=snapshot, max_connections=50)
+    bench.serve(snapshot=snapshot, max_connections=50)
 
-    outcomes = ask_at_once(socket_file, 200)
+    outcomes = ask_at_once(bench.path, 200)
 
     assert set(outcomes) <= {"ok", "busy"}
     assert outcomes.count("ok") >= 50
@@ -289,11 +263,9 @@ def ask_at_once(path: Path, count: int) -> list[str]:
     return outcomes
 
 
-def test_a_bug_in_the_loop_costs_one_connection_and_is_counted(
-    serve: Serve, connect: Connect, socket_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = serve()
-    unlucky, lucky = connect(socket_file), connect(socket_file)
+def test_a_bug_in_the_loop_costs_one_connection_and_is_counted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = bench.serve()
+    unlucky, lucky = bench.connect(), bench.connect()
     assert lucky.ask("ping").ok
     on_event = AcceptedConnection.on_event
 
@@ -313,11 +285,9 @@ def test_a_bug_in_the_loop_costs_one_connection_and_is_counted(
 
 
 @pytest.mark.alone
-def test_closing_is_prompt_ends_every_connection_and_removes_the_socket(
-    serve: Serve, connect: Connect, short_dir: Path, socket_file: Path
-) -> None:
-    server = serve()
-    callers = [connect(socket_file) for _ in range(20)]
+def test_closing_is_prompt_ends_every_connection_and_removes_the_socket(bench: Bench, short_dir: Path) -> None:
+    server = bench.serve()
+    callers = [bench.connect() for _ in range(20)]
     assert all(caller.ask("ping").ok for caller in callers)
     began = monotonic()
 
@@ -329,12 +299,12 @@ def test_closing_is_prompt_ends_every_connection_and_removes_the_socket(
     assert os.listdir(short_dir) == []
 
 
-def test_closing_while_callers_ask_ends_them_between_two_frames(serve: Serve, socket_file: Path) -> None:
-    server = serve()
+def test_closing_while_callers_ask_ends_them_between_two_frames(bench: Bench) -> None:
+    server = bench.serve()
     has_begun, ended = threading.Barrier(9), []
 
     def ask_until_the_end() -> None:
-        with Caller(socket_file) as caller:
+        with Caller(bench.path) as caller:
             assert caller.ask("ping").ok
             has_begun.wait()
             try:

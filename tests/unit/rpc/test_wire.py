@@ -87,11 +87,6 @@ def test_a_bad_frame_behind_good_ones_is_kept_and_raised_by_every_later_feed() -
             decoder.feed(data)
 
 
-@given(objects)
-def test_an_object_survives_the_wire(message: JsonObject) -> None:
-    assert Decoder(MAX_REPLY_BYTES).feed(encode(message)) == [message]
-
-
 def test_a_lone_surrogate_survives_the_wire_as_an_escape() -> None:
     message = {"path": "bad-\udcff-name"}
 
