@@ -131,9 +131,11 @@ def _written_local(table: LocalFolder) -> DeltaTable:
             return opened
         opened.create_checkpoint()
         name = checkpoint_name(opened.version())
-        if name in newest:  # and not among the links: it is damaged
-            table.remove([name])
-        if table.create(name, Path(made, name).read_bytes()):
+        is_new = name in newest  # and not among the links: the one of that name is damaged
+        if is_new:
+            sync_file(Path(made, name))
+            os.replace(Path(made, name), table.local / name)
+        if is_new or table.create(name, Path(made, name).read_bytes()):
             sync_file(Path(made, LAST_CHECKPOINT))
             os.replace(Path(made, LAST_CHECKPOINT), table.local / LAST_CHECKPOINT)
             sync_file(table.local / LOG)

@@ -5,7 +5,6 @@ Not by delta-rs, which takes up the list of all files: so a batch costs the same
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ from kctl_agent.storage.lake.delta.log import (
     parsed,
     reading_log,
 )
-from kctl_agent.storage.lake.folder import Folder
+from kctl_agent.storage.lake.folder import Folder, LocalFolder
 
 log = logging.getLogger(__name__)
 
@@ -80,9 +79,10 @@ class LogState:
                 state = cls.read(table, checkpoint)
             if state.version < checkpoint:  # there are no entries any more for what it stands for
                 raise
-            if isinstance(damaged.__cause__, OSError) and damaged.__cause__.errno == errno.ELOOP:
+            if isinstance(table, LocalFolder):
                 with suppress(OSError):  # other engines cannot even list a log that has a link to itself
-                    table.remove([*files, LAST_CHECKPOINT])
+                    if sum(map(table.remove_link, files)):
+                        table.remove([LAST_CHECKPOINT])
             log.warning("the log of %s is read without a checkpoint, for %s: move it away", table, damaged)
         return state
 
