@@ -5,6 +5,13 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from logging.handlers import QueueHandler, QueueListener
+from queue import SimpleQueue
+
+_MOST_LINES = 10_000
+"""More do not wait for a disk; they are dropped."""
 
 
 def configure(level: str) -> None:
@@ -14,3 +21,23 @@ def configure(level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     logging.basicConfig(level=level, handlers=[handler], force=True)
+
+
+class _Queued(QueueHandler):
+    def enqueue(self, record: logging.LogRecord) -> None:
+        if self.queue.qsize() < _MOST_LINES:  # type: ignore[attr-defined]
+            super().enqueue(record)
+
+
+@contextmanager
+def written_behind() -> Iterator[None]:
+    """Has the log written by a thread, for which the end alone waits: stderr may be a file on a disk that hangs."""
+    handlers, lines = logging.root.handlers[:], SimpleQueue[object]()
+    listener = QueueListener(lines, *handlers)
+    logging.root.handlers[:] = [_Queued(lines)]
+    listener.start()
+    try:
+        yield
+    finally:
+        logging.root.handlers[:] = handlers
+        listener.stop()

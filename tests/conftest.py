@@ -129,7 +129,7 @@ def new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
     return [
         t
         for t in threading.enumerate()
-        if t not in before and not t.name.startswith(("asyncio_", "AnyIO worker", "pytest_timeout"))
+        if t not in before and not t.name.startswith(("asyncio_", "AnyIO worker", "kctl-disk", "pytest_timeout"))
     ]
 
 

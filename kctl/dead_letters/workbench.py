@@ -13,11 +13,11 @@ from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from kctl import audit
+from kctl.daemon_threads import DaemonThreads
 from kctl.dead_letters.changes import Verb, changed
 from kctl.errors import OperationFailed, OperationRefused
 from kctl_agent.errors import Busy, StorageError
@@ -41,41 +41,6 @@ Attend: TypeAlias = Callable[[str, dict[str, Any], str, Callable[[], object]], C
 state."""
 CLOSE_SECONDS = 5.0
 """How long to wait at the end for the current page of a change, which is then cut off as by a kill."""
-
-
-class DaemonThreads:
-    """Threads that start with the first work and, unlike `concurrent.futures`, do not delay the end of the process. For
-    the submitting thread."""
-
-    def __init__(self, number: int, name: str) -> None:
-        self._number = number
-        self._name = name
-        self._work: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
-        self._have_started = False
-
-    def submit(self, work: Callable[[], T]) -> Future[T]:
-        future: Future[T] = Future()
-        self._work.put((future, work))
-        if not self._have_started:
-            self._have_started = True
-            for number in range(self._number):
-                threading.Thread(target=self._run, name=f"{self._name}-{number}", daemon=True).start()
-        return future
-
-    def close(self) -> None:
-        """Threads end after the submitted work; this does not wait."""
-        for _ in range(self._number):
-            self._work.put(None)
-
-    def _run(self) -> None:
-        while (given := self._work.get()) is not None:
-            future, work = given
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(work())
-                except BaseException as error:
-                    future.set_exception(error)
-            del given, future, work  # keep no references while idle
 
 
 def _unlisted(*_: object) -> Callable[..., object]:

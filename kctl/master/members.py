@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Raw
 from msgspec.structs import replace
 
+from kctl.daemon_threads import on_disk
 from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import AgentPool, Failed, FanOut, fan_out
 from kctl_agent.errors import BadParams
@@ -74,18 +76,19 @@ class Members:
             _explained(failure, supervised[failure.sender]) if failure.sender in supervised else failure
             for failure in outcome.failed
             if failure.sender not in stopped
-            if failure.sender in supervised or self._is_missed(failure)
+            if failure.sender in supervised or await self._is_missed(failure)
         ]
         return FanOut(outcome.answers, failed, tuple(stopped))
 
-    def _is_missed(self, failure: Failed) -> bool:
+    async def _is_missed(self, failure: Failed) -> bool:
         """Whether an attached agent has answered before. One that ended without a word, by a signal or `os._exit`, is
         none any more: its recorded process (pid and start time) is gone, and what it has left is removed."""
         name = failure.sender
         # Only where nobody listens: the pid of a process in another container means nothing here.
-        if failure.code == "unreachable" and remove_if_dead(self._run_dir, name):
-            log.info("action=removed agent=%s: its process has ended and left its socket", name)
-            self._attached.discard(name)
+        with suppress(TimeoutError):
+            if failure.code == "unreachable" and await on_disk(remove_if_dead, self._run_dir, name):
+                log.info("action=removed agent=%s: its process has ended and left its socket", name)
+                self._attached.discard(name)
         return name in self._attached
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kctl.children import child_environment
+from kctl.daemon_threads import on_disk
 from kctl.master.process_log import ProcessLog
 from kctl_agent.paths import remove_files, socket_owner
 
@@ -46,7 +47,7 @@ class Child:
         command cannot be executed or the log cannot be opened.
         """
         log = ProcessLog(log_path)
-        output = await asyncio.to_thread(log.open)
+        output = await on_disk(log.open)
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
@@ -87,8 +88,6 @@ class Child:
     async def abort(self) -> None:
         """Has a process that hangs write its stacks into its log (SIGABRT, for which faulthandler stands by in our
         processes), and waits a second for its end."""
-        with contextlib.suppress(OSError), self.log.open() as file:
-            file.write(b"kctl ends this process, which does not answer. Where its threads stand:\n")
         # One that is stopped takes no signal but SIGKILL.
         await self.stop(_ABORT_SECONDS, signal.SIGABRT, signal.SIGCONT)
 

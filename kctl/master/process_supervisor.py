@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from kctl.daemon_threads import on_disk
 from kctl.errors import OperationUnknown
 from kctl.master.exit_reasons import cause, why
 from kctl.master.health import Health, HealthRules, judge, on_heartbeat, on_memory_sample, refusals
@@ -327,7 +328,9 @@ class ProcessSupervisor:
         if self._health_check is not None:
             self._health_check.cancel()  # an answer from before the end would clear the error that follows
         was_ended = self._status.state in (SupervisionState.STOPPING, SupervisionState.UNKILLABLE)
-        lines = await asyncio.to_thread(child.log.last_lines, 1)
+        lines: list[str] = []
+        with suppress(TimeoutError):
+            lines = await on_disk(child.log.last_lines, 1)
         # Its JVM must be gone before a new one starts: two would be two members of the group and two writers.
         await self._kill_rest(child.pid)
         if was_ended:
@@ -413,8 +416,8 @@ class ProcessSupervisor:
         """Kills a session; returns whether something of it survives, which a later master finds by its pid file."""
         _, self._survivors = await kill_session(session, seconds=0.0 if self._survivors else KILL_SECONDS)
         tidy = record_session if self._survivors else remove_socket
-        with suppress(OSError):  # a full disk, on which a survivor's session is recorded with the next try
-            await asyncio.to_thread(tidy, self.launch.socket_path, session)
+        with suppress(OSError):  # a disk that is full or hangs: what survives is recorded with the next try
+            await on_disk(tidy, self.launch.socket_path, session)
         return bool(self._survivors)
 
     async def _post_at(self, due: float, event: Event) -> None:

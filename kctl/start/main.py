@@ -16,6 +16,7 @@ from kctl.groups.broker_cache import BrokerCache
 from kctl.http.access import access_of
 from kctl.http.server import bind
 from kctl.kafka.client.access import of_fleet
+from kctl.logs import written_behind
 from kctl.master.launch import WORKER_COMMAND, names
 from kctl.start.checks import (
     await_former_workers,
@@ -45,7 +46,8 @@ def run(
     """
     os.umask(PRIVATE)
     again = reread or (lambda: load(config_path, os.environ))
-    return asyncio.run(_run(config, config_path, worker_command, again))
+    with written_behind():
+        return asyncio.run(_run(config, config_path, worker_command, again))
 
 
 async def _run(config: Config, config_path: Path, worker_command: Sequence[str], reread: Callable[[], Config]) -> int:

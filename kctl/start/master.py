@@ -50,7 +50,7 @@ class Master:
                 stack.enter_context(announced(self._config, self._config_path, self._parts.http.url))
             except (PathError, OSError) as error:
                 raise RunDirUnusable(str(error)) from error
-            self._parts.operations.report_interrupted()
+            await self._parts.operations.report_interrupted()
             if self._parts.hosts is not None:
                 stack.push_async_callback(self._parts.hosts.close)
                 self._parts.hosts.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -112,6 +113,38 @@ def test_a_stop_beside_a_hung_worker_ends_in_time(on_disk: Callable[[str], Maste
     finally:
         disk.thaw()
         assert again.stop() == 0
+
+
+@pytest.mark.shows("a hung disk of log_dir, with the master's own log, stops no answer of the master")
+def test_a_master_answers_while_its_log_disk_hangs(
+    master: Callable[..., Master], disk: FrozenDisk, short_dir: Path
+) -> None:
+    (short_dir / "master.log").symlink_to(disk.path / "master.log")
+    fleet = master(fleet={"log_dir": str(disk.path / "logs")})
+    session, other = (fleet.status()[name]["pid"] for name in ("worker-0", "worker-1"))
+    disk.freeze()
+    os.kill(session, signal.SIGKILL)  # the log of the next one cannot be opened
+    answered: list[float] = []
+
+    def is_named() -> bool:
+        began = time.monotonic()
+        row = fleet.status()["worker-0"]
+        answered.append(time.monotonic() - began)
+        return "the disk does not answer" in (row["last_error"] or "")
+
+    eventually(is_named, what="the hung disk is named")
+    paused = kctl(fleet, "pause", "--all")
+    assert paused.returncode == 0, f"what cannot be written down is done all the same: {paused}"
+    assert is_named()
+    assert max(answered) < 3
+    assert fleet.status()["worker-1"]["pid"] == other
+
+    disk.thaw()
+
+    eventually(lambda: fleet.status()["worker-0"]["state"] == "running", what="it runs again")
+    assert fleet.stop() == 0
+    assert re.search(r"action=backoff worker=worker-0: .* the disk does not answer", fleet.log.read_text())
+    assert "action=audit_failed" in fleet.log.read_text()
 
 
 def test_an_interrupt_ends_a_master_despite_a_hung_disk(on_disk: Callable[[str], Master], disk: FrozenDisk) -> None:

@@ -5,7 +5,6 @@ Logs quote messages, so these are for tokens of `http.token_file` alone, as the 
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ from typing import Annotated
 from fastapi import HTTPException, Query, Request
 from fastapi.responses import JSONResponse
 
+from kctl.daemon_threads import on_disk
 from kctl.http.api.api import api_of
 from kctl.http.api.listing import router
 from kctl.http.errors import Error
@@ -42,7 +42,7 @@ async def log(
     if path is None:
         raise HTTPException(404, "the master has started no process of this name")
     try:
-        answer = await asyncio.to_thread(_read, path, after)
+        answer = await on_disk(_read, path, after)
     except FileNotFoundError:
         answer = {"text": "", "next": 0, "is_continued": False}
     except OSError as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from kctl import audit
+from kctl.daemon_threads import on_disk
 from kctl.errors import KctlError, NoSuchOperation, OperationRefused, OperationUnknown
 from kctl.master.operations.base import Caller, Operation, OperationState, Report
 from kctl.master.operations.context import Context
@@ -62,7 +63,7 @@ class OperationLog:
         self._ids = itertools.count(1)
         self._is_closed = False
 
-    def report_interrupted(self) -> None:
+    async def report_interrupted(self) -> None:
         """Takes over what a master before this one had begun when it was killed: how it ended nobody knows."""
         try:
             found = [] if self._audit_path is None else interrupted(self._audit_path, time.time())
@@ -71,7 +72,7 @@ class OperationLog:
             return
         for operation in found:
             self._operations[operation.id] = operation
-            self._write_down(operation)
+            await self._write_down(operation)
             log.warning("action=operation_interrupted id=%s operation=%s", operation.id, operation.words)
         self._ids = itertools.count(max((int(each.id) for each in found), default=0) + 1)
 
@@ -85,12 +86,11 @@ class OperationLog:
                 f"there is no operation {printable_name(name)}; there are {', '.join(sorted(self.types))}"
             )
         try:
-            operation = self._begun(kind, params, caller)
+            operation, task = await self._begun(kind, params, caller)
         except (OperationRefused, BadParams) as error:
             self.counts[name, "refused"] += 1
             log.warning("action=operation_refused operation=%s by=%s via=%s: %s", name, caller.name, caller.via, error)
             raise
-        task = self._tasks[operation.id]
         is_long = kind.is_long and not params.get("dry_run")
         await asyncio.wait([task], timeout=min(wait_seconds, _SHORT_SECONDS) if is_long else wait_seconds)
         return self._operations[operation.id]
@@ -130,7 +130,7 @@ class OperationLog:
                 self._operations[operation.id] = replace(self._operations[operation.id], text=text)
                 return
             del self._stops[operation.id]
-            self._end(operation.id, state, self._why(operation.id, text))
+            self._end(self._ended(operation.id, state, self._why(operation.id, text)))
             self._given_up.pop(operation.id, None)
 
         return report
@@ -151,7 +151,9 @@ class OperationLog:
             self._give_up(id_, "the master stops")
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    def _begun(self, kind: type[FleetOperation], params: JsonObject, caller: Caller) -> Operation:
+    async def _begun(
+        self, kind: type[FleetOperation], params: JsonObject, caller: Caller
+    ) -> tuple[Operation, asyncio.Task[None]]:
         if self._is_closed:
             raise OperationRefused("the master is stopping, it takes no operations any more")
         params = with_host(params)
@@ -172,11 +174,12 @@ class OperationLog:
         shown = {key: value for key, value in params.items() if key != "deadline_seconds"}
         deadline_seconds = float(params.get("deadline_seconds", given.deadline_seconds(self._context)))
         operation = self._entered(kind.rpc, shown, caller, deadline_seconds, touches)
-        self._write_down(operation)
-        self._tasks[operation.id] = asyncio.create_task(
-            self._carry(given, host, operation, caller), name=f"operation {operation.id}"
+        written = asyncio.create_task(self._write_down(operation))
+        task = self._tasks[operation.id] = asyncio.create_task(
+            self._carry(given, host, operation, caller, written), name=f"operation {operation.id}"
         )
-        return operation
+        await asyncio.wait([written])
+        return operation, task
 
     def _entered(
         self, name: str, params: JsonObject, caller: Caller, deadline_seconds: float, touches: frozenset[str]
@@ -219,7 +222,14 @@ class OperationLog:
         params = {name: value for name, value in operation.params.items() if name != "host"}
         return await OnHosts(caller, given, self._context, report).carry_out(host, params)
 
-    async def _carry(self, given: FleetOperation, host: str | None, operation: Operation, caller: Caller) -> None:
+    async def _carry(
+        self,
+        given: FleetOperation,
+        host: str | None,
+        operation: Operation,
+        caller: Caller,
+        written: asyncio.Task[None],
+    ) -> None:
         def write(text: str) -> None:
             self._operations[operation.id] = replace(self._operations[operation.id], text=text)
 
@@ -230,25 +240,27 @@ class OperationLog:
         expiry = asyncio.get_running_loop().call_later(operation.deadline_seconds, expire)
         report = Report(write, time.monotonic() + operation.deadline_seconds)
         try:
+            await asyncio.wait([written])
             text, result = await self._carried_out(given, host, operation, caller, report)
-            self._end(operation.id, "done", text, result)
+            ended = self._ended(operation.id, "done", text, result)
         except asyncio.CancelledError:
-            self._end(operation.id, "failed", self._why(operation.id, ""))
+            ended = self._ended(operation.id, "failed", self._why(operation.id, ""))
         except OperationUnknown as error:
             why = self._why(operation.id, str(error))
             if given.changes:
-                self._end(operation.id, "unknown", f"it may still happen: {why}")
+                ended = self._ended(operation.id, "unknown", f"it may still happen: {why}")
             else:
-                self._end(operation.id, "failed", why)
+                ended = self._ended(operation.id, "failed", why)
         except (KctlError, AgentError) as error:
-            self._end(operation.id, "failed", self._why(operation.id, str(error)))
+            ended = self._ended(operation.id, "failed", self._why(operation.id, str(error)))
         except Exception:
             log.exception("action=operation_failed id=%s operation=%s", operation.id, operation.name)
-            self._end(operation.id, "failed", "a defect in kctl; the master's log has its traceback")
-        finally:
-            expiry.cancel()
-            self._given_up.pop(operation.id, None)
-            del self._tasks[operation.id]
+            ended = self._ended(operation.id, "failed", "a defect in kctl; the master's log has its traceback")
+        expiry.cancel()
+        self._given_up.setdefault(operation.id, "")  # nothing interrupts it any more
+        await self._write_down(ended)
+        self._end(ended)
+        del self._given_up[operation.id], self._tasks[operation.id]
 
     def _give_up(self, id_: str, why: str) -> None:
         """Once: it may need a while to take back what it has begun, and is not interrupted in that."""
@@ -260,18 +272,15 @@ class OperationLog:
     def _why(self, id_: str, error: str) -> str:
         return "; ".join(filter(None, (self._given_up.get(id_), error))) or "cancelled"
 
-    def _end(self, id_: str, state: OperationState, text: str, result: JsonObject | None = None) -> None:
-        operation = self._operations[id_] = replace(
-            self._operations[id_],
-            state=state,
-            text=text,
-            result=result or {},
-            ended_at=time.time(),
-        )
+    def _ended(self, id_: str, state: OperationState, text: str, result: JsonObject | None = None) -> Operation:
+        return replace(self._operations[id_], state=state, text=text, result=result or {}, ended_at=time.time())
+
+    def _end(self, operation: Operation) -> None:
+        self._operations[operation.id] = operation
         self.counts[operation.name, operation.state] += 1
         log.info(
             "action=operation id=%s by=%s uid=%s via=%s seconds=%.1f outcome=%s operation=%s: %s",
-            id_,
+            operation.id,
             operation.by,
             operation.uid,
             operation.via,
@@ -280,17 +289,15 @@ class OperationLog:
             json.dumps(operation.words),
             operation.text,
         )
-        if id_ in self._tasks:
-            self._write_down(operation)
         for listener in self.listeners:
             listener(operation)
 
-    def _write_down(self, operation: Operation) -> None:
-        """One line of a few hundred bytes; a disk that is full must not keep an operation from being carried out."""
+    async def _write_down(self, operation: Operation) -> None:
+        """One line of a few hundred bytes; a disk that is full or hangs keeps no operation from being carried out."""
         if self._audit_path is None:
             return
         try:
-            audit.append(self._audit_path, operation.to_row())
+            await on_disk(audit.append, self._audit_path, operation.to_row())
         except OSError as error:
             log.error("action=audit_failed id=%s path=%s: %s", operation.id, self._audit_path, error.strerror)
 

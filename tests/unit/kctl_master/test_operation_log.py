@@ -253,7 +253,7 @@ async def test_what_was_under_way_when_a_master_was_killed_is_reported_by_the_ne
     path.write_bytes(killed_with + b'{"id": "9", "via": "cli", "state": "running", "params": {}}\n')
 
     after = operations(kind("stop", at_once), audit=path)
-    after.report_interrupted()
+    await after.report_interrupted()
 
     assert [(each.id, each.state, each.text.partition(":")[0]) for each in after.all()] == [
         (begun[1], "unknown", "interrupted")
@@ -262,7 +262,7 @@ async def test_what_was_under_way_when_a_master_was_killed_is_reported_by_the_ne
     assert int((await after.submit("stop", {}, US, 30.0)).id) > int(begun[1])
     path.write_bytes(b'"half": 1}\n[]\n' + path.read_bytes())
     third = operations(audit=path)
-    third.report_interrupted()
+    await third.report_interrupted()
     assert third.all() == []
 
 
