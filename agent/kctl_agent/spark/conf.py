@@ -10,6 +10,7 @@ import re
 import string
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,6 +46,8 @@ RELEASED_RECORDS_MS = 250
 """How long fetched records are kept after their task, once a JVM has run out of memory."""
 MEMORY_EXITS = "spark.kctl.memoryExits"
 """How often JVMs with the same heap have run out of memory."""
+MEMORY_EXITS_SECONDS = 86_400.0
+"""After so long without another exit they are forgotten: the large records may have been a few."""
 KEPT_PYTHONS = "spark.python.factory.idleWorkerMaxPoolSize"
 """The most idle Pythons. Spark keeps all for a minute; one per processor was as fast."""
 PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
@@ -136,6 +139,8 @@ def _kept_consumers(noted: Path) -> dict[str, str]:
     """Closes consumers of partitions that are no longer read early: with Spark's five minutes, ten kills in a row left
     16 MB and 160 descriptors. Fetched records are kept for the next batch unless memory is short, since otherwise
     consumers fetch again what a batch has left over."""
+    if noted.exists() and time.time() - noted.stat().st_mtime > MEMORY_EXITS_SECONDS:
+        noted.unlink()
     exits = noted.stat().st_size if noted.exists() else 0
     cache = "spark.kafka.consumer.cache", IDLE_CONSUMER_MS, EVICTION_MS
     fetched = "spark.kafka.consumer.fetchedData.cache", *((0, RELEASED_RECORDS_MS) if exits else cache[1:])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
+import time
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,19 @@ def test_once_a_heap_was_too_small_fetched_records_are_not_kept_until_it_is_anot
 
     assert (configuration(small)[MEMORY_EXITS], configuration(small)[age]) == ("2", "0ms")
     assert (configuration(large)[MEMORY_EXITS], configuration(large)[age]) == ("0", "60000ms")
+
+
+def test_exits_for_lack_of_memory_are_forgotten_after_a_day_without_one(tmp_path: Path) -> None:
+    settings = driver(tmp_path)
+    memory_exits(settings).parent.mkdir(parents=True)
+    memory_exits(settings).write_bytes(b"...")
+    os.utime(memory_exits(settings), (time.time() - 86_000,) * 2)
+    assert configuration(settings)[MEMORY_EXITS] == "3"
+
+    os.utime(memory_exits(settings), (time.time() - 87_000,) * 2)
+
+    assert configuration(settings)[MEMORY_EXITS] == "0"
+    assert not memory_exits(settings).exists(), "the next one is the first"
 
 
 def test_a_driver_without_a_ui_remembers_few_jobs_that_have_ended(tmp_path: Path) -> None:
