@@ -43,6 +43,15 @@ def owner_of_peer(theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
     return _owner(theirs, ours, _ESTABLISHED)
 
 
+def are_shown() -> bool:
+    """Whether the kernel shows owners: without its module `tcp_diag` it answers as if no socket were there."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as peer:
+        try:
+            return owner_of_peer(peer.getsockname(), server.getsockname()) == os.geteuid()
+        except OSError:
+            return False
+
+
 def is_own(connection: socket.socket) -> bool:
     """Whether a process of this user is at the other end."""
     try:

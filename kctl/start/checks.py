@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kctl.config.sections import Config
 from kctl.config.storage import dead_letters_of, table_folder, table_folders
-from kctl.errors import AlreadyRunning, JarsMissing, KctlError, RunDirUnusable
+from kctl.errors import AlreadyRunning, JarsMissing, KctlError, RunDirUnusable, StartError
 from kctl.groups.broker_cache import BrokerCache
 from kctl.http.access import access_of
 from kctl.jars.ivy import require_pyspark
@@ -36,6 +36,7 @@ from kctl_agent.paths import (
     socket_owner,
     socket_path,
 )
+from kctl_agent.peers import are_shown
 from kctl_agent.rpc.messages import number_of
 
 LOCK_NAME = "master.lock"
@@ -98,6 +99,7 @@ def refusals(config: Config, timeout_seconds: float = 30.0) -> Iterator[KctlErro
     """Yields everything in the configuration, secrets and handler that `kctl start` rejects before it asks a broker,
     for `kctl config check`. Changes nothing. `timeout_seconds` limits the import of the handler."""
     attempts: tuple[Callable[[], object], ...] = (
+        _check_kernel,
         lambda: _check_socket_paths(config.fleet.run_dir, names(config)),
         lambda: cluster_secret(config),
         lambda: _check_code(config, timeout_seconds),
@@ -120,6 +122,14 @@ async def check_brokers(config: Config) -> None:
         await cache.check()
     finally:
         await cache.close()
+
+
+def _check_kernel() -> None:
+    if not are_shown():
+        raise StartError(
+            "the kernel does not show whose a TCP connection is, by which kctl keeps other users out of its JVMs: "
+            "modprobe tcp_diag, on the host of a container"
+        )
 
 
 def _check_code(config: Config, timeout_seconds: float) -> None:

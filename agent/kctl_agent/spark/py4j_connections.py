@@ -46,7 +46,7 @@ def _only_to_this_user(send_token: Callable[[Any], None]) -> Callable[[Any], Non
     def authenticate(connection: Any) -> None:
         owner = owner_of_listener(*connection.socket.getpeername())
         if owner != os.geteuid():
-            whose = "nobody (or this kernel lacks tcp_diag)" if owner is None else f"uid {owner}"
+            whose = "nobody" if owner is None else f"uid {owner}"
             text = f"port {connection.java_port} of the JVM belongs to {whose} now, not to this user"
             raise ConnectionRefusedError(errno.ECONNREFUSED, text)
         send_token(connection)

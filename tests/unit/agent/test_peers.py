@@ -7,7 +7,8 @@ import socket
 
 import pytest
 
-from kctl_agent.peers import is_own, owner_of_listener, owner_of_peer
+from kctl_agent.peers import are_shown, is_own, owner_of_listener, owner_of_peer
+from tests.stranger import needs_root, run_as_nobody
 
 LISTENING = [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::1", "::1"), ("::", "::1"), ("::", "127.0.0.1")]
 
@@ -33,3 +34,16 @@ def test_the_owner_of_each_end_is_found_over_ipv4_and_ipv6(address: str, reached
 def test_what_is_no_address_has_no_owner() -> None:
     with pytest.raises(OSError, match="illegal IP address"):
         owner_of_peer(("localhost", 1), ("127.0.0.1", 1))
+
+
+def test_a_kernel_without_tcp_diag_shows_no_owners(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert are_shown()
+    monkeypatch.setattr(socket, "IPPROTO_TCP", 254)  # which no module knows either
+    assert not are_shown()
+
+
+@needs_root
+def test_owners_are_shown_to_every_user() -> None:
+    ran = run_as_nobody("print(are_shown())", imports="import encodings.idna\nfrom kctl_agent.peers import are_shown\n")
+
+    assert (ran.stdout, ran.stderr) == ("True\n", "")

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import kctl.start.checks
 from kctl.children import PRIVATE
 from kctl.config.load import load
-from kctl.errors import RunDirUnusable
-from kctl.start.checks import check_code, check_folders, make_folders
+from kctl.errors import RunDirUnusable, StartError
+from kctl.start.checks import check_code, check_folders, make_folders, refusals
 from kctl_agent.storage.lake.folder import LocalFolder
 
 TOML = """
@@ -189,3 +190,13 @@ def test_a_link_that_another_user_has_put_in_place_of_a_table_is_refused(shared:
     for check in (check_folders, make_folders):
         with pytest.raises(RunDirUnusable, match=rf"shared/{name} belongs to uid 65534"):
             check(config)
+
+
+def test_a_kernel_that_shows_no_owners_of_connections_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kctl.toml").write_text(TOML)
+    monkeypatch.setattr(kctl.start.checks, "are_shown", lambda: False)
+
+    refusal = next(refusals(load(tmp_path / "kctl.toml", {})))
+
+    assert isinstance(refusal, StartError)
+    assert "modprobe tcp_diag" in str(refusal)
