@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import socket
 import struct
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -221,6 +222,26 @@ def test_of_another_user_not_a_line_is_read_before_the_token(gateway: Any) -> No
 
     assert max(taken.values()) < 16 << 20, f"more than what the kernel keeps: {taken}"
     assert called(gateway, Runnable()) == 1, "the JVM is let in as before"
+
+
+@pytest.mark.shows(
+    "connections without the token, silent ones or byte by byte, keep nobody from a JVM, and are bounded"
+)
+def test_connections_without_a_token_keep_nobody_from_a_jvm(one_gateway: Any) -> None:
+    """Whoever opens them: Java could find that out by all sockets of the machine alone."""
+    port = one_gateway.gateway_parameters.port
+    with ExitStack() as silent:
+        peers = [silent.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(300)]
+        peers[-1].sendall(b"A\n")
+        assert one_gateway.jvm.java.lang.Integer.valueOf(7) == 7
+
+        one_gateway.close(keep_callback_server=True)  # so the next call connects anew
+
+        assert one_gateway.jvm.java.lang.Integer.valueOf(7) == 7
+        ended = [each for each in peers[:300] if select.select([each], [], [], 0)[0]]
+        assert set(peers[:40]) <= set(ended), "256 may wait, the newest"
+        peers[-1].sendall(b"x" * 65)
+        assert select.select([peers[-1]], [], [], 10)[0], "as many bytes as the token has, and others"
 
 
 _IS_SILENT = f"""

@@ -146,7 +146,7 @@ def test_the_wheels_hold_their_packages_with_their_files_and_nothing_else(wheels
     assert {name.split("/")[0] for name in names_in(agent)} == {"kctl_agent", "kctl_agent-0.1.0.dist-info"}
     assert {name.split("/")[0] for name in names_in(control)} == {"kctl", "kctl-0.1.0.dist-info"}
     assert {"kctl/jars/broker.lock", "kctl/demo/broker-log4j2.properties", "kctl/py.typed"} <= names_in(control)
-    assert "kctl_agent/spark/java/kctl/OwnUserServerSocket.class" in names_in(agent)
+    assert "kctl_agent/spark/java/kctl/TokenServerSocket.class" in names_in(agent)
     assert all("extra == " in line for line in required_by(agent))
     assert "kctl-agent==0.1.0" in required_by(control)
     assert "kctl-agent[worker]==0.1.0; extra == 'spark'" in required_by(control)

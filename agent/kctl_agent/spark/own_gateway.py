@@ -1,16 +1,15 @@
 """Opens Py4J gateways that only processes of this user can reach.
 
 Py4J reads a line of any length before it checks the token: another user who reached its port could fill the JVM's heap.
-So connections of other users are closed unread (`java/kctl/OwnUserServerSocket.java`).
+So the JVM compares the first bytes of a connection with the token before Py4J reads them, and closes the oldest of too
+many connections that sent none (`java/kctl/TokenServerSocket.java`). Java could learn the owner of a connection only
+from `/proc/net/tcp`, which takes longer the more sockets the machine has.
 """
 
 # ruff: noqa: SLF001 - PySpark and Py4J have no public names for what is done here
 from __future__ import annotations
 
-import os
 import secrets
-import socket
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,6 @@ JAVA_CLASSES = Path(__file__).parent / "java"
 """Java sources and the class files compiled from them (tests/java_classes.py)."""
 
 _TOKEN_BYTES = 32
-_LOOPBACK = f"{int.from_bytes(socket.inet_aton('127.0.0.1'), sys.byteorder):08X}"
-"""127.0.0.1 as in `/proc/net/tcp`, the only source that Java can read."""
 
 
 class OwnGateways:
@@ -31,7 +28,7 @@ class OwnGateways:
         self._gateway = gateway
         urls = gateway.new_array(self._java("java.net.URL"), 1)
         urls[0] = self._java("java.net.URL")(f"{JAVA_CLASSES.as_uri()}/")
-        kind = self._java("java.net.URLClassLoader")(urls).loadClass("kctl.OwnUserServerSocket")
+        kind = self._java("java.net.URLClassLoader")(urls).loadClass("kctl.TokenServerSocket")
         self._new_socket = kind.getConstructors()[0].newInstance
         self._socket = self._java("java.lang.Class").forName("py4j.GatewayServer").getDeclaredField("sSocket")
         self._socket.setAccessible(True)
@@ -42,8 +39,8 @@ class OwnGateways:
         token = secrets.token_hex(_TOKEN_BYTES)
         builder = self._java("py4j.ClientServer$ClientServerBuilder")().autoStartJavaServer(False)
         server = builder.authToken(token).entryPoint(entry_point).build()
-        arguments = self._gateway.new_array(self._java("java.lang.Object"), 2)
-        arguments[0], arguments[1] = _LOOPBACK, str(os.geteuid())
+        arguments = self._gateway.new_array(self._java("java.lang.Object"), 1)
+        arguments[0] = token
         listening = self._new_socket(arguments)
         listening.bind(self._java("java.net.InetSocketAddress")("127.0.0.1", 0))
         # The builder accepts a socket factory but ignores it (0.10.9.9), so this does what the server's `start` does.
