@@ -1,4 +1,4 @@
-"""Prometheus samples of the last fleet snapshot: `metrics` is the one table, `exposition` the page of it."""
+"""Prometheus samples of the last fleet snapshot: `metrics` is the table, `exposition` renders the page."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""A page of text in blocks, each made and compressed once for as long as it stays the same.
+"""A page of text in blocks; an unchanged block is rendered and compressed only once.
 
-Of the page of a large cluster most is as it was in the collection before: log starts, statuses, whatever belongs to
-partitions at rest. Gzip's own format lets blocks be compressed one by one and put together: each is ended by a flush
-after which nothing refers to what stood before it (RFC 1951, Z_FULL_FLUSH), and the check sum of the whole follows from
-theirs. To a client the page is one member like any other; of several members some clients read the first alone.
+Most of a large cluster's page does not change between collections: log starts, statuses, partitions at rest. Gzip lets
+blocks be compressed separately: each ends with a flush after which nothing refers back (RFC 1951, Z_FULL_FLUSH), and
+the check sums combine. Clients see one gzip member; some read only the first of several.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from isal import isal_zlib
 
 _LEVEL = 1
 _RAW = -15
-"""zlib's window bits for a raw stream, without a header, of the whole window."""
+"""zlib's window bits for a raw stream without a header."""
 _HEADER = bytes.fromhex("1f8b08000000000004ff")
-"""A gzip header with no name, no time, of an unknown system."""
+"""A gzip header without name and time, of an unknown system."""
 _LAST = bytes.fromhex("0300")
 """An empty deflate block that ends the stream."""
 
@@ -32,7 +31,7 @@ class _Packed(NamedTuple):
 
 
 class TextBlock:
-    """Lines of a page. What was made of them is kept, so a text that nobody asks for takes no room."""
+    """Lines of a page. Keeps what was rendered, and nothing before it is requested."""
 
     __slots__ = ("_make", "_packed", "_text")
 

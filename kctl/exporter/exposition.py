@@ -1,4 +1,4 @@
-"""The pages of `/metrics`: of each snapshot and format rendered and compressed once, however often asked."""
+"""The pages of `/metrics`: each snapshot is rendered and compressed once per format."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from kctl.exporter.text import OPENMETRICS, TEXT, TextRenderer
 
 _EOF = b"# EOF\n"
 Page: TypeAlias = tuple[bytes, str, bool]
-"""A page: body, content type, whether the body is gzipped."""
+"""Body, content type, and whether the body is gzipped."""
 _READY_COLLECTIONS = 120
-"""Collections after which a page that nobody has asked for is no longer made ready."""
+"""After this many collections without a request, a page is no longer prepared."""
 
 
 class Format(NamedTuple):
@@ -32,7 +32,7 @@ class Format(NamedTuple):
 
 
 def accepted(accept: str, accept_encoding: str) -> Format:
-    """Returns OpenMetrics if the scraper's Accept header wants it, else the text format; gzipped if it takes that."""
+    """OpenMetrics if the Accept header names it, otherwise the text format; gzipped if accepted."""
     return Format("application/openmetrics-text" in accept, _takes_gzip(accept_encoding))
 
 
@@ -46,19 +46,15 @@ def _takes_gzip(accept_encoding: str) -> bool:
 
 @dataclass(slots=True)
 class _Pages:
-    """The pages of one snapshot, as far as they were asked for."""
+    """The pages of one snapshot that were requested."""
 
     snapshot: Exposed | None
     bodies: dict[Format, bytes] = field(default_factory=dict)
 
 
 class Exposition:
-    """A cache of pages; `latest` gives the last snapshot, None before the first. A scrape asks nobody else and may run
-    on any thread.
-
-    With `beside`, a prometheus_client registry of the caller's, its samples follow ours on the same page: its names
-    must be others than ours.
-    """
+    """A cache of pages; `latest` returns the last snapshot or None. A scrape asks no process and may run on any thread.
+    With `beside`, a prometheus_client registry, its samples follow on the same page, under other names."""
 
     def __init__(
         self,
@@ -68,17 +64,17 @@ class Exposition:
     ) -> None:
         self._latest = latest
         self._is_cached = beside is None
-        """Whether pages are kept: what others count changes between two snapshots."""
+        """Whether pages are kept: a registry changes between snapshots."""
         self._text = TextRenderer(METRICS)
         self._beside = beside
         self._lock = threading.Lock()
         self._asked: dict[Format, int] = {}
         self._pages = _Pages(None)
         self._ready = _Pages(None)
-        """The pages of a snapshot that is not the last one yet, or has just become it."""
+        """The pages of a snapshot that is about to become the last, or just has."""
 
     def render(self, accept: str = "", accept_encoding: str = "") -> Page:
-        """Returns the page of the last snapshot, in a format that the scraper accepts."""
+        """The page of the last snapshot in a format that the scraper accepts."""
         page_format = accepted(accept, accept_encoding)
         self._asked[page_format] = _READY_COLLECTIONS
         with self._lock:
@@ -90,7 +86,7 @@ class Exposition:
             return page_format.page(self._made(self._pages, page_format))
 
     def ready(self, accept: str = "", accept_encoding: str = "") -> Page | None:
-        """Returns the page as `render` does, if it need not be made first; never waits."""
+        """As `render`, if already made, otherwise None; never waits."""
         page_format, snapshot = accepted(accept, accept_encoding), self._latest()
         for pages in (self._ready, self._pages):
             body = pages.bodies.get(page_format)
@@ -100,8 +96,8 @@ class Exposition:
         return None
 
     def prepare(self, snapshot: Exposed) -> None:
-        """Makes the pages ready that were asked for of late, before `snapshot` becomes the last one: no scrape waits
-        for that. On any thread."""
+        """Renders recently requested pages before `snapshot` becomes the last one, so that no scrape waits. On any
+        thread."""
         ready = _Pages(snapshot)
         for page_format in list(self._asked):
             self._asked[page_format] -= 1

@@ -1,4 +1,4 @@
-"""A metric: name, type, labels, a sentence, and how its samples follow from a `FleetSnapshot`."""
+"""A metric: name, type, labels, a sentence, and how to make its samples from a snapshot."""
 
 from __future__ import annotations
 
@@ -18,25 +18,24 @@ GROUP = ("cluster", "group")
 PARTITION = (*GROUP, "topic", "partition")
 
 Sample: TypeAlias = tuple[tuple[str, ...], float]
-"""A sample: label values in the order of the metric's labels, and the value. Where a metric makes it, the values of
-`cluster` and `group` are left out: those of what it is of are put before it."""
+"""Label values in order, and the value. Metrics omit `cluster` and `group`, which are added in front."""
 HistogramSample: TypeAlias = tuple[tuple[str, ...], Sequence[int], float]
-"""Label values, the counts of a histogram's buckets (not cumulated, the last one without a bound), and the sum."""
+"""Label values, counts per bucket (not cumulative, the last without a bound), and the sum."""
 
 
 def single(value: float | None) -> list[Sample]:
-    """Returns a sample without labels of its own; none where the value is not known."""
+    """A sample without own labels; none if unknown."""
     return [] if value is None else [((), value)]
 
 
 def by_label(values: Mapping[str, float]) -> list[Sample]:
-    """Returns a sample for each value of the last label."""
+    """A sample for each value of the last label."""
     return [((name,), value) for name, value in values.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """The fields of every kind of metric. A counter's name is written here as it is exposed, with its `_total`."""
+    """Fields of every kind of metric. A counter's name includes `_total`."""
 
     name: str
     kind: Literal["gauge", "counter", "histogram"] = "gauge"
@@ -46,8 +45,8 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionColumn(Metric):
-    """A metric of partitions: the labels are `PARTITION`, the values a column, `ABSENT` or NaN where it is not known;
-    None: of none. Partitions are what there may be a hundred thousand of, so these are rendered apart."""
+    """A metric of partitions with labels `PARTITION`; values are a column, `ABSENT` or NaN if unknown, or None.
+    Rendered separately, because there may be a hundred thousand partitions."""
 
     labels: tuple[str, ...] = PARTITION
     values: Callable[[GroupColumns], Ints | Reals | None]
@@ -55,31 +54,30 @@ class PartitionColumn(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordColumn(Metric):
-    """A word of every partition, such as its status, in the last label: 1. Otherwise like `PartitionColumn`."""
+    """A word of every partition, such as its status, as last label with value 1. Otherwise like `PartitionColumn`."""
 
     values: Callable[[GroupColumns], NDArray[np.int8]]
-    """Indices into `words`, or below 0."""
+    """Indices into `words`, or negative."""
     words: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Single(Metric):
-    """A metric of a fleet, whose samples are made one by one."""
+    """A metric of a fleet."""
 
     samples: Callable[[FleetSnapshot], Iterable[Sample]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfGroup(Metric):
-    """A metric of a group, the fleet's own or any other."""
+    """A metric of a group, the fleet's or another."""
 
     samples: Callable[[GroupSnapshot], Iterable[Sample]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupValue(Metric):
-    """A metric with one value of every group, None where it is not known. There may be tens of thousands, so these are
-    rendered with less ado than samples."""
+    """One value per group, None if unknown. Rendered faster than samples, because there may be tens of thousands."""
 
     labels: tuple[str, ...] = GROUP
     value: Callable[[GroupSnapshot], float | None]
@@ -87,14 +85,14 @@ class GroupValue(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfCluster(Metric):
-    """A metric of a cluster of which all groups are collected."""
+    """A metric of a cluster whose groups are all collected."""
 
     samples: Callable[[ClusterSnapshot], Iterable[Sample]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram(Metric):
-    """A metric of durations, counted in buckets of these upper bounds."""
+    """Durations in buckets with these upper bounds."""
 
     kind: Literal["gauge", "counter", "histogram"] = "histogram"
     bounds: tuple[float, ...]

@@ -1,7 +1,7 @@
-"""The table of all metrics, put together from those of partitions, groups, clusters, workers and the master.
+"""The table of all metrics: partitions, groups, clusters, workers and the master.
 
-What is unknown has no sample: never 0, never NaN. Nothing is remembered between snapshots, so a series that is no
-longer true is gone with the next one. docs/metrics.md is written from this table.
+An unknown value has no sample: never 0, never NaN. Nothing is kept between snapshots, so a series that is no longer
+true disappears with the next. docs/metrics.md is generated from this table.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The metrics of the consumer group as a whole; and of a cluster of which all groups are collected: what was reached,
-how long ago, how long it took."""
+"""Metrics of the consumer group, and of clusters whose groups are all collected."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from kctl.rows.verdict import Level
 from kctl.status import Status
 
 _STATES = ("stable", "preparing_rebalance", "completing_rebalance", "assigning", "reconciling", "empty", "dead")
-"""The states of classic groups and of KIP-848."""
+"""States of classic groups and of KIP-848."""
 
 
 def _unowned(snapshot: FleetSnapshot) -> float | None:
@@ -37,7 +36,7 @@ def _state(group: GroupSnapshot) -> list[Sample]:
 
 
 def _one_of(group: GroupSnapshot, words: Iterable[str], current: str) -> list[Sample]:
-    """Of the fleet's own group all words, 1 for the current one; of thousands of groups a series each."""
+    """For the fleet's own group all words, 1 for the current one; for thousands of groups one series each."""
     return by_label({word: float(word == current) for word in words} if group.is_own else {current: 1.0})
 
 

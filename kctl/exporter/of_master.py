@@ -1,4 +1,4 @@
-"""The metrics of the master itself: its socket, its collections, what it has seen happen."""
+"""Metrics of the master itself: its socket, collections and events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metrics of partitions and topics."""
+"""Metrics of partitions and topics."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ def _assessed(name: str) -> Callable[[GroupColumns], Reals]:
 
 
 def _ahead(shown: GroupColumns) -> Ints:
-    """How far offsets are ahead of the end; `ABSENT` where they are not above it: then there is nothing to show."""
+    """How far offsets are above the end; `ABSENT` if they are not."""
     end, committed = shown.partitions.end, shown.partitions.committed
     return np.where((end != ABSENT) & (committed > end), committed - end, ABSENT)
 
 
 def _lost(shown: GroupColumns) -> Ints:
-    """Returns the lost messages; `ABSENT` where nothing is lost."""
+    """Lost messages; `ABSENT` if none."""
     start, committed, share_lag = shown.partitions.start, shown.partitions.committed, shown.partitions.share_lag
     is_lost = (committed != ABSENT) & (committed < start) & (share_lag is None or share_lag == ABSENT)
     return np.where(is_lost, start - committed, ABSENT)
 
 
 def _oldest_unhandled(shown: GroupColumns) -> Reals | None:
-    """Handlers of other groups are not known."""
+    """Handlers of other groups are unknown."""
     is_known = shown.partitions.stored_messages is not None
     return shown.assessments.column("oldest_unhandled_seconds") if is_known else None
 

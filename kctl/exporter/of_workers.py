@@ -1,4 +1,4 @@
-"""The metrics of workers, their batches, sinkers, the engine and the storage: most stand beside fields of replies."""
+"""Metrics of workers, batches, sinkers, engine and storage, most declared with fields of replies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kctl_agent.replies.workers import CommitStats, EngineStats, SinkerStats, Wo
 
 _WORKER = (*GROUP, "worker")
 _Named: TypeAlias = Callable[[FleetSnapshot], Iterable[tuple[tuple[str, ...], object]]]
-"""The replies of one type in a snapshot, each with the values of its labels."""
+"""Replies of one type in a snapshot, each with label values."""
 _Samples = Callable[[FleetSnapshot], Iterator[Sample]]
 
 
@@ -38,7 +38,7 @@ def _restarts(snapshot: FleetSnapshot) -> Iterator[Sample]:
 
 
 def _declared(reply: type, labels: tuple[str, ...], named: _Named) -> Iterator[Metric]:
-    """Yields the metrics that stand beside the fields of a reply."""
+    """The metrics declared with the fields of a reply."""
     found: dict[str, list[tuple[str, FieldMetric]]] = {}
     for each in fields(cast(Any, reply)):
         if "metric" in each.metadata:
@@ -66,7 +66,7 @@ def _samples(of: Sequence[tuple[str, FieldMetric]], named: _Named) -> _Samples:
 
 
 def _workers(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], WorkerRow]]:
-    """Yields workers. A sinker's batches are calls of its handler and have metrics of their own; an engine has none."""
+    """Not sinkers, whose calls have their own metrics, and not engines."""
     for row in snapshot.workers.result.rows:
         if row.kind not in NOT_GROUP_MEMBERS:
             yield (row.name,), row

@@ -17,12 +17,12 @@ Exposed: TypeAlias = FleetSnapshot | Clusters
 
 
 def collections_of(snapshot: Exposed) -> tuple[Collection, ...]:
-    """Returns the collections in the order in which they are on the page; no two have the same type and cluster."""
+    """In the order of the page; no two have the same type and cluster."""
     return snapshot.clusters if isinstance(snapshot, Clusters) else (snapshot, *snapshot.clusters)
 
 
 def shown_of(collection: Collection, groups: Sequence[GroupSnapshot]) -> GroupColumns:
-    """Returns the partitions of those groups that have series of their partitions."""
+    """The partitions of groups that have partition series."""
     partitions, assessments = collection.columns
     is_shown = [group.detail == "partition" for group in groups]
     if all(is_shown):
@@ -33,7 +33,7 @@ def shown_of(collection: Collection, groups: Sequence[GroupSnapshot]) -> GroupCo
 
 
 def samples_of(metric: Metric, collection: Collection | None, groups: Sequence[GroupSnapshot]) -> Iterable[Sample]:
-    """The samples of a metric that are given one by one; none where it is of something else than the collection."""
+    """The samples of a metric; none if it does not apply to the collection."""
     match metric:
         case OfGroup():
             of_groups = ((group, sample) for group in groups for sample in metric.samples(group))

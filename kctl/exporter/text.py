@@ -1,8 +1,8 @@
-"""The text format of Prometheus: the classic format 0.0.4, or OpenMetrics 1.0.
+"""The text format of Prometheus: classic 0.0.4, or OpenMetrics 1.0.
 
-Partitions come by the hundred thousand, so their lines are not built one by one: the labels of each block are kept as
-one text from scrape to scrape, into which the name is put, and all values at once (benchmarks/scrape.py). Blocks of
-which no value has changed stay as they are.
+Partitions may number a hundred thousand, so their lines are not built one by one: the labels of each block are kept as
+one text between scrapes, and name and values are inserted at once (benchmarks/scrape.py). Blocks without a changed
+value are reused.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 _Labels: TypeAlias = tuple[str, list[tuple[str, int]], list[Partition]]
-"""The cluster, its groups, each with its number of partitions, and these one group after the other."""
+"""The cluster, its groups with their numbers of partitions, and all partitions in order."""
 _BLOCK_ROWS = 2_000
-"""Lines of a block: where one of its partitions changes, all are made anew."""
+"""Lines per block; a changed partition re-renders its block."""
 
 
 @dataclass(slots=True)
 class _Kept:
-    """The values of a metric in the last snapshot, and their lines."""
+    """A metric's values in the last snapshot, and their lines."""
 
     values: NDArray[Any]
     blocks: list[TextBlock]
 
 
 class _Samples(NamedTuple):
-    """The lines of a metric of which samples are given one by one."""
+    """The lines of a metric with single samples."""
 
     text: str
     block: TextBlock
 
 
 class TextRenderer:
-    """Renders samples and keeps lines that stay the same. Not thread-safe: one thread renders at a time."""
+    """Renders samples and keeps unchanged lines. Not thread-safe."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self._metrics = metrics
         self._parts: dict[tuple[type, str], _Part] = {}
 
     def render(self, snapshot: Exposed, *, is_openmetrics: bool) -> list[TextBlock]:
-        """Returns the whole page in UTF-8, without the `# EOF` of OpenMetrics."""
+        """The whole page in UTF-8, without OpenMetrics' `# EOF`."""
         collections = collections_of(snapshot)
         old = self._parts
         self._parts = {
@@ -73,7 +73,7 @@ class TextRenderer:
 
 
 class _Part:
-    """The lines of one collection, the fleet's or a cluster's. While that is the same they are made once."""
+    """The lines of one collection."""
 
     def __init__(self) -> None:
         self._collection: Collection | None = None
@@ -81,7 +81,7 @@ class _Part:
         self._shown = NOTHING_KNOWN
         self._labels: _Labels = "", [], []
         self._texts: list[bytes] = []
-        """The labels of each block's partitions, one a line; a per cent sign in them is doubled."""
+        """Labels of each block's partitions, one per line, with `%` doubled."""
         self._kept: dict[str, _Kept] = {}
         self._samples: dict[str, _Samples] = {}
         self._group_names: list[str] = []
@@ -91,7 +91,7 @@ class _Part:
     def use(self, collection: Collection) -> None:
         if collection is self._collection:
             return
-        self._groups, self._made = (), {}  # first, so that it is the old collection that lets them go
+        self._groups, self._made = (), {}  # before the new collection, to free the old one's first
         self._collection = collection
         self._groups = collection.groups
         self._shown = shown_of(collection, self._groups)
@@ -137,7 +137,7 @@ class _Part:
         return "".join([f"{name}{labels} {value}\n" for labels, value in each if value is not None])
 
     def _lines(self, metric: Metric) -> str:
-        """The lines of single samples. Hardly any label needs to be escaped, which is soon seen of all."""
+        """Labels rarely need escaping, which one check of the whole text shows."""
         line = f"{metric.name}{{{_closing(metric.labels)}}} %s\n"
         samples = samples_of(metric, self._collection, self._groups)
         lines = [line % (*labels, value) for labels, value in samples]
@@ -149,7 +149,7 @@ class _Part:
         return "".join([line % (*map(_escaped, labels), value) for labels, value in samples])
 
     def _columns(self, metric: PartitionColumn | WordColumn, values: NDArray[Any]) -> list[TextBlock]:
-        """Returns the lines of one metric; what is not known has none."""
+        """Unknown values have no line."""
         is_known = _is_known(values)
         if not is_known.any():
             return []
@@ -180,7 +180,7 @@ def _label_texts(labels: _Labels) -> list[bytes]:
 def _joined(
     labels: bytes, metric: PartitionColumn | WordColumn, values: NDArray[Any], is_known: NDArray[np.bool_]
 ) -> bytes:
-    """Returns the lines of a block; `labels` has one for each partition."""
+    """The lines of a block; `labels` has one line per partition."""
     if not is_known.all():
         labels, values = b"\n".join(compress(labels.split(b"\n"), is_known.tolist())), values[is_known]
     if not len(values):
@@ -196,7 +196,7 @@ def _is_known(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _is_same(old: NDArray[Any], new: NDArray[Any]) -> list[bool]:
-    """Returns for each block whether its values are the same. What is not known is the same as ever."""
+    """Whether each block's values are unchanged."""
     bits = f"i{old.itemsize}"
     is_changed = old.view(bits) != new.view(bits)
     changed: list[bool] = np.logical_or.reduceat(is_changed, range(0, len(old), _BLOCK_ROWS)).tolist()
@@ -204,14 +204,14 @@ def _is_same(old: NDArray[Any], new: NDArray[Any]) -> list[bool]:
 
 
 def _placeholder(metric: PartitionColumn | WordColumn, values: NDArray[Any]) -> bytes:
-    """Returns a line's end from the last label on, with the place of what `_texts` gives."""
+    """The end of a line after the last label, with a place for `_texts`."""
     if isinstance(metric, WordColumn):
         return f',{metric.labels[-1]}="%b"}} 1\n'.encode()
     return b"} %b\n" if values.dtype == np.float64 else b"} %d\n"
 
 
 def _texts(metric: PartitionColumn | WordColumn, values: NDArray[Any]) -> Iterable[Any]:
-    """Returns values as texts, integers as they are. To write a float takes long, and many are the same."""
+    """Values as texts, integers unchanged. Formatting a float is slow, and many are equal."""
     if isinstance(metric, WordColumn):
         words = [_escaped(word).encode() for word in metric.words]
         return map(words.__getitem__, values.tolist())

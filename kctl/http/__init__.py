@@ -1,1 +1,2 @@
-"""The last fleet snapshot over HTTP: `app` puts it together, `guard` lets in, `server` runs it in the master's loop."""
+"""The last fleet snapshot over HTTP: `app` builds it, `guard` controls access, `server` runs it in the master's
+loop."""

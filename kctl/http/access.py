@@ -1,5 +1,4 @@
-"""Access rights, as configured, and bearer tokens: what a token file holds, and which one a caller shows. All of it is
-checked before anything is started."""
+"""Access rights and bearer tokens, checked before anything starts."""
 
 from __future__ import annotations
 
@@ -18,27 +17,26 @@ from kctl.errors import ConfigError
 from kctl_agent.secrecy import check_private, read_private
 
 AT_A_TIME: Final = 2
-"""Valid tokens of one file: while a token is rotated the old one and the new one are accepted."""
+"""Valid tokens per file: during a rotation the old and the new one are accepted."""
 
 _SHORTEST: Final = 16
 _LINE: Final = re.compile(r"(?:(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63})(?::[ \t]*|[ \t]+=[ \t]+))?(?P<secret>[!-~]+)")
-"""A `=` needs blanks around it, because a token in base64 may end with one."""
+"""`=` needs blanks around it, because a base64 token may end with one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One valid token. Each may read; `may_act`: it may also request operations."""
+    """A valid token. All may read; with `may_act` also request operations."""
 
     secret: str = field(repr=False)
     name: str = ""
-    """As the file names it, for the audit of operations; empty: it has none."""
+    """From the file, for the audit log; empty if it has none."""
     may_act: bool = False
 
 
 def read_tokens(path: Path, setting: str, *, may_act: bool) -> tuple[Token, ...]:
-    """The tokens of a file: one per line as `TOKEN`, `NAME: TOKEN` or `NAME = TOKEN`; blank lines and lines that begin
-    with `#` are skipped. `setting` is named in errors, which never quote the file. Raises ConfigError: the file cannot
-    be read, or holds no token, too many, or one that cannot be used."""
+    """Reads a file with one token per line as `TOKEN`, `NAME: TOKEN` or `NAME = TOKEN`, and `#` comments. Errors name
+    `setting` and never quote the file. Raises ConfigError."""
     try:
         lines = read_private(path).splitlines()
     except (OSError, UnicodeError) as error:
@@ -60,8 +58,7 @@ def read_tokens(path: Path, setting: str, *, may_act: bool) -> tuple[Token, ...]
 
 
 def shown_token(given: str, tokens: Iterable[Token]) -> Token | None:
-    """The token that was shown. Each is compared in constant time, and all of them, so that the time it takes shows
-    nothing about a token."""
+    """Returns the token that matches. Compares all of them in constant time, so that timing reveals nothing."""
     found = None
     for token in tokens:
         if hmac.compare_digest(given.encode(), token.secret.encode()):
@@ -70,8 +67,7 @@ def shown_token(given: str, tokens: Iterable[Token]) -> Token | None:
 
 
 def check_distinct(tokens: Sequence[Token]) -> None:
-    """Refuse tokens of which it is not clear which one is meant. Raises ConfigError: a token or a name stands twice, so
-    that what it may do, or whose it is, is not certain."""
+    """Checks that no token and no name appears twice. Raises ConfigError."""
     if len({token.secret for token in tokens}) < len(tokens):
         raise ConfigError("the same token stands twice in http.token_file and http.read_token_file: use different ones")
     names = [token.name for token in tokens if token.name]
@@ -91,35 +87,34 @@ def _token(line: str, where: str, may_act: bool) -> Token:
 
 @dataclass(frozen=True, slots=True)
 class AccessRights:
-    """What changes something needs a token, and so does reading, unless `is_open`."""
+    """Changes need a token, and so does reading unless `is_open`."""
 
     is_loopback: bool = True
     others_may_read: bool = True
-    """Whether reading on loopback, where it needs no token, is for every user of this machine."""
+    """Whether all users of this machine may read on loopback without a token."""
     tokens: tuple[Token, ...] = ()
     hosts: frozenset[str] = frozenset()
-    """Names by which a caller without a token may call us, besides those of loopback (a page of another site could
-    make its own name point at us)."""
+    """Host names besides loopback's that callers without a token may use: another site could point its own name at
+    us."""
     certificate: Path | None = None
     key: Path | None = None
     fingerprint: str = ""
-    """Of the certificate's and the key's file, to see that they were renewed."""
+    """Of certificate and key file, to detect a renewal."""
 
     @property
     def is_open(self) -> bool:
-        """Whether reading needs no token: on loopback, while nobody has made a token for reading."""
+        """Whether reading needs no token: on loopback, if there is no token for reading."""
         return self.is_loopback and all(token.may_act for token in self.tokens)
 
     @property
     def may_act(self) -> bool:
-        """Whether anybody may change anything."""
         return any(token.may_act for token in self.tokens)
 
 
 def access_of(http: HttpSection, folder: Path, *, others_may_read: bool = False) -> AccessRights:
-    """What `[http]` sets; relative paths are relative to `folder`. What a fleet shows quotes errors, and these quote
-    messages, so others may not read it. Raises ConfigError: the token or certificate cannot be used, or the address is
-    open to others without them."""
+    """The access rights of `[http]`; paths are relative to `folder`. Other users may not read a fleet by default,
+    because it shows errors, which quote messages. Raises ConfigError for bad tokens or certificates, or if the address
+    is open to other hosts without them."""
     is_loopback = address_of(http.host).is_loopback
     tokens = (
         *(read_tokens(folder / http.token_file, "http.token_file", may_act=True) if http.token_file else ()),
@@ -151,8 +146,7 @@ def access_of(http: HttpSection, folder: Path, *, others_may_read: bool = False)
 
 
 def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """The IP address that a `host` of the configuration names. Raises ConfigError: it is neither an IP address nor
-    `localhost`."""
+    """The IP address of a configured host or `localhost`. Raises ConfigError."""
     try:
         return ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:
@@ -168,7 +162,7 @@ def _fingerprint(*paths: Path | None) -> str:
 
 
 def tls_context(certificate: Path, key: Path | None) -> ssl.SSLContext:
-    """What a server needs to speak TLS. Raises ConfigError: certificate and key cannot be used."""
+    """The server's TLS context. Raises ConfigError."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         check_private(key or certificate)

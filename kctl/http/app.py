@@ -1,4 +1,4 @@
-"""The application: probes, metrics, API, documentation and the page, behind the guard."""
+"""The application of a fleet: probes, metrics, API, documentation and the page, behind the guard."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def create_app(
     limits: RequestLimits | None = None,
     refusals: Counter[str] | None = None,
 ) -> App:
-    """The application over `source`, of one event loop. Without `access` it is that of loopback without a token;
-    `refusals` are counted by their error code."""
+    """The application over `source`, for one event loop. `access` defaults to loopback without a token; `refusals`
+    counts rejected requests by error code."""
     life = secrets.token_hex(4)
     streams = Streams(source, life)
 
@@ -50,7 +50,7 @@ def create_app(
 
 
 def _routes(source: SnapshotSource, answers: Api) -> FastAPI:
-    # The interactive pages that FastAPI offers load their scripts from elsewhere.
+    # FastAPI's interactive pages load their scripts from other sites.
     app = FastAPI(
         title="kctl",
         version=__version__,
@@ -85,7 +85,7 @@ def _routes(source: SnapshotSource, answers: Api) -> FastAPI:
 
 
 def _served(source: SnapshotSource) -> Iterator[str]:
-    """What of the page is shown."""
+    """The parts of the page to show."""
     yield "fleet"
     if source.groups is not None and source.groups.latest():
         yield "groups"
@@ -96,7 +96,7 @@ def _served(source: SnapshotSource) -> Iterator[str]:
 
 
 def _described(app: FastAPI) -> dict[str, Any]:
-    """FastAPI's description, without the 422 that it adds to each path: what is wrong with a request is a 400 here."""
+    """FastAPI's description without 422 for each path: invalid requests get 400 here."""
     if app.openapi_schema is None:
         described = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
         for methods in described["paths"].values():

@@ -1,4 +1,4 @@
-"""What HTTP refuses, and the one shape in which every error leaves: `{"error": {"code", "message", "retriable"}}`."""
+"""Errors of HTTP, and the one form of every error: `{"error": {"code", "message", "retriable"}}`."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from kctl_agent.errors import AgentError, BadParams, BadRequest, UnknownMethod
 
 
 class HttpError(KctlError):
-    """A request that is not served; the subclasses are the reasons."""
+    """A rejected request; the subclasses are the reasons."""
 
     code = "http_error"
     http_status = 400
 
 
 class Unauthorized(HttpError):
-    """A token is needed, and none or a wrong one came."""
+    """A token is required, and the request has none or a wrong one."""
 
     code = "unauthorized"
     http_status = 401
 
 
 class NotAllowed(HttpError):
-    """From a page of another origin, by a name that is not ours, or a change where no token is configured."""
+    """A page of another origin, a host name that is not ours, or a change when no token is configured."""
 
     code = "not_allowed"
     http_status = 403
@@ -54,14 +54,14 @@ class BodyTooLarge(HttpError):
 
 
 class UnsupportedMediaType(HttpError):
-    """A body in another format than JSON, or one without that content type."""
+    """The body is not JSON, or lacks that content type."""
 
     code = "unsupported_media_type"
     http_status = 415
 
 
 class HeadersTooLarge(HttpError):
-    """The request line and the headers are larger than any request needs."""
+    """Request line and headers are larger than any request needs."""
 
     code = "headers_too_large"
     http_status = 431
@@ -74,15 +74,13 @@ _CODES = {
 
 
 class Reason(BaseModel):
-    """What went wrong."""
-
     code: str
     message: str
     retriable: bool
 
 
 class Error(BaseModel):
-    """The shape of every error."""
+    """The form of every error."""
 
     error: Reason
 
@@ -94,7 +92,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     431: {"model": Error, "description": "Too large"},
     503: {"model": Error, "description": "No snapshot yet, or too many questions"},
 }
-"""What any path may answer instead."""
+"""Errors that any path may answer."""
 
 
 def error_body(code: str, message: str, retriable: bool) -> bytes:
@@ -102,7 +100,7 @@ def error_body(code: str, message: str, retriable: bool) -> bytes:
 
 
 def error_response(error: HttpError | AgentError, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """An agent's error is a 400 when the caller can correct it, else a 503."""
+    """An agent's error is a 400 if the caller can correct it, otherwise a 503."""
     if isinstance(error, HttpError):
         status = error.http_status
     else:
@@ -112,7 +110,7 @@ def error_response(error: HttpError | AgentError, headers: Mapping[str, str] | N
 
 
 def answer_errors_in_one_shape(app: FastAPI) -> None:
-    """Whatever goes wrong in a route of `app` is answered so; nothing that came in goes into a log."""
+    """Makes all routes of `app` answer errors in this form; nothing from a request goes into a log."""
 
     @app.exception_handler(HttpError)
     async def refused(_request: Request, error: HttpError) -> JSONResponse:
@@ -138,11 +136,10 @@ def answer_errors_in_one_shape(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def unexpected(_request: Request, _error: Exception) -> JSONResponse:
-        return internal_error()  # Starlette raises it on, and the guard logs it
+        return internal_error()  # Starlette re-raises it, and the guard logs it
 
 
 def internal_error(headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """What is answered where something unforeseen happened."""
     message = "the master could not answer; its log has the reason"
     return _response(HTTPStatus.INTERNAL_SERVER_ERROR, AgentError.code, message, False, headers)
 

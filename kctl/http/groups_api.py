@@ -1,4 +1,4 @@
-"""`/api/v1/groups` and `/api/v1/groups/{group}`: all groups of the clusters; of one also its members, asked for now."""
+"""`/api/v1/groups` and `/api/v1/groups/{group}`: all groups of the clusters; for one group also its current members."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from kctl_agent.rpc.wire import JsonObject
 MAX_GROUPS = 10_000
 _MAX_PATTERNS = 20
 _MAX_PATTERN = 300
-"""Characters of a pattern: a caller without a token may send them, and each takes memory and time to compile."""
+"""In characters: callers without a token may send patterns, and each takes memory and time to compile."""
 _AT_A_TIME = 2
 Latest = Mapping[str, ClusterSnapshot | None]
-"""The last snapshot of each cluster by its name; None before its first."""
+"""The last snapshot of each cluster by name; None before its first."""
 Sort = Literal["group", "lag", "lag_seconds", "growth", "status"]
 
 router = APIRouter(prefix="/api/v1")
@@ -36,15 +36,15 @@ router = APIRouter(prefix="/api/v1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsView:
-    """What these routes answer from, `app.state.groups`."""
+    """What these routes answer from (`app.state.groups`)."""
 
     latest: Callable[[], Latest]
     describe: Callable[[str, str], Group]
-    """Asks the cluster's brokers for a group and its members; blocks, raises KctlError."""
+    """Asks the cluster's brokers for a group and its members. Blocks; raises KctlError."""
     clock: Callable[[], float] = time.monotonic
-    """That of `ClusterSnapshot.taken_at`."""
+    """The clock of `ClusterSnapshot.taken_at`."""
     asking: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_A_TIME))
-    """Of `describe`, which opens a connection to brokers each time."""
+    """Limits `describe`, which opens a connection each time."""
 
 
 @router.get("/groups", summary="Every group of the clusters: state, members, lag, status")
@@ -82,7 +82,7 @@ async def group(
 
 
 def reason_not_ready(cluster: str, snapshot: ClusterSnapshot | None) -> str | None:
-    """Why nothing is known of the groups of a cluster yet; None when they are, as far as it answers."""
+    """Why the groups of a cluster are not known yet, or None."""
     if snapshot is None:
         return f"the first poll of cluster {cluster} is not finished yet"
     if snapshot.is_ready:
@@ -99,7 +99,7 @@ class GroupsSource(GroupsView):
     ready_metrics: Callable[[str, str], tuple[bytes, str, bool] | None]
 
     def ready(self) -> JsonObject:
-        """The answer to `/readyz`. Raises NotReady when there are no groups yet of a cluster, as far as it answers."""
+        """The answer to `/readyz`. Raises NotReady if a cluster's groups are not known yet."""
         latest = self.latest().items()
         if reasons := [reason for name, snapshot in latest if (reason := reason_not_ready(name, snapshot))]:
             raise NotReady("; ".join(reasons))
@@ -107,8 +107,7 @@ class GroupsSource(GroupsView):
 
 
 def _chosen(view: GroupsView, cluster: str | None) -> Latest:
-    """The snapshots of the cluster that is asked for, or of all. Raises ClusterMissing, or HTTPException where no
-    groups are collected at all."""
+    """The snapshots of one cluster, or of all. Raises ClusterMissing, HTTPException (no groups are collected)."""
     latest = view.latest()
     if not latest:
         raise HTTPException(404, "all groups are collected with `exporter.all_groups = true` alone")
@@ -121,13 +120,8 @@ def _chosen(view: GroupsView, cluster: str | None) -> Latest:
 
 
 def _only(latest: Latest, group: str) -> tuple[ClusterSnapshot, GroupSnapshot]:
-    """The one group of this name, with the snapshot of its cluster.
-
-    Raises:
-        GroupMissing: no cluster has it.
-        NotReady: it may be one of those of which nothing is known yet.
-        UsageError: several have one.
-    """
+    """The group of this name, with its cluster's snapshot. Raises GroupMissing, NotReady (it may be in a cluster not
+    polled yet), UsageError (several clusters have one)."""
     found = [
         (snapshot, each)
         for snapshot in latest.values()
@@ -146,7 +140,7 @@ def _only(latest: Latest, group: str) -> tuple[ClusterSnapshot, GroupSnapshot]:
 
 
 def _listed(latest: Latest, patterns: Sequence[str] | None, sort: Sort, limit: int, now: float) -> JsonObject:
-    # `fnmatch` would keep 32,768 patterns that callers have sent; `re` keeps 512.
+    # `fnmatch` would cache 32,768 of the callers' patterns; `re` caches 512.
     fitting = [re.compile(translate(pattern)).match for pattern in patterns or ()]
     rows = [
         _row(each, now - snapshot.taken_at)
@@ -201,12 +195,12 @@ def _row(group: GroupSnapshot, taken_ago: float) -> JsonObject:
 
 
 def _largest(name: str) -> Callable[[JsonObject], tuple[object, ...]]:
-    """The largest first; what is not known last."""
+    """Largest first, unknown last."""
     return lambda row: (row[name] is None, -(row[name] or 0), row["cluster"], row["group"])
 
 
 _QUIET = Status.REBALANCING.severity
-"""From here down nothing is wrong: such groups are sorted by their lag alone."""
+"""Groups with this severity or less are healthy, and sorted by lag alone."""
 _KEYS: dict[Sort, Callable[[JsonObject], tuple[object, ...]]] = {
     "group": lambda row: (row["cluster"], row["group"]),
     "lag": _largest("lag"),
@@ -222,7 +216,7 @@ _KEYS: dict[Sort, Callable[[JsonObject], tuple[object, ...]]] = {
 
 
 def _detailed(view: GroupsView, snapshot: ClusterSnapshot, group: GroupSnapshot) -> JsonObject:
-    """With `members` null, and why, where the coordinator does not answer."""
+    """If the coordinator does not answer, `members` is null, with the reason."""
     taken_ago = view.clock() - snapshot.taken_at
     rows = [
         {
@@ -245,7 +239,7 @@ def _detailed(view: GroupsView, snapshot: ClusterSnapshot, group: GroupSnapshot)
 
 
 def _members(described: Group, group: GroupSnapshot) -> list[JsonObject] | None:
-    """Each with the lag of what it holds; a partition without a known lag is not counted."""
+    """Members with the lag of what they own, without partitions of unknown lag."""
     if described.error is not None:
         raise described.error
     if described.members is None:

@@ -1,4 +1,4 @@
-"""The application of `kctl exporter`: probes, metrics and API of all groups, behind the same guard as a fleet's."""
+"""The application of `kctl exporter`: probes, metrics and the API of all groups, behind the same guard as a fleet's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from kctl.http.server import App
 
 
 def groups_app(source: GroupsSource, access: AccessRights) -> App:
-    """The application over `source`."""
     app = FastAPI(title="kctl exporter", version=__version__, docs_url=None, redoc_url=None, responses=RESPONSES)
     app.state.source = app.state.groups = source
     app.state.serves = lambda: "groups"

@@ -1,6 +1,6 @@
-"""Before any route: the caller, its address, the size of its request. Everything that is refused is refused here.
+"""Checks every request before any route: caller, address, size. All rejections happen here.
 
-ASGI in, ASGI out. What a connection may cost before there is a whole request is `protocol`'s business.
+ASGI middleware. `protocol` limits what a connection costs before its request is complete.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from kctl_agent.peers import owner_of_peer
 log = logging.getLogger(__name__)
 
 CALLER_KEY: Final = "kctl.caller"
-"""The key of the ASGI scope under which a route finds the name of the token that was shown."""
+"""The key of the ASGI scope with the name of the caller's token."""
 HOLDER_KEY: Final = "kctl.holder"
-"""Whether the token that was shown may act."""
+"""Whether the caller's token may act."""
 OTHER_KEY: Final = "kctl.other"
-"""The key under which it finds that another user asks, without a token; no text of an error is for that one."""
+"""Set if another user asks without a token, who must not see texts of errors."""
 
 _OF_HOLDERS: Final = ("/api/v1/dead-letters", "/api/v1/logs/", "/api/v1/settings", "/api/v1/operations/types")
-"""Paths that need a token that may act, to read too: messages, logs that quote them, settings, and what a form to act
-is made of."""
+"""Paths that need a token that may act, also to read: messages, logs that quote them, settings, and the forms of
+operations."""
 _FOR_ALL: Final = frozenset({"/healthz", "/metrics"})
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _DECISIVE: Final = frozenset({b"host", b"origin", b"authorization", b"sec-fetch-site", b"content-type"})
-"""Of each one at most: of two, we and a proxy before us could each believe another."""
+"""Headers that may come only once: otherwise we and a proxy could each believe another one."""
 
 _OPENED: Final = ("sec-fetch-mode", "sec-fetch-dest")
 _HEADERS: Final = (
@@ -61,15 +61,13 @@ _HEADERS: Final = (
     ),
 )
 _CHALLENGE: Final = {"www-authenticate": 'Bearer realm="kctl", Basic realm="kctl"'}
-"""Basic, with any name and the token as the password, is what a browser can ask a person for. It is good for reading
-only: a browser sends it along by itself, whatever page asks for it."""
+"""A browser can ask a person for Basic, with any name and the token as password. It is for reading only, because a
+browser sends it by itself, whatever page asks."""
 _CLOSE: Final = (b"connection", b"close")
 
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """What one request may take."""
-
     header_bytes: int = 16 * 1024
     body_bytes: int = 64 * 1024
     body_seconds: float = 10.0
@@ -89,9 +87,9 @@ class Guard:
         self._limits = limits or RequestLimits()
         self._wrong_tokens = 0
         self.access = access
-        """The access rights; replaced as a whole when tokens are read again."""
+        """Replaced as a whole when tokens are read again."""
         self.refusals: Counter[str] = Counter() if refusals is None else refusals
-        """Error code to how many requests were refused with it before any route saw them."""
+        """Requests rejected before any route, by error code."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -103,7 +101,7 @@ class Guard:
         except (HttpError, AgentError) as error:
             await self._refuse(error, scope, exchange)
         except Exception as error:
-            # Not the message, nor the exception itself: a stranger may have written a part of it.
+            # Neither the message nor the exception: a caller may have written part of it.
             where = "".join(traceback.format_tb(error.__traceback__))
             log.error("action=http_failed route=%s error=%s\n%s", _route(scope), type(error).__name__, where)
             if not exchange.has_begun:
@@ -113,7 +111,7 @@ class Guard:
         self.refusals[error.code] += 1
         if exchange.has_begun:
             return
-        headers = {"connection": "close"}  # whatever of its body is still to come is not read
+        headers = {"connection": "close"}  # the rest of its body is not read
         if isinstance(error, Unauthorized):
             headers |= _CHALLENGE
         await error_response(error, headers)(scope, exchange.receive, exchange.send)
@@ -170,8 +168,8 @@ class Guard:
             scope[OTHER_KEY] = True
 
     def _token(self, source: str, authorization: str, needs_acting: bool) -> Token:
-        """The valid token that is shown. Raises Unauthorized. However many wrong ones came, each is compared: one of 16
-        characters and more is not guessed, and all local users have one address, who could lock each other out."""
+        """The caller's valid token. Raises Unauthorized. However many wrong ones came, each is compared: 16 characters
+        are not guessed, and local users share one address, so they could lock each other out."""
         scheme, _, value = authorization.partition(" ")
         given = value.strip()
         if scheme.lower() == "basic":
@@ -181,14 +179,14 @@ class Guard:
         token = shown_token(given, self.access.tokens)
         if token is None:
             self._wrong_tokens = count = self._wrong_tokens + 1
-            if count & (count - 1) == 0:  # a line for each power of two; the address may be logged, what was sent not
+            if count & (count - 1) == 0:  # a line for each power of two, with the address but not the token
                 log.warning("action=wrong_token source=%s count=%d", source or "-", count)
             raise Unauthorized("the token is not the right one")
         return token
 
 
 class _Exchange:
-    """One request's `receive` and `send`, with bounds on its body and the headers that every answer has."""
+    """`receive` and `send` of one request, with limits on its body and the headers of every answer."""
 
     def __init__(self, receive: Receive, send: Send, limits: RequestLimits, *, has_body: bool) -> None:
         self._receive = receive
@@ -198,7 +196,7 @@ class _Exchange:
         self._received = 0
         self._deadline: float | None = None
         self.has_begun = False
-        """Whether an answer is on its way."""
+        """Whether an answer has begun."""
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -206,16 +204,16 @@ class _Exchange:
             own = list(message.get("headers", ()))
             has_policy = any(name == b"content-security-policy" for name, _ in own)
             added = [*(_HEADERS[:-1] if has_policy else _HEADERS)]
-            # A body that nobody reads any more would keep the connection for as long as it does not come.
+            # Otherwise a body that is no longer read would keep the connection open.
             if not self._is_whole and _CLOSE not in own:
                 added.append(_CLOSE)
             message["headers"] = [*own, *added]
         await self._send(message)
 
     async def receive(self) -> Message:
-        """The next part of a request, as ASGI has it, within the limits on time and size. Raises RequestTooSlow,
-        BodyTooLarge: unless an answer is on its way: then the caller counts as gone."""
-        if self._is_whole:  # what comes now is the caller's leaving, however late
+        """The next part of a request within the limits. Raises RequestTooSlow, BodyTooLarge; once an answer has begun,
+        the caller counts as gone instead."""
+        if self._is_whole:  # only the disconnect can follow, however late
             return await self._receive()
         try:
             message = await self._received_in_time()
@@ -246,7 +244,7 @@ def _is_for_holders(scope: Scope) -> bool:
 
 
 def _is_own(scope: Scope) -> bool:
-    """Whether a process of this user or of root asks. If the kernel does not show it, the answer is no."""
+    """Whether a process of this user or root asks; no if the kernel does not show it."""
     try:
         return owner_of_peer(scope["client"], scope["server"]) in (os.geteuid(), 0)
     except OSError:
@@ -261,7 +259,7 @@ def _has_body(scope: Scope) -> bool:
 
 
 def _route(scope: Scope) -> str:
-    """The route's pattern, not the path: nothing that came in goes into a log."""
+    """The route's pattern, not the path: nothing from a request goes into a log."""
     return str(getattr(scope.get("route"), "path", "-"))
 
 

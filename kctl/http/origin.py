@@ -1,6 +1,6 @@
-"""Where a request comes from, by a browser's headers: Host, Origin and Sec-Fetch-Site; pure.
+"""The origin of a browser's request from its headers Host, Origin and Sec-Fetch-Site. Pure.
 
-Other clients may send anything here: this keeps pages of other sites out, tokens keep everybody else out.
+Other clients may send anything: this keeps pages of other sites out, tokens keep all others out.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ _HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{
 
 
 def host_name(host: str) -> str | None:
-    """The name or address of a Host header in lower case, without its port; None: it is neither.
-
-    An IPv6 address keeps its brackets, for without them it is no host."""
+    """Name or address of a Host header in lower case, without the port; None if malformed. An IPv6 address keeps its
+    brackets, because it is not a host without them."""
     match = _HOST.fullmatch(host)
     if match is None:
         return None
@@ -25,9 +24,8 @@ def host_name(host: str) -> str | None:
 
 
 def is_loopback_name(name: str) -> bool:
-    """Whether this name, as `host_name` returns it, is `localhost` or an address of 127.0.0.0/8, or `[::1]`.
-
-    A name that merely begins with `127.` is anybody's: its owner can have it resolve to 127.0.0.1 (DNS rebinding)."""
+    """Whether this `host_name` is `localhost`, in 127.0.0.0/8, or `[::1]`. A name that only begins with `127.` is
+    anyone's, who can let it resolve to 127.0.0.1 (DNS rebinding)."""
     if name == "localhost":
         return True
     try:
@@ -39,15 +37,15 @@ def is_loopback_name(name: str) -> bool:
 
 
 def is_same_origin(origin: str, host: str) -> bool:
-    """Whether a page of `origin` was served under this Host. Raises ValueError: `origin` cannot be an origin."""
+    """Whether a page of `origin` was served under this Host. Raises ValueError if `origin` is malformed."""
     return urlsplit(origin).netloc.lower() == host.lower()
 
 
 def is_opened(sec_fetch_mode: str | None, sec_fetch_dest: str | None) -> bool:
-    """Whether somebody follows a link, or opens a window: not a frame, and nothing that a page asks for."""
+    """Whether a person follows a link or opens a window; not a frame or a page's request."""
     return (sec_fetch_mode, sec_fetch_dest) == ("navigate", "document")
 
 
 def is_cross_site(sec_fetch_site: str | None) -> bool:
-    """Whether by a browser's headers a page of another site asks. Older browsers and other clients send nothing."""
+    """Whether a page of another site asks. Older browsers and other clients send no such header."""
     return sec_fetch_site is not None and sec_fetch_site.strip().lower() == "cross-site"

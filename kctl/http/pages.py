@@ -1,4 +1,4 @@
-"""`/`, its assets and `/docs`: pages for people, with a policy that lets nothing run that is not served from here."""
+"""`/`, its assets and `/docs`: pages whose policy lets nothing run that is not served from here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fastapi import HTTPException, Request, Response
 from fastapi.responses import HTMLResponse
 
 _TYPES = {".js": "text/javascript", "css": "text/css"}
-"""By the last three characters of a name; other files of the page are not served by themselves."""
+"""By the last three characters of a name; other files are not served on their own."""
 
 _STYLE = """
 :root { color-scheme: light dark; }
@@ -34,7 +34,7 @@ _POLICY = (
 
 
 async def home(request: Request) -> Response:
-    """`app.state.serves` returns what of the page is shown: `fleet`, `groups`, `hosts`."""
+    """`app.state.serves` returns the parts of the page to show: `fleet`, `groups`, `hosts`."""
     whole = _files()["index.html"].body.decode().replace("{assets}", f"/assets/{_digest()}")
     policy = _POLICY.format(scripts="'self'", styles="'self'")
     page = whole.replace("{serves}", request.app.state.serves())
@@ -42,7 +42,7 @@ async def home(request: Request) -> Response:
 
 
 async def asset(request: Request, digest: str, name: str) -> Response:
-    """A script or a style of the page; another content has another address, so it is kept for as long as one likes."""
+    """A script or style. Its address changes with its content, so it can be cached for ever."""
     found = _files().get(name)
     if found is None or digest != _digest() or name[-3:] not in _TYPES:
         raise HTTPException(404, "there is no such file of the page")
@@ -65,7 +65,7 @@ class _File(NamedTuple):
 
 @cache
 def _files() -> Mapping[str, _File]:
-    """The files of the page by their path below `kctl/http/page`."""
+    """The files of the page by path below `kctl/http/page`."""
     folder = resources.files("kctl.http").joinpath("page")
     vendor = folder.joinpath("vendor")
     named = {
@@ -86,7 +86,7 @@ def _digest() -> str:
 
 @cache
 def _policy(html: str) -> str:
-    """The page's own scripts and styles are allowed by their hashes."""
+    """Allows the page's own scripts and styles by hash."""
     scripts, styles = (
         " ".join(f"'sha256-{_sha256(text)}'" for text in re.findall(f"<{tag}>(.*?)</{tag}>", html, re.DOTALL))
         for tag in ("script", "style")
@@ -100,7 +100,6 @@ def _sha256(text: str) -> str:
 
 
 def _reference(openapi: Mapping[str, Any]) -> str:
-    """Every path with its parameters."""
     title = f"{openapi['info']['title']} {openapi['info']['version']}"
     body = "".join(_operation(path, method, described) for path, method, described in _operations(openapi))
     return (

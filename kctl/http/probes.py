@@ -1,4 +1,4 @@
-"""`/healthz`, `/readyz` and `/metrics`: what Kubernetes and Prometheus ask."""
+"""`/healthz`, `/readyz` and `/metrics`, for Kubernetes and Prometheus."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def healthz() -> dict[str, str]:
 
 
 async def readyz(request: Request) -> Response:
-    """200, or 503 with the reason in the message."""
+    """200, or 503 with the reason."""
     is_other = OTHER_KEY in request.scope  # the reason may quote errors
     try:
         body = _source(request).ready()
@@ -35,7 +35,7 @@ async def metrics(request: Request) -> Response:
     source = _source(request)
     wants = request.headers.get("accept", ""), request.headers.get("accept-encoding", "")
     made = source.ready_metrics(*wants)
-    if made is None:  # rendering many series takes its time
+    if made is None:  # rendering many series takes time
         made = await asyncio.to_thread(source.render_metrics, *wants)
     body, content_type, is_gzipped = made
     return Response(

@@ -1,7 +1,7 @@
-"""uvicorn's HTTP/1.1 connection with the bounds it lacks: how many, how long a TLS handshake and a request may take,
-how long a caller may leave its answer unread. And errors in our shape before there is a request to answer.
+"""uvicorn's HTTP/1.1 connection with limits that it lacks: number of connections, time for a TLS handshake and a
+request, and how long a caller may leave its answer unread. Early errors have our form too.
 
-A connection counts from the moment it is accepted: one that never begins its TLS handshake costs a descriptor too.
+A connection counts from the moment it is accepted: without a TLS handshake it already costs a descriptor.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from kctl_agent.errors import BadRequest, Busy
 MAX_CONNECTIONS = 256
 HANDSHAKE_SECONDS = 10.0
 REQUEST_SECONDS = 10.0
-"""From the connection, or the first byte of a further request, to the end of its headers."""
+"""From the connection, or the first byte of another request, to the end of its headers."""
 UNREAD_SECONDS = 30.0
 LEAST_READ_BYTES = 65536
-"""Of an answer that waits, in `UNREAD_SECONDS`."""
+"""How much of a pending answer must be read in `UNREAD_SECONDS`."""
 GOODBYE_SECONDS = 2.0
-"""How long the other side may take to end TLS in order; then the connection is cut."""
+"""How long the peer may take to end TLS in order."""
 
 _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Busy"}
 
 
 def is_loopback(address: str) -> bool:
-    """Also of a socket that is not TCP, which has no address."""
+    """Also true for a socket that is not TCP and has no address."""
     try:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
@@ -43,21 +43,19 @@ def is_loopback(address: str) -> bool:
 
 @dataclass(slots=True)
 class Door:
-    """What all connections of one server share; one event loop's."""
+    """What all connections of one server share, on one event loop."""
 
     refusals: Counter[str]
-    """Error code to how often."""
+    """Counts by error code."""
     tls: ssl.SSLContext | None = None
-    """With what a new connection is secured; may be replaced at any time. None: it is not."""
+    """Secures new connections; may be replaced at any time."""
     max_connections: int = MAX_CONNECTIONS
     open: set[BoundedProtocol] = field(default_factory=set)
 
     def why_refused(self, newest: BoundedProtocol) -> str | None:
-        """Of a connection that is counted already: there are too many, in all or of its address; None: there are not.
-
-        One address beyond loopback may have half of them, so that one stranger leaves room for everybody else. On
-        loopback all have the same address: proxies, scrapers and people.
-        """
+        """Why this connection, already counted, is one too many; None if it is not. An address other than loopback may
+        have half of all connections, so that others find room. On loopback all share one address: proxies, scrapers and
+        people."""
         if len(self.open) > self.max_connections:
             return f"{self.max_connections} connections are open already"
         if is_loopback(newest.address):
@@ -68,7 +66,7 @@ class Door:
         return None
 
     def close(self) -> None:
-        """Ends those that have not come to speak HTTP yet; uvicorn ends the others."""
+        """Ends handshakes in progress; uvicorn ends the others."""
         for connection in list(self.open):
             connection.end_handshake()
 
@@ -81,12 +79,11 @@ class BoundedProtocol(H11Protocol):
     unread_seconds = UNREAD_SECONDS
 
     address = ""
-    """Of the peer."""
     _request_timer: asyncio.TimerHandle | None = None
     _unread_timer: asyncio.TimerHandle | None = None
     _handshake: asyncio.Task[None] | None = None
     _early = b""
-    """What came between the end of the handshake and our hearing of it."""
+    """What arrived between the end of the handshake and our notification of it."""
 
     def __init__(self, *args: Any, door: Door, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -100,7 +97,7 @@ class BoundedProtocol(H11Protocol):
             self._begin(transport)
             if why is not None:
                 self._refuse(503, Busy.code, why, True)
-        elif why is not None:  # nothing can be answered before the handshake
+        elif why is not None:  # no answer is possible before the handshake
             self._door.refusals[Busy.code] += 1
             transport.abort()
         else:
@@ -110,7 +107,7 @@ class BoundedProtocol(H11Protocol):
         self._door.open.discard(self)
         self._stop(self._request_timer)
         self._stop(self._unread_timer)
-        if self.transport is not None:  # else it never came to HTTP
+        if self.transport is not None:  # otherwise it never reached HTTP
             super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -135,7 +132,7 @@ class BoundedProtocol(H11Protocol):
         super().resume_writing()
 
     def _expect_reader(self, waiting: float) -> None:
-        """Cuts the connection where too little is read of the bytes that were `waiting` before."""
+        """Cuts the connection if too few of the `waiting` bytes were read."""
         still = self.transport.get_write_buffer_size()
         if still > waiting - LEAST_READ_BYTES:
             self.transport.abort()
@@ -163,7 +160,7 @@ class BoundedProtocol(H11Protocol):
                 ssl_handshake_timeout=self.handshake_seconds,
                 ssl_shutdown_timeout=GOODBYE_SECONDS,
             )
-        except OSError:  # no TLS, too slow, or gone: nobody is there to answer
+        except OSError:  # no TLS, too slow, or gone: no peer to answer
             self._door.refusals["tls_handshake"] += 1
         finally:
             if secured is None:
@@ -178,8 +175,8 @@ class BoundedProtocol(H11Protocol):
     def _begin(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         if self._door.tls is None:  # TLS that is ended has GOODBYE_SECONDS
-            # Whatever the kernel does not take counts as unread: a connection that is closed with less than asyncio's
-            # 64 KiB to send would else wait for its caller for ever.
+            # What the kernel does not take counts as unread: otherwise a closed connection with less than asyncio's
+            # 64 KiB left to send waits for its caller for ever.
             transport.set_write_buffer_limits(high=0)
         self._expect_request()
 
@@ -196,7 +193,7 @@ class BoundedProtocol(H11Protocol):
         self._refuse(408, RequestTooSlow.code, f"the request was not there within {self.request_seconds:g} s", True)
 
     def _refuse(self, status: int, code: str, message: str, retriable: bool) -> None:
-        """Written past h11, whose state machine may be in any state here; then the connection ends."""
+        """Bypasses h11, whose state machine may be in any state; then the connection ends."""
         self._door.refusals[code] += 1
         body = error_body(code, message, retriable)
         head = (

@@ -1,4 +1,4 @@
-"""The HTTP socket and uvicorn, run in the master's loop: no signal handlers, loggers or threads of its own."""
+"""The HTTP socket and uvicorn in the master's loop, without signal handlers, loggers or threads of its own."""
 
 from __future__ import annotations
 
@@ -23,29 +23,28 @@ from kctl.http.protocol import MAX_CONNECTIONS, BoundedProtocol, Door
 _BACKLOG = 128
 _SHUTDOWN_SECONDS = 1
 _IDLE_SECONDS = 20
-"""A connection that is kept and asks nothing for so long is closed; Prometheus comes again before, or reconnects."""
+"""An idle connection is closed after this; Prometheus asks earlier, or reconnects."""
 _HEADER_BYTES = 16 * 1024
 _ACCEPTED_AT_ONCE = 16
-"""asyncio accepts as many connections at a time as its backlog allows, before any of them can be refused."""
+"""asyncio accepts this many connections at a time before any of them can be rejected."""
 _SHARE = 4
-"""HTTP connections take at most one of so many descriptors: the others are for agents, brokers, logs and `master.sock`,
-which must work while strangers hold all connections that they can get."""
+"""HTTP connections take at most this fraction of the descriptors: agents, brokers, logs and `master.sock` must work
+even if strangers use up all connections."""
 
 
 def connection_bound(descriptors: int) -> int:
-    """The most connections where the process may have so many descriptors (RLIMIT_NOFILE)."""
+    """The most connections for this many descriptors (RLIMIT_NOFILE)."""
     if descriptors == resource.RLIM_INFINITY:
         return MAX_CONNECTIONS
     return max(min(MAX_CONNECTIONS, descriptors // _SHARE), 8)
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes any free one. Bound early, so that a taken port is found before workers start.
-    Whether this address may be served is for `access_of` to decide. Raises ConfigError: no IP address; PortTaken:
-    somebody listens there already."""
+    """Returns a listening socket; port 0 takes any free one. Called early, to find a taken port before workers start.
+    `access_of` checks whether the address is allowed. Raises ConfigError, PortTaken."""
     ip = address_of(host)
     family = socket.AF_INET6 if ip.version == 6 else socket.AF_INET
-    # asyncio sets TCP_NODELAY only where the protocol is named; without, each answer on a kept connection takes 40 ms.
+    # asyncio sets TCP_NODELAY only if the protocol is named; without it each answer on a kept connection takes 40 ms.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -64,17 +63,17 @@ def bind(host: str, port: int) -> socket.socket:
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """What is served, an ASGI application, and how it is ended."""
+    """An ASGI application and how to end it."""
 
     guarded: Guard
     restart: Callable[[], None] = lambda: None
-    """Ends streams that are open: they were let in by tokens that count no more."""
+    """Ends open streams, whose tokens are no longer valid."""
     close: Callable[[], None] = lambda: None
-    """Ends what would otherwise go on for ever, or for long."""
+    """Ends what would otherwise last long."""
 
 
 class HttpServer:
-    """`serve` runs until `stop`; it owns the socket from then on."""
+    """`serve` runs until `stop`, and owns the socket."""
 
     def __init__(self, app: App, sock: socket.socket, access: AccessRights | None = None) -> None:
         self._app = app
@@ -106,22 +105,21 @@ class HttpServer:
 
     @property
     def connections(self) -> frozenset[object]:
-        """Those that are open, from the moment they were accepted."""
+        """Open connections, from the moment they were accepted."""
         return frozenset(self._door.open)
 
     @property
     def refusals(self) -> Counter[str]:
-        """Error code to how many requests and connections were refused with it since the start."""
+        """Rejected requests and connections since the start, by error code."""
         return self._app.guarded.refusals
 
     async def serve(self) -> None:
         await self._server.serve(sockets=[self._sock])
 
     def use(self, access: AccessRights) -> list[str]:
-        """From now on these tokens, names and this certificate count; the address and whether TLS is spoken stay. With
-        other tokens event streams end: clients must show one that is valid now, and browsers do so by themselves.
-        Returns what is another one than before, of `tokens`, `names`, `certificate`. Raises ConfigError: the
-        certificate cannot be used; nothing has changed."""
+        """Applies tokens, names and certificate; the address and whether TLS is used stay. New tokens end event
+        streams: browsers reconnect by themselves with a valid one. Returns which of `tokens`, `names`, `certificate`
+        changed. Raises ConfigError; nothing has changed."""
         before = self._app.guarded.access
         if self._is_tls and access.certificate is not None:
             self._door.tls = _tls_of(access)
@@ -151,10 +149,10 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for sock in sockets or ():
-            sock.listen(_BACKLOG)  # asyncio has set it to what it accepts at once
+            sock.listen(_BACKLOG)  # asyncio has set it to `_ACCEPTED_AT_ONCE`
 
     async def main_loop(self) -> None:
-        """Once a second, for the date in the headers; uvicorn's own wakes up ten times to see whether it shall end."""
+        """Wakes once per second, for the date in the headers; uvicorn's own loop wakes ten times."""
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
@@ -162,7 +160,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals belong to the master: it stops the workers first."""
+        """The master handles signals: it stops the workers first."""
         yield
 
 

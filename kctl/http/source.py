@@ -1,4 +1,4 @@
-"""What the routes answer from: the last snapshot, what happened, and a way to ask the fleet now."""
+"""What the routes of a fleet answer from: the last snapshot, events, and live questions."""
 
 from __future__ import annotations
 
@@ -26,40 +26,39 @@ class SnapshotSource:
     """Belongs to the master's event loop."""
 
     latest: Callable[[], FleetSnapshot | None]
-    """The last snapshot; None before the first."""
+    """None before the first snapshot."""
     verdicts: Verdicts
     render_metrics: Callable[[str, str], tuple[bytes, str, bool]]
-    """From a scraper's Accept and Accept-Encoding headers to body, content type and whether the body is gzipped."""
+    """Accept and Accept-Encoding headers -> body, content type, and whether the body is gzipped."""
     ready_metrics: Callable[[str, str], tuple[bytes, str, bool] | None]
-    """The same at once, or None where it must be made first."""
+    """The same if available at once, otherwise None."""
     history: FleetHistory
-    """The last day of the fleet."""
     feed: EventFeed
     ask: Callable[[Request], Awaitable[Reduced[Any]]]
-    """What the fleet answers to a request now; may raise an AgentError."""
+    """The fleet's current answer to a request; may raise an AgentError."""
     answer: Callable[[Request], Awaitable[JsonObject]]
-    """The same as `master.sock` answers it."""
+    """The answer of `master.sock`."""
     fleet: str = ""
-    """The fleet's name (`fleet.name`)."""
+    """`fleet.name`"""
     table_uri: str = ""
-    """The URI of the table of mode `lake`; empty in other modes."""
+    """Empty unless the mode is `lake`."""
     hosts: Hosts | None = None
-    """The other hosts of the fleet; None: it runs on one."""
+    """None if the fleet runs on one host."""
     for_other_host: Callable[[str, str | None, float], Awaitable[HostReplies]]
-    """Replies of this host's agents, or of one worker, to a command, for another host's master."""
+    """Replies of this host's agents, or of one worker, to a command of another host's master."""
     groups: GroupsView | None = None
-    """All other groups of the cluster; None: they are not collected."""
+    """The cluster's other groups; None if not collected."""
     operations: OperationLog | None = None
-    """Where operations are requested; None: none are served."""
+    """None: operations are not served."""
     dead_letters: Workbench | None = None
-    """The messages that were given up; None: none are served."""
+    """None: dead letters are not served."""
     settings: Callable[[], JsonObject]
-    """The settings in force by section, without secrets."""
+    """The current settings by section, without secrets."""
     clock: Callable[[], float] = time.monotonic
-    """That of `FleetSnapshot.taken_at`."""
+    """The clock of `FleetSnapshot.taken_at`."""
 
     def ready(self) -> JsonObject:
-        """The answer to `/readyz`. Raises NotReady when this host does not do its work."""
+        """The answer to `/readyz`. Raises NotReady if this host does not do its work."""
         found = self.verdicts.current().own_work
         if not found.level.is_ready:
             raise NotReady(f"{found.level}: {found.reason}")

@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON with its content type, and as strict as the wire's."""
+"""Reads request bodies: JSON with its content type, as strictly as on the wire."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _MEDIA_TYPE = "application/json"
 
 
 class JsonRoute(APIRoute):
-    """A route whose body is one JSON object. FastAPI itself reads it by `json.loads`, which lets NaN and Infinity pass,
-    and takes a body without a content type for a text."""
+    """A route whose body is one JSON object. FastAPI's `json.loads` accepts NaN and Infinity, and takes a body without
+    content type for text."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
@@ -26,7 +26,7 @@ class JsonRoute(APIRoute):
             if self.body_field is None:
                 return await answer(request)
             strict = _StrictRequest(request.scope, request.receive)
-            await strict.json()  # here, for whatever is raised inside becomes FastAPI's own error
+            await strict.json()  # here, because FastAPI replaces errors raised inside
             return await answer(strict)
 
         return checked
@@ -36,8 +36,7 @@ class _StrictRequest(Request):
     _object: JsonObject | None = None
 
     async def json(self) -> JsonObject:
-        """The body of a request, which is one JSON object. Raises UnsupportedMediaType: the content type of the body is
-        not JSON; BadParams: it is not, or not one object, or holds a NaN or an Infinity."""
+        """The body, one JSON object. Raises UnsupportedMediaType, BadParams."""
         if self._object is None:
             given = self.headers.get("content-type", "").partition(";")[0].strip().lower()
             if given != _MEDIA_TYPE:

@@ -1,1 +1,1 @@
-"""Clients of Kafka clusters: requests and changes of `kctl kafka`, and `polls` of groups for a master."""
+"""Clients of Kafka clusters: requests and changes of `kctl kafka`, and a master's `polls` of groups."""

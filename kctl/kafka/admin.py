@@ -1,4 +1,4 @@
-"""Changes of topics and groups: created, altered, deleted by one request each, refused in the broker's own words."""
+"""Creates, alters and deletes topics and groups, one request each; errors keep the broker's own words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RETRY = {14, 15, 16}
 
 
 class NewTopic(NamedTuple):
-    """A topic as it was, or would be, created; None is what an old broker does not report."""
+    """A topic as created, or as it would be; None is what an old broker does not report."""
 
     topic: str
     partitions: int | None
@@ -35,8 +35,8 @@ def create_topic(
     *,
     is_dry_run: bool = False,
 ) -> NewTopic:
-    """Creates a topic, by default with the brokers' own numbers, and waits until its partitions have leaders. Raises
-    KctlError: it exists, or the brokers refuse it, and why."""
+    """Creates a topic, by default with the brokers' numbers, and waits until its partitions have leaders. Raises
+    KctlError with the brokers' reason."""
     from kafka.protocol.admin import CreateTopicsRequest  # these cost 20 ms, which `lag` need not pay
 
     topic = CreateTopicsRequest.CreatableTopic
@@ -66,8 +66,7 @@ def create_topic(
 
 
 def delete_topic(connection: ClusterConnection, name: str) -> None:
-    """Deletes a topic, and waits until the brokers do not know it any more. Raises KctlError: the brokers refuse it,
-    and why."""
+    """Deletes a topic, and waits until the brokers no longer know it. Raises KctlError."""
     from kafka.protocol.admin import DeleteTopicsRequest  # as above
 
     state = DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=None)
@@ -79,8 +78,7 @@ def delete_topic(connection: ClusterConnection, name: str) -> None:
 
 
 def add_partitions(connection: ClusterConnection, name: str, total: int, *, is_dry_run: bool) -> None:
-    """Increases the number of a topic's partitions to `total`; keys go to other partitions from then on. Raises
-    KctlError: the brokers refuse it, and why."""
+    """Increases the number of partitions to `total`; keys then map to other partitions. Raises KctlError."""
     from kafka.protocol.admin import CreatePartitionsRequest  # as above
 
     topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=total, assignments=None)
@@ -94,8 +92,7 @@ def add_partitions(connection: ClusterConnection, name: str, total: int, *, is_d
 def alter_settings(
     connection: ClusterConnection, name: str, settings: Mapping[str, str | None], *, is_dry_run: bool
 ) -> None:
-    """Sets what is configured for a topic; None removes it, so the default holds again. Others stay as they are. Raises
-    KctlError: the brokers refuse it, and why."""
+    """Changes settings of a topic; None restores the default. Raises KctlError."""
     from kafka.protocol.admin import IncrementalAlterConfigsRequest  # as above
 
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -112,8 +109,8 @@ def alter_settings(
 
 
 def values_of(connection: ClusterConnection, name: str, keys: list[str]) -> dict[str, str | None]:
-    """Returns the settings of a topic that hold now, defaults included; None is hidden by the broker. Raises
-    UsageError: there is no such setting; KctlError: no answer, or not permitted."""
+    """The current settings of a topic, including defaults; None is hidden by the broker. Raises UsageError (unknown
+    setting), KctlError."""
     from kafka.protocol.admin import DescribeConfigsRequest  # as above
 
     resource = DescribeConfigsRequest.DescribeConfigsResource(
@@ -133,13 +130,7 @@ def values_of(connection: ClusterConnection, name: str, keys: list[str]) -> dict
 
 
 def delete_group(connection: ClusterConnection, name: str) -> None:
-    """Deletes a group without members, and what it has committed.
-
-    Raises:
-        GroupActive: a member has joined meanwhile.
-        GroupMissing: there is no such group.
-        KctlError: the coordinator refuses it, and why, or did not answer.
-    """
+    """Deletes a group without members, with its committed offsets. Raises GroupActive, GroupMissing, KctlError."""
     from kafka.protocol.admin import DeleteGroupsRequest  # as above
 
     while True:
@@ -157,7 +148,7 @@ def delete_group(connection: ClusterConnection, name: str) -> None:
 
 
 def _wait_for_leaders(connection: ClusterConnection, name: str, partitions: int) -> None:
-    """Waits for the leaders of a new topic while there is time: a caller that asks too early only has to ask again."""
+    """Waits while there is time; a caller that asks too early only has to ask again."""
     while connection.deadline.may_wait:
         topic = topics_of(connection.metadata([name])).get(name)
         if topic is not None and sum(each.leader is not None for each in topic.partitions) >= partitions:

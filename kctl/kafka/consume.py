@@ -1,4 +1,4 @@
-"""Reads messages out of a topic, without a group and without a trace."""
+"""Reads messages of a topic without a group and without commits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MESSAGE_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A message as it was stored; timestamps in milliseconds since 1970."""
+    """A message as stored; timestamps in milliseconds since 1970."""
 
     topic: str
     partition: int
@@ -31,13 +31,13 @@ class Record:
 
 
 Read: TypeAlias = Callable[[str, Mapping[int, int], Mapping[int, int] | None], Iterator[Record]]
-"""Of a topic, from the offsets in the first mapping up to those in the second, by partition; with None for ever."""
+"""(topic, start offsets, end offsets by partition) -> messages; with None as end for ever."""
 
 
 @contextmanager
 def reading(access: ClusterAccess, *, is_read_committed: bool, timeout_seconds: float) -> Iterator[Read]:
-    """A consumer that may be used again and again; a second `Read` ends the first. What it yields raises KctlError:
-    nothing came for `timeout_seconds` although there must be more, or the brokers refuse."""
+    """A reusable consumer; a second `Read` ends the first. Iterating raises KctlError if nothing comes for
+    `timeout_seconds` although there must be more, or brokers reject it."""
     milliseconds = int(timeout_seconds * 1000)
     consumer = _consumer(access, is_read_committed, milliseconds)
 
@@ -68,13 +68,13 @@ def records(
     is_read_committed: bool,
     timeout_seconds: float,
 ) -> Iterator[Record]:
-    """Yields messages as `Read` does, of a consumer of its own. Raises KctlError, as `reading` has it."""
+    """As `Read`, with its own consumer. Raises KctlError."""
     with reading(access, is_read_committed=is_read_committed, timeout_seconds=timeout_seconds) as read:
         yield from read(topic, begin, end)
 
 
 def _consumer(access: ClusterAccess, is_read_committed: bool, milliseconds: int) -> Any:
-    """A consumer without a group that is assigned nothing yet. Raises KctlError: the brokers cannot be reached."""
+    """Without a group and without assigned partitions. Raises KctlError."""
     try:
         return KafkaConsumer(
             **access.client_settings(),

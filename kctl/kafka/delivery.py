@@ -1,4 +1,4 @@
-"""The delivery of messages: how fast they are sent, what the brokers acknowledged, why they are tried again."""
+"""Tracks the delivery of messages: pace, acknowledgements, reasons for retries."""
 
 from __future__ import annotations
 
@@ -16,29 +16,28 @@ class PartitionReport:
     messages: int = 0
     first: int | None = None
     last: int | None = None
-    """The last offset; None with `acks` 0, as no broker reports it."""
+    """The last offset; None with `acks` 0, which reports none."""
 
 
 class DeliveryReport:
-    """Counts of acknowledged and failed messages. Written by the producer's thread, read by any."""
+    """Counts acknowledged and failed messages. The producer's thread writes it, any thread reads it."""
 
     def __init__(self) -> None:
         self._partitions: dict[int, PartitionReport] = {}
         self.bytes = 0
-        """Bytes of keys and values that were acknowledged."""
+        """Acknowledged bytes of keys and values."""
         self.failed = 0
         self.first_failure: BaseException | None = None
 
     @property
     def messages(self) -> int:
-        """The number of acknowledged messages."""
         return sum(partition.messages for partition in list(self._partitions.values()))
 
     def partitions(self) -> dict[int, PartitionReport]:
         return dict(sorted(self._partitions.items()))
 
     def add(self, metadata: Any, size: int) -> None:
-        """Counts an acknowledged message; `metadata` is kafka-python's RecordMetadata."""
+        """`metadata` is kafka-python's RecordMetadata."""
         partition = self._partitions.get(metadata.partition)
         if partition is None:
             partition = self._partitions[metadata.partition] = PartitionReport()
@@ -50,22 +49,21 @@ class DeliveryReport:
         self.bytes += size
 
     def add_failure(self, error: BaseException) -> None:
-        """Counts a message that has failed for good."""
         self.failed += 1
         if self.first_failure is None:
             self.first_failure = error
 
 
 class RetryReasons(logging.Handler):
-    """A log handler for the producer's log: when the time is over, its error is a timeout, whatever the broker had
-    answered each time. `close` it."""
+    """Reads the producer's log for the reasons of retries: when time is over, its error is a timeout, whatever the
+    broker had answered. `close` it."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.last: BaseException | None = None
         self._log = logging.getLogger("kafka.producer.sender")
         self._former_level = self._log.level
-        self._log.setLevel(logging.WARNING)  # also where kafka-python as a whole was silenced in this process
+        self._log.setLevel(logging.WARNING)  # even if this process has silenced kafka-python
         self._log.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -83,7 +81,7 @@ class RetryReasons(logging.Handler):
 
 
 class Pace:
-    """Limits a loop to `rate` messages a second; with None it never waits."""
+    """Limits a loop to `rate` messages per second; None: no limit."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate
@@ -92,7 +90,6 @@ class Pace:
         self._pause = threading.Event()
 
     def wait(self) -> None:
-        """Waits before a message, where it would be too early."""
         if self._rate is not None:
             left = self._began + self._count / self._rate - time.monotonic()
             if left > 0:

@@ -1,7 +1,7 @@
-"""Groups of every kind: listed, and described with their members and what each of them holds.
+"""Groups of every type: lists them, and describes members and their partitions.
 
-A broker answers DescribeGroups for classic groups only; one of the new protocol (KIP-848) or a share group is "not
-found" there, or dead on older brokers, and is asked for by its own request. So the answer also gives the kind.
+Brokers answer DescribeGroups for classic groups only. A group of the new protocol (KIP-848) or a share group is "not
+found" there, or dead on older brokers, and needs its own request, which also reveals its type.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kctl.kafka.protocol.raw import KeptRequests, RawResponse
 
 _NOT_FOUND = 69
 _RETRY = {14, 15, 16}
-"""Errors to ask again after: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
 
 
 class Member(NamedTuple):
-    """A member; `assigned` maps topics to partitions, None where the group's protocol keeps that to itself."""
+    """`assigned` maps topics to partitions; None if the protocol does not reveal it."""
 
     member_id: str
     client_id: str
@@ -35,7 +35,7 @@ class Member(NamedTuple):
 
 
 class ListedGroup(NamedTuple):
-    """A group as ListGroups returns it; older brokers know neither state nor type."""
+    """A group from ListGroups; older brokers report neither state nor type."""
 
     group: str
     type: str | None
@@ -45,10 +45,8 @@ class ListedGroup(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A described group; with `error` set nothing else is known but, perhaps, the coordinator.
-
-    `type` is `classic`, `consumer`, `share` or `streams`; members None: not reported.
-    """
+    """A described group; with `error`, only the coordinator may be known. `type` is `classic`, `consumer`, `share` or
+    `streams`; members None: not reported."""
 
     group: str
     coordinator: int | None
@@ -61,7 +59,7 @@ class Group(NamedTuple):
 
 
 def list_groups(connection: ClusterConnection) -> tuple[list[ListedGroup], list[KctlError]]:
-    """Returns all groups of all brokers by name, and the brokers that did not answer."""
+    """All groups of all brokers by name, and errors of brokers that did not answer."""
     nodes = sorted(connection.brokers)
     found: dict[str, ListedGroup] = {}
     problems: list[KctlError] = []
@@ -74,7 +72,7 @@ def list_groups(connection: ClusterConnection) -> tuple[list[ListedGroup], list[
 
 
 def list_each(connection: ClusterConnection, nodes: list[int]) -> list[list[ListedGroup] | KctlError]:
-    """Returns for each broker the groups that it coordinates, in the order of `nodes`."""
+    """The groups that each broker coordinates, in the order of `nodes`."""
     answers = connection.ask_each([(node, ListGroupsRequest(states_filter=[], types_filter=[])) for node in nodes])
     return [
         answer
@@ -92,7 +90,7 @@ def _listed(each: Any, node: int) -> ListedGroup:
 
 
 class MemberCounts:
-    """Counts the members of groups, poll after poll, over one connection."""
+    """Counts the members of groups, poll by poll, over one connection."""
 
     def __init__(self) -> None:
         self._requests = KeptRequests()
@@ -101,8 +99,8 @@ class MemberCounts:
     def read(
         self, connection: ClusterConnection, groups: Mapping[tuple[int, str], list[str]]
     ) -> dict[str, int | KctlError]:
-        """Counts members of each group, or has its error; groups are given by coordinator and type. All is asked at
-        once."""
+        """Counts members of groups, given by coordinator and type, all at once; an error instead of a count if it
+        failed."""
         known = {key: names for key, names in groups.items() if key[1] in _KINDS_BY_NAME}
         requests = [
             (node, self._requests.of(node, names, _count_request) if kind == "classic" else _requested(kind, names))
@@ -137,17 +135,14 @@ def _requested(kind: str, names: list[str]) -> Any:
 
 
 def _count_request(names: list[str]) -> Any:
-    """Makes the request for classic groups, of which there may be thousands: its answer is read as bytes."""
+    """For classic groups, of which there may be thousands: the answer is read as bytes."""
     low, high = DESCRIBE_VERSIONS[0], DESCRIBE_VERSIONS[-1]
     return DescribeGroupsRequest(groups=names, include_authorized_operations=False, min_version=low, max_version=high)
 
 
 def describe_groups(connection: ClusterConnection, names: Iterable[str]) -> list[Group]:
-    """A group for each name, in their order; what is not known of one is in its `error`, and damages no other.
-
-    A group whose coordinator still loads it, or is gone, is asked for again while the connection may wait. What still
-    fails then is the group's `error`.
-    """
+    """Describes each group in order; a failure is that group's `error`. Groups whose coordinator still loads them, or
+    is gone, are asked for again while the connection may wait."""
     order = list(dict.fromkeys(names))
     described: dict[str, Group] = {}
     open_names = order
@@ -162,7 +157,7 @@ def describe_groups(connection: ClusterConnection, names: Iterable[str]) -> list
 
 
 class _Answered(NamedTuple):
-    """A group for each name that was asked for; those in `again` have an error that another try may heal."""
+    """Groups by name; those in `again` have an error that a retry may solve."""
 
     groups: dict[str, Group]
     again: list[str]
@@ -187,7 +182,7 @@ def _describe(connection: ClusterConnection, coordinators: dict[str, int | KctlE
 
 
 def _ask_as(connection: ClusterConnection, groups: dict[str, int], kind: _Kind, answered: _Answered) -> dict[str, int]:
-    """Describes these groups as of one kind; returns those that are not of it."""
+    """Describes groups as one type; returns those that have another."""
     by_node: dict[int, list[str]] = defaultdict(list)
     for name, node in groups.items():
         by_node[node].append(name)
@@ -198,7 +193,7 @@ def _ask_as(connection: ClusterConnection, groups: dict[str, int], kind: _Kind, 
             if kind.is_optional and answer.code == "broker_refused":
                 left |= dict.fromkeys(names, node)  # the broker does not know this kind
                 continue
-            # There will be another coordinator as soon as the cluster has noticed that this one is gone.
+            # The cluster chooses another coordinator once it has noticed that this one is gone.
             is_passing = isinstance(answer, BrokerUnreachable) and connection.deadline.may_retry
             for name in names:
                 answered.failed(name, node, answer, is_passing=is_passing)
@@ -215,7 +210,7 @@ def _ask_as(connection: ClusterConnection, groups: dict[str, int], kind: _Kind, 
 
 
 def _listed_only(connection: ClusterConnection, groups: dict[str, int], answered: _Answered) -> None:
-    """Describes the remaining groups: of a kind that we or the broker cannot describe, or none at all."""
+    """For groups of a type that we or the broker cannot describe, and missing ones."""
     if not groups:
         return
     nodes = sorted(set(groups.values()))
@@ -236,8 +231,7 @@ def _listed_only(connection: ClusterConnection, groups: dict[str, int], answered
 
 
 def _missing(name: str, node: int, *, is_alone: bool) -> GroupMissing:
-    """A missing group. A broker that has become coordinator denies groups for a moment (`MissingGroups`), but for one
-    that is alone."""
+    """A new coordinator denies groups for a moment (`MissingGroups`), unless it is the only broker."""
     lists = "`kctl kafka groups` lists them"
     if is_alone:
         return GroupMissing(f"there is no group {name} (GROUP_ID_NOT_FOUND); {lists}")
@@ -251,7 +245,7 @@ class _Kind(NamedTuple):
     request: Callable[[list[str]], Any]
     read: Callable[[Any, int], Group]
     is_optional: bool
-    """Whether a broker may be too old to know it."""
+    """Whether a broker may be too old for it."""
 
 
 def _classic(each: Any, node: int) -> Group:
@@ -271,7 +265,7 @@ def _classic(each: Any, node: int) -> Group:
 
 
 def _classic_assignment(protocol_type: str, member: Any) -> dict[str, tuple[int, ...]] | None:
-    """Decodes partitions. Only consumers share out any; what Connect or a schema registry assigns is their affair."""
+    """Only consumers share partitions; what Connect or a schema registry assigns is opaque."""
     if protocol_type != "consumer":
         return None
     if not member.member_assignment:
@@ -280,7 +274,7 @@ def _classic_assignment(protocol_type: str, member: Any) -> dict[str, tuple[int,
 
     try:
         assignment = ConsumerProtocolAssignment.decode(bytes(member.member_assignment))
-    except Exception:  # bytes of another client, which may hold anything
+    except Exception:  # another client's bytes may contain anything
         return None
     return {each.topic: tuple(sorted(each.partitions)) for each in assignment.assigned_partitions}
 
@@ -313,7 +307,7 @@ def _modern(kind: str) -> Callable[[Any, int], Group]:
 
 
 def _streams(each: Any, node: int) -> Group:
-    """A streams group. Tasks are shared out, not partitions of topics; which those are, only the topology has."""
+    """Streams groups assign tasks; only the topology has their partitions."""
     members = tuple(Member(m.member_id, m.client_id, m.client_host, m.instance_id, None) for m in each.members)
     return Group(each.group_id, node, each.group_state, "streams", "streams", None, members)
 

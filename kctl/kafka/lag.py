@@ -1,4 +1,4 @@
-"""The lag of groups per partition, with the member that has it: the rows of Kafka's own tool."""
+"""The lag of groups per partition with the owning member: the rows of Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from kctl.kafka.share import share_starts
 
 
 class LagRow(NamedTuple):
-    """A partition's lag; None is unknown, `error` is why. A partition of a share group has no member of its own."""
+    """A partition's lag; None is unknown, with the reason in `error`. A share group's partition has no single
+    member."""
 
     group: str
     topic: str
@@ -29,7 +30,7 @@ class LagRow(NamedTuple):
 
 
 def lag_of(offset: int | None, end: int | None) -> int | None:
-    """The lag, never negative: a commit may be newer than the end it is compared with. Unknown when either is."""
+    """Never negative, because a commit may be newer than the end; None if either is unknown."""
     return None if offset is None or end is None else max(end - offset, 0)
 
 
@@ -40,11 +41,10 @@ def read_lag(
     *,
     is_read_committed: bool = False,
 ) -> tuple[list[LagRow], list[KctlError]]:
-    """Returns the rows of these groups, sorted, and what is not known of a whole group.
+    """Returns the rows of these groups, sorted, and errors of whole groups.
 
-    With `topics` all their partitions are shown, also those a group has nothing to do with; without, the partitions
-    it has committed for or one of its members holds. Committed offsets are asked before the ends, so that a lag may be
-    too large by a moment but never too small.
+    With `topics` it shows all their partitions; without, those that a group has committed or a member owns. Committed
+    offsets are read before the ends, so that a lag may be slightly too large but never too small.
     """
     names = list(dict.fromkeys(groups))
     only = None if topics is None else [(t.name, p.partition) for t in topics.values() for p in t.partitions]
@@ -73,7 +73,7 @@ def read_lag(
 
 
 def _unknown(group: Group, known: dict[Partition, Committed]) -> KctlError | None:
-    """Returns the error of a group; one that cannot be described but has committed offsets is shown without members."""
+    """The error of a group; one that cannot be described but has committed offsets is shown without members."""
     has_offsets = any(each.offset is not None for each in known.values())
     return None if group.error is None or has_offsets else group.error
 

@@ -1,8 +1,8 @@
-"""Finds in a cluster that topics were copied to, by MirrorMaker for instance, the offset at which a reader goes on.
+"""Finds the offset where a reader resumes in a cluster that topics were copied to, for example by MirrorMaker.
 
-The copy of a message has its timestamp, key and value, and another offset. So the last message that was read is looked
-for: among those of its timestamp or later, of several that are equal the one of the same rank, if both clusters have as
-many. What was not copied yet is not found.
+The copy of a message has the same timestamp, key and value but another offset. So it looks for the last message read,
+from its timestamp on; among equal messages for the one of the same rank, if both clusters have equally many. A message
+that was not copied yet is not found.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kctl.kafka.consume import Read, Record
 from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets
 
 _SEARCHED = 100_000
-"""Messages that are read in search of one."""
+"""How many messages to read in search of one."""
 
 
 class Cluster(NamedTuple):
@@ -31,7 +31,7 @@ class Cluster(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """A partition of a cluster; its log is from `start` up to `end`."""
+    """A partition's log from `start` up to `end`."""
 
     cluster: Cluster
     key: Partition
@@ -47,7 +47,7 @@ class _Log:
         return self.cluster.read(topic, {partition: begin}, {partition: end})
 
     def last_before(self, end: int) -> Record | None:
-        """The last message below `end`. Offsets may hold none, as after a transaction or a compaction."""
+        """The last message below `end`. After transactions or compaction, offsets may have no message."""
         back = 1
         while self.start < end:
             begin = max(end - back, self.start)
@@ -60,8 +60,7 @@ class _Log:
         return None
 
     def equal(self, record: Record, has_enough: Callable[[list[int]], bool]) -> list[int]:
-        """The offsets of messages of this timestamp, key and value, up to the first younger one after `has_enough` of
-        them."""
+        """Offsets of messages with this timestamp, key and value, up to the first later one once `has_enough`."""
         if record.timestamp is None:
             raise OperationRefused("the last message that was stored has no timestamp to look for")
         begin = _offset(self.cluster, self.key, record.timestamp)
@@ -77,9 +76,8 @@ class _Log:
 
 
 def translated(old: Cluster, new: Cluster, key: Partition, offset: int) -> int:
-    """Returns the offset in the new cluster that follows the copy of the last message below `offset` in the old one.
-    Where that is no longer in the old one, the offset of the copy of the next. Blocks. Raises OperationRefused: the
-    copy is not found; KctlError: the brokers do not answer."""
+    """Returns the offset after the copy of the last message below `offset`, or if the old cluster no longer has that
+    message, the offset of the next one's copy. Blocks. Raises OperationRefused (copy not found), KctlError."""
     source, copy = _Log.of(old, key), _Log.of(new, key)
     last = source.last_before(min(offset, source.end))
     if last is not None:
@@ -93,7 +91,7 @@ def translated(old: Cluster, new: Cluster, key: Partition, offset: int) -> int:
 
 
 def _copied(source: _Log, copy: _Log, record: Record) -> int:
-    """Returns the offset of a message's copy."""
+    """The offset of a message's copy."""
     originals = source.equal(record, lambda found: record.offset in found)
     place = originals.index(record.offset)
     copies = copy.equal(record, lambda found: len(found) > place)
@@ -108,7 +106,7 @@ def _copied(source: _Log, copy: _Log, record: Record) -> int:
 
 
 def _offset(cluster: Cluster, key: Partition, at: int) -> int | None:
-    """Returns an offset of a log; None: no message is so young."""
+    """An offset of a log; None if no message is that recent."""
     cluster.connection.deadline.renew()
     found = log_offsets(cluster.connection, cluster.topics, [key], at)[key]
     if found.error is not None:

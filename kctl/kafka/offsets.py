@@ -1,4 +1,4 @@
-"""Offsets of many partitions: one ListOffsets per leader, one OffsetFetch per coordinator, each error in its row."""
+"""Offsets of many partitions: one ListOffsets per leader, one OffsetFetch per coordinator, errors by row."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _LEADER_MOVED = {
     "NOT_LEADER_OR_FOLLOWER",
     "FENCED_LEADER_EPOCH",
     "UNKNOWN_LEADER_EPOCH",
-    "UNKNOWN_TOPIC_OR_PARTITION",  # of a partition that the metadata names: it is being made, or just gone
+    "UNKNOWN_TOPIC_OR_PARTITION",  # for a partition in the metadata: it is being created, or was just deleted
 }
 _NO_EPOCH = -1
 _RETRY = {14, 15, 16}
 _MAX_VERSION_WITH_NAMES = 9
-"""The last version with topic names: from version 10 on OffsetFetch and OffsetCommit name topics by id."""
+"""From version 10 on, OffsetFetch and OffsetCommit name topics by id."""
 
 
 class LogOffset(NamedTuple):
-    """An offset of a log; None with `error` None means that there is no such record."""
+    """An offset of a log; None without an error: no such record."""
 
     offset: int | None
     timestamp: int | None = None
@@ -40,8 +40,8 @@ class LogOffset(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A committed offset of a group in a partition; `offset` None: nothing is committed. `lag` is the broker's own
-    word, where it has one: a share group may have done messages above the offset."""
+    """A group's committed offset; `offset` None: nothing is committed. `lag` is the broker's, if it reports one: a
+    share group may have processed messages above the offset."""
 
     offset: int | None
     leader_epoch: int | None = None
@@ -58,11 +58,9 @@ def log_offsets(
     *,
     is_read_committed: bool = False,
 ) -> dict[Partition, LogOffset]:
-    """Returns the offset of each partition at LATEST, EARLIEST, MAX_TIMESTAMP or at a time in milliseconds.
-
-    A partition without a leader, of a dead broker or unknown has its error. A leader that has moved is looked for, and
-    while the cluster has not noticed that a leader is dead, it is waited for: up to half of the connection's time.
-    """
+    """Returns each partition's offset at LATEST, EARLIEST, MAX_TIMESTAMP or a time in milliseconds. A partition without
+    a leader, of a dead broker or unknown has an error. Looks for leaders that have moved, and waits for the election of
+    new ones for up to half of the connection's time."""
     offsets: dict[Partition, LogOffset] = {}
     missing = list(wanted)
     while True:
@@ -83,7 +81,7 @@ def log_offsets(
 def committed(
     connection: ClusterConnection, groups: Mapping[str, Iterable[Partition] | None]
 ) -> dict[str, dict[Partition, Committed] | KctlError]:
-    """What each group has committed: for these partitions, or with None for all it has committed anything for."""
+    """What each group has committed for these partitions; None: for all."""
     partitions = {name: None if keys is None else list(keys) for name, keys in groups.items()}
     done: dict[str, dict[Partition, Committed] | KctlError] = {}
     open_names = list(partitions)
@@ -98,7 +96,7 @@ def committed(
         again: list[str] = []
         for names, answer in zip(by_node.values(), answers, strict=True):
             if isinstance(answer, BrokerUnreachable) and connection.deadline.may_retry:
-                again += names  # the group will have another coordinator as soon as the cluster has noticed
+                again += names  # the group gets another coordinator once the cluster has noticed
                 continue
             if isinstance(answer, KctlError):
                 done |= dict.fromkeys(names, answer)
@@ -117,8 +115,8 @@ def committed(
 
 
 class LogOffsets(NamedTuple):
-    """Offsets of many logs; those with an error have its name instead. One without such a record has neither, nor has
-    one of a leader that has `failed`, with the reason."""
+    """Offsets of many logs; those with an error have its name. A partition without such a record has neither, nor has
+    one whose leader is in `failed`."""
 
     offsets: dict[Partition, int]
     errors: dict[Partition, str]
@@ -134,9 +132,9 @@ def log_offsets_on(
     is_read_committed: bool = False,
     kept: dict[tuple[int, int], Raw] | None = None,
 ) -> LogOffsets:
-    """Returns the offset of each log at LATEST or EARLIEST; partitions are given by leader and topic. All is asked at
-    once, once, and read by the block: for callers that poll, and know the leaders. `kept` has the requests of the poll
-    before by leader and `at`, to be sent again; the caller empties it when the partitions are others."""
+    """Returns offsets of logs at LATEST or EARLIEST, for callers that poll and know the leaders. Partitions are given
+    by leader and topic. Asks all at once and only once. `kept` has the last poll's requests by leader and `at`; the
+    caller empties it when partitions change."""
     logs, kept = LogOffsets({}, {}, {}), {} if kept is None else kept
     for node, topics in leaders.items():
         if (node, at) not in kept:
@@ -178,8 +176,8 @@ def _list_of(topics: Mapping[str, Sequence[int]], at: int, is_read_committed: bo
 
 
 def commit(connection: ClusterConnection, group: str, offsets: Mapping[Partition, int]) -> dict[Partition, str | None]:
-    """Commits as no member, which a group with live members refuses; returns the error of each partition, or None.
-    Raises KctlError: the coordinator did not answer."""
+    """Commits without being a member, which a group with live members rejects; returns each partition's error or None.
+    Raises KctlError."""
     topic = OffsetCommitRequest.OffsetCommitRequestTopic
     topics: dict[str, list[Any]] = defaultdict(list)
     for (name, partition), offset in offsets.items():
@@ -240,7 +238,7 @@ def _ask_leaders(
     is_read_committed: bool,
     offsets: dict[Partition, LogOffset],
 ) -> set[Partition]:
-    """Asks leaders and writes into `offsets`; returns the partitions whose leader did not answer."""
+    """Fills `offsets`; returns partitions whose leader did not answer."""
     unreachable: set[Partition] = set()
     requests = [(leader, _list_request(keys, at, is_read_committed)) for leader, keys in leaders.items()]
     for keys, answer in zip(leaders.values(), connection.ask_each(requests), strict=True):
@@ -260,8 +258,7 @@ def _ask_leaders(
 
 
 def _list_request(keys: list[Partition], at: int | Mapping[Partition, int], is_read_committed: bool) -> Any:
-    """The request. Partitions are tuples, which kafka-python encodes as well: thousands of its objects take 20 ms to
-    make."""
+    """Uses tuples for partitions, which kafka-python encodes too: thousands of its objects take 20 ms."""
     topic = ListOffsetsRequest.ListOffsetsTopic
     topics: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     is_max = False
@@ -278,7 +275,7 @@ def _list_request(keys: list[Partition], at: int | Mapping[Partition, int], is_r
 
 
 def fetch_all(names: list[str]) -> Any:
-    """Makes the request for all that these groups have committed."""
+    """Requests everything that these groups have committed."""
     return _fetch(dict.fromkeys(names), names)
 
 

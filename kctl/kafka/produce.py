@@ -1,7 +1,7 @@
-"""Sends messages into a topic, with an exact report of what the brokers acknowledged.
+"""Sends messages to a topic, and reports exactly what the brokers acknowledged.
 
-kafka-python's producer does the work: idempotent unless `acks` is less than all, so a retry after a lost answer or a
-change of leader puts nothing into the topic twice. It has no bound on what waits inside it; `Production` has one.
+kafka-python's producer is idempotent unless `acks` is less than all, so a retry after a lost answer or a change of
+leader creates no duplicates. It has no limit on unsent messages; `Production` has one.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from kctl.kafka.delivery import DeliveryReport, RetryReasons
 
 _CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _REQUEST_BYTES = 512 * 1024 * 1024
-"""The client's bound of a request, far above its usual 1 MB: the broker's is the one that counts."""
+"""Far above the client's usual 1 MB, so that the broker's limit decides."""
 _BATCH_BYTES = 256 * 1024
 _WAITING_BYTES = 64 * 1024 * 1024
 _OVERHEAD_BYTES = 100
-"""Bytes that a message takes in memory beside its key and value, about."""
+"""Approximate memory of a message besides key and value."""
 _WAIT_SECONDS = 0.2
 _MAGIC = 2
 _REQUEST_MILLISECONDS = 10_000
-"""Time-out of a request: a leader that does not answer is given up, to look for another."""
+"""A leader that does not answer within this time is given up, to look for another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One acknowledged message; `offset` is None with `acks` 0, as no broker has reported where it is."""
+    """An acknowledged message; `offset` is None with `acks` 0."""
 
     partition: int
     offset: int | None
@@ -45,10 +45,8 @@ class Sent:
 
 
 class Production:
-    """A producer for one topic. `send` may wait for room; `finish` waits for every acknowledgement.
-
-    `send`, `flush` and `finish` belong to one thread; the report is written by the producer's.
-    """
+    """A producer for one topic. `send` may wait for room; `finish` waits for all acknowledgements. Both are for one
+    thread; the producer's thread writes the report."""
 
     def __init__(
         self,
@@ -61,7 +59,7 @@ class Production:
         is_bulk: bool,
         is_idempotent: bool = True,
     ) -> None:
-        """Connects to the brokers. Raises KctlError: the brokers cannot be reached."""
+        """Connects. Raises KctlError."""
         self._topic = topic
         self._timeout_seconds = timeout_seconds
         self._room = threading.Condition()
@@ -78,8 +76,7 @@ class Production:
     def send(
         self, value: bytes | None, key: bytes | None, partition: int | None, headers: list[tuple[str, bytes]]
     ) -> Any:
-        """Passes a message to the client; returns kafka-python's future of it. Raises KctlError: it could not even be
-        handed over."""
+        """Returns kafka-python's future. Raises KctlError if the client does not accept the message."""
         size = len(value or b"") + len(key or b"") + _OVERHEAD_BYTES
         with self._room:
             if self._waiting_bytes > _WAITING_BYTES:
@@ -94,7 +91,7 @@ class Production:
         return future
 
     def sent(self, future: Any) -> Sent:
-        """Waits for one message. Raises KctlError: it was not acknowledged, and why."""
+        """Waits for one message. Raises KctlError if it was not acknowledged."""
         try:
             self._producer.flush(self._timeout_seconds * 2)
             metadata = future.get(self._timeout_seconds)
@@ -104,7 +101,7 @@ class Production:
 
     @property
     def problem(self) -> KctlError | None:
-        """Returns the error of the first message that failed; None when none did."""
+        """The error of the first failed message, or None."""
         error = self.report.first_failure
         if error is None:
             return None
@@ -113,8 +110,8 @@ class Production:
         return type(explained)(f"{count} message{'s' * (count > 1)} not acknowledged: {explained}")
 
     def finish(self, while_waiting: Callable[[], None] | None = None) -> None:
-        """Waits until every message is acknowledged or has failed. `while_waiting` is called several times a second.
-        Raises KctlError: some are neither in time."""
+        """Waits until every message is acknowledged or has failed, calling `while_waiting` several times per second.
+        Raises KctlError after the time limit."""
         deadline = time.monotonic() + self._timeout_seconds * 2
         while True:
             left = max(deadline - time.monotonic(), 0.0)
@@ -145,23 +142,22 @@ class Production:
         self._left(size)
 
     def _left(self, size: int) -> None:
-        self._waiting_bytes -= size  # one thread does this; a `send` that reads it late only waits a little longer
+        self._waiting_bytes -= size  # only this thread writes it; a `send` that reads it late waits a bit longer
         if self._waiting_bytes < _WAITING_BYTES // 2 <= self._waiting_bytes + size:
             with self._room:
                 self._room.notify()
 
     def explained(self, error: BaseException) -> KctlError:
-        """Why it failed: a message that waited in vain was refused for a reason, which only the client's log has."""
+        """Replaces a time-out by the broker's reason for the retries, which only the client's log has."""
         reason = self._retry_reasons.last if isinstance(error, KafkaTimeoutError) else None
         return failure(reason or error, f"topic {self._topic}")
 
     def forget_retries(self) -> None:
-        """What is sent from now on failed for no reason before."""
+        """Later messages have other reasons."""
         self._retry_reasons.last = None
 
 
 def _settings(acks: str, codec: str, milliseconds: int, is_bulk: bool) -> dict[str, Any]:
-    """Returns the settings of kafka-python's producer."""
     return {
         "client_id": "kctl",
         "acks": "all" if acks == "all" else int(acks),
@@ -180,7 +176,7 @@ def _settings(acks: str, codec: str, milliseconds: int, is_bulk: bool) -> dict[s
 
 
 def batch_bytes(value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes]], codec: str) -> int:
-    """Returns the size of the batch that such a message travels in, when it travels alone."""
+    """The size of the batch if the message travels alone."""
     builder = MemoryRecordsBuilder(_MAGIC, _CODECS[codec], _REQUEST_BYTES)
     builder.append(None, key, value, headers)
     builder.close()

@@ -1,4 +1,4 @@
-"""Resets of a group's offsets by an operator: to the start, the end, an offset, a time, or by a difference."""
+"""Resets a group's offsets: to the start, the end, an offset, a time, or by a difference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kctl.kafka.target import Target
 
 
 class OffsetChange(NamedTuple):
-    """A change of a partition's committed offset; None is nothing, or not known, and `error` is then the reason."""
+    """A change of a committed offset; None is nothing or unknown, with the reason in `error`."""
 
     topic: str
     partition: int
@@ -30,8 +30,7 @@ class OffsetChange(NamedTuple):
 def plan(
     connection: ClusterConnection, group: str, topics: Mapping[str, Topic], wanted: Iterable[Partition], to: Target
 ) -> list[OffsetChange]:
-    """Plans where each partition would be set to, within what its log holds; nothing is changed. Raises GroupActive:
-    the group has live members, which are named; KctlError: group or brokers could not be asked."""
+    """Plans the new offsets, within the logs; changes nothing. Raises GroupActive (naming the members), KctlError."""
     keys = sorted(wanted)
     refuse_active(connection, group)
     known = committed(connection, {group: keys})[group]
@@ -44,8 +43,8 @@ def plan(
 
 
 def apply(connection: ClusterConnection, group: str, changes: Iterable[OffsetChange]) -> list[OffsetChange]:
-    """Commits a plan; each change comes back with the coordinator's error, if there was one. Raises GroupActive: a
-    member has joined meanwhile; KctlError: the coordinator did not answer."""
+    """Commits a plan; changes get the coordinator's errors. Raises GroupActive (a member joined meanwhile),
+    KctlError."""
     changes = list(changes)
     offsets = {(c.topic, c.partition): c.new for c in changes if c.new is not None and c.error is None}
     if not offsets:
@@ -57,8 +56,8 @@ def apply(connection: ClusterConnection, group: str, changes: Iterable[OffsetCha
 
 
 def refuse_active(connection: ClusterConnection, group: str) -> None:
-    """Refuses to change offsets of a group that is at work. Raises GroupActive when the group has live members, and
-    names them; BrokerRefused when it cannot be reset."""
+    """Checks that a group has no live members. Raises GroupActive (naming them), BrokerRefused (its type has no
+    offsets)."""
     [described] = describe_groups(connection, [group])
     if described.error is not None and not isinstance(described.error, GroupMissing):
         raise described.error
@@ -68,8 +67,7 @@ def refuse_active(connection: ClusterConnection, group: str) -> None:
 
 
 def refuse_members(group: Group) -> None:
-    """Refuses to change offsets of a group that has members. Raises GroupActive when the group has live members, and
-    names them."""
+    """Checks that a described group has no members. Raises GroupActive."""
     members = group.members or ()
     if members:
         named = ", ".join(f"{m.member_id} ({m.client_id} at {m.host.removeprefix('/')})" for m in members)
@@ -90,7 +88,7 @@ def _change(
             return OffsetChange(*key, None, None, "nothing is committed, so there is nothing to shift")
         new = known.offset + to.number
     elif to.kind == "time":
-        new = end.offset if at is None or at.offset is None else at.offset  # no record is so young: the end
+        new = end.offset if at is None or at.offset is None else at.offset  # no record is that recent: the end
     else:
         new = {"earliest": start.offset, "latest": end.offset, "offset": to.number}[to.kind]
     return OffsetChange(*key, known.offset, min(max(new, start.offset), end.offset))

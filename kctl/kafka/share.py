@@ -1,6 +1,6 @@
-"""Start offsets of share groups (KIP-932), which commit nothing: below its start all of a partition is done.
+"""Start offsets of share groups (KIP-932), which commit nothing: everything below its start is processed.
 
-Above the start some may be done as well, so the lag is reported by the broker (Kafka 4.2, KIP-1226).
+Messages above the start may be processed too, so the broker reports the lag (Kafka 4.2, KIP-1226).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kctl.kafka.offsets import Committed
 
 
 def share_starts(connection: ClusterConnection, group: Group) -> dict[Partition, Committed] | KctlError:
-    """Returns the start offset of each partition that the group has begun; a partition not begun has None."""
+    """The start offset of each partition of the group; None if not begun."""
     if group.coordinator is None:
         return group.error or KctlError(f"group {group.group} has no coordinator")
     return share_starts_on(connection, {group.coordinator: [group.group]})[group.group]
@@ -26,7 +26,7 @@ def share_starts(connection: ClusterConnection, group: Group) -> dict[Partition,
 def share_starts_on(
     connection: ClusterConnection, groups: Mapping[int, Sequence[str]]
 ) -> dict[str, dict[Partition, Committed] | KctlError]:
-    """Returns the start offsets of many groups, given by coordinator; all are asked for at once."""
+    """The start offsets of many groups, given by coordinator; all asked at once."""
     from kctl.kafka.protocol.messages import DescribeShareGroupOffsetsRequest
 
     wanted = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup

@@ -1,4 +1,4 @@
-"""Targets of a reset, parsed from a command line: `earliest`, an offset, a time, `shift-by -100`."""
+"""Parses targets of a reset on a command line: `earliest`, an offset, a time, `shift-by -100`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _NAMED = ("earliest", "latest")
 
 
 class Target(NamedTuple):
-    """A place in a log. `kind` is `earliest` or `latest`, or with a `number` `offset`, `time` (milliseconds), `shift`
-    or `last` (so many before the end)."""
+    """A position in a log. `kind`: `earliest`, `latest`, or with `number` `offset`, `time` (milliseconds), `shift`,
+    `last` (this many before the end)."""
 
     kind: str
     number: int = 0
@@ -21,17 +21,15 @@ class Target(NamedTuple):
 
 def target(words: Sequence[str]) -> Target:
     """Parses `earliest`, `latest`, `1200`, `2026-11-21T10:00:00Z`, `@1795255200000`, `shift-by -100`. Raises
-    UsageError: none of these."""
+    UsageError."""
     if len(words) == 2 and words[0] == "shift-by" and _is_whole(words[1]):
         return Target("shift", int(words[1]))
     return position(" ".join(words), "shift-by N")
 
 
 def position(word: str, beside: str = "") -> Target:
-    """Parses `earliest`, `latest`, `1200`, `2026-11-21T10:00:00Z`, `@1795255200000`.
-
-    `beside` is what else the command takes, for the message. Raises UsageError: none of these.
-    """
+    """Parses `earliest`, `latest`, `1200`, `2026-11-21T10:00:00Z`, `@1795255200000`. `beside` names other values in the
+    message. Raises UsageError."""
     if word in _NAMED:
         return Target(word)
     if _is_whole(word) and not word.startswith("-"):
@@ -44,7 +42,7 @@ def position(word: str, beside: str = "") -> Target:
 
 
 def milliseconds(word: str) -> int:
-    """Parses a time since 1970: `@1795255200000`, or ISO 8601, in UTC without a zone. Raises UsageError: neither."""
+    """Parses a time since 1970: `@1795255200000`, or ISO 8601 (UTC without a zone). Raises UsageError."""
     digits = word.removeprefix("@")
     if digits.isdecimal():
         return int(digits)
@@ -57,8 +55,7 @@ def milliseconds(word: str) -> int:
 
 
 def topic_and_partitions(word: str) -> tuple[str, list[int] | None]:
-    """Parses `orders` or `orders:0,2`, as Kafka's own tool names partitions; None: all of them. Raises UsageError: what
-    stands after the colon is no list of numbers."""
+    """Parses `orders` or `orders:0,2`, like Kafka's own tool; None: all partitions. Raises UsageError."""
     topic, colon, numbers = word.partition(":")
     if not colon:
         return topic, None

@@ -1,4 +1,5 @@
-"""`/api/v1/…`: reads answer from the last snapshot and ask nobody, without `live=1`; operations change."""
+"""`/api/v1/…`: reads answer from the last snapshot and ask no process, except with `live=1`; operations change the
+fleet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a snapshot of the fleet to the JSON of each answer; pure. A value that is not known is null."""
+"""Builds the JSON of answers from a snapshot of the fleet. Pure. An unknown value is null."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from kctl_agent.rpc.wire import JsonObject
 
 
 def offset_rows(partitions: PartitionColumns) -> list[JsonObject]:
-    """The rows of `offset_checker`, those of attached applications beside the group's marked."""
+    """The rows of `offset_checker`; those of attached applications are marked."""
     return _sorted([row.to_json() for row in partitions.rows()], partitions)
 
 
 def lag_rows(
     snapshot: FleetSnapshot, partitions: PartitionColumns, judged: Mapping[Partition, Assessment] | None = None
 ) -> list[JsonObject]:
-    """One row per partition: the columns of `offset_checker`, log start, position, and its assessment. `partitions` are
-    those of the snapshot, or what was just asked for; `judged` are assessments by other hosts of what they read."""
+    """One row per partition: the columns of `offset_checker`, log start, position, assessment. `partitions` are the
+    snapshot's or a live answer's; `judged` are other hosts' assessments of what they read."""
     found: Iterable[Assessment] = snapshot.assessments
     if partitions is not snapshot.offset_checker.result:
         own = ((partitions.names.groups[0], key) for key in judged or ())
@@ -40,7 +40,7 @@ def lag_rows(
 
 
 def _sorted(rows: list[JsonObject], partitions: PartitionColumns) -> list[JsonObject]:
-    """By topic and partition, as they are paged."""
+    """By topic and partition, the paging order."""
     own = partitions.names.begins[1]
     if own == len(rows):
         return rows
@@ -49,7 +49,7 @@ def _sorted(rows: list[JsonObject], partitions: PartitionColumns) -> list[JsonOb
 
 
 def joined_group(rows: Iterable[JsonObject], verdict: JsonObject) -> JsonObject:
-    """How the group is doing by the rows of all hosts; the reason is that of the verdict on them, if it has one."""
+    """The group's state from the rows of all hosts; the reason comes from the verdict on them, if it has one."""
     own = [row for row in rows if not row.get("attached")]
     counts = Counter(Status(row["status"]) for row in own)
     waited = [row["lag_seconds"] for row in own if row["lag_seconds"] is not None]
@@ -63,17 +63,17 @@ def joined_group(rows: Iterable[JsonObject], verdict: JsonObject) -> JsonObject:
 
 
 def live_head(reduced: Reduced[Any]) -> JsonObject:
-    """How complete and how old a live answer is."""
+    """Completeness and age of a live answer."""
     head = {**reduced.completeness(), "age_seconds": reduced.age_seconds, "live": True}
     return head if reduced.verdict is None else {**head, "verdict": encoded(reduced.verdict.main)}
 
 
 def status_of(snapshot: FleetSnapshot, verdicts: Verdicts, last_event: int) -> JsonObject:
-    """The fleet at a glance. `last_event` is the last event's number."""
+    """A summary of the fleet. `last_event`: the last event's number."""
     group = snapshot.broker_group
     counts = Counter(snapshot.own_assessments.statuses())
     lag, assessment = snapshot.recent_lag, snapshot.group_assessment
-    if lag.total is None:  # nothing is known of now
+    if lag.total is None:  # nothing current is known
         assessment = replace(assessment, lag_seconds=None, growth_per_second=None, catchup_seconds=None)
     return {
         **assessment.to_json(),

@@ -1,4 +1,4 @@
-"""What every route of the API answers with: the last snapshot, its age and tag, the rows that are encoded once."""
+"""What the API's routes share: the last snapshot, its age and tag, and rows encoded once."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ T = TypeVar("T")
 
 
 class _OncePerSnapshot:
-    """The rows of the last snapshot that was asked for: of thousands of partitions they are encoded once, not for each
-    request. They are shared, and never changed."""
+    """Encodes the rows of the last requested snapshot once for all requests. Rows are shared and never changed."""
 
     def __init__(self, rows_of: Callable[[FleetSnapshot], list[JsonObject]]) -> None:
         self._rows_of = rows_of
@@ -54,18 +53,18 @@ class Api:
         self._life = life
         self._asking = 0
         self._shared: dict[Hashable, tuple[float, float, asyncio.Future[Any]]] = {}
-        """Answers of all hosts: when each was begun, until when it is shared, and itself."""
+        """Shared answers: when each began, until when it is shared, and its future."""
 
     def latest(self) -> FleetSnapshot:
-        """The last snapshot. Raises NotReady: there is none yet."""
+        """The last snapshot. Raises NotReady before the first."""
         snapshot = self.source.latest()
         if snapshot is None:
             raise NotReady("the first collection is not finished yet")
         return snapshot
 
     def asked(self, *, is_live: bool, is_local: bool, host: str | None) -> JsonObject | None:
-        """Parameters of the question that is to be answered; None: the last snapshot answers it, which knows this host
-        alone. Raises HTTPException: there is no such host."""
+        """Parameters of the question to ask; None if the last snapshot answers it, which only knows this host. Raises
+        HTTPException for an unknown host."""
         hosts = self.source.hosts
         if host is not None:
             try:
@@ -80,21 +79,20 @@ class Api:
         return {}
 
     async def ask(self, command: str, params: JsonObject) -> Reduced[Any]:
-        """What the fleet answers now to a command of `kctl.master.reduction`. Raises Busy: so many questions are under
-        way already."""
+        """The fleet's current answer to a command of `kctl.master.reduction`. Raises Busy."""
         with self._one_of_few():
             return await self.source.ask(_question(command, reducer_method(command), params))
 
     async def status(self, params: JsonObject) -> JsonObject:
-        """The verdict and the processes of all hosts, with `complete` and `failed`. Raises Busy."""
+        """Verdict and processes of all hosts, with `complete` and `failed`. Raises Busy."""
         with self._one_of_few():
             answer = await self.source.answer(_question("status", wire_method("status"), params))
         beside = {name: answer.get(name, default) for name, default in (("complete", True), ("failed", []))}
         return {"verdict": answer["result"]["verdict"], "workers": answer["result"]["rows"], **beside}
 
     async def shared(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, float]:
-        """The result of `work`, and how many seconds ago it was begun: one for all that want it within a second, so
-        that a page that is open often does not ask all hosts as often."""
+        """The result of `work` and its age in seconds: shared by all that want it within a second, so that many open
+        pages do not ask all hosts as often."""
         now = self.source.clock()
         begun_at, until, found = self._shared.get(key, (now, -inf, None))
         if found is None or now > until:
@@ -105,8 +103,7 @@ class Api:
         return result, self.source.clock() - begun_at if begun_at != now else 0.0
 
     def with_hosts(self, rows: list[JsonObject]) -> list[JsonObject]:
-        """Rows of processes, and of partitions with the worker that reads them, with their `host`, where the fleet has
-        several."""
+        """Adds `host` to rows of processes, and of partitions with their worker, if the fleet has several hosts."""
         hosts = self.source.hosts
         key = next((each for each in ("worker", "name") if rows and each in rows[0]), None)
         if hosts is None or key is None:
@@ -114,7 +111,7 @@ class Api:
         return [{**row, "host": _host(row[key], hosts.me.name)} for row in rows]
 
     def own_name(self, name: str) -> str:
-        """What a process of this host is named here. Raises HTTPException: it is of another host."""
+        """The local name of a process of this host. Raises HTTPException for another host's."""
         hosts = self.source.hosts
         if hosts is None:
             return name
@@ -134,7 +131,7 @@ class Api:
             self._asking -= 1
 
     def _share(self, key: Hashable, begun_at: float, done: asyncio.Future[Any]) -> None:
-        """Keeps a result for a while; for longer where it took long, as with thousands of partitions."""
+        """Keeps a result for a while, longer if it took long, as with thousands of partitions."""
         if done.cancelled() or done.exception() is not None:
             del self._shared[key]
             return
@@ -150,14 +147,14 @@ class Api:
         return max(self.source.clock() - snapshot.taken_at, 0.0)
 
     def unchanged(self, snapshot: FleetSnapshot, if_none_match: str | None) -> Response | None:
-        """304 for a client that has the answer of this snapshot already."""
+        """304 for a client that already has this snapshot's answer."""
         tag = self._tag(snapshot)
         wanted = [each.strip() for each in (if_none_match or "").split(",")]
         return Response(status_code=304, headers={"etag": tag}) if tag in wanted else None
 
     def answer(self, snapshot: FleetSnapshot, body: JsonObject, *, is_live: bool = False) -> Response:
-        """`body` behind what every answer begins with, the verdict without what else is wrong among it. A live one has
-        no tag: the next is another one."""
+        """`body` after the common head, with the main verdict only. A live answer has no tag, because the next one
+        differs."""
         whole = {
             "cluster": snapshot.cluster,
             "group": snapshot.group,
@@ -170,12 +167,12 @@ class Api:
         return Response(json.encode(whole), headers=headers, media_type="application/json")
 
     def current_tag(self) -> bytes | None:
-        """The `ETag` of answers now; None before the first snapshot."""
+        """The current `ETag`; None before the first snapshot."""
         snapshot = self.source.latest()
         return None if snapshot is None else self._tag(snapshot).encode()
 
     def _tag(self, snapshot: FleetSnapshot) -> str:
-        """Of a snapshot that has become too old it is another one, for the verdict is."""
+        """It changes when a snapshot becomes too old, because the verdict changes."""
         old = "" if self.source.verdicts.current() is snapshot.verdict else "-old"
         return f'W/"{self._life}-{snapshot.sequence}{old}"'
 
@@ -189,6 +186,6 @@ def _host(process: str | None, own: str) -> str | None:
 
 
 def api_of(request: Request) -> Api:
-    """Not a FastAPI dependency, whose resolving would take a tenth of the time of a small answer."""
+    """Not a FastAPI dependency, which would take a tenth of the time of a small answer."""
     api: Api = request.app.state.api
     return api

@@ -1,6 +1,6 @@
-"""`/api/v1/dead-letters`: messages that were given up, found, shown, exported, put back and deleted.
+"""`/api/v1/dead-letters`: finds, shows, exports, requeues, deletes and sends dead letters.
 
-All of it needs a token of http.token_file, reading too (`guard`): they are messages. `/api/v1/dead-letter-classes` has
+Reading needs a token of http.token_file too (`guard`), because these are messages. `/api/v1/dead-letter-classes` has
 only counts by error class, for every reader.
 """
 
@@ -54,9 +54,9 @@ _TYPES = MappingProxyType(
         "tuple[str, ...] | None": Annotated[list[_SOME_TEXT], Field(max_length=MOST_IDS)] | None,
     }
 )
-"""The type of a field of `Selection` to that of a parameter."""
+"""Field types of `Selection` -> parameter types."""
 PAGE_SECONDS = 0.1
-"""What an index does not answer is looked for so long; then the page is what was found, and `next` goes on."""
+"""How long to scan for what no index answers; then the page is what was found, and `next` continues."""
 MOST_GROUPS = 500
 EXPORT_ROWS = 500
 EXPORT_SECONDS = 1.0
@@ -84,7 +84,7 @@ class _Known(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _nearest(cls, given: Any) -> Any:
-        """Names what a field that there is not may have been meant for."""
+        """Suggests a similar name for an unknown field."""
         for name in map(str, given if isinstance(given, dict) else ()):
             if name not in cls.model_fields and (near := get_close_matches(name, cls.model_fields, n=1)):
                 raise ValueError(f"{printable_name(name)}: there is none of this name; the nearest is {near[0]}")
@@ -127,14 +127,15 @@ class _Grouped(Filter):
 
 
 def _without_nulls(given: Any) -> Any:
-    """A part of a filter that is null would match everything, where its sender meant a value that JSON has not."""
+    """Rejects null in a filter, which would match everything though its sender probably meant a value missing in
+    JSON."""
     if isinstance(given, dict) and (nulls := [name for name, value in given.items() if value is None]):
         raise ValueError(f"{', '.join(map(str, nulls))}: null; leave it out")
     return given
 
 
 class _Change(BaseModel):
-    """What is to be changed: the filter, and how many were seen to match it."""
+    """What to change: the filter, and how many matches the caller has seen."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -148,8 +149,8 @@ class _Sent(_Change):
 
 @router.get("", summary="Dead letters that match a filter, the oldest first")
 async def listed(request: Request, given: Annotated[_Listed, Query()]) -> Response:
-    """A page reads for a tenth of a second at most. With `key`, `text`, `traceback`, tries or offsets it may be short,
-    or empty, and `next` goes on."""
+    """A page reads for at most a tenth of a second. With `key`, `text`, `traceback`, tries or offsets it may be short
+    or empty; `next` continues."""
     page = _page(dead_letter_row, selection_of(given), given.limit, PAGE_SECONDS, given.after)
     rows, behind = await _read(request, page)
     return _json({"rows": rows, "next": behind})
@@ -157,8 +158,8 @@ async def listed(request: Request, given: Annotated[_Listed, Query()]) -> Respon
 
 @router.get("/groups", summary="Dead letters counted by error class and line of the handler")
 async def groups(request: Request, given: Annotated[_Grouped, Query()]) -> Response:
-    """The most frequent first, 500 at the most. `hours` of each are how many died in each of the last hours, the one
-    that has just ended last; `count` is how many match in all, and `groups` in how many groups."""
+    """The most frequent first, up to 500. `hours` counts deaths in each of the last hours, the current hour last;
+    `count` is the number of all matches, and `groups` that of all groups."""
     selection = selection_of(given)
     found = await _read(request, lambda store, progress: store.dead_groups(selection, given.hours, progress))
     count = sum(each.count for each in found)
@@ -167,8 +168,8 @@ async def groups(request: Request, given: Annotated[_Grouped, Query()]) -> Respo
 
 @classes_router.get("", summary="How many dead letters there are of each error class")
 async def classes(request: Request) -> Response:
-    """The most frequent first, with the time of the latest. A reader needs no operations token, because a reason that
-    is not the name of an exception appears as `another reason`."""
+    """The most frequent first, with the time of the latest. Readers need no operations token, because a reason that is
+    not the name of an exception appears as `another reason`."""
     work = partial(_workbench(request).read, _by_class)
     rows, _ = await api_of(request).shared("dead-letter-classes", work)
     return _json({"rows": rows})
@@ -186,8 +187,8 @@ def _by_class(store: DeadLetterStore, progress: Progress) -> list[dict[str, Any]
 
 @router.get("/export", summary="Dead letters that match a filter, as JSON lines", responses=_LINES)
 async def export(request: Request, given: Annotated[Filter, Query()]) -> Response:
-    """Each with its message; bytes that are not UTF-8 under a name with `_base64`. A last line with an `error` is no
-    dead letter: what follows could not be read."""
+    """Each with its message; bytes that are not UTF-8 are in a field with `_base64`. A last line with an `error` is not
+    a dead letter: the rest could not be read."""
     page = partial(_page, dead_letter_document, selection_of(given), EXPORT_ROWS, EXPORT_SECONDS)
     first = await _read(request, page(None))
 
@@ -205,8 +206,8 @@ async def export(request: Request, given: Annotated[Filter, Query()]) -> Respons
 
 @router.post("/requeue", summary="Put back what matches a filter, if it is as many as seen", responses=_LINES)
 async def requeue(request: Request, given: _Change) -> Response:
-    """To be handed out anew, or, of a table, to go through the transform once more. Each line is how many are `done`;
-    the last has `complete`, or an `error`. It ends when the caller closes the connection."""
+    """Puts them back into the queue, or for a table passes them to the transform again. Each line has how many are
+    `done`; the last has `complete`, or an `error`. It stops when the caller closes the connection."""
     return await _changed(request, "requeue", given)
 
 
@@ -220,8 +221,8 @@ async def delete(request: Request, given: _Change) -> Response:
 
 @router.post("/send", summary="Send what matches a filter to a topic, if it is as many as were seen", responses=_LINES)
 async def send(request: Request, given: _Sent) -> Response:
-    """At least once: each is removed here once the brokers have acknowledged it, and carries the header
-    `kctl-dead-letter`, which is the same at every try. The lines are those of `requeue`."""
+    """At least once: each is removed after the brokers have acknowledged it, and has the header `kctl-dead-letter`, the
+    same at every try. The lines are those of `requeue`."""
     return await _changed(request, "send", given, given.to)
 
 
@@ -250,7 +251,7 @@ async def one(
 def _page(
     row: Callable[[DeadLetter], dict[str, Any]], selection: Selection, limit: int, seconds: float, after: str | None
 ) -> Callable[[DeadLetterStore, Progress], tuple[list[dict[str, Any]], str | None]]:
-    """What reads a page: its rows, and where the next one begins."""
+    """Returns a function that reads a page: its rows, and where the next begins."""
 
     def read(store: DeadLetterStore, _: Progress) -> tuple[list[dict[str, Any]], str | None]:
         page = store.dead_page(selection, after, limit, seconds)
@@ -264,7 +265,7 @@ async def _read(request: Request, work: Callable[[DeadLetterStore, Progress], T]
 
 
 async def _unless_gone(request: Request, answer: Awaitable[T]) -> T:
-    """The answer. It is cancelled, and nothing is returned, when the caller closes the connection before."""
+    """Returns the answer, or cancels it when the caller closes the connection."""
     waiting, gone = asyncio.ensure_future(answer), asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""`/api/v1/history`: the last day of the fleet, of a topic, a partition, a process or a group, for charts."""
+"""`/api/v1/history`: the last day of the fleet, a topic, a partition, a process or a group, for charts."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ async def history(
     until: Annotated[float | None, Query(ge=0, le=1e11, description="Unix seconds; now unless given.")] = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """Of the fleet, unless a topic, a partition, a worker or a group is named; groups are the 20 with the most lag.
-    In steps of 5 s for the last 15 minutes, 30 s for the last two hours, 5 minutes for the last day; of each step the
-    least and the most."""
+    """For the fleet, unless a topic, partition, worker or group is named; groups are the 20 with the most lag. In steps
+    of 5 s for the last 15 minutes, 30 s for the last two hours, 5 minutes for the last day, with the least and the most
+    of each step."""
     api = api_of(request)
     snapshot = api.latest()
     if same := api.unchanged(snapshot, if_none_match):
@@ -58,7 +58,7 @@ async def history(
 
 
 def _subject(topic: str | None, partition: int | None, worker: str | None) -> Subject:
-    """What is named; of what goes not together no history is kept."""
+    """Combinations that make no sense have no history."""
     if worker is not None:
         return "worker", worker if topic is None and partition is None else None
     if partition is not None:

@@ -1,4 +1,4 @@
-"""`/api/v1/hosts`: the hosts of a fleet; and what this one answers to the masters of the others."""
+"""`/api/v1/hosts`: the hosts of a fleet, and answers for the masters of other hosts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ router = APIRouter(prefix="/api/v1/hosts")
 @router.get("", summary="The hosts of the fleet, and which are silent or gone")
 async def hosts(request: Request) -> dict[str, Any]:
     found: Hosts | None = _source(request).hosts
-    assert found is not None  # else this route is not served
+    assert found is not None  # otherwise this route is not served
     document: dict[str, Any] = encoded(found.answer())
     return document
 

@@ -1,4 +1,4 @@
-"""ASGI in, ASGI out: what many open pages ask of one snapshot is found, checked and encoded once for all of them."""
+"""ASGI middleware that computes once what many open pages ask of one snapshot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kctl.http.api.api import Api
 
 KEPT_SECONDS: Final = 0.25
-"""All pages ask when there is a snapshot; an age that an answer names is at most so much behind."""
+"""All pages ask when a new snapshot appears. Ages in an answer lag behind by up to this."""
 Key: TypeAlias = tuple[str, bytes]
 """Path and query."""
 KEPT_BYTES: Final = 8 * 1024 * 1024
@@ -18,7 +18,7 @@ _PATHS: Final = frozenset(f"/api/v1/{name}" for name in ("history", "lag", "stat
 
 
 class KeptAnswers:
-    """Belongs to one event loop. All that the guard lets in are answered the same."""
+    """Belongs to one event loop. All callers that pass the guard get the same answers."""
 
     def __init__(self, app: ASGIApp, api: Api) -> None:
         self._app = app
@@ -27,7 +27,7 @@ class KeptAnswers:
         self._bytes = 0
         self._answers: dict[Key, list[Message]] = {}
         self._asked: dict[Key, asyncio.Event] = {}
-        """What is being answered for the first time; set when it is, well or badly."""
+        """First answers in progress; set when they end, with or without success."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         key = scope.get("path", ""), scope.get("query_string", b"")
@@ -41,12 +41,12 @@ class KeptAnswers:
         await self._answer(key, tag, scope, receive, send)
 
     async def _answer(self, key: Key, tag: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-        """Many ask at the same moment: the others wait for the first one's answer."""
+        """If many ask at the same time, the others wait for the first one's answer."""
         if (first := self._asked.get(key)) is not None:
             await first.wait()
         if (answer := self._answers.get(key)) is not None:
             for message in answer:
-                await send({**message})  # who passes it on changes it
+                await send({**message})  # a copy: the receiver changes it
             return
         self._asked.setdefault(key, asyncio.Event())
         try:
@@ -55,7 +55,7 @@ class KeptAnswers:
             self._go_on(key)
 
     def keep(self, key: Key, tag: bytes, answer: list[Message]) -> None:
-        """Before the first one has it: who reads slowly holds up nobody."""
+        """Called before the first caller has received it, so that a slow reader delays no other."""
         self._go_on(key)
         size = sum(len(message.get("body", b"")) for message in answer)
         if answer[0]["status"] != 200 or tag != self._tag or self._bytes + size > KEPT_BYTES:
@@ -75,7 +75,7 @@ class KeptAnswers:
 
 
 class _Recorded:
-    """A `send` that keeps what is sent."""
+    """A `send` that records messages."""
 
     def __init__(self, kept: KeptAnswers, key: Key, tag: bytes, send: Send) -> None:
         self._kept, self._key, self._tag, self._send = kept, key, tag, send
@@ -86,7 +86,7 @@ class _Recorded:
         self._messages.append({**message})
         self._unsent.append(message)
         if message["type"] == "http.response.start":
-            return  # a caller that reads nothing holds back what the others wait for
+            return  # a caller that does not read would delay the others
         if not message.get("more_body"):
             self._kept.keep(self._key, self._tag, self._messages)
         while self._unsent:

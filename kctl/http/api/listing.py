@@ -1,4 +1,4 @@
-"""What the lists of the API have in common: their router, their parameters, and what is done with their rows."""
+"""What the lists of the API share: router, parameters, paging."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from kctl_agent.rpc.wire import JsonObject
 router = APIRouter(prefix="/api/v1", responses={404: {"model": Error, "description": "There is none of this name"}})
 Rows: TypeAlias = list[JsonObject]
 Read: TypeAlias = Callable[[Api, FleetSnapshot, JsonObject | None], Coroutine[Any, Any, tuple[JsonObject, Rows]]]
-"""What answers a question, None of them the snapshot: what stands beside the rows, as how complete and how old they
-are; and the rows, sorted as they are paged."""
+"""Answers a question (None: from the snapshot): the fields besides the rows, and the sorted rows."""
 
 
 Local = Annotated[bool, Query(description="Of this host alone, where the fleet runs on several.")]
@@ -26,7 +25,7 @@ OfHost = Annotated[str | None, Query(max_length=64, description="Of this host of
 
 
 class ListParams:
-    """The parameters that every list takes."""
+    """Parameters of every list."""
 
     def __init__(
         self,
@@ -38,7 +37,7 @@ class ListParams:
         self.live, self.limit, self.local, self.host = live, limit, local, host
 
     def asked(self, api: Api) -> JsonObject | None:
-        """Parameters of the question to the fleet that the list is the answer to; None: the last snapshot is."""
+        """Parameters of the question to the fleet; None if the last snapshot answers."""
         return api.asked(is_live=self.live, is_local=self.local, host=self.host)
 
 
@@ -68,8 +67,8 @@ async def listed(
     field: str = "rows",
     completed: Callable[[Api, JsonObject, Rows], Rows] = lambda _api, _head, rows: rows,
 ) -> Response:
-    """The page of a list; `field` is the name of its rows. `completed` adds to the rows of the page what those that are
-    not shown need not have, given what stands beside them."""
+    """A page of a list; `field` is the name of its rows. `completed` adds fields that only the rows of this page
+    need."""
     api = api_of(request)
     snapshot, question = api.latest(), lists.asked(api)
     if question is None and (same := api.unchanged(snapshot, if_none_match)):

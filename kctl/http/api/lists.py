@@ -1,6 +1,6 @@
-"""`/api/v1/storage`, `members`, `brokers`, `topics`, `workers`, …: the answer to one question each.
+"""`/api/v1/storage`, `members`, `brokers`, `topics`, `workers`, …: the routes of questions.
 
-Which there are, with their rows and filters, is declared in `kctl_agent.replies.questions`.
+`kctl_agent.replies.questions` declares them, with rows and filters.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from kctl_agent.replies.questions import QUESTIONS, Question
 from kctl_agent.rpc.wire import JsonObject
 
 _AFTER = {"partition": AfterPartition, "node_id": AfterNode}
-"""The form of `after` by the last field of the key; else it is a name."""
+"""Types of `after` by the key's last field; by default a name."""
 
 
 def _single(command: str) -> Callable[..., Coroutine[Any, Any, Response]]:
-    """The answer to a question without rows."""
+    """The route of a question without rows."""
 
     async def answer(
         request: Request,
@@ -59,7 +59,7 @@ def _single(command: str) -> Callable[..., Coroutine[Any, Any, Response]]:
 
 
 def _list(command: str, declared: Question) -> Callable[..., Coroutine[Any, Any, Response]]:
-    """The answer to a question with rows. FastAPI takes the parameters from the signature."""
+    """The route of a question with rows. FastAPI reads its parameters from the signature."""
 
     async def read(api: Api, snapshot: FleetSnapshot, question: JsonObject | None) -> tuple[JsonObject, Rows]:
         result = await _result(api, command, snapshot, question)
@@ -87,7 +87,7 @@ def _parameters(declared: Question) -> Iterator[Parameter]:
 
 
 async def _result(api: Api, command: str, snapshot: FleetSnapshot, question: JsonObject | None) -> JsonObject:
-    """The result of a command, how complete and how old it is."""
+    """The result of a command, with completeness and age."""
     if question is not None:
         reduced = await api.ask(command, question)
         return {**encoded(reduced.result), **live_head(reduced)}

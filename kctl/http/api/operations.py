@@ -1,4 +1,4 @@
-"""`/api/v1/operations`: the same operations as on `master.sock`, by holders of the token."""
+"""`/api/v1/operations`: the operations of `master.sock`, for callers with a token."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OF_GIVING = {status: each for status, each in _RESPONSES.items() if status != 4
 
 
 class _Given(BaseModel):
-    """An operation and its parameters, as `getDescribe` on `master.sock` and docs/commands.md list them."""
+    """An operation and its parameters, as listed by `getDescribe` on `master.sock` and docs/commands.md."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -49,13 +49,13 @@ class _Given(BaseModel):
 
 
 router = APIRouter(prefix="/api/v1", route_class=JsonRoute)
-"""The guard in front of it lets nobody without the token change anything."""
+"""The guard in front admits changes only with a token."""
 
 
 @router.post("/operations", summary="Submit an operation; the answer is what happened", responses=_OF_GIVING)
 async def give(given: _Given, request: Request) -> JSONResponse:
-    """200: done. 202: under way, ask for it by its `id`. 409: it could not be carried out, or contradicts another
-    one, and nothing changes any more. 504: it may still happen."""
+    """200: done. 202: in progress; ask for it by its `id`. 409: it failed or conflicts with another one, and nothing
+    changes any more. 504: it may still happen."""
     submitted = await _operations(request).submit(
         given.operation, given.params, _caller(request, given.caller), given.wait_seconds
     )
@@ -69,7 +69,7 @@ async def listed(request: Request) -> dict[str, Any]:
 
 @router.get("/operations/types", summary="What can be submitted, with its parameters")
 async def types(request: Request) -> dict[str, Any]:
-    """`dry_run` among the parameters: it can be asked what would happen."""
+    """`dry_run` among the parameters: one can ask what would happen."""
     found = _operations(request).types.values()
     return {"rows": [described(each) for each in found if each.changes]}
 
@@ -80,7 +80,7 @@ async def types(request: Request) -> dict[str, Any]:
     responses=_RESPONSES,
 )
 async def cancel(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the API's own word
-    """The answer is how it stands; what can be taken back is, and its end reports what was not."""
+    """Returns its state. What can be undone is undone; when it ends, it reports what was not."""
     return _answer(_operations(request).cancel(id, _caller(request)))
 
 
@@ -90,7 +90,7 @@ async def cancel(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the
     responses={status: _RESPONSES[status] for status in (202, 404, 409, 504)},
 )
 async def one(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the API's own word
-    """The result of one that changes nothing, as `stack`, is shown with a token that may act."""
+    """Results of operations that change nothing, such as `stack`, need a token that may act."""
     operations = _operations(request)
     found = operations.find(id)
     is_question = found.name in operations.types and not operations.types[found.name].changes

@@ -1,6 +1,6 @@
-"""The rows of a list that are wanted, in pages; pure.
+"""Filters rows of a list and divides them into pages. Pure.
 
-Pages go on behind the last row's key, so rows that come or go meanwhile move nothing.
+A page continues after the last row's key, so that rows that appear or disappear in between move nothing.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ MAX_ROWS = 10_000
 
 
 def key_of(row: Mapping[str, Any], key: Sequence[str]) -> tuple[Any, ...]:
-    """The values by which the rows of a list are sorted."""
+    """The values by which rows are sorted."""
     return tuple([row[each] for each in key])
 
 
 PARTITION = ("topic", "partition")
 NUMBERS = frozenset({"partition", "node_id"})
-"""Fields of keys that are whole numbers; the others are texts."""
+"""Key fields that are whole numbers; others are text."""
 
 
 def chosen(rows: list[JsonObject], min_lag: int | None = None, **wanted: Any) -> list[JsonObject]:
-    """The rows whose fields have one of the wanted values; None wants all."""
+    """Rows whose fields have one of the wanted values; None wants all."""
     filters: list[tuple[str, Callable[[Any], bool]]] = [
         (name, frozenset(values).__contains__) for name, values in wanted.items() if values is not None
     ]
@@ -37,15 +37,14 @@ def chosen(rows: list[JsonObject], min_lag: int | None = None, **wanted: Any) ->
 def page(
     key: Sequence[str], rows: Sequence[JsonObject], after: str | None, limit: int
 ) -> tuple[list[JsonObject], str | None]:
-    """At most `limit` rows behind the key `after`, and what to give as `after` for the next page, None at the end.
-    Raises BadParams: `after` is no such key."""
+    """At most `limit` rows after the key `after`, and `after` for the next page (None at the end). Raises BadParams."""
     rest = list(rows)
     if after is not None:
         behind = _parsed(after, [int if each in NUMBERS else str for each in key])
         rest = [row for row in rest if key_of(row, key) > behind]
     some = rest[:limit]
     while some and len(rest) > len(some) and key_of(rest[len(some)], key) == key_of(some[-1], key):
-        some.append(rest[len(some)])  # a partition that an attached application reads too has two rows
+        some.append(rest[len(some)])  # a partition also read by an attached application has two rows
     return some, "/".join(map(str, key_of(some[-1], key))) if some and len(rest) > len(some) else None
 
 

@@ -56,7 +56,7 @@ async def offsets(
 
 
 async def lag_of(api: Api, snapshot: FleetSnapshot, question: JsonObject | None) -> tuple[JsonObject, Rows]:
-    """How a partition is doing is judged over time: it stays that of the last snapshot of the host that reads it."""
+    """Assessments need history, so they come from the last snapshot of the host that reads a partition."""
     if question is None:
         return {**encoded(snapshot.kafka_lag), **_last_head(api, snapshot)}, api.lag_rows.of(snapshot)
     reduced = await api.ask("offset_checker", question)
@@ -73,20 +73,20 @@ async def _offsets(api: Api, snapshot: FleetSnapshot, question: JsonObject | Non
 
 
 def _last_head(api: Api, snapshot: FleetSnapshot) -> JsonObject:
-    """How complete and how old the partitions of a snapshot are."""
+    """Completeness and age of a snapshot's partitions."""
     return {**snapshot.offset_checker.completeness(), "age_seconds": api.age_seconds(snapshot)}
 
 
 def _completed(api: Api, head: JsonObject, rows: Rows, *, has_history: bool) -> Rows:
     if has_history:
         lines = api.source.history.sparklines([(row["topic"], row["partition"]) for row in rows])
-        # None is kept of attached applications.
+        # Attached applications have none.
         rows = [{**row, "history": [] if row.get("attached") else lags} for row, lags in zip(rows, lines, strict=True)]
     return rows if "live" in head else _aged(rows, head["age_seconds"])
 
 
 def _aged(rows: list[JsonObject], age_seconds: float) -> list[JsonObject]:
-    """An age in a snapshot is that of the moment when it was taken."""
+    """Ages in a snapshot refer to the moment it was taken."""
     return [
         {**row, "age_seconds": None if row["age_seconds"] is None else row["age_seconds"] + age_seconds} for row in rows
     ]

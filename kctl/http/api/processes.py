@@ -1,6 +1,6 @@
-"""`/api/v1/logs/{process}` and `/api/v1/settings`: what a process has written, and what is in force.
+"""`/api/v1/logs/{process}` and `/api/v1/settings`: the end of a process's log, and the current settings.
 
-Logs quote messages, so these are for tokens of `http.token_file` alone, as the guard has it.
+Logs quote messages, so the guard requires a token of `http.token_file`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kctl_agent.errors import NotReady
 from kctl_agent.rpc.wire import JsonObject
 
 _BYTES = 64 * 1024
-"""The most of a log that one answer has; a rotation leaves so much in the file."""
+"""The most log bytes in one answer; a rotation leaves this much in the file."""
 
 
 @router.get(
@@ -34,7 +34,7 @@ async def log(
     process: str,
     after: Annotated[int | None, Query(ge=0, description="`next` of the answer before.")] = None,
 ) -> JSONResponse:
-    """`text` in whole lines; `is_continued` is false where it does not follow what the answer before had, as after a
+    """`text` has complete lines; `is_continued` is false if it does not follow the previous answer, for example after a
     rotation."""
     api = api_of(request)
     supervised, process = api.latest().supervised, api.own_name(process)

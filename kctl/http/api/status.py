@@ -18,7 +18,7 @@ from kctl.http.api.partitions import lag_of
 async def status(
     request: Request, local: Local = False, host: OfHost = None, if_none_match: IfNoneMatch = None
 ) -> Response:
-    """Of several hosts the verdict, the workers and how the partitions are doing are those of all."""
+    """In a fleet on several hosts, the verdict, the workers and the partition states are those of all hosts."""
     api = api_of(request)
     snapshot, source = api.latest(), api.source
     question = api.asked(is_live=False, is_local=local, host=host)
@@ -45,8 +45,8 @@ async def events(
     recent: Annotated[int, Query(ge=0, le=500, description="Begin with so many of the last events.")] = 0,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> StreamingResponse:
-    """`event: happened` with what happened as JSON; `event: collected` when there is a new snapshot. A client that
-    gives `Last-Event-ID` gets what came since; the last 500 are kept."""
+    """`event: happened` has an event as JSON; `event: collected` announces a new snapshot. With `Last-Event-ID` a
+    client gets later events; the last 500 are kept."""
     lines = api_of(request).streams.begin(last_event_id, recent)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(lines, media_type="text/event-stream", headers=headers)

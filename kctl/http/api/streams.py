@@ -1,4 +1,4 @@
-"""Server-sent events: what happens in the fleet as it happens, and a word at each collection."""
+"""Server-sent events: the fleet's events, and a notice at each collection."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from kctl_agent.replies.workers import Event
 
 _AT_A_TIME = 64
 _SILENCE_SECONDS = 15.0
-"""A comment after so long keeps proxies from closing a stream in which nothing happens."""
+"""A comment at this interval keeps proxies from closing a silent stream."""
 
 
 class Streams:
-    """All open streams; belongs to one event loop. `life` is a word that is another one for each master: numbers of
-    events begin anew."""
+    """All open streams; belongs to one event loop. `life` differs for each master, because event numbers restart."""
 
     def __init__(self, source: SnapshotSource, life: str) -> None:
         self._source = source
@@ -27,17 +26,17 @@ class Streams:
         self._closing = asyncio.Event()
 
     def close(self) -> None:
-        """Ends every stream, and each that begins later."""
+        """Ends all current and future streams."""
         self._closing.set()
 
     def restart(self) -> None:
-        """Ends every stream that is open; clients may come again."""
+        """Ends all open streams; clients may reconnect."""
         self._closing.set()
         self._closing = asyncio.Event()
 
     def begin(self, last_event_id: str | None, recent: int) -> AsyncIterator[str]:
-        """The lines of one stream: after `last_event_id` if it is of this master, else the `recent` last events. Raises
-        Busy: as many are open as may be."""
+        """The lines of one stream: after `last_event_id` if it is this master's, otherwise the `recent` last events.
+        Raises Busy."""
         if self._open >= _AT_A_TIME:
             raise Busy(f"{_AT_A_TIME} event streams are open already")
         return self._lines(self._first(last_event_id, recent))
@@ -46,7 +45,7 @@ class Streams:
         last = self._source.feed.last_number
         if last_event_id:
             life, _, number = last_event_id.rpartition("-")
-            # An id of a master before this one: all that this one has seen is new.
+            # An id of an earlier master: everything that this one has seen is new.
             return min(int(number), last) if life == self._life and number.isdecimal() and len(number) < 20 else 0
         return max(last - recent, 0)
 
@@ -56,7 +55,7 @@ class Streams:
         try:
             yield "retry: 2000\n\n"
             while not closing.is_set():
-                for number, event in feed.since(number):  # noqa: B020 - goes on behind the last one sent
+                for number, event in feed.since(number):  # noqa: B020 - continues after the last one sent
                     yield f"id: {self._life}-{number}\nevent: happened\ndata: {_text(event)}\n\n"
                 if feed.collections != collections:
                     collections = feed.collections
@@ -69,7 +68,7 @@ class Streams:
             self._open -= 1
 
     async def _woken(self, collections: int, closing: asyncio.Event) -> bool:
-        """Whether there is news within a while, or the end."""
+        """Whether there was news, or the end, within the silence interval."""
         waiting = [
             asyncio.ensure_future(self._source.feed.wait_beyond(collections)),
             asyncio.ensure_future(closing.wait()),

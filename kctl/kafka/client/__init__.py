@@ -1,1 +1,1 @@
-"""One cluster as a client reaches it: access, connections, deadlines, and what errors of brokers mean."""
+"""A client of one cluster: access, connections, deadlines, and the meaning of brokers' errors."""

@@ -1,4 +1,4 @@
-"""Access to a cluster: servers, TLS and SASL, from `kctl.toml` or from the command line.
+"""Access to a cluster: servers, TLS and SASL, from `kctl.toml` or the command line.
 
 Standard library only: `kctl kafka` reads it before it imports a Kafka client.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ClusterAccess(NamedTuple):
-    """A cluster as a client reaches it; its secrets are never printed."""
+    """How to reach a cluster; `repr` shows no secrets."""
 
     servers: tuple[str, ...]
     setting: str = "-b"
@@ -30,26 +30,24 @@ class ClusterAccess(NamedTuple):
 
     @property
     def named(self) -> str:
-        """The servers with what names them, for sentences."""
+        """The servers, for sentences."""
         return ",".join(self.servers)
 
     def __repr__(self) -> str:
         return f"Access({self.named}, {self.security.protocol})"
 
     def client_settings(self) -> dict[str, Any]:
-        """Returns the settings as kafka-python's clients call them."""
+        """Settings for kafka-python's clients."""
         return {"bootstrap_servers": list(self.servers)} | self.security.client_settings(_read_token)
 
 
 def plain(servers: str) -> ClusterAccess:
-    """Unencrypted and unauthenticated access, as `-b` alone means it; `servers` as `host:port`, separated by commas."""
+    """Unencrypted access without authentication; `servers`: `host:port`, separated by commas."""
     return ClusterAccess(tuple(server.strip() for server in servers.split(",") if server.strip()))
 
 
 def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """Returns access to the context `[contexts.NAME]` of a file, with its secrets read from the files that it names.
-    Raises ConfigError: the file or a secret cannot be read, or the settings do not fit together; UsageError: there is
-    no such context; the sentence lists those there are."""
+    """Access of `[contexts.NAME]`, with secrets read from files. Raises ConfigError, UsageError (no such context)."""
     from kctl.config.contexts import contexts  # 17 ms, which `-b` alone need not pay
 
     known = contexts(file)
@@ -60,21 +58,19 @@ def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> Cl
 
 
 def of_fleet(config: Config, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """Returns access as `[kafka]` of a configuration sets it, with its secrets read from the files that it names.
-    Raises ConfigError: a secret cannot be read, or the settings do not fit together."""
+    """Access of `[kafka]`, with secrets read from files. Raises ConfigError."""
     return _secured(config.kafka, "kafka", config.path, env)
 
 
 def of_cluster(name: str, cluster: ClusterSection, path: Path, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """Access as `[clusters.NAME]` of the file `path` sets it, with its secrets read from the files that it names.
-    Raises ConfigError: a secret cannot be read, or the settings do not fit together."""
+    """Access of `[clusters.NAME]` in the file `path`, with secrets read from files. Raises ConfigError."""
     return _secured(cluster, f"clusters.{name}", path, env)
 
 
 def _secured(
     cluster: ContextSection | ClusterSection | KafkaSection, section: str, file: Path, env: Mapping[str, str]
 ) -> ClusterAccess:
-    """Returns access with TLS and SASL, as a section of a file sets it. Paths are relative to its folder."""
+    """Paths are relative to the file's folder."""
     folder, where = file.absolute().parent, f"{file}: {section}"
 
     def path(text: str) -> Path | None:
@@ -97,7 +93,7 @@ def _secured(
 
 
 def _check_key(security: SecuritySection, path: Callable[[str], Path | None], where: str) -> None:
-    """Refuses a key that all users can read. It may stand in the certificate's file; OpenSSL reads it, not kctl."""
+    """Rejects a key that all users can read. It may be in the certificate's file; OpenSSL reads it, not kctl."""
     name = "tls_key_file" if security.tls_key_file else "tls_certificate_file"
     if (file := path(getattr(security, name))) is not None:
         try:
@@ -126,7 +122,7 @@ def _sasl(
 
 
 def _read_token(path: Path) -> str:
-    """Reads the token of a file. Raises ConfigError when the file cannot be read or is empty."""
+    """Reads a token from a file. Raises ConfigError."""
     try:
         token = read_private(path).strip()
     except (OSError, UnicodeDecodeError) as error:

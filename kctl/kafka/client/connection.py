@@ -1,7 +1,7 @@
-"""A connection to a cluster: requests to its brokers, to many of them at once, under one deadline.
+"""A connection to a cluster: sends requests to brokers, to many at once, under one deadline.
 
-kafka-python's admin client is not used here: it asks one broker after the other, raises the first error of a partition
-and drops the answers of the others. `transport` sends.
+It does not use kafka-python's admin client, which asks brokers one after another, raises the first error of a partition
+and drops the other answers. `transport` sends.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Broker(NamedTuple):
 
 
 class ClusterConnection:
-    """A client of a cluster's brokers. Not thread-safe. Use it with `with`, or `close` it. Without retries nothing is
-    asked again: for callers that poll anyway."""
+    """A client of a cluster's brokers. Not thread-safe. Use it with `with`, or `close` it. `has_retries=False` is for
+    callers that poll anyway."""
 
     def __init__(self, access: ClusterAccess, timeout_seconds: float, *, has_retries: bool = True) -> None:
         self.access = access
@@ -48,7 +48,6 @@ class ClusterConnection:
         self._transport = Transport(access, self.deadline)
         self._coordinators = _Coordinators(takes_only_broker=has_retries)
         self.first: Node = ""
-        """The broker that answered first."""
         self._same_as_first: int | None = None
         self.brokers: dict[int, Broker] = {}
         self.controller_id: int | None = None
@@ -67,12 +66,12 @@ class ClusterConnection:
 
     @property
     def asked(self) -> Counter[str]:
-        """How many requests were sent, by name; what opening a connection takes is not counted."""
+        """Requests sent, by name, except for opening connections."""
         return self._transport.asked
 
     def open(self, topics: Iterable[str] | None = ()) -> Any:
-        """Connects to the first bootstrap server that answers; returns its Metadata of `topics`, or of all (None).
-        Raises BrokerUnreachable, WrongProtocol, AuthenticationFailed, NotAuthorised: and why."""
+        """Connects to the first bootstrap server that answers; returns its Metadata of `topics` (None: all). Raises
+        BrokerUnreachable, WrongProtocol, AuthenticationFailed, NotAuthorised."""
         servers = self._transport.bootstrap_servers
         problem: BaseException = OSError("there is no bootstrap server")
         for left, server in zip(range(len(servers), 0, -1), servers, strict=True):
@@ -87,8 +86,7 @@ class ClusterConnection:
         raise diagnose(problem, self.access, min(self.deadline.left_seconds + 1.0, 5.0))
 
     def metadata(self, topics: Iterable[str] | None) -> Any:
-        """Requests metadata of topics, or of all (None), as kafka-python's MetadataResponse; brokers are taken note of.
-        Raises KctlError: nobody answered."""
+        """Requests Metadata of `topics` (None: all), and records the brokers. Raises KctlError."""
         requested = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
             topics=requested,
@@ -112,16 +110,14 @@ class ClusterConnection:
         return response
 
     def ask(self, request: Any, node: Node | None = None) -> Any:
-        """Returns one response; `node` None asks the broker that answered first. Raises KctlError: no answer in time,
-        or none at all."""
+        """Asks one broker, by default the first that answered. Raises KctlError."""
         [outcome] = self.ask_each([(self.first if node is None else node, request)])
         if isinstance(outcome, KctlError):
             raise outcome
         return outcome
 
     def ask_anybody(self, request: Any) -> Any:
-        """Returns one response, of the broker that answered first or, if that one is gone, of any other. Raises
-        KctlError: of the last one that was tried."""
+        """Asks the broker that answered first, or others if it is gone. Raises the last KctlError."""
         for node in [self.first, *(node for node in self.brokers if node != self._same_as_first)]:
             [outcome] = self.ask_each([(node, request)])
             if not isinstance(outcome, BrokerUnreachable):
@@ -131,26 +127,26 @@ class ClusterConnection:
         return outcome
 
     def ask_each(self, questions: Iterable[tuple[Node, Any]]) -> list[Any]:
-        """Asks all at once: the responses in the order of the questions, a KctlError in place of each that has none."""
+        """Sends all requests at once; returns responses in order, with a KctlError for each that has none."""
         return self._transport.send_each(
             [(self._as_first(node), self._named(node), request) for node, request in questions]
         )
 
     def coordinators(self, groups: Iterable[str]) -> dict[str, int | KctlError]:
-        """Returns which broker coordinates each group; a coordinator that is only just starting is waited for."""
+        """The coordinator of each group; waits for one that is starting."""
         return self._coordinators.find(self, groups)
 
     def forget_coordinators(self, groups: Iterable[str]) -> None:
-        """Forgets the coordinators of groups that are gone."""
+        """For groups that are gone."""
         self._coordinators.drop(groups)
 
     def pause(self) -> None:
-        """Waits before a request is repeated; coordinators are found anew then."""
+        """Waits before a retry, which finds coordinators again."""
         self._coordinators.forget()
         self._transport.pause()
 
     def _as_first(self, node: Node) -> Node:
-        """Returns the connection that is open already, where it leads to the same broker."""
+        """Uses the open connection if it leads to the same broker."""
         return self.first if node == self._same_as_first else node
 
     def _named(self, node: Node) -> str:
@@ -161,26 +157,25 @@ class ClusterConnection:
 
 
 class _Coordinators:
-    """The coordinators of groups: which broker, found once, and again when it has moved."""
+    """The coordinators of groups, found once, and again after they have moved."""
 
     def __init__(self, *, takes_only_broker: bool) -> None:
-        """`takes_only_broker`: in a cluster with one broker nothing is asked before the first `forget`."""
+        """`takes_only_broker`: a single broker is not asked before the first `forget`."""
         self._known: dict[str, int] = {}
         self._takes_only_broker = takes_only_broker
 
     def forget(self) -> None:
-        """Forgets all coordinators. From now on also the only broker is asked whether it is the coordinator: the topic
-        of the offsets, which may not exist yet, is created by that question."""
+        """Forgets all. From now on even a single broker is asked, because that question creates the offsets topic if it
+        does not exist yet."""
         self._takes_only_broker = False
         self._known.clear()
 
     def drop(self, groups: Iterable[str]) -> None:
-        """Forgets these coordinators until they are needed; of groups that never come back nothing is kept."""
         for group in groups:
             self._known.pop(group, None)
 
     def find(self, connection: ClusterConnection, groups: Iterable[str]) -> dict[str, int | KctlError]:
-        """Returns the broker for each group; a coordinator that is only just starting is waited for."""
+        """Waits for a coordinator that is starting."""
         groups = dict.fromkeys(groups)
         if len(connection.brokers) == 1 and self._takes_only_broker:
             return dict.fromkeys(groups, next(iter(connection.brokers)))

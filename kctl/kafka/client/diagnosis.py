@@ -1,7 +1,7 @@
-"""The diagnosis of a failed connection to a bootstrap server: it is asked in the other ways it might be meant.
+"""Diagnoses a failed connection to a bootstrap server by trying other protocols.
 
-A Kafka listener that gets the wrong protocol answers nothing: it closes. So a plain listener, one with TLS
-and something else are distinguished by trying; only after a failure, and each try is one connection.
+A Kafka listener that receives the wrong protocol just closes. Plain, TLS and foreign listeners are told apart by
+trying; each try is one connection, and only after a failure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNREACHABLE = ("unable to connect", "ECONN", "EHOST", "ENET", "DNS", "timed out
 
 
 def diagnose(problem: BaseException, access: ClusterAccess, seconds: float) -> KctlError:
-    """Returns the error for `problem`, which is what connecting ended with; takes a few times `seconds` at the most."""
+    """Returns the error for `problem`, with which connecting ended; takes up to a few times `seconds`."""
     text = str(problem)
     at = access.named
     if isinstance(problem, errors.IllegalSaslStateError):
@@ -91,7 +91,7 @@ def _speaks_tls(server: str, seconds: float) -> bool:
         ):
             return encrypted.version() is not None
     except ssl.SSLError as error:
-        return "ALERT" in str(error.reason or "").upper()  # it wants a certificate of us: TLS all the same
+        return "ALERT" in str(error.reason or "").upper()  # it wants our certificate, so it speaks TLS
     except OSError:
         return False
 

@@ -1,4 +1,4 @@
-"""The layout of topics: which there are, how they are spread over brokers, and what is not configured by default."""
+"""The layout of topics: their partitions over brokers, and their settings that are not the default."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "broker's file", 6: "logge
 
 
 class PartitionLayout(NamedTuple):
-    """A partition; `leader` is None while there is none; `error` is the broker's name for what is wrong with it."""
+    """`leader` is None if there is none; `error` is the broker's name of a problem."""
 
     partition: int
     leader: int | None
@@ -32,7 +32,7 @@ class PartitionLayout(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic. `error_code` is not 0 when the brokers do not describe the topic; then it has no partitions."""
+    """If `error_code` is not 0, the brokers do not describe the topic, and it has no partitions."""
 
     name: str
     topic_id: str | None
@@ -42,7 +42,7 @@ class Topic(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A configuration entry that is not the default; `source` names what has set it."""
+    """A setting that is not the default; `source` names what has set it."""
 
     name: str
     value: str | None
@@ -50,7 +50,7 @@ class Setting(NamedTuple):
 
 
 class BrokerLoad(NamedTuple):
-    """The load of a broker: how many partitions it leads, holds, and holds without being in sync."""
+    """How many partitions a broker leads, stores, and stores without being in sync."""
 
     leaders: int
     replicas: int
@@ -58,13 +58,13 @@ class BrokerLoad(NamedTuple):
 
 
 def topics_of(metadata: Any) -> dict[str, Topic]:
-    """Returns the topics of a MetadataResponse by name, partitions in order."""
+    """The topics of a MetadataResponse by name, partitions in order."""
     return {topic.name: _topic(topic) for topic in sorted(metadata.topics, key=lambda each: each.name or "")}
 
 
 def require(topics: dict[str, Topic], name: str, partition: int | None = None) -> Topic:
-    """Returns the topic of that name, which must exist; so must the partition, if one is named. Raises TopicMissing,
-    PartitionMissing, NotAuthorised."""
+    """Returns a topic, which must exist, like the partition if named. Raises TopicMissing, PartitionMissing,
+    NotAuthorised."""
     topic = topics.get(name)
     code = 3 if topic is None else topic.error_code
     if topic is None or code:
@@ -78,7 +78,6 @@ def require(topics: dict[str, Topic], name: str, partition: int | None = None) -
 
 
 def broker_loads(topics: Iterable[Topic]) -> dict[int, BrokerLoad]:
-    """Counts partitions per broker, over these topics."""
     leaders: Counter[int] = Counter()
     replicas: Counter[int] = Counter()
     behind: Counter[int] = Counter()
@@ -92,8 +91,7 @@ def broker_loads(topics: Iterable[Topic]) -> dict[int, BrokerLoad]:
 
 
 def settings_of_topic(connection: ClusterConnection, topic: str) -> list[Setting]:
-    """Returns what is configured for the topic and is not the default, by name. Raises KctlError: no answer, or not
-    permitted."""
+    """The topic's settings that are not the default, by name. Raises KctlError."""
     from kafka.protocol.admin import DescribeConfigsRequest  # these cost 20 ms, which `lag` need not pay
 
     resource = DescribeConfigsRequest.DescribeConfigsResource(
@@ -114,7 +112,7 @@ def settings_of_topic(connection: ClusterConnection, topic: str) -> list[Setting
 
 
 def quorum_leader(connection: ClusterConnection) -> int | None:
-    """The active controller; None where it is not known. (Metadata names any broker: KRaft hides the controller.)"""
+    """The active controller; None if unknown. Metadata names any broker, because KRaft hides the controller."""
     from kafka.protocol.admin import DescribeQuorumRequest  # as above
 
     topic = DescribeQuorumRequest.TopicData

@@ -1,11 +1,10 @@
-"""A lighter import of kafka-python, without what a question to a broker does not need, a third of its 120 ms.
+"""Imports kafka-python without the parts that a question to a broker does not need, a third of its 120 ms.
 
-`import kafka` makes consumer, producer, admin client and a hundred message classes, whichever part is wanted. Here the
-packages stand unexecuted: their submodules can be imported one by one, and a module that asks for one of their names
-gets the whole package after all, as if it had been imported at once. So do modules of the standard library that are
-imported at the top of others and used in rare cases. One that is executed after all becomes a module like any other by
-its class, as `importlib.util.LazyLoader` does it: a module that holds it already pays no `__getattr__` any more. With a
-kafka-python that is put together otherwise all is imported as ever: slower, not wrong.
+`import kafka` makes consumer, producer, admin client and a hundred message classes. Here its packages are stand-ins:
+submodules can be imported one by one, and a module that needs another name executes the whole package. So are standard
+modules that others import at the top but rarely use. An executed stand-in becomes a normal module by its class, like
+`importlib.util.LazyLoader`, so that existing references need no `__getattr__`. If kafka-python's layout differs,
+everything is imported normally, which is slower.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from typing import Any
 _ADMIN_PARTS = ("groups",)
 _CONSUMER_PARTS = ("offsets", "group")
 _RARELY_USED = ("ssl", "tempfile", "traceback", "zipfile")
-"""Modules that are needed for TLS, by importlib.resources and by logging. (`importlib.util.LazyLoader` executes a
-module as soon as it is imported a second time.)"""
+"""Needed for TLS, by importlib.resources and by logging. (`importlib.util.LazyLoader` executes a module at its second
+import.)"""
 
 
 def install() -> None:
-    """Installs stand-ins, before anything of kafka-python is imported; afterwards it does nothing."""
+    """Call it before anything of kafka-python is imported; afterwards it does nothing."""
     if "kafka" in sys.modules:
         return
     known = set(sys.modules)
@@ -38,8 +37,8 @@ def install() -> None:
 
 
 def complete() -> None:
-    """Executes what stands in for a module of the standard library: before there are other threads, for two that use it
-    for the first time in the same moment would execute it twice."""
+    """Executes the stand-ins for standard modules. Call it before starting threads: two that use one for the first time
+    together would execute it twice."""
     for name in _RARELY_USED:
         if name in sys.modules:
             _executed(sys.modules[name])
@@ -64,10 +63,8 @@ def _stand_in() -> None:
 
 
 class _StandIn(ModuleType):
-    """A module or package that is executed when one of its names is missed, unless `parts` (submodules) have it.
-
-    `callables` are names that others take out of it at their own import; it is executed when they are called.
-    """
+    """A module that is executed when a name is missing, unless `parts` (submodules) have it. `callables` are names that
+    others import from it; a call executes it."""
 
     def __init__(self, name: str, parts: tuple[str, ...] = (), callables: tuple[str, ...] = ()) -> None:
         super().__init__(name)
@@ -101,7 +98,6 @@ class _StandIn(ModuleType):
 
 
 def _executed(module: ModuleType) -> ModuleType:
-    """Executes a module and returns it; from here on it is one like any other."""
     if isinstance(module, _StandIn):
         execute = module.__dict__["_execute"]
         module.__class__ = ModuleType  # type: ignore[assignment]

@@ -1,7 +1,5 @@
-"""Errors of `kctl kafka` from a client's exceptions: our own class with its exit code, and what to do.
-
-The words for it are `kctl_agent.kafka.errors`'.
-"""
+"""Translates a client's exceptions to errors of `kctl kafka` with exit code and advice; `kctl_agent.kafka.errors` has
+the words."""
 
 from __future__ import annotations
 
@@ -57,15 +55,12 @@ _KINDS: tuple[tuple[tuple[type[Exception], ...], type[KctlError], str], ...] = (
 
 
 def name_of_code(code: int) -> str | None:
-    """Returns the name of an error code as a broker sends it; None for 0."""
+    """The broker's name of an error code; None for 0."""
     return None if code == 0 else name_of(errors.for_code(code)())
 
 
 def failure(error: BaseException, what: str) -> KctlError:
-    """Returns the error that `what` could not be done because of `error`: the sentence and the exit code.
-
-    An error that is ours already comes back as it is.
-    """
+    """The error that `what` failed because of `error`. One of ours is returned unchanged."""
     if isinstance(error, KctlError):
         return error
     for kinds, ours, advice in _KINDS:
@@ -75,6 +70,6 @@ def failure(error: BaseException, what: str) -> KctlError:
 
 
 def code_failure(code: int, what: str, message: str | None = None) -> KctlError:
-    """Returns the error for an error code of a response; `message` is the broker's own text."""
+    """The error for a response's error code; `message` is the broker's text."""
     kind = errors.for_code(code)
     return failure(kind(message) if message else kind(), what)

@@ -1,8 +1,8 @@
-"""Requests over kafka-python's connections, many at once, each answered by a response or by an error in one sentence.
+"""Sends many requests at once over kafka-python's connections; each ends with a response or an error in one sentence.
 
-Built on its connection manager, which does the bytes, TLS, SASL and protocol versions. No thread is started: the loop
-turns while an answer is waited for, on the thread that asks. Connections are made with `refresh_metadata_on_err=False`,
-or one that breaks begins a loop of kafka-python's own that asks for metadata.
+kafka-python's connection manager does bytes, TLS, SASL and versions. No thread is started: the loop runs on the asking
+thread while it waits. Connections are made with `refresh_metadata_on_err=False`, since otherwise a broken one starts
+kafka-python's own metadata loop.
 """
 
 from __future__ import annotations
@@ -21,18 +21,17 @@ from kctl.kafka.client.access import ClusterAccess
 from kctl.kafka.client.reasons import failure
 
 PAUSE_SECONDS = 0.1
-"""The pause before a request is repeated."""
+"""Before a retry."""
 _RESERVE = 0.2
 Node = int | str
-"""A broker by its number, or the bootstrap server that answered first by kafka-python's name for it."""
+"""A broker's number, or kafka-python's name of the bootstrap server that answered first."""
 _CLIENT_ID = "kctl"
 _FRAME_BYTES = 512 * 1024 * 1024
-"""The largest frame: the metadata of a hundred thousand partitions is tens of megabytes."""
+"""The metadata of a hundred thousand partitions is tens of megabytes."""
 
 
 class Deadline:
-    """A deadline `timeout_seconds` after the making, or the last `renew`. Without retries nothing is asked again: for
-    callers that poll anyway."""
+    """`timeout_seconds` after construction or the last `renew`."""
 
     def __init__(
         self, timeout_seconds: float, *, has_retries: bool, clock: Callable[[], float] = time.monotonic
@@ -44,7 +43,6 @@ class Deadline:
         self.renew()
 
     def renew(self) -> None:
-        """Begins the whole time again."""
         self._at = self._clock() + self.timeout_seconds
 
     @property
@@ -53,24 +51,24 @@ class Deadline:
 
     @property
     def left_milliseconds(self) -> float:
-        """The time left as kafka-python takes it; at least 1, for 0 would be no limit."""
+        """For kafka-python; at least 1, because 0 means no limit."""
         return max(self.left_seconds * 1000, 1)
 
     @property
     def may_retry(self) -> bool:
-        """Whether what fails is worth another try: for half of the time. Then there is still time to report it."""
+        """Whether a failure is worth a retry: in the first half of the time, so that there is time to report it."""
         return self.left_seconds > self.timeout_seconds * (1 - self._retry_share)
 
     @property
     def may_wait(self) -> bool:
-        """Whether what is only just starting is worth waiting for: until a fifth of the time is left. One group that
-        never stops loading must leave time for the questions that come after it."""
+        """Whether to wait for something that is starting: until a fifth of the time is left, so that one group that
+        loads for ever leaves time for later questions."""
         return self._retry_share > 0 and self.left_seconds > self.timeout_seconds * _RESERVE + PAUSE_SECONDS
 
 
 class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is not typed
-    """A connection manager that keeps a broker's last bytes. kafka-python 3.0 throws away what arrives together with
-    the end of a connection, and that is just how a broker reports a wrong password."""
+    """Keeps a broker's last bytes. kafka-python 3.0 drops what arrives together with the end of a connection, which is
+    how a broker reports a wrong password."""
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         transport = await super()._build_transport(node, timeout_at=timeout_at)
@@ -85,7 +83,7 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is
 
 
 class Transport:
-    """Connections to brokers. Not thread-safe; `close` it. Brokers are named by the caller, for sentences."""
+    """Connections to brokers. Not thread-safe; `close` it. The caller names brokers, for sentences."""
 
     def __init__(self, access: ClusterAccess, deadline: Deadline) -> None:
         self._deadline = deadline
@@ -105,7 +103,7 @@ class Transport:
             self._net.close()
             raise
         self.asked: Counter[str] = Counter()
-        """Number of requests sent, by name; what opening a connection takes is not counted."""
+        """Requests sent, by name, except for opening connections."""
 
     def close(self) -> None:
         self._manager.close()
@@ -113,21 +111,21 @@ class Transport:
 
     @property
     def bootstrap_servers(self) -> list[Any]:
-        """Returns the bootstrap servers, each with `node_id`, `host` and `port`."""
+        """Each with `node_id`, `host` and `port`."""
         servers: list[Any] = self._manager.cluster.bootstrap_brokers()
         return servers
 
     def update_metadata(self, response: Any) -> None:
-        """Takes in brokers, which are known by their numbers from now on."""
+        """Makes brokers known by number."""
         self._manager.cluster.update_metadata(response)
 
     def connect(self, node: Node, seconds: float) -> None:
-        """Connects to a broker, within so many seconds. Raises kafka-python's error, or OSError."""
+        """Connects to a broker. Raises the errors of kafka-python, OSError."""
         self._net.run(self._connect, node, seconds)
 
     def send_each(self, questions: Sequence[tuple[Node, str, Any]]) -> list[Any]:
-        """Sends (broker, its name, request) all at once: the responses in the order of the questions, a KctlError in
-        place of each that has none."""
+        """Sends each (broker, its name, request) at once; returns responses in order, with a KctlError for each that
+        has none."""
         outcomes: list[Any] = self._net.run(self._send_each, questions)
         return outcomes
 
@@ -151,10 +149,10 @@ class Transport:
         ]
 
     def _sent(self, node: Node, request: Any) -> Any:
-        """Sends a request; returns the response to come, or why nothing could be sent."""
+        """Returns the future response, or why nothing could be sent."""
         self.asked[request.name.removesuffix("Request")] += 1
         try:
-            # Made here, lest a broken connection start kafka-python's own metadata loop beside ours.
+            # Made here, or a broken connection would start kafka-python's own metadata loop.
             self._manager.get_connection(node, refresh_metadata_on_err=False)
             return self._manager.send(request, node, self._deadline.left_seconds * 1000)
         except (errors.KafkaError, OSError) as error:

@@ -1,1 +1,1 @@
-"""Polls of groups and of the logs that they read, again and again: `cluster_reader` reads, `broker_cache` keeps."""
+"""Polls of groups and of the logs that they read: `cluster_reader` reads, `broker_cache` keeps."""

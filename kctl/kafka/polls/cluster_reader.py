@@ -1,10 +1,10 @@
-"""The poller of a cluster's groups: their state and members, what they committed, where logs end and begin.
+"""Polls a cluster's groups: state, members, committed offsets, log ends and starts.
 
-One thread owns a `ClusterReader`, for all groups of a cluster (`AllGroups`) or for a fleet's own (`NamedGroups`).
-The requests of a poll: those that find groups and their members; OffsetFetch to each coordinator; ListOffsets to each
-leader for ends, and for starts; Metadata after a while, for a topic that is new, and after an error of a partition. A
-broker that does not answer is asked no more in that poll, so that it costs one time-out; what it knows is missing, and
-named. How often there is a poll, and what old values are still worth, is decided by those that ask for it.
+One thread owns a `ClusterReader`, for all groups (`AllGroups`) or a fleet's own (`NamedGroups`). A poll sends: requests
+for groups and members; OffsetFetch to each coordinator; ListOffsets to each leader for ends, and for starts; Metadata
+after a while, for a new topic, and after a partition's error. A broker that does not answer is skipped for the rest of
+the poll, so that it costs one time-out, and what is missing is named. Callers decide how often to poll, and how long
+old values count.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from kctl.kafka.protocol.raw import KeptRequests
 from kctl.kafka.share import share_starts_on
 
 _TOPICS_SECONDS = 5.0
-"""The greatest age of partitions and leaders of a fleet's topics: a partition that was added is to be read soon."""
+"""The greatest age of partitions and leaders of a fleet's topics, so that an added partition is soon read."""
 
 
 class ClusterReader:
-    """Polls groups. Not thread-safe: one thread asks and closes. Polls end within a few times `timeout_seconds`. It
-    connects when first asked, and lets the connection go when a broker did not answer: the next poll begins afresh."""
+    """Not thread-safe: one thread asks and closes. A poll ends within a few times `timeout_seconds`. It connects at the
+    first poll, and again after a broker did not answer."""
 
     def __init__(
         self,
@@ -43,8 +43,8 @@ class ClusterReader:
         wants_topic: Callable[[str], bool] = lambda _: True,
         add_more: Callable[[ClusterReading], None] = lambda _: None,
     ) -> None:
-        """`groups`: all, unless others are named. `wants_topic` is asked for the name of each topic that a group has
-        committed. `add_more` adds groups that Kafka does not know, before their logs are read."""
+        """`groups`: by default all. `wants_topic` filters committed topics by name. `add_more` adds groups that Kafka
+        does not know, before their logs are read."""
         self._access = access
         self._timeout_seconds = timeout_seconds
         self._groups = AllGroups() if groups is None else groups
@@ -54,13 +54,13 @@ class ClusterReader:
         self._connection: ClusterConnection | None = None
         self._committed = CommittedReader()
         self.asked: Mapping[str, int] = {}
-        """Number of requests of each name that the last poll has sent."""
+        """The last poll's requests by name."""
 
     @classmethod
     def of_group(
         cls, access: ClusterAccess, group: str, topics: Iterable[str], isolation_level: str, timeout_seconds: float
     ) -> ClusterReader:
-        """Makes the reader of one group and all partitions of these topics, whether it has committed in them or not."""
+        """Reads one group and all partitions of these topics, even without commits."""
         names = frozenset(topics)
         logs = WantedLogs(
             topics=names,
@@ -71,8 +71,7 @@ class ClusterReader:
         return cls(access, timeout_seconds, NamedGroups([group]), logs, wants_topic=names.__contains__)
 
     def missing_topics(self) -> list[str]:
-        """Returns the topics that are wanted in any case, and do not exist. Raises KctlError: no broker answered, and
-        why."""
+        """The required topics that do not exist. Raises KctlError."""
         try:
             if self._connection is None:
                 self._open()
@@ -85,8 +84,8 @@ class ClusterReader:
         return self._logs.missing_topics()
 
     def read(self) -> ClusterReading:
-        """Polls: committed offsets first, end offsets last, so that a lag may be too large by a moment but never too
-        small. Raises KctlError: no broker answered, nothing is known."""
+        """Reads committed offsets first and ends last, so that a lag may be slightly too large but never too small.
+        Raises KctlError if nothing is known."""
         try:
             connection = self._connection or self._open()
             before = connection.asked.copy()
@@ -100,7 +99,7 @@ class ClusterReader:
         return reading
 
     def close(self) -> None:
-        """Closes the connections; the next poll opens new ones."""
+        """The next poll connects again."""
         connection, self._connection, self._committed = self._connection, None, CommittedReader()
         if connection is not None:
             self._groups.reconnect()
@@ -144,14 +143,14 @@ class ClusterReader:
             reading.share_lag[name] = {key: each.lag for key, each in wanted.items() if each.lag is not None}
 
     def _wanted(self, committed: dict[str, GroupOffsets]) -> dict[str, GroupOffsets]:
-        """Filters by topic. Thousands of groups have committed in a few topics, and mostly all are wanted."""
+        """Filters by topic. Thousands of groups read a few topics, usually all wanted."""
         topics = {topic for each in committed.values() for topic, _ in each.topics}
         unwanted = {topic for topic in topics if not self._wants_topic(topic)}
         return {name: each.without(unwanted) for name, each in committed.items()} if unwanted else committed
 
 
 class CommittedReader:
-    """Reads over one connection, on its thread."""
+    """For one connection, on its thread."""
 
     def __init__(self) -> None:
         self._requests = KeptRequests()
@@ -160,8 +159,8 @@ class CommittedReader:
     def read(
         self, connection: ClusterConnection, groups: Mapping[int, list[str]]
     ) -> dict[str, GroupOffsets | KctlError]:
-        """Requests all that each group has committed, partitions without an offset left out; the groups are given by
-        coordinator. All is asked at once, once."""
+        """Returns what each group has committed, without partitions that have no offset. Groups are given by
+        coordinator. Asks all at once, once."""
         requests = [(node, self._requests.of(node, names, fetch_all)) for node, names in groups.items()]
         found: dict[str, GroupOffsets | KctlError] = {}
         for (node, names), answer in zip(groups.items(), connection.ask_each(requests), strict=True):

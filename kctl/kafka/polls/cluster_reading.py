@@ -15,55 +15,52 @@ PARTS = ("groups", "committed", "members", "offsets")
 
 @dataclass(slots=True)
 class ClusterReading:
-    """One poll's answers. What is missing from a part was not answered this time, but for what `is_listed_in_full`
-    reports.
-
-    `errors` names the parts that failed in whole or for one broker, with the reason.
-    """
+    """One poll's answers. What is missing did not answer this time, except as `is_listed_in_full` implies. `errors`:
+    parts that failed as a whole or for one broker -> reason."""
 
     groups: dict[str, ListedGroup] = field(default_factory=dict)
     is_listed_in_full: bool = True
-    """Whether every broker has listed its groups: then one that is missing does not exist, unless it is `unclear`."""
+    """Whether every broker has listed its groups; then a missing group does not exist, unless it is `unclear`."""
     unclear: set[str] = field(default_factory=set)
-    """Groups that no broker has just now, and that may be there all the same: their coordinator is just moving."""
+    """Groups that no broker has now but that may exist, because their coordinator is moving."""
     members: dict[str, int] = field(default_factory=dict)
     assigned: dict[str, tuple[tuple[str, Mapping[str, tuple[int, ...]]], ...]] = field(default_factory=dict)
-    """Of groups that are read by name, each member's client id and partitions by topic. Missing during a rebalance:
-    the coordinator of a classic group reports no assignment then."""
+    """For groups read by name: each member's client id and partitions by topic. Missing during a rebalance, when a
+    classic group's coordinator reports no assignment."""
     committed: dict[str, GroupOffsets] = field(default_factory=dict)
-    """By group; of a share group, the offset below which all is done. What is left out is not committed."""
+    """By group; for a share group, the offset below which all is processed."""
     elsewhere: dict[str, GroupOffsets] = field(default_factory=dict)
     """Offsets of groups in topics of another cluster: nothing is asked about their logs here."""
     read_at: dict[str, float] = field(default_factory=dict)
     """When the offsets of checkpoints were read; those of Kafka's groups are read in the poll."""
     share_lag: dict[str, dict[Partition, int]] = field(default_factory=dict)
-    """Lag of share groups: the broker itself counts what is not done yet."""
+    """Lag of share groups, counted by the broker."""
     end: dict[Partition, int] = field(default_factory=dict)
     stable_end: dict[Partition, int] = field(default_factory=dict)
-    """Last stable offsets of partitions that are read by groups that read committed records alone."""
+    """Last stable offsets of partitions read by groups with read_committed."""
     high_watermark: dict[Partition, int] = field(default_factory=dict)
-    """Ends of logs whose `end` is the last stable offset."""
+    """Log ends, if `end` is the last stable offset."""
     start: dict[Partition, int] = field(default_factory=dict)
-    """Log start offsets; not in each poll, unless that is asked for."""
+    """Log start offsets; not in each poll unless requested."""
     unknown: set[Partition] = field(default_factory=set)
-    """Partitions that do not exist, or not any more."""
+    """Partitions that do not exist, or no longer."""
     unanswered: dict[Partition, str] = field(default_factory=dict)
-    """Partitions with an error of their own, such as one without a leader, by the broker's name for it."""
+    """Partitions with their own error, for example without a leader -> the broker's name of it."""
     topic_ids: dict[str, str] = field(default_factory=dict)
-    """Topic ids (KIP-516); a topic that is deleted and recreated has another. Old brokers have none."""
+    """Topic ids (KIP-516), which reveal a recreated topic. Old brokers have none."""
     partitions: dict[str, int] = field(default_factory=dict)
     """Number of partitions of each topic that groups read."""
     missing_topics: tuple[str, ...] = ()
-    """Topics that are wanted in any case, and do not exist."""
+    """Required topics that do not exist."""
     unclear_topics: set[str] = field(default_factory=set)
-    """Topics that brokers could not describe just now; they exist nevertheless."""
+    """Existing topics that brokers cannot describe now."""
     errors: dict[str, str] = field(default_factory=dict)
 
     def failed(self, part: str, why: object) -> None:
         self.errors.setdefault(part, str(why))
 
     def doubt(self, unclear: Mapping[str, KctlError | None]) -> None:
-        """Marks these groups as `unclear`, each with the error of its coordinator."""
+        """Marks groups as `unclear`, with their coordinators' errors."""
         for name, error in unclear.items():
             self.unclear.add(name)
             if error is not None:
@@ -71,7 +68,7 @@ class ClusterReading:
                     self.failed(part, error)
 
     def failures(self) -> dict[str, str]:
-        """Returns `errors`, with those of single partitions among the `offsets`."""
+        """`errors`, with those of single partitions as `offsets`."""
         if not self.unanswered or "offsets" in self.errors:
             return self.errors
         (topic, partition), error = next(iter(self.unanswered.items()))

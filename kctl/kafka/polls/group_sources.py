@@ -1,9 +1,9 @@
-"""Sources of groups for a `ClusterReader`: all of a cluster, or those of some names; and which of them are gone.
+"""Finds the groups for a `ClusterReader`, all or by name, and which of them are gone.
 
-A broker lists what it coordinates now, and reports no error for what nobody does. A new coordinator has read its log to
-the end, but knows only of what is below the high watermark until its followers have fetched once more: on a cluster of
-three, groups were denied for two seconds after a failover, by list, description and offsets alike. A process that has
-just been started has seen no other coordinator, and cannot know whether this one is new.
+A broker lists the groups that it coordinates now, and no error for those without a coordinator. A new coordinator has
+read its log to the end, but sees only records below the high watermark until its followers have fetched once more: in a
+cluster of three, groups were denied for two seconds after a failover, in lists, descriptions and offsets. A process
+that has just started cannot know whether a coordinator is new.
 """
 
 from __future__ import annotations
@@ -19,42 +19,41 @@ from kctl.kafka.groups import Group, ListedGroup, MemberCounts, describe_groups,
 from kctl.kafka.polls.cluster_reading import ClusterReading
 
 _GONE_AFTER_SECONDS = 30.0
-"""A follower that holds up the high watermark is out of the in-sync replicas by then (replica.lag.time.max.ms)."""
+"""By then a follower that holds up the high watermark is out of sync (replica.lag.time.max.ms)."""
 _NO_MEMBERS = frozenset({"Empty", "Dead"})
 _ABSENT_SECONDS = 5.0
-"""Seconds for which a missing group is taken for what it was: to be sure takes five requests."""
+"""How long a missing group counts as missing without asking again, which takes five requests."""
 
 
 class MissingGroups:
-    """Remembers groups and their coordinators, longer than a connection lasts. Not thread-safe."""
+    """Remembers groups and their coordinators across connections. Not thread-safe."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._coordinators: dict[str, int | None] = {}
-        """Coordinators of groups that are not gone: the broker that has a group poll after poll, over one connection;
-        None: it has been missing, or was never seen, or the connection is new."""
+        """Coordinators of groups that are not gone, over one connection; None after the group was missing or never
+        seen, or for a new connection."""
         self._denied_since: dict[str, float] = {}
 
     def expect(self, names: Iterable[str]) -> None:
-        """Groups may be there, although no broker has had them yet: what denies them may have just taken over."""
+        """Groups may exist although no broker has had them: the one that denies them may have just taken over."""
         self._coordinators = dict.fromkeys(names) | self._coordinators
 
     def reconnect(self) -> None:
-        """Notes a new connection: a broker with the same number may be one that has been started anew."""
+        """After a new connection: a broker with the same number may have restarted."""
         self._coordinators = dict.fromkeys(self._coordinators)
 
     def remember(self, listed: Mapping[str, ListedGroup]) -> None:
-        """Remembers the groups of some brokers, when others have not answered."""
+        """Records the groups of some brokers when others have not answered."""
         self._coordinators |= {name: group.coordinator for name, group in listed.items()}
 
     def of(self, listed: Mapping[str, ListedGroup]) -> list[str]:
-        """Returns the groups that were there, and are not among those that all brokers have now."""
+        """Groups that existed and that no broker lists now."""
         return sorted(self._coordinators.keys() - listed.keys())
 
     def unclear(self, listed: Mapping[str, ListedGroup], missing: Iterable[Group]) -> dict[str, KctlError | None]:
-        """Returns those of the `missing`, as their coordinators have just described them, that may be there all the
-        same, each with its error; None where its coordinator denies it. The others are gone: denied by the broker that
-        has had them until now, or for 30 s, or neither there before nor expected."""
+        """Returns which `missing` groups, as just described, may exist, with their errors (None: the coordinator denies
+        it). The others are gone: denied by the broker that had them, or for 30 s, or never known or expected."""
         unclear: dict[str, KctlError | None] = {}
         for group in missing:
             if not isinstance(group.error, GroupMissing):
@@ -75,21 +74,21 @@ class MissingGroups:
 
 
 class AllGroups:
-    """The groups of a cluster by discovery. For one `ClusterReader`, on its thread."""
+    """All groups of a cluster. For one `ClusterReader`, on its thread."""
 
     def __init__(self, wants: Callable[[str], bool] = lambda _: True) -> None:
-        """`wants` returns whether the group of a name is wanted."""
+        """`wants` filters groups by name."""
         self._wants = wants
         self._missing = MissingGroups()
         self._members = MemberCounts()
 
     def reconnect(self) -> None:
-        """Notes a new connection: a broker with the same number may be one that has been started anew."""
+        """After a new connection: a broker with the same number may have restarted."""
         self._missing.reconnect()
         self._members = MemberCounts()
 
     def find(self, connection: ClusterConnection, reading: ClusterReading) -> set[int]:
-        """Adds groups, with their members, to `reading`; returns the brokers that did not answer."""
+        """Adds groups and their members to `reading`; returns brokers that did not answer."""
         silent = self._list(connection, reading)
         if reading.is_listed_in_full:
             self._find_unclear(connection, reading)
@@ -109,13 +108,13 @@ class AllGroups:
                     silent.add(node)
             else:
                 reading.groups.update((each.group, each) for each in answer if self._wants(each.group))
-        if not reading.is_listed_in_full:  # of the groups that were not listed nothing else can be asked for
+        if not reading.is_listed_in_full:  # unlisted groups cannot be asked about
             for part in ("committed", "members"):
                 reading.failed(part, reading.errors["groups"])
         return silent
 
     def _find_unclear(self, connection: ClusterConnection, reading: ClusterReading) -> None:
-        """Finds out which groups that are on no list any more are gone. Blocks."""
+        """Finds out which unlisted groups are gone. Blocks."""
         missing = self._missing.of(reading.groups)
         connection.deadline.renew()
         unclear = self._missing.unclear(reading.groups, describe_groups(connection, missing))
@@ -143,7 +142,8 @@ class _Absent(NamedTuple):
 
 
 class NamedGroups:
-    """Groups by name. For one `ClusterReader`, on its thread. One that does not exist is `Dead`, without members."""
+    """Groups by name. For one `ClusterReader`, on its thread. A group that does not exist is `Dead`, without
+    members."""
 
     def __init__(self, names: Iterable[str], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._names = sorted(set(names))
@@ -153,16 +153,16 @@ class NamedGroups:
         self._absent: dict[str, _Absent] = {}
 
     def reconnect(self) -> None:
-        """Notes a new connection: a broker with the same number may be one that has been started anew."""
+        """After a new connection: a broker with the same number may have restarted."""
         self._missing.reconnect()
         self._absent.clear()
 
     def find(self, connection: ClusterConnection, reading: ClusterReading) -> set[int]:
-        """Adds groups, with their members, to `reading`; returns the brokers that did not answer. Raises KctlError: no
-        broker did."""
+        """Adds groups and their members to `reading`; returns brokers that did not answer. Raises KctlError if none
+        did."""
         now = self._clock()
         self._absent = {n: each for n, each in self._absent.items() if now - each.described_at < _ABSENT_SECONDS}
-        if self._is_first and len(connection.brokers) > 1:  # the only broker has no follower to wait for
+        if self._is_first and len(connection.brokers) > 1:  # a single broker has no follower to wait for
             self._missing.expect(self._names)
         self._is_first = False
         connection.deadline.renew()
@@ -182,7 +182,7 @@ class NamedGroups:
         }
 
     def _judge(self, reading: ClusterReading, missing: list[Group], now: float) -> None:
-        """Decides which of the groups that could not be described are gone."""
+        """Decides which undescribed groups are gone."""
         unclear = self._missing.unclear(reading.groups, missing)
         reading.doubt(unclear)
         for group in missing:

@@ -1,4 +1,4 @@
-"""The reader of ends and starts of groups' logs: ListOffsets to each leader; Metadata when leaders may be others."""
+"""Reads ends and starts of groups' logs: ListOffsets to each leader, Metadata if leaders may have changed."""
 
 from __future__ import annotations
 
@@ -16,53 +16,53 @@ from kctl.kafka.protocol.offset_bytes import PartitionKeys
 from kctl.kafka.protocol.raw import Raw
 
 _NO_SUCH_TOPIC = (0, 3)
-"""Of a missing partition: UNKNOWN_TOPIC_OR_PARTITION; or the topic is there, and the partition is not among its own."""
+"""Topic errors with a missing partition: none, so the topic lacks it, or UNKNOWN_TOPIC_OR_PARTITION."""
 _UNKNOWN = frozenset({"UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"})
 
 
 @dataclass(frozen=True, slots=True)
 class WantedLogs:
-    """The logs that are read besides those of partitions that groups have committed, and how."""
+    """Which logs to read besides committed ones, and how."""
 
     topics: Collection[str] = ()
-    """Topics of which all partitions are read, whether groups have committed in them or not."""
+    """Topics whose partitions are all read."""
     reads_committed: Callable[[str], bool] = lambda _: False
-    """Whether the lag of a group is counted to the last stable offset, by its name."""
+    """Whether the lag of the group of this name counts to the last stable offset."""
     ends_stable: bool = False
-    """Whether the last stable offset is taken for the end of every log."""
+    """Whether all logs end at the last stable offset."""
     topics_seconds: float = 60.0
-    """How long partitions and their leaders are taken for what they were, unless something shows otherwise."""
+    """How long partitions and leaders count as known unless something contradicts."""
     starts_each_time: bool = True
-    """Whether each poll asks where logs begin; otherwise it is asked when leaders are."""
+    """Whether each poll asks for log starts; otherwise whenever leaders are asked for."""
 
 
 class LogReader:
-    """Reads ends and starts of logs. For one `ClusterReader`, on its thread."""
+    """For one `ClusterReader`, on its thread."""
 
     def __init__(self, wanted: WantedLogs) -> None:
         self._wanted = wanted
         self._topics: dict[str, Topic] = {}
         self._topics_at = 0.0
         self._asked: set[str] = set()
-        """Topics that were asked for since the last poll."""
+        """Topics asked for since the last poll."""
         self._starts_of: Mapping[str, Topic] = {}
-        """The topics whose log starts were asked for."""
+        """The topics whose log starts are known."""
         self._led = _Led({}, set(), {}, set(), [], {})
         self._keys = PartitionKeys()
 
     @property
     def names(self) -> list[str]:
-        """Returns the topics that are known, or wanted in any case."""
+        """Topics that are known or required."""
         return sorted({*self._topics, *self._wanted.topics})
 
     def learn(self, metadata: Any) -> None:
-        """Takes in a broker's answer about all of these topics."""
+        """Records a broker's answer about all these topics."""
         self._topics, self._topics_at = topics_of(metadata), time.monotonic()
         self._asked = {*self._topics}
         self._keys = PartitionKeys()  # without those of topics that are gone
 
     def missing_topics(self) -> list[str]:
-        """Returns the wanted topics that do not exist."""
+        """Required topics that do not exist."""
         return [
             name
             for name in sorted(self._wanted.topics)
@@ -70,12 +70,11 @@ class LogReader:
         ]
 
     def read(self, connection: ClusterConnection, reading: ClusterReading, silent: set[int]) -> None:
-        """Adds the offsets of logs to `reading`, which has what groups have committed. Brokers that are `silent` are
-        not asked; those that do not answer are from then on.
+        """Adds log offsets to `reading`, which has the committed ones. `silent` brokers are skipped, and those that do
+        not answer join them.
 
-        The topics of a partition that has no leader, or is not there, are asked for in each poll; after an error of a
-        partition, as of one that has another leader now, at once, and then the logs once more. Raises KctlError: no
-        broker answered.
+        Topics of a partition without a leader, or a missing one, are asked for in each poll; after a partition's error,
+        such as a new leader, at once, and then the logs again. Raises KctlError if no broker answered.
         """
         committed = {topic for of_group in reading.committed.values() for topic, _ in of_group.topics}
         names = committed.union(self._wanted.topics)
@@ -95,7 +94,7 @@ class LogReader:
         self._report_topics(reading)
 
     def _refresh(self, connection: ClusterConnection, names: set[str]) -> bool:
-        """Asks for those of these topics that were not asked for in this poll; returns whether anything has changed."""
+        """Asks for topics not yet asked for in this poll; returns whether anything changed."""
         if names <= self._asked:
             return False
         connection.deadline.renew()
@@ -107,7 +106,7 @@ class LogReader:
         return True
 
     def _lead(self, reading: ClusterReading) -> None:
-        """Finds the leaders of the wanted partitions."""
+        """Finds leaders."""
         partitions = self._partitions(reading.committed.values())
         if self._wanted.topics:
             partitions = partitions.union(
@@ -117,7 +116,7 @@ class LogReader:
             self._led = _led(self._topics, partitions)
 
     def _partitions(self, of_groups: Iterable[GroupOffsets]) -> set[Partition]:
-        """Returns the partitions of these groups, many of which read the same ones."""
+        """The partitions of these groups, many of which read the same."""
         topics = {each for committed in of_groups for each in committed.topics}
         return set().union(*(self._keys.of(*topic) for topic in topics)) if topics else set()
 
@@ -150,7 +149,7 @@ class LogReader:
 
 
 class _Asking(NamedTuple):
-    """One round of questions about logs."""
+    """One round of requests for logs."""
 
     connection: ClusterConnection
     reading: ClusterReading
@@ -188,9 +187,9 @@ class _Led(NamedTuple):
     leaders: dict[int, dict[str, list[int]]]
     absent: set[Partition]
     leaderless: list[Partition]
-    """Partitions that have no leader just now, or whose topic cannot be described."""
+    """Partitions without a leader now, or whose topic cannot be described."""
     requests: dict[tuple[int, int], Raw]
-    """Requests to list offsets, by leader and time; sent again as long as all of this is true."""
+    """ListOffsets requests by leader and time, reused while nothing changes."""
 
 
 def _led(topics: Mapping[str, Topic], partitions: set[Partition]) -> _Led:

@@ -1,1 +1,1 @@
-"""Kafka's protocol where kafka-python has no message, or is too slow for a hundred thousand rows of a response."""
+"""Kafka's protocol where kafka-python lacks a message, or is too slow for a hundred thousand rows."""

@@ -1,9 +1,8 @@
-"""A decoder of committed offsets from the bytes of responses to OffsetFetch. Pure.
+"""Decodes committed offsets from the bytes of OffsetFetch responses. Pure.
 
-Groups may have committed a hundred thousand offsets. kafka-python makes an object of each, which takes ten times as
-long as all else; here it is learned where in a response they stand, and all are read at once. From poll to poll, a
-response of the same groups and partitions differs in nothing but offsets: then it is not even gone through. (KIP-482
-has the encoding.)
+kafka-python makes an object of each of perhaps a hundred thousand offsets, which takes ten times as long as all else.
+This decoder learns where they are in a response and reads them all at once. If the next response has the same groups
+and partitions, it differs only in offsets and is not parsed again. Encoding: KIP-482.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from kctl.kafka.client.layout import Partition
 from kctl.kafka.protocol.flexible import behind_tags, count_of, text_of, varint
 
 FETCH_VERSIONS = range(8, 10)
-"""Versions of OffsetFetch with many groups, and topics by name."""
+"""Versions of OffsetFetch with many groups and topic names."""
 
 TopicPartitions = tuple[str, tuple[int, ...]]
 
 _THROTTLE_BYTES = 4
 _OFFSET_BYTES = 8
 _BEFORE_OFFSET = 4
-"""Bytes of the partition, an int32, before the offset."""
+"""Bytes of the partition (int32) before the offset."""
 _PLAIN_BYTES = 20
-"""Bytes of a plain entry: partition int32, offset int64, leader epoch int32, no metadata, error code int16, no tags."""
+"""A plain entry: partition int32, offset int64, leader epoch int32, no metadata, error code int16, no tags."""
 _INT16 = Struct(">h")
 _HEAD = Struct(">iqi")
 
@@ -38,7 +37,7 @@ class GroupOffsets(NamedTuple):
     """The committed offsets of a group."""
 
     topics: tuple[TopicPartitions, ...]
-    """Topics, each once, in the order in which they came; the same object in the next poll while they are the same."""
+    """Topics in response order; the same object in the next poll if unchanged."""
     offsets: NDArray[np.int64]
     """The offsets of one topic after the other."""
 
@@ -61,14 +60,14 @@ class GroupOffsets(NamedTuple):
 
 
 class FetchedGroup(NamedTuple):
-    """A group of a response. Nothing is known of it where there is an `error_code`."""
+    """A group of a response; with an `error_code` nothing is known."""
 
     error_code: int
     committed: GroupOffsets
 
 
 def by_topic(offsets: Mapping[Partition, int]) -> GroupOffsets:
-    """Returns committed offsets by topic, sorted."""
+    """Committed offsets by topic, sorted."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(offsets):
         topics.setdefault(topic, []).append(partition)
@@ -77,14 +76,14 @@ def by_topic(offsets: Mapping[Partition, int]) -> GroupOffsets:
 
 
 class CommittedResponses:
-    """A decoder of one coordinator's responses, poll by poll."""
+    """Decodes one coordinator's responses, poll by poll."""
 
     def __init__(self) -> None:
         self._layout: _Layout | None = None
 
     def read(self, body: bytes) -> dict[str, FetchedGroup]:
-        """Decodes the groups of a response of one of `FETCH_VERSIONS`; partitions with an error or without an offset
-        are left out. Raises one of `UNREADABLE`: it is none."""
+        """Decodes a response of `FETCH_VERSIONS`, without partitions that have an error or no offset. Raises
+        `UNREADABLE`."""
         if self._layout is None or not self._layout.fits(body):
             self._layout = None
             self._layout = _Layout(body)
@@ -92,13 +91,13 @@ class CommittedResponses:
 
 
 class _Layout:
-    """The places of offsets in a response, and what else it has."""
+    """Where the offsets are in a response, and everything else in it."""
 
     def __init__(self, body: bytes) -> None:
         self._groups: list[tuple[str, int, tuple[TopicPartitions, ...]]] = []
         places: list[NDArray[np.intp]] = []
         self._ends = [0]
-        """Indices of the groups' ends among all offsets."""
+        """Where each group ends among all offsets."""
         count, at = count_of(body, _THROTTLE_BYTES)
         for _ in range(count):
             name, at = text_of(body, at)
@@ -115,7 +114,7 @@ class _Layout:
         self._is_fixed[self._places[:, None] + np.arange(_OFFSET_BYTES)] = 0
 
     def fits(self, body: bytes) -> bool:
-        """Whether a response has the same groups and partitions, and everything else is the same but the offsets."""
+        """Whether a response differs only in offsets."""
         if len(body) != len(self._body):
             return False
         differs = np.bitwise_xor(np.frombuffer(body, np.uint8), self._body)
@@ -136,7 +135,7 @@ class _Layout:
 
 
 def _topics(body: bytes, at: int) -> tuple[list[tuple[str, tuple[int, ...], NDArray[np.intp]]], int]:
-    """Decodes the topics of a group, each with its partitions and where their offsets are; and where the topics end."""
+    """Decodes a group's topics, partitions, and positions of offsets; also returns where they end."""
     count, at = count_of(body, at)
     topics = []
     for _ in range(count):
@@ -150,8 +149,8 @@ def _topics(body: bytes, at: int) -> tuple[list[tuple[str, tuple[int, ...], NDAr
 
 
 def _plain(body: bytes, at: int, count: int) -> tuple[tuple[int, ...], NDArray[np.intp], int] | None:
-    """Decodes partitions, where their offsets are, and where the topic ends, if all entries are of the same length, as
-    they are without metadata and tagged fields."""
+    """Decodes partitions, positions of offsets and the topic's end, if all entries have the same length: without
+    metadata and tagged fields."""
     end = at + _PLAIN_BYTES * count
     block = body[at:end]
     if len(block) < end - at:

@@ -1,14 +1,12 @@
-"""A decoder of Kafka's flexible encoding (KIP-482), piece by piece, each with where the next one begins. Pure.
-
-What is cut off, or no such response, raises one of `UNREADABLE`.
-"""
+"""Decodes Kafka's flexible encoding (KIP-482) piece by piece; each function also returns where the next piece begins.
+Pure."""
 
 from __future__ import annotations
 
 import struct
 
 UNREADABLE = (IndexError, struct.error, UnicodeDecodeError)
-"""Errors that are raised for bytes that are no such response."""
+"""Raised for truncated or malformed responses."""
 
 
 def varint(body: bytes, at: int) -> tuple[int, int]:
@@ -23,7 +21,7 @@ def varint(body: bytes, at: int) -> tuple[int, int]:
 
 
 def count_of(body: bytes, at: int) -> tuple[int, int]:
-    """Decodes the length of an array; 0 where it is null."""
+    """The length of an array; 0 if null."""
     number = body[at]
     if number < 0x80:
         return number and number - 1, at + 1
@@ -44,13 +42,13 @@ def nullable_text_of(body: bytes, at: int) -> tuple[str | None, int]:
 
 
 def behind(body: bytes, at: int) -> int:
-    """Returns the place behind a text, or bytes."""
+    """The position after a text or bytes."""
     size, at = count_of(body, at)
     return at + size
 
 
 def behind_tags(body: bytes, at: int) -> int:
-    """Returns the place behind tagged fields, whatever they hold."""
+    """The position after tagged fields."""
     if body[at] == 0:
         return at + 1
     count, at = varint(body, at)

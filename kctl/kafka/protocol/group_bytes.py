@@ -1,7 +1,4 @@
-"""A decoder that counts the members of groups in the bytes of responses. Pure.
-
-kafka-python makes objects of all members with all that they hold, of which nothing is wanted here.
-"""
+"""Counts the members of groups in the bytes of responses, without kafka-python's objects for all members. Pure."""
 
 from __future__ import annotations
 
@@ -12,17 +9,17 @@ from typing import NamedTuple
 from kctl.kafka.protocol.flexible import behind, behind_tags, count_of, nullable_text_of, text_of
 
 DESCRIBE_VERSIONS = range(5, 7)
-"""Versions of DescribeGroups in the flexible encoding."""
+"""Versions of DescribeGroups with the flexible encoding."""
 _WITH_MESSAGE = 6
 _INT16 = Struct(">h")
 _THROTTLE_BYTES = 4
 _OPERATIONS_BYTES = 4
 _FIELDS_OF_MEMBER = 6
-"""Fields of a member: its id, instance id, client id, host, metadata and assignment, each with its length before it."""
+"""Id, instance id, client id, host, metadata, assignment, each with its length."""
 
 
 class CountedGroup(NamedTuple):
-    """A classic group and its number of members; where there is an `error_code` nothing is known of them."""
+    """A classic group; with an `error_code` nothing is known."""
 
     group: str
     error_code: int
@@ -34,18 +31,18 @@ _NONE = CountedGroup("", 0, None, 0), (0, 0)
 
 
 class CountedResponses:
-    """A decoder of one coordinator's responses, poll by poll: a group of which nothing has changed is not gone through
-    again, for there may be tens of thousands, each with all that its members hold."""
+    """Decodes one coordinator's responses, poll by poll. Unchanged groups are not parsed again, because there may be
+    tens of thousands."""
 
     def __init__(self) -> None:
         self._body = b""
         self._groups: list[CountedGroup] = []
         self._bounds: list[int] = [0]
-        """Places where each group begins, and where the last one ends."""
+        """Where each group starts, and where the last one ends."""
 
     def read(self, body: bytes, version: int) -> list[CountedGroup]:
-        """Counts the groups of a response to DescribeGroups, of one of `DESCRIBE_VERSIONS`, the same one each time.
-        Raises one of `flexible.UNREADABLE`: it is none."""
+        """Counts the groups of a DescribeGroups response, of the same version each time. Raises
+        `flexible.UNREADABLE`."""
         old, known = self._body, zip(self._groups, pairwise(self._bounds), strict=True)
         count, at = count_of(body, _THROTTLE_BYTES)
         groups, bounds = [], [at]

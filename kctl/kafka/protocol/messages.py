@@ -1,7 +1,7 @@
-"""Protocol messages that kafka-python 3.0 lacks, made by its own classes from `schemas/`.
+"""Protocol messages that kafka-python 3.0 lacks, made from `schemas/` by its own classes.
 
-Group descriptions of KIP-848 (key 69), of share groups (keys 77 and 90, KIP-932) and of streams groups (key 89,
-KIP-1071). Without them a group of the new protocols looks dead: DescribeGroups knows classic groups only.
+They describe groups of KIP-848 (key 69), share groups (keys 77 and 90, KIP-932) and streams groups (key 89, KIP-1071),
+which look dead in DescribeGroups.
 """
 
 from __future__ import annotations

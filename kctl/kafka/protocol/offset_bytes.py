@@ -1,8 +1,7 @@
-"""A decoder of log offsets from the bytes of responses to ListOffsets, by the block. Pure.
+"""Decodes log offsets from the bytes of ListOffsets responses, a block at a time. Pure.
 
-kafka-python makes an object of each, which takes ten times as long as all else; here the partitions of a topic are
-unpacked at once where all entries have the same length, as they have without tagged fields, and one by one where not.
-(KIP-482 has the encoding.)
+kafka-python makes an object of each, which takes ten times as long as all else. Without tagged fields all entries have
+the same length, and a topic's partitions are unpacked at once. Encoding: KIP-482.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from kctl.kafka.client.layout import Partition
 from kctl.kafka.protocol.flexible import behind_tags, count_of, text_of
 
 LIST_VERSIONS = range(6, 12)
-"""Versions of ListOffsets in the flexible encoding."""
+"""Versions of ListOffsets with the flexible encoding."""
 
 _LISTED_BYTES = 27
-"""Bytes of an entry: partition int32, error code int16, timestamp int64, offset int64, leader epoch int32, no tags."""
+"""An entry: partition int32, error code int16, timestamp int64, offset int64, leader epoch int32, no tags."""
 _LISTED_ONE = Struct(">ihqqi")
 
 
 class PartitionKeys:
-    """Shared keys of partitions: the same partitions come with each response, so their keys are made once."""
+    """Makes the keys of partitions once, because each response has the same ones."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[tuple[int, ...], list[Partition]]] = {}
@@ -36,8 +35,7 @@ class PartitionKeys:
 
 
 def listed(body: bytes, keys: PartitionKeys) -> Iterator[tuple[Sequence[Partition], Sequence[int], Sequence[int]]]:
-    """Decodes each topic of a response to ListOffsets, of one of `LIST_VERSIONS`: partitions, offsets (-1: none), error
-    codes. Raises one of `UNREADABLE`: it is none."""
+    """Yields each topic of a response: partitions, offsets (-1: none), error codes. Raises `UNREADABLE`."""
     count, at = count_of(body, 4)
     for _ in range(count):
         topic, at = text_of(body, at)

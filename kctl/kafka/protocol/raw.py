@@ -1,7 +1,7 @@
-"""A request whose response comes back as bytes: for the few of which there are a hundred thousand rows.
+"""Requests whose responses come back as bytes, for responses with a hundred thousand rows.
 
-Everything else is as ever: versions, connections, TLS, SASL and time-outs are kafka-python's. It asks a request for the
-header that it was sent with, and that header for the class that decodes the response; here that class decodes nothing.
+kafka-python does all else: versions, connections, TLS, SASL, time-outs. It asks the request for its header, and the
+header for a class that decodes the response; the class here decodes nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class RawResponse(NamedTuple):
-    """The body of a response, behind its header."""
+    """The body of a response, after its header."""
 
     version: int
     body: bytes
@@ -20,8 +20,8 @@ class RawResponse(NamedTuple):
 
 
 class Raw:
-    """A request of kafka-python's, to be answered by a `RawResponse`. It may be sent again, one answer after the other;
-    its body is encoded once, which for ten thousand partitions takes as long as to read the answer."""
+    """A kafka-python request answered by a `RawResponse`. It may be sent again after its answer; its body is encoded
+    once, which for ten thousand partitions takes as long as reading the answer."""
 
     def __init__(self, request: Any) -> None:
         object.__setattr__(self, "_request", request)
@@ -48,14 +48,14 @@ class Raw:
 
 
 class KeptRequests:
-    """Requests of the poll before, over the same connection: to make and encode one for thousands of groups takes as
-    long as to read the answer."""
+    """The last poll's requests over one connection: to make and encode one for thousands of groups takes as long as
+    reading the answer."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, tuple[list[str], Raw]] = {}
 
     def of(self, key: Hashable, names: list[str], made: Callable[[list[str]], Any]) -> Raw:
-        """The request for these names; another one only if they are others than those of the last one with this key."""
+        """Returns the last request with this key, or a new one if the names differ."""
         kept = self._kept.get(key)
         if kept is None or kept[0] != names:
             kept = self._kept[key] = names, Raw(made(names))
