@@ -1,7 +1,7 @@
 """Diagnoses a failed connection to a bootstrap server by trying other protocols.
 
-A Kafka listener that receives the wrong protocol just closes. Plain, TLS and foreign listeners are told apart by
-trying; each try is one connection, and only after a failure.
+A Kafka listener that receives the wrong protocol just closes. Trying distinguishes plain, TLS and foreign listeners;
+each try is one connection, and only after a failure.
 """
 
 from __future__ import annotations
