@@ -129,15 +129,25 @@ def _kill(process: Process) -> str:
 
 
 def _members(session: int, mark: str | None = None) -> list[Process]:
-    found = (each for each in processes() if each.session == session and not each.is_dead)
-    return [each for each in found if mark is None or _has_mark(each.pid, mark)]
+    found = [each for each in processes() if each.session == session and not each.is_dead]
+    if mark is None:
+        return found
+    marks = {each.pid: _has_mark(each.pid, mark) for each in found}
+    # A `sudo` child cannot be read. It is ours unless the session has a leader that is not.
+    marks = {pid: marks.get(session, True) if has_it is None else has_it for pid, has_it in marks.items()}
+    return [each for each in found if marks[each.pid]]
 
 
-def _has_mark(pid: int, mark: str) -> bool:
+def _has_mark(pid: int, mark: str) -> bool | None:
+    """Whether a process was spawned with the mark; None if it belongs to another user."""
     # The main thread of a killed process may have ended, and only another one is still in the kernel.
     for environment in Path(f"/proc/{pid}/task").glob("*/environ"):
-        with contextlib.suppress(OSError):
+        try:
             return f"{_MARK}={mark}".encode() in environment.read_bytes().split(b"\0")
+        except PermissionError:
+            return None
+        except OSError:
+            continue
     return False
 
 

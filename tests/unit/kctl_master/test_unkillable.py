@@ -18,7 +18,7 @@ import kctl.master.process
 import kctl.master.process_supervisor
 from kctl.errors import OperationUnknown
 from kctl.master.health import HealthRules
-from kctl.master.process import Process, session_members
+from kctl.master.process import Process, kill_session, session_members
 from kctl.master.process_supervisor import Launch, SupervisionPolicy
 from kctl.master.restart import RestartPolicy
 from kctl.master.supervisor import Supervisor
@@ -244,3 +244,38 @@ async def test_what_an_earlier_master_could_not_kill_keeps_its_place(tmp_path: P
 
         assert await former.wait() == -signal.SIGKILL
         assert fleet[0].pid != former.pid
+
+
+@pytest.mark.parametrize(("leader", "is_found"), [("gone", True), ("ours", True), ("another's", False)])
+async def test_a_new_master_finds_another_users_child(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leader: str, *, is_found: bool
+) -> None:
+    """Its environment cannot be read, as that of a handler's `sudo` child. A session of a stranger is left alone."""
+    code = WITH_CHILD.replace("stdin=subprocess.DEVNULL)", "stdin=subprocess.DEVNULL, env={})")
+    mark = "" if leader == "another's" else "run/worker-0.sock"
+    former = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", code, str(tmp_path / "pid")),
+        stdin=asyncio.subprocess.PIPE,
+        start_new_session=True,
+        env={"KCTL_SUPERVISED": mark},
+    )
+    await until(lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text()))
+    child = int((tmp_path / "pid").read_text())
+    if leader == "gone":
+        former.kill()
+        await former.wait()
+    read = Path.read_bytes
+
+    def unreadable(path: Path) -> bytes:
+        if path.is_relative_to(f"/proc/{child}"):
+            raise PermissionError
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", unreadable)
+
+    killed, _ = await kill_session(former.pid, "run/worker-0.sock")
+
+    assert killed == {"gone": 1, "ours": 2, "another's": 0}[leader]
+    assert session_members(former.pid) == ([] if is_found else [former.pid, child])
+    await kill_session(former.pid)
+    await former.wait()
