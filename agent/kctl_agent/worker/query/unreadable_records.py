@@ -8,7 +8,6 @@ from contextlib import closing
 from itertools import takewhile
 
 from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError
 
 from kctl_agent.kafka.clients import opened
 from kctl_agent.kafka.errors import reason
@@ -35,7 +34,7 @@ def unreadable_records(kafka: KafkaSettings, tp: TopicPartition, offset: int, *,
         return []
     try:
         found = _records(kafka, tp, offset)
-    except KafkaError as error:
+    except Exception as error:  # whatever kafka-python raises for bytes that it cannot parse
         log.warning("%s-%d offset %d cannot be read: %s", *tp, offset, reason(error))
         return []
     if not found or found[0].offset != offset:
