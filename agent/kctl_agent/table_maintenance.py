@@ -85,8 +85,8 @@ def _once_a_day(lake: LakeStorage, group: str, table: TableStorage) -> list[str]
     if last is not None and time.time() - last.modified <= VACUUM_SECONDS:
         return []
     removed = remove(table.table, unused(table.table))
-    table.folder.write(VACUUMED, b"")
     expired = 0 if table is lake else expire(lake, group)
+    table.folder.write(VACUUMED, b"")
     return [
         *([f"{number_of(removed, 'file')} removed that no recent version uses"] if removed else []),
         *([f"{number_of(expired, 'dead letter')} removed (storage.dead_expire_seconds)"] if expired else []),
