@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 
 @pytest.mark.shows("a partition value too long for a folder's name is rejected before the batch is stored")
+@pytest.mark.shows("NUL, invalid UTF-8 and Hive's name of null are stored in a partition column as U+FFFD or null")
 def test_each_message_is_a_row_or_a_dead_letter_or_the_batch_is_refused(short_dir: Path) -> None:
     found = found_by("marking_transforms.py", short_dir)
 

@@ -23,6 +23,7 @@ def test_without_limits_there_is_always_room() -> None:
 
 
 @pytest.mark.shows("workers stop at limits of messages, bytes, dead letters, disk and memory of a Redis")
+@pytest.mark.shows("a disk with too few bytes, or less than 1 % of its inodes, left counts as full")
 @pytest.mark.parametrize(
     ("stats", "why"),
     [

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import groupby, islice
@@ -36,6 +37,8 @@ from kctl_agent.storage.lake.dead_letters.selection import (
     reading,
     than,
 )
+from kctl_agent.storage.lake.delta.compaction_commit import Overtaken
+from kctl_agent.storage.lake.delta.log import own_file
 from kctl_agent.storage.lake.delta.offsets import dead_letter_owner
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.table_storage import LakeBatch, Move, TableStorage
@@ -218,8 +221,7 @@ class DeadLetterTable(DeadLetterStore):
         expect: int | None = None,
         progress: Progress = silent,
     ) -> int:
-        """See `DeadLetterStore`. A DELETE writes the rest of a file again, so one removes all that were sent of a file,
-        up to MOST_ROWS."""
+        """See `DeadLetterStore`. What was sent of a file is removed when all of it has been read."""
         if not self.storage.table.exists():
             return check_count(0, expect)
         selection, done = selection.dated(time.time()), 0
@@ -228,10 +230,10 @@ class DeadLetterTable(DeadLetterStore):
             if expect is not None:
                 check_count(sum(1 for _ in all_rows(table, condition, selection, progress)), expect)
             rows = all_rows(table, condition, selection, silent, with_payload=True)
-            for _, of_file in groupby(enumerate(rows), lambda each: (each[1][0].file, each[0] // MOST_ROWS)):
+            for _, of_file in groupby(rows, lambda each: each[0].file):
                 gone: list[Origin] = []
                 try:
-                    while page := [row for _, row in islice(of_file, SENT)]:
+                    while page := list(islice(of_file, SENT)):
                         progress(done + len(gone))
                         there = {id(each) for each in send([each for _, each in page])}
                         gone += [origin for origin, each in page if id(each) in there]
@@ -241,9 +243,16 @@ class DeadLetterTable(DeadLetterStore):
         return done
 
     def _remove_rows(self, condition: Condition, rows: Sequence[Origin]) -> int:
-        """Remove exactly these, but for those that were put back meanwhile; returns how many."""
-        sql = f"{condition.sql} and {of_rows(rows)}"
-        return self._deleted(lambda _: sql) if rows else 0
+        """Removes exactly these of a file, except those that were put back meanwhile; returns how many. A file of which
+        these are all goes as a whole: each DELETE writes the rest of its files again."""
+        basis, files = self.storage.table.rewritable_files() if rows else (None, [])
+        whole = [each for each in files if own_file(each.path) == rows[0].file and each.rows == len(rows)]
+        if basis is not None and whole:
+            with suppress(Overtaken):
+                self.storage.table.replace(whole, (), basis)
+                return len(rows)
+        parts = (of_rows(rows[start : start + MOST_ROWS]) for start in range(0, len(rows), MOST_ROWS))
+        return sum(self._deleted(_always(f"{condition.sql} and {part}")) for part in parts)
 
     def _deleted(self, choose: Callable[[DeltaTable], str]) -> int:
         return self.storage.table.rewrite(lambda table: int(table.delete(choose(table))["num_deleted_rows"]))
@@ -289,6 +298,10 @@ class DeadLetterTable(DeadLetterStore):
         wanted = predicate(self.group, EVERYTHING) & than(NUMBER, ">", 0)
         with self.storage.table.latest() as table:
             return list(read(table, ["cluster"], wanted)["cluster"].to_pylist())
+
+
+def _always(sql: str) -> Callable[[DeltaTable], str]:
+    return lambda _: sql
 
 
 def _stored_before(there: StoredOffset | None, before: StoredOffset) -> int:

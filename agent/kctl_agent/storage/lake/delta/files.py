@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 from pyarrow.parquet import FileMetaData
 
 from kctl_agent.rpc.messages import number_of
@@ -104,6 +105,21 @@ class Written:
         except (OSError, ValueError) as error:
             raise StorageUnusable(f"{NOTE} of {folder} cannot be read: {error}") from error
         return cls(rows, frozenset(files))
+
+
+def table_files(table: DeltaTable) -> Iterator[TableFile]:
+    """All files of a version. Raises what delta-rs raises."""
+    columns, partitions = table.get_add_actions(flatten=True), table.metadata().partition_columns
+    names = ("path", "size_bytes", "num_records", *(f"partition.{name}" for name in partitions))
+    for path, size, rows, *values in zip(*(columns.column(name).to_pylist() for name in names), strict=True):
+        yield TableFile(path, size, dict(zip(partitions, map(_partition_text, values), strict=True)), rows)
+
+
+def _partition_text(value: object) -> str | None:
+    """Returns a partition's value as the protocol of Delta writes it."""
+    if value is None:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def written_files(table: Folder, folder: Folder, written: Written | None = None) -> list[DataFile] | None:

@@ -22,7 +22,7 @@ from kctl_agent.storage.base import StorageUnusable, TableRefused
 from kctl_agent.storage.lake.delta.checkpoint import Checkpoints
 from kctl_agent.storage.lake.delta.commit_actions import append_actions, compaction_actions
 from kctl_agent.storage.lake.delta.compaction_commit import COMPACTIONS, CompactionBasis
-from kctl_agent.storage.lake.delta.files import DataFile, TableFile, check_days
+from kctl_agent.storage.lake.delta.files import DataFile, TableFile, check_days, table_files
 from kctl_agent.storage.lake.delta.log import LOG, LogUnreadable, added, log_files, read_again, write_entry
 from kctl_agent.storage.lake.delta.log_reader import DeltaLogReader
 from kctl_agent.storage.lake.delta.log_state import LogState, NoTable
@@ -140,6 +140,14 @@ class LakeTable:
         version = state.version + 1
         self.checkpoints.after(self._log.confirm(version, written), version)
         return version
+
+    def rewritable_files(self) -> tuple[CompactionBasis, list[TableFile]]:
+        """Returns all files, and what their replacement is decided on. Raises StorageUnusable, TableRefused."""
+        with self.state() as state:
+            check_rewritable(self.folder, state)
+            basis = CompactionBasis.of(self.folder, state)
+        with self.latest() as table:
+            return basis, list(table_files(table))
 
     def replace(self, removed: Sequence[TableFile], added: Sequence[DataFile], basis: CompactionBasis) -> int:
         """Let files take the place of others that hold the same rows, or, if none are added, remove the rows; returns

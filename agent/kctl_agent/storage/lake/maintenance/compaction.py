@@ -15,10 +15,9 @@ from functools import partial
 
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.lake.delta.batch_plans import BATCH, BatchPlan, forget, has_plan_on, sweep
-from kctl_agent.storage.lake.delta.compaction_commit import COMPACTIONS, CompactionBasis, Overtaken
+from kctl_agent.storage.lake.delta.compaction_commit import COMPACTIONS, Overtaken
 from kctl_agent.storage.lake.delta.files import DataFile, TableFile, is_exact
 from kctl_agent.storage.lake.delta.table import LakeTable
-from kctl_agent.storage.lake.delta.table_checks import check_rewritable
 from kctl_agent.storage.lake.delta.table_counts import is_small
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.maintenance.file_merge import merge_files, read_footer
@@ -56,10 +55,7 @@ class Compaction:
     def __init__(self, lake: LakeTable) -> None:
         """Begin from the newest version of the table. Raises StorageUnusable, TableRefused."""
         self._lake = lake
-        with lake.state() as state:
-            check_rewritable(lake.folder, state)
-            self._basis = CompactionBasis.of(lake.folder, state)
-        self.files = list(_files(lake))
+        self._basis, self.files = lake.rewritable_files()
 
     def small_files(self, target_file_bytes: int, least: int = 2, share: float = 0.0) -> list[Group]:
         """Of partitions with several; none where no partition has so many. A file is left out unless the smaller files
@@ -155,19 +151,3 @@ def _groups(files: Iterable[TableFile], target_file_bytes: int) -> Iterator[Grou
 def _discard(table: Folder, made: Folder) -> None:
     made.remove_all()
     forget(table, made.name)
-
-
-def _files(lake: LakeTable) -> Iterator[TableFile]:
-    with lake.latest() as table:
-        columns = table.get_add_actions(flatten=True)
-        partitions = table.metadata().partition_columns
-    names = ("path", "size_bytes", "num_records", *(f"partition.{name}" for name in partitions))
-    for path, size, rows, *values in zip(*(columns.column(name).to_pylist() for name in names), strict=True):
-        yield TableFile(path, size, dict(zip(partitions, map(_text, values), strict=True)), rows)
-
-
-def _text(value: object) -> str | None:
-    """Of a partition, as the protocol of Delta writes it."""
-    if value is None:
-        return None
-    return str(value).lower() if isinstance(value, bool) else str(value)

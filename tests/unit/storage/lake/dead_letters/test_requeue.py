@@ -156,6 +156,7 @@ def test_what_is_put_back_is_no_dead_letter_any_more_and_a_row_once(table: DeadL
     assert DeltaTable(table.folder.uri).to_pyarrow_table().num_rows == 3
 
 
+@pytest.mark.shows("a requeue leaves the dead letters of another cluster, and names how many")
 def test_after_a_move_only_the_clusters_own_dead_letters_are_put_back(table: DeadLetterTable, path: Path) -> None:
     moved = opened(path, Binding(GROUP.group, "another"))
     moved.init_offsets([StoredOffset(*TP, None, 0)])

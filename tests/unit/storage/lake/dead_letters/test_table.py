@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from kctl_agent import table_maintenance
 from kctl_agent.storage import base
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.chunk import Advance, Binding, StoredOffset, StoredOffsetMoved
@@ -243,7 +244,10 @@ def test_a_worker_reports_how_many_there_are_and_stops_at_the_limit(
 
 
 @pytest.mark.shows("expiring, sending and exporting a table's dead letters costs in proportion to their size")
-def test_a_file_of_old_dead_letters_is_removed_whole_once_a_day(tmp_path: Path, storage: LakeStorage) -> None:
+def test_a_file_of_old_dead_letters_is_removed_whole_once_a_day(
+    tmp_path: Path, storage: LakeStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A day on which that failed is not over."""
     limited = LakeStorage(LocalFolder(tmp_path / "orders"), limits=StorageLimits(dead_seconds=3600.0))
     limited.bind(GROUP)
     table = DeadLetterTable(limited, GROUP.group)
@@ -253,6 +257,13 @@ def test_a_file_of_old_dead_letters_is_removed_whole_once_a_day(tmp_path: Path, 
     written(table, begun(limited, 100, 114), [113], at=old).commit()
     table.requeue_dead(Selection(offset_from=113))
     files = parquet(table)
+
+    def away(*_: object) -> int:
+        raise StorageUnusable("the disk is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(table_maintenance, "expire", away)
+        assert looked_after(limited, GROUP.group) == ([], ["the disk is away"])
 
     assert looked_after(limited, GROUP.group) == (["1 dead letter removed (storage.dead_expire_seconds)"], [])
     version = DeltaTable(table.folder.uri).version()
@@ -285,6 +296,37 @@ def test_a_send_writes_each_file_anew_once(
     assert dead(table) == [100, 150, 200, 250]
     assert DeltaTable(table.folder.uri).version() == version + 2
     assert sum(parquet(table).values()) < 2 * sum(before.values())
+
+
+def test_a_file_of_which_all_is_sent_is_removed_whole_however_many_rows_it_has(
+    storage: LakeStorage, table: DeadLetterTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letter_table, "SENT", 10)
+    monkeypatch.setattr(dead_letter_table, "MOST_ROWS", 20)
+    written(table, begun(storage, 100, 200), range(100, 200)).commit()
+    written(table, begun(storage, 100, 250), range(200, 250)).commit()
+    before, version = parquet(table), DeltaTable(table.folder.uri).version()
+
+    assert table.move_dead(lambda page: page, Selection(offset_to=229)) == 130
+
+    assert dead(table) == list(range(230, 250))
+    assert DeltaTable(table.folder.uri).version() == version + 1 + 2, "the second file by DELETEs of 20 rows"
+    assert len(parquet(table)) == len(before) + 2
+
+
+def test_a_dead_letter_that_is_put_back_while_its_file_is_sent_stays(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    written(table, begun(storage, 100, 200), range(100, 110)).commit()
+    other = DeadLetterTable(LakeStorage(table.folder.sibling("orders")), GROUP.group)
+
+    def send(page: list[DeadLetter]) -> list[DeadLetter]:
+        assert other.requeue_dead(Selection(offset_from=105, offset_to=105)) == 1
+        return page
+
+    assert table.move_dead(send) == 9
+
+    assert (dead(table), table.count_requeued()) == ([], 1)
 
 
 def test_what_was_acknowledged_before_a_send_fails_is_removed(

@@ -115,6 +115,7 @@ def test_a_compacted_file_is_compacted_again_only_with_as_many_bytes_of_new_ones
     assert len(compaction.files) < 10
 
 
+@pytest.mark.shows("a compaction reads rows of any size a few megabytes at a time")
 def test_rows_of_any_size_are_read_a_few_megabytes_at_a_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 60 MB that are a few KB on the disk."""
     made = opened(path)
