@@ -26,6 +26,7 @@ from kctl_agent.storage.dead_letter_pages import Progress, silent
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.selection import EVERYTHING, Selection
 from tests.fleet_snapshot import TOKEN, serving, snapshot, source_of
+from tests.stranger import needs_root, run_as_nobody
 
 pytestmark = pytest.mark.anyio
 
@@ -119,6 +120,42 @@ async def test_reading_needs_the_token_that_may_act(client: httpx.AsyncClient, p
 
     assert error_of(without) == error_of(wrong) == error_of(by_password) == (401, "unauthorized")
     assert error_of(reader) == (403, "not_allowed")
+
+
+@pytest.mark.shows("every reader sees class and count of dead letters, and never an error's text")
+async def test_classes_need_a_token_for_reading_at_most_and_have_no_text(client: httpx.AsyncClient) -> None:
+    url = f"{client.base_url}dead-letter-classes"
+    async with httpx.AsyncClient(timeout=10) as stranger:
+        without = await stranger.get(url)
+        reader = await stranger.get(url, headers={"authorization": f"Bearer {READ_TOKEN}"})
+
+    assert error_of(without) == (401, "unauthorized")
+    shown = reader.json()["rows"]
+    assert [(row["error_class"], row["count"]) for row in shown] == [("KeyError", 5), ("another reason", 2)]
+    assert [row.keys() for row in shown] == [{"error_class", "count", "last_died"}] * 2
+    for text in ("no such customer", "shop", "'id'", "Traceback", "k0", "v0"):
+        assert text not in reader.text
+
+
+_READS_CLASSES = """
+with socket.socket() as server:
+    server.connect(("127.0.0.1", int(sys.argv[1])))
+    server.sendall(b"GET /api/v1/dead-letter-classes HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n")
+    print(server.recv(65536).split()[1].decode())
+"""
+
+
+@needs_root
+@pytest.mark.parametrize(("others_may_read", "code"), [(True, "200"), (False, "401")])
+async def test_another_user_of_the_host_reads_classes_only_if_others_may_read(
+    storage: FileStorage, audit_log: Path, others_may_read: bool, code: str
+) -> None:
+    source = source_of(snapshot(), dead_letters=workbench(storage, audit_log))
+    async with serving(source, AccessRights(others_may_read=others_may_read)) as server:
+        port = server.url.rpartition(":")[2]
+        done = await asyncio.to_thread(run_as_nobody, _READS_CLASSES, port)
+
+    assert done.stdout == f"{code}\n", done.stderr
 
 
 async def test_without_such_a_token_nobody_reads_them(storage: FileStorage, audit_log: Path) -> None:
