@@ -6,7 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from tests.servers.kafka_broker import KafkaBroker
 pytestmark = pytest.mark.real
 
 WINDOW_SECONDS = 2.0
+NEAR_LIMIT = "262m"
+"""More than a stand-in worker takes that has grown by 200 MiB, but less than a ninth more."""
 OF_LAG = ("KctlTimeLagOverObjective", "KctlConsumerLagGrowing")
 """Alerts about messages that wait, which no host has for itself."""
 BOTH = ("a", "b")
@@ -38,11 +40,12 @@ def fleet(short_dir: Path, broker: KafkaBroker) -> Iterator[Fleet]:
     made.end()
 
 
-def start(fleet: Fleet, name: str, behaviour: str = "") -> None:
+def start(fleet: Fleet, name: str, behaviour: str = "", fault: str = "", **workers: object) -> None:
     more: dict[str, dict[str, object]] = {
         "status": {"window_seconds": WINDOW_SECONDS, "hold_seconds": 0.2},
         "kafka": {"session_timeout_seconds": 6.0},
-        "spark.conf": {"KCTL_TEST_JOINS": "1", "KCTL_TEST_WORKER": behaviour},
+        "workers": {"count": 1, "engine": "own", "backoff_min_seconds": 0.1, "backoff_max_seconds": 0.2, **workers},
+        "spark.conf": {"KCTL_TEST_JOINS": "1", "KCTL_TEST_WORKER": behaviour, "KCTL_TEST_FAULT_FILE": fault},
     }
     fleet.start(name, more=more)
 
@@ -131,15 +134,16 @@ def test_trouble_belongs_to_one_host_and_what_nobody_reads_to_all(fleet: Fleet) 
         assert "kctl_group_unowned_partitions" in fleet.page(name, "metrics").text
 
 
-@pytest.mark.shows("with two hosts an alert fires only for its own host")
+@pytest.mark.shows("with two hosts an alert about a worker or a host fires only for its own host")
 def test_an_alert_fires_for_its_host_and_for_no_other(fleet: Fleet, tmp_path: Path) -> None:
     require("prometheus")
     at_once = rules()
     for group in at_once["groups"]:
         for rule in group["rules"]:
             rule.pop("for", None)
-    for name in BOTH:
-        start(fleet, name)
+    broken = tmp_path / "broken"
+    start(fleet, "a", "grows", memory_hard=NEAR_LIMIT)
+    start(fleet, "b", "boot_failure", str(broken))
     fleet.await_all(*BOTH)
     assert fleet.operate("a", "pause", all=True, host="a")["state"] == "done"
     targets = [fleet.masters[name].about["http_url"].removeprefix("https://") for name in BOTH]
@@ -154,24 +158,37 @@ def test_an_alert_fires_for_its_host_and_for_no_other(fleet: Fleet, tmp_path: Pa
             ]
             return sorted(each for each in found if each[0] not in OF_LAG) == sorted(expected)
 
+        def is_firing(alert: str) -> bool:
+            return ("b/worker-0", alert) in {(each.get("worker"), each["alertname"]) for each in prometheus.firing()}
+
+        def dies_again(alert: str) -> bool:
+            [row] = fleet.masters["b"].ask("status", of_master=True, local=True).result["rows"]
+            if row["state"] == "running":
+                with suppress(ProcessLookupError):  # it has just been killed, or given up
+                    os.kill(row["pid"], signal.SIGKILL)
+            return is_firing(alert)
+
+        near_limit = "KctlWorkerMemoryNearLimit", "a/worker-0"
         stalled = ("KctlConsumerStalled", TOPIC), ("KctlFleetFailing",)
-        eventually(partial(fire, *stalled), what="b alone stalls, and the fleet is failing once")
+        eventually(partial(fire, near_limit, *stalled), what="b alone stalls, and the fleet is failing once")
         assert prometheus.query('kctl_consumer_status{status="stalled"}') != []
         [unowned] = prometheus.query("max(kctl_group_unowned_partitions)")
         assert unowned["value"][1] == "0"
 
         pid = fleet.pid("b")
         os.kill(pid, signal.SIGSTOP)
-        down = ("KctlWorkerDown", "b/worker-0")
-        eventually(
-            lambda: down in {(each["alertname"], each.get("worker", "")) for each in prometheus.firing()}, what=down[0]
-        )
-        assert {each["worker"] for each in prometheus.firing() if "worker" in each} == {"b/worker-0"}
+        eventually(partial(is_firing, "KctlWorkerDown"), what="the worker of b is down")
         os.kill(pid, signal.SIGCONT)
+        eventually(partial(dies_again, "KctlWorkerRestartLoop"), what="the worker of b is restarted again and again")
+        broken.touch()
+        eventually(partial(dies_again, "KctlWorkerGivenUp"), what="the worker of b is given up")
+        loop = "KctlWorkerRestartLoop", "b/worker-0"
+        given_up = ("KctlFleetDegraded",), ("KctlWorkerDown", loop[1]), ("KctlWorkerGivenUp", loop[1]), loop
+        eventually(partial(fire, near_limit, *given_up), what="b does nothing, and a has its partitions")
 
         fleet.kill("b")
         missing = ("KctlFleetDegraded",), ("KctlHostMissing", "b"), ("KctlMasterDown",)
-        eventually(partial(fire, *missing), what="b is missed, and a has its partitions")
+        eventually(partial(fire, near_limit, loop, *missing), what="b is missed; its restarts are of the last minutes")
 
 
 def unread(fleet: Fleet, at: str) -> bool:
