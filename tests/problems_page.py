@@ -16,9 +16,11 @@ HEAD = """\
 <!-- `python -m tests.problems_page` writes this from tests/acceptance/outages.py, host_bench.py and changes.py. -->
 
 The tests make each of these problems on real parts: brokers, Spark, Redis, Prometheus, a browser. Within 10 s of its
-start, `kctl status`, `kctl top`, `kctl rpc`, the page, the API and `/readyz` show the same level and the same reason,
-`KctlFleetFailing` or `KctlFleetDegraded` is pending and names the part in trouble, and an event of the kind `verdict`
-has both. Within 10 s of its end, everything is `ok` again. In a reason `N` is a number.
+beginning, `kctl status`, `kctl top`, `kctl rpc`, the page, the API and `/readyz` show the same level and the same
+reason, `KctlFleetFailing` or `KctlFleetDegraded` is pending and names the part in trouble, and an event of the kind
+`verdict` has both. For at least 5 s after that, no view shows `ok`, unless the level is `ok`. Within 10 s of its end,
+everything is `ok` again. If a problem begins or ends at another time than its cause, its row shows it. In a reason `N`
+is a number.
 
 """
 TABLE = """\
@@ -61,7 +63,8 @@ def page() -> str:
 
 def _row(outage: Callable[..., Any], level: str, whats: tuple[str, ...], why: str, more: str) -> str:
     reasons = "; or ".join(f"`{what}`" for what in whats) + (f" … `{why}`" if why else "")
-    return f"| {_sentence(outage)} | `{level}` | {reasons} | {more} |\n"
+    what = " ".join((inspect.getdoc(outage) or "").split())
+    return f"| {what} | `{level}` | {reasons} | {more} |\n"
 
 
 def _sentence(what: Callable[..., Any]) -> str:

@@ -242,7 +242,10 @@ def long_batch(bench: HostsBench) -> Iterator[None]:
 
 @contextmanager
 def frozen(bench: HostsBench) -> Iterator[None]:
-    """One of three hosts is frozen, with all its processes."""
+    """One of three hosts is frozen, with all its processes.
+
+    The problem is over when each host has partitions again.
+    """
     family = bench.family("a")
     for each in family:
         each.suspend()

@@ -211,7 +211,7 @@ def made_fleet(folder: Path, stack: ExitStack, on: KafkaBroker | KafkaCluster, *
     """Of a fleet that is collected each half second: replicas in sync are asked for after five seconds, and are not at
     once what brokers say of one that has gone."""
     (folder / "fleet").mkdir()
-    more = {"workers_more": SLOW, "backoff": "12.0", **more}
+    more = {"workers_more": SLOW, "backoff": "20.0", **more}
     more["sinkers"] = f"{more.get('sinkers', '')}\n\n[collect]\ninterval_seconds = 0.5"
     fleet = Fleet(folder / "fleet", on, partitions=4, workers=2, beside=None, **more)
     stack.callback(fleet.close)

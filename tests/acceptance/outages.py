@@ -105,7 +105,10 @@ def disk_full(bench: Bench) -> Iterator[None]:
 
 @contextmanager
 def engine_killed(bench: Bench) -> Iterator[None]:
-    """The engine is killed."""
+    """The engine is killed.
+
+    The problem is over when the engine runs again.
+    """
     os.kill(bench.pids("engine")[0], signal.SIGKILL)
     yield
     eventually(lambda: bench.fleet.engine().get("state") == "running", START_SECONDS, "the engine is back")
@@ -133,28 +136,40 @@ def one_worker_frozen(bench: Bench) -> Any:
 
 @contextmanager
 def workers_fatal(bench: Bench) -> Iterator[None]:
-    """No worker can import the transform."""
+    """No worker can import the transform.
+
+    The problem begins when the workers are `fatal`, and is over when they run again, by `kctl start`.
+    """
     with fatal(bench, *WORKERS):
         yield
 
 
 @contextmanager
 def one_worker_fatal(bench: Bench) -> Iterator[None]:
-    """One of two workers cannot import the transform."""
+    """One of two workers cannot import the transform.
+
+    The problem begins when the worker is `fatal`, and is over when it runs again, by `kctl start`.
+    """
     with fatal(bench, "worker-0"):
         yield
 
 
 @contextmanager
 def sinkers_dead(bench: Bench) -> Iterator[None]:
-    """The only sinker is killed."""
+    """The only sinker is killed.
+
+    The problem is over when the sinker runs again, by `kctl start`.
+    """
     with killed(bench, "sinker-0"):
         yield
 
 
 @contextmanager
 def workers_killed(bench: Bench) -> Iterator[None]:
-    """All workers are killed."""
+    """All workers are killed.
+
+    The problem is over when the workers run again, by `kctl start`.
+    """
     with killed(bench, *WORKERS):
         yield
 
@@ -240,7 +255,10 @@ def handler_refuses_one_kind(bench: Bench) -> Iterator[None]:
 
 @contextmanager
 def full_without_sinkers(bench: Bench) -> Iterator[None]:
-    """The storage is at its limit, and there is no sinker."""
+    """The storage is at its limit, and there is no sinker.
+
+    The problem is over when a sinker runs.
+    """
     bench.fleet.kctl("scale", "sinkers=0", "--wait")
     bench.fleet.send(6000)
     eventually(lambda: (bench.fleet.ask("block_size") or {}).get("full"), START_SECONDS, "the storage is full")

@@ -29,6 +29,10 @@ __all__ = ["bench", "benches", "chromium", "nothing_left_behind"]
 pytestmark = [pytest.mark.real, pytest.mark.alone, pytest.mark.timeout(300)]
 
 
+WATCHED_SECONDS = 5.0
+"""For so long, once it is shown, a problem lasts at least."""
+
+
 @pytest.mark.parametrize(
     ("bench", "problem"),
     [
@@ -50,7 +54,12 @@ def test_each_problem_is_one_verdict_in_every_view_and_its_end_too(bench: Bench,
             SECONDS,
             f"{level}: {whats} {problem.why}",
         )
-        print(f"{name}: shown after {time.monotonic() - begun:.1f} s")
+        print(f"{name}: shown after {(agreed := time.monotonic()) - begun:.1f} s")
+        while time.monotonic() - agreed < WATCHED_SECONDS:
+            wrong = {
+                view: each for view, each in bench.views.shown().items() if (each.level == "ok") is not (level == "ok")
+            }
+            assert not wrong, f"{time.monotonic() - begun:.1f} s after its begin, for {level}: {wrong}"
     ended = time.monotonic()
     bench.await_well()
     print(f"{name}: well {time.monotonic() - ended:.1f} s after its end")
