@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -16,20 +15,10 @@ from kctl.status.assessments import all_well
 from kctl.status.unhandled import older
 
 _NAMED = 3
-_OF_EACH_HOST = frozenset({"attached", "engine", "handler", "handler calls", "partitions", "sinkers", "workers"})
-"""What each host has for itself: of other findings of several hosts, why one of them has it is enough."""
 _SHARE = re.compile(r"(\d+) of (\d+) ")
-_COUNT = r"(\d+) (?:partitions? )?(idle|ok|elsewhere)"
-_COUNTS = re.compile(f"{_COUNT}(, {_COUNT})*")
-
-
-class _Found(NamedTuple):
-    """A finding of a host, with the parts of its reason."""
-
-    host: str
-    finding: Finding
-    what: str
-    why: str
+_COUNTS = re.compile(r"(\d+) (?:partitions? )?(idle|ok|elsewhere)(?:, |$)")
+_AMOUNT = re.compile(r"(?<![\w-])\d[\d,.]*")
+"""A number that is no part of a name."""
 
 
 def joined_verdict(heard: Mapping[str, Verdict], failed: Collection[Failed], now: float) -> Verdict:
@@ -57,33 +46,37 @@ def _findings(in_order: Sequence[tuple[str, Verdict]]) -> Iterator[Finding]:
     """Yields the findings of all hosts, those that several have alike as one. Trouble with a part of the work that
     another host does is `degraded` at most."""
     done = {about for _, verdict in in_order for about in verdict.works}
-    alike: dict[tuple[str, str], list[_Found]] = {}
+    alike: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
     for host, verdict in in_order:
         for each in (verdict.main, *verdict.also):
             if each.level is not Level.OK and each.about not in ("hosts", UNOWNED):  # these are for the one that asks
-                what, _, why = each.reason.partition(f" since {moment(each.since)}")
+                what, _, _ = _parts(each)
                 key = _SHARE.sub("", what) if each.about == "partitions" else what
-                alike.setdefault((each.about, key), []).append(_Found(host, each, what, why))
-    for (about, _), found in alike.items():
-        level = max((each.finding.level for each in found), key=lambda each: each.severity)
-        level = Level.DEGRADED if about in done else level
-        since = min(each.finding.since for each in found)
-        yield Finding(level, about, _reason(found, since, is_of_all=len(found) == len(in_order) > 1), since)
+                alike.setdefault((each.about, key), []).append((host, each))
+    for (about, what), found in alike.items():
+        level = max((each.level for _, each in found), key=lambda each: each.severity)
+        since = min(each.since for _, each in found)
+        reason = _reason(what, found, since, is_of_all=len(found) == len(in_order) > 1)
+        yield Finding(Level.DEGRADED if about in done else level, about, reason, since)
 
 
-def _reason(found: Sequence[_Found], since: float, *, is_of_all: bool) -> str:
+def _parts(finding: Finding) -> tuple[str, str, str]:
+    """Returns what a reason is about, its time, and why."""
+    return finding.reason.partition(f" since {moment(finding.since)}")
+
+
+def _reason(what: str, found: Sequence[tuple[str, Finding]], since: float, *, is_of_all: bool) -> str:
     """Returns the reason of a finding that these hosts have; it names them unless all hosts have it."""
-    first = found[0]
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    hosts = "" if is_of_all else ", ".join(each.host for each in found[:_NAMED]) + f"{more}: "
-    what, why = first.what, first.why
-    if first.finding.about == "partitions" and (shares := [*filter(None, (_SHARE.match(each.what) for each in found))]):
-        few, every = sum(int(each[1]) for each in shares), max(int(each[2]) for each in shares)
-        what = _SHARE.sub(f"{few} of {every} ", what)
-    whys = {each.why.removeprefix(": "): each.host for each in found}
-    if first.finding.about in _OF_EACH_HOST and len(whys) > 1:
-        why = ": " + "; ".join(f"{host}: {each}" for each, host in list(whys.items())[:_NAMED])
-    is_dated = f" since {moment(first.finding.since)}" in first.finding.reason
+    hosts = "" if is_of_all else ", ".join(host for host, _ in found[:_NAMED]) + f"{more}: "
+    if shares := [share for _, each in found if each.about == "partitions" and (share := _SHARE.match(each.reason))]:
+        what = f"{sum(int(each[1]) for each in shares)} of {max(int(each[2]) for each in shares)} {what}"
+    _, is_dated, why = _parts(found[0][1])
+    whys: dict[str, str] = {}
+    for host, each in found:
+        whys.setdefault(_AMOUNT.sub("", _parts(each)[2]), f"{host}{_parts(each)[2]}")
+    if len(whys) > 1:
+        why = ": " + "; ".join([*whys.values()][:_NAMED])
     return f"{hosts}{what}{f' since {moment(since)}' if is_dated else ''}{why}"
 
 
@@ -94,11 +87,10 @@ def _well(in_order: Sequence[tuple[str, Verdict]], is_shared: bool) -> Iterator[
     progress: dict[str, str] = {}
     for host, verdict in in_order:
         for words in verdict.reason.split("; ")[1:]:
-            if _COUNTS.fullmatch(words):
-                counts.update({status: int(count) for count, status in re.findall(_COUNT, words)})
-            else:
+            counts.update({status: int(count) for count, status in _COUNTS.findall(words)})
+            if _COUNTS.sub("", words):
                 words = words if is_shared else f"{host}: {words}"
-                progress.setdefault(re.sub(r"\d+", "", words) if is_shared else words, words)
+                progress.setdefault(_AMOUNT.sub("", words), words)
     yield in_order[0][1].reason.partition("; ")[0]
     if counts["idle"] + counts["ok"]:
         yield all_well(counts["idle"], counts["ok"])

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
+import msgspec
+
 from kctl.fields import moment
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.snapshot import FleetSnapshot
@@ -115,7 +117,8 @@ def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
             for each in findings
         )
     works = tuple(_works(snapshot, {each.about for each in findings if each.level is not Level.DEGRADED}))
-    return Verdict.of(main, tuple(also), group.oldest_unhandled_seconds, works, snapshot.has_own_storage)
+    verdict = Verdict.of(main, tuple(also), group.oldest_unhandled_seconds)
+    return msgspec.structs.replace(verdict, works=works, has_own_storage=snapshot.has_own_storage)
 
 
 def _works(snapshot: FleetSnapshot, in_trouble: Container[str]) -> Iterator[str]:

@@ -75,12 +75,5 @@ class Verdict(Finding, frozen=True):
         return f"{self.level}: {self.reason}"
 
     @classmethod
-    def of(
-        cls,
-        main: Finding,
-        also: tuple[Finding, ...] = (),
-        oldest: float | None = None,
-        works: tuple[str, ...] = (),
-        has_own_storage: bool = False,
-    ) -> Verdict:
-        return cls(main.level, main.about, main.reason, main.since, also, oldest, works, has_own_storage)
+    def of(cls, main: Finding, also: tuple[Finding, ...] = (), oldest: float | None = None) -> Verdict:
+        return cls(main.level, main.about, main.reason, main.since, also, oldest)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kctl.rows.workers import WorkerRow
 from kctl.status.unhandled import Unhandled
-from kctl_agent.replies.block_size import RECENT_DEAD_SECONDS, StorageReply
+from kctl_agent.replies.block_size import RECENT_DEAD_COUNTED, RECENT_DEAD_SECONDS, StorageReply
 from kctl_agent.rpc.messages import number_of
 
 _LEAST_CALL_SECONDS = 10.0
@@ -68,7 +68,8 @@ def dead_letters(storage: StorageReply) -> Iterator[HandlingFinding]:
     if recent is None or recent.last_seconds is None or recent.last_seconds > RECENT_DEAD_SECONDS:
         return
     of_class = f", {recent.error_class}" if recent.error_class else ""
-    why = f"{recent.count} in {RECENT_DEAD_SECONDS / 60:.0f} minutes{of_class}: `kctl storage dead groups` lists them"
+    count = f"{'at least ' if recent.count >= RECENT_DEAD_COUNTED else ''}{recent.count}"
+    why = f"{count} in {RECENT_DEAD_SECONDS / 60:.0f} minutes{of_class}: `kctl storage dead groups` lists them"
     yield HandlingFinding("dead letters", "messages have become dead letters", why, recent.first_seconds or 0.0)
 
 

@@ -16,7 +16,6 @@ from kctl_agent.process.stats import counted
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.partitions import PartitionReply
 from kctl_agent.storage.kinds import open_lake, open_storage
-from kctl_agent.storage.recent_dead_letters import recent
 from kctl_agent.worker.consumer_group.membership import MemberLost, Membership
 from kctl_agent.worker.settings import KafkaSettings
 
@@ -107,6 +106,6 @@ class Reader:
                 self._storage.prepare()
                 self._is_prepared = True
             stored, dead = counted(self._storage.identity, self._storage.stats()), self._storage.dead_letter_store()
-            self.storage = replace(stored, recent_dead=recent(dead)) if stored.dead and dead else stored
+            self.storage = replace(stored, recent_dead=dead.recent_dead()) if stored.dead and dead else stored
         except StorageError as error:
             self.storage = StorageReply(self._storage.identity, error=str(error))

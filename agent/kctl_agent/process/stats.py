@@ -24,7 +24,6 @@ from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.storage.base import OffsetStore
 from kctl_agent.storage.limits import StorageStats, TableCounts, TableStats, why_full
-from kctl_agent.storage.recent_dead_letters import recent
 
 _PUBLISH_SECONDS = 0.5
 _COUNT_SECONDS = 1.0
@@ -272,7 +271,7 @@ class StoringStats(ProcessStats):
             return
         self._read_dead_at = time.monotonic() + _READ_DEAD_SECONDS
         try:
-            self._recent_dead = recent(store) if dead else None
+            self._recent_dead = store.recent_dead() if dead else None
             self._dead_known, self._recent_dead_at = dead, time.monotonic()
         except StorageError as error:  # counting reports an unreadable storage
             self._read_dead_at = time.monotonic() + _MISSED_DEAD_SECONDS

@@ -32,6 +32,9 @@ class TableReply:
 RECENT_DEAD_SECONDS = 300.0
 """A dead letter is recent for this long."""
 
+RECENT_DEAD_COUNTED = 20_000
+"""The most of them that a file or Redis counts."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecentDeadLetters:

@@ -44,6 +44,8 @@ from kctl_agent.storage.dead_letter_pages import PAGE, STEP_SECONDS, Progress, s
 from kctl_agent.storage.limits import StorageLimits, StorageStats, TableStats
 from kctl_agent.storage.selection import EVERYTHING, Selection
 
+_RECENT_DEAD_READ_SECONDS = 2.0
+
 if TYPE_CHECKING:
     from kctl_agent.message import Message
     from kctl_agent.storage.block import Block
@@ -181,17 +183,19 @@ class DeadLetterStore(ABC):
         """Counts dead letters by cause, most frequent first, and per hour for the last `hours`. Calls `progress` with 0
         from time to time; it may raise to stop."""
 
-    def recent_dead(self, progress: Progress = silent) -> RecentDeadLetters | None:
-        """The dead letters of the last `RECENT_DEAD_SECONDS`; None if there is none. A worker whose clock is ahead has
-        dated them later than now, as if they had just died. `progress` as above."""
-        now = time.time()
-        groups = self.dead_groups(Selection(died_from=now - RECENT_DEAD_SECONDS), 0, progress)
-        if not groups:
+    def recent_dead(self) -> RecentDeadLetters | None:
+        """The dead letters of the last `RECENT_DEAD_SECONDS`; None if there are none. If a worker whose clock is ahead
+        has dated one later than now, it has just died. Raises StorageError, also after `_RECENT_DEAD_READ_SECONDS`."""
+        now, deadline = time.time(), time.monotonic() + _RECENT_DEAD_READ_SECONDS
+
+        def in_time(_: int) -> None:
+            if time.monotonic() > deadline:
+                raise StorageError("the dead letters of the last minutes could not be read in time")
+
+        if not (groups := self.dead_groups(Selection(died_from=now - RECENT_DEAD_SECONDS), 0, in_time)):
             return None
-        first, last = min(each.first_died for each in groups), max(each.last_died for each in groups)
-        count = sum(each.count for each in groups)
-        ages = max(now - first, 0.0), max(now - last, 0.0)
-        return RecentDeadLetters(count, public_class(groups[0].cause.error_class), *ages)
+        ages = (max(now - at, 0.0) for at in (min(x.first_died for x in groups), max(x.last_died for x in groups)))
+        return RecentDeadLetters(sum(x.count for x in groups), public_class(groups[0].cause.error_class), *ages)
 
     def count_dead(self, selection: Selection = EVERYTHING, progress: Progress = silent) -> int:
         return sum(group.count for group in self.dead_groups(selection, 0, progress))

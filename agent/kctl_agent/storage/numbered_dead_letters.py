@@ -14,7 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kctl_agent.errors import BadParams
-from kctl_agent.replies.block_size import RECENT_DEAD_SECONDS, RecentDeadLetters
+from kctl_agent.replies.block_size import RECENT_DEAD_COUNTED, RECENT_DEAD_SECONDS, RecentDeadLetters
 from kctl_agent.storage.base import DeadLetterStore
 from kctl_agent.storage.causes import public_class
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup, DeadLetterPage, check_count
@@ -82,10 +82,6 @@ class NumberedDeadLetters(DeadLetterStore):
         """For a selection of `counted` criteria only; in any order."""
 
     @abstractmethod
-    def _died_between(self, since: float, until: float) -> tuple[int, list[Place]]:
-        """How many died then; and the first of them and the `NEWEST` last ones, in order."""
-
-    @abstractmethod
     def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int:
         """Requeues those that exist and are not damaged, in one transaction; returns how many."""
 
@@ -131,17 +127,18 @@ class NumberedDeadLetters(DeadLetterStore):
             return sorted(found, key=lambda group: (-group.count, group.cause))
         return grouped(self.dead(selection, None, progress), hours, now)
 
-    def recent_dead(self, progress: Progress = silent) -> RecentDeadLetters | None:  # noqa: ARG002 - it is soon done
-        """See `DeadLetterStore`. Of however many, the newest are read, for the class of most of these. The storage has
-        one clock: what died later than now, before the clock was set back, is left out."""
+    def recent_dead(self) -> RecentDeadLetters | None:
+        """See `DeadLetterStore`. At most `RECENT_DEAD_COUNTED` are counted, and few read: the class is that of most of
+        these. By the storage's own clock: those that died later than now, before it was set back, are left out."""
         now = self._dead_now()
-        count, places = self._died_between(now - RECENT_DEAD_SECONDS, now)
-        if not count:
+        recent = Selection(died_from=now - RECENT_DEAD_SECONDS, died_to=now)
+        if not (places := self._dead_places(recent, None, RECENT_DEAD_COUNTED)):
             return None
         newest = self._read_dead([place.number for place in places[-NEWEST:]])
         classes = Counter(public_class(each.cause.error_class) for each in newest)
         most = max(classes, key=lambda each: (classes[each], each), default=None)
-        return RecentDeadLetters(count, most, now - places[0].at, now - places[-1].at)
+        last = places[-1].at if len(places) < RECENT_DEAD_COUNTED else now
+        return RecentDeadLetters(len(places), most, now - places[0].at, now - last)
 
     def requeue_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent

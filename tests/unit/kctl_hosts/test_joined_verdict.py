@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from kctl.fields import moment
 from kctl.hosts.verdict import joined_verdict
@@ -18,7 +19,7 @@ def found(level: Level, about: str, what: str, why: str = "", since: float = 100
 
 
 def of(*findings: Finding, works: tuple[str, ...] = WORK, oldest: float | None = 1.0, own: bool = False) -> Verdict:
-    return Verdict.of(findings[0], findings[1:], oldest, works, own)
+    return replace(Verdict.of(findings[0], findings[1:], oldest), works=works, has_own_storage=own)
 
 
 def well(partitions: str = "2 partitions ok, 4 elsewhere", *words: str, own: bool = False) -> Verdict:
@@ -63,11 +64,13 @@ def test_trouble_that_all_hosts_have_is_that_of_the_fleet_and_names_none_of_them
 def test_a_cause_that_several_hosts_share_is_named_once_since_it_began() -> None:
     silent = "no Kafka broker has answered"
     ages = {"a": 101.0, "b": 99.0, "c": 100.0}
-    every = {host: of(found(Level.FAILING, "brokers", silent, f"{host} timed out", ages[host])) for host in ages}
+    every = {
+        host: of(found(Level.FAILING, "brokers", silent, f"no answer for {ages[host]} s", ages[host])) for host in ages
+    }
 
     verdict = joined(**every)
-    assert (verdict.reason, verdict.also) == (f"{silent} since {moment(99.0)}: a timed out", ())
-    assert joined(**{**every, "b": well()}).reason == f"a, c: {silent} since {moment(100.0)}: a timed out"
+    assert (verdict.reason, verdict.also) == (f"{silent} since {moment(99.0)}: no answer for 101.0 s", ())
+    assert joined(**{**every, "b": well()}).reason == f"a, c: {silent} since {moment(100.0)}: no answer for 101.0 s"
 
 
 def test_partitions_of_several_hosts_are_summed() -> None:

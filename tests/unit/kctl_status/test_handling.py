@@ -87,3 +87,5 @@ def test_dead_letters_are_found_for_five_minutes() -> None:
     assert only(handling.dead_letters(aged(dead, 206.0)))
     assert not [*handling.dead_letters(aged(dead, 207.0))]
     assert not [*handling.dead_letters(StorageReply(dead=900))], "old ones"
+    many = StorageReply(dead=90_000, recent_dead=RecentDeadLetters(20_000, None, 9.0, 0.0))
+    assert (only(handling.dead_letters(many)).why or "").startswith("at least 20000 in 5 minutes: ")

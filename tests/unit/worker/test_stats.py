@@ -214,7 +214,7 @@ def test_recent_dead_letters_that_cannot_be_read_hold_up_no_count(
     stats, storage = dying
     known: list[int | None] = []
 
-    def refuse(_: object) -> None:
+    def refuse() -> None:
         assert stats._stored is not None
         known.append(stats._stored.dead)
         raise StorageError("not in time")

@@ -14,7 +14,7 @@ from kctl_agent.storage.causes import DeathCause
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
 from kctl_agent.storage.dead_letter_groups import HOUR_SECONDS, GroupCount
 from kctl_agent.storage.file.selection import where
-from kctl_agent.storage.numbered_dead_letters import NEWEST, Place
+from kctl_agent.storage.numbered_dead_letters import Place
 from kctl_agent.storage.selection import Selection
 
 MOST_RUNS = 2000
@@ -136,15 +136,6 @@ def groups(db: sqlite3.Connection, selection: Selection, hours: int, now: float)
     for number, ago, count, first, newest_at, newest in rows:
         found[number].add_of_hour(count, first, newest_at, str(newest), ago)
     return [count.group() for count in found.values() if count.count]
-
-
-def died_between(db: sqlite3.Connection, since: float, until: float) -> tuple[int, list[Place]]:
-    """How many died then; and the first of them and the `NEWEST` last ones, in order. From the index alone."""
-    then = "from dead indexed by dead_at where at between ? and ?"
-    (count,) = db.execute(f"select count(*) {then}", (since, until)).fetchone()
-    first = db.execute(f"select at, id {then} order by at limit 1", (since, until))
-    last = db.execute(f"select at, id {then} order by at desc limit ?", (since, until, NEWEST))
-    return count, sorted({Place(*row) for row in (*first, *last)})
 
 
 def _indexed(selection: Selection, causes: Collection[int]) -> list[tuple[str, object]]:

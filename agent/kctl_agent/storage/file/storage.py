@@ -230,10 +230,6 @@ class FileStorage(NumberedDeadLetters, Storage):
         with self._session() as db:
             return dead_letter_table.groups(db, selection, hours, now)
 
-    def _died_between(self, since: float, until: float) -> tuple[int, list[Place]]:
-        with self._session() as db:
-            return dead_letter_table.died_between(db, since, until)
-
     def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int:
         pack = self.block_messages, self.block_bytes, self.codec
         with self._session() as db:

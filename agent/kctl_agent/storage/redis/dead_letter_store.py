@@ -12,7 +12,7 @@ from kctl_agent.storage.ack_rules import requeued
 from kctl_agent.storage.causes import DeathCause
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
 from kctl_agent.storage.dead_letter_groups import HOUR_SECONDS, GroupCount
-from kctl_agent.storage.numbered_dead_letters import NEWEST, Place
+from kctl_agent.storage.numbered_dead_letters import Place
 from kctl_agent.storage.redis.client import as_unusable
 from kctl_agent.storage.redis.codec import DEAD_LETTER, dead_letter_of, name_of, run_of, words
 from kctl_agent.storage.redis.session import RedisSession
@@ -132,17 +132,6 @@ def groups(session: RedisSession, selection: Selection, hours: int, now: float) 
             group = found.setdefault(cause, GroupCount(cause, hours))
             group.add(count, first[0][1] / 1000, at / 1000, id_.decode(), recent)
     return [count.group() for count in found.values()]
-
-
-def died_between(session: RedisSession, since: float, until: float) -> tuple[int, list[Place]]:
-    """How many died then; and the first of them and the `NEWEST` last ones, in order."""
-    key, bounds = session.prefix + "dead", (since * 1000, until * 1000)
-    with as_unusable(session.place), session.client.pipeline(transaction=False) as pipeline:
-        pipeline.zcount(key, *bounds)
-        pipeline.zrangebyscore(key, *bounds, 0, 1, withscores=True)
-        pipeline.zrevrangebyscore(key, *reversed(bounds), 0, NEWEST, withscores=True)
-        count, first, last = pipeline.execute()
-    return count, sorted({Place(score / 1000, int(id_)) for id_, score in (*first, *last)})
 
 
 def requeue(

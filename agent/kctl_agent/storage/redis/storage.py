@@ -228,9 +228,6 @@ class RedisStorage(NumberedDeadLetters, Storage):
     def _indexed_groups(self, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
         return dead_letter_store.groups(self._session, selection, hours, now)
 
-    def _died_between(self, since: float, until: float) -> tuple[int, list[Place]]:
-        return dead_letter_store.died_between(self._session, since, until)
-
     def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int:
         return dead_letter_store.requeue(self._session, dead_letters, self.block_messages, self.block_bytes, self.codec)
 
