@@ -1,10 +1,10 @@
-"""The command line: `entry` runs it, `app` has the tree of commands, `command` is how one is declared."""
+"""The command line: `entry` runs it, `app` has the tree of commands, `command` declares one."""
 
 from __future__ import annotations
 
 
 def main() -> int:
-    """The entry point `kctl`: runs the command line of this process and returns its exit code, or ends with it."""
+    """The entry point `kctl`: runs this process's command line and returns the exit code, or exits."""
     try:
         from kctl.cli.entry import run_process  # inside, so that Ctrl-C during the imports is silent too
 

@@ -1,4 +1,4 @@
-"""The tree of commands, each imported when it is meant: all of them together take longer than most commands."""
+"""The tree of commands. Each is imported only when it is used: importing all takes longer than most commands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MODULES = {
     "config": "config",
     "jars": "jars",
 }
-"""Command to its module under kctl.cli, with `COMMAND`, in the order of the help page."""
+"""Command -> module under kctl.cli with `COMMAND`, in the order of the help page."""
 COMMANDS = tuple(_MODULES)
 
 _OPTIONS = (
@@ -44,21 +44,21 @@ _OPTIONS = (
     Option(("--show-completion",), "print what completes kctl in the current shell", "flag"),
 )
 _EXAMPLES = (
-    ("kctl demo", "see all of it at work"),
+    ("kctl demo", "see everything at work"),
     ("kctl start -c kctl.toml", "run a fleet"),
     ("kctl rpc kafka_lag", "ask it"),
 )
 _EXIT_CODES = """\
 Exit codes: 0 ok, 1 failed, 2 wrong usage or configuration, 3 incomplete answer, 4 above --fail-above, 5 no master,
 130 interrupted. A fleet cannot start: 10 broker unreachable, 11 topic missing, 12 no suitable Java, 13 port taken,
-14 run_dir unusable, 15 already running, 16 jars missing. A broker refuses: 17 authentication failed,
+14 run_dir unusable, 15 already running, 16 jars missing. A broker answers with an error: 17 authentication failed,
 18 not authorised, 19 no such group, 20 no such partition, 21 message too large, 22 not enough replicas,
 23 wrong protocol, 24 group has members. A Spark checkpoint: 25 cannot be read, 26 cannot be used.
 """
 
 
 def tree() -> CommandGroup:
-    """All commands, imported."""
+    """Imports all commands."""
     commands = tuple(_found(name) for name in COMMANDS)
     return CommandGroup(
         "kctl",
@@ -71,11 +71,10 @@ def tree() -> CommandGroup:
 
 
 def run(options: Mapping[str, str], words: Sequence[str], env: Mapping[str, str]) -> int:
-    """Run the command that the `words` begin with; the `options` stood before it. Raises KctlError, AgentError: with
-    the exit code of each."""
+    """Runs the command that `words` begin with; `options` precede it. Raises KctlError, AgentError."""
     known = {name for option in _OPTIONS for name in option.names} | {"-h", "--help"}
     if unknown := [option for option in options if option not in known]:
-        raise UsageError(f"kctl takes no {clean(unknown[0])} before a command; see `kctl --help`")
+        raise UsageError(f"kctl does not accept {clean(unknown[0])} before a command; see `kctl --help`")
     if options.get("--config") == "":
         raise UsageError("-c takes a FILE; see `kctl --help`")
     if "--show-completion" in options:
@@ -95,7 +94,7 @@ def _carried_out(node: Command, path: str, words: Sequence[str], config: str | N
     given = [*words] if config is None else ["--config", config, *words]
     takes_config = any("--config" in option.names for option in node.options)
     if takes_config and words and words[0].endswith(".toml") and Path(words[0]).is_file():
-        raise UsageError(f"{path} takes no {clean(words[0])}: did you mean -c {clean(words[0])}?")
+        raise UsageError(f"{path} does not accept {clean(words[0])}: did you mean -c {clean(words[0])}?")
     options = parsed(node, given if takes_config else words, path)
     if node.run is None:
         raise NotImplementedError(path)
@@ -103,7 +102,7 @@ def _carried_out(node: Command, path: str, words: Sequence[str], config: str | N
 
 
 def _show(node: Command | CommandGroup, path: str, *, is_asked: bool) -> int:
-    """Its page: where nobody has asked for it, a command was left out."""
+    """Prints the help page; on stderr with exit code 2 if a command is missing."""
     from kctl.cli.help import page  # with shutil and textwrap, 5 ms
 
     echo(page(node, path), is_error=not is_asked)
@@ -111,7 +110,7 @@ def _show(node: Command | CommandGroup, path: str, *, is_asked: bool) -> int:
 
 
 def _walked(words: Sequence[str]) -> tuple[Command | CommandGroup, str, Sequence[str]]:
-    """What is meant, how it is typed, and the words after that. Raises UsageError: there is none of such a name."""
+    """Returns the command, how it is typed, and the words after it. Raises UsageError if it does not exist."""
     name, *rest = words
     if name not in _MODULES:
         raise _unknown(name)
@@ -131,7 +130,7 @@ def _found(name: str) -> Command | CommandGroup:
 
 
 def _unknown(name: str) -> UsageError:
-    """Where it is a command, or what it may have been meant for."""
+    """Suggests where the command is, or a similar one."""
     from kctl_agent.replies.questions import QUESTIONS
 
     places = [*_places(tree(), "kctl"), *(f"kctl rpc {each}" for each in QUESTIONS), "kctl --version"]
@@ -152,8 +151,6 @@ def _completion(words: Sequence[str], env: Mapping[str, str]) -> int:
     from kctl.cli import completion
 
     if words:
-        raise UsageError(
-            f"--show-completion takes no `{clean(words[0])}`: it is for the shell that kctl is called from"
-        )
+        raise UsageError(f"--show-completion does not accept `{clean(words[0])}`: it is for the shell that runs kctl")
     echo(completion.script(env))
     return 0

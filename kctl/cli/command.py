@@ -1,6 +1,6 @@
-"""How a command is declared: its options and help as data, from which it is parsed, shown and completed.
+"""Declares commands: their options and help as data for parsing, help pages and completion.
 
-Standard library only, for `kctl rpc` and `kctl kafka lag` are to be quick.
+Standard library only, because `kctl rpc` and `kctl kafka lag` must start fast.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from kctl.cli.output import OUTPUTS
 
 
 class Option(NamedTuple):
-    """An option, or an argument when its only name has no dash. `kind` is `text`, `path`, `int`, `number`, `seconds`,
-    `flag`, `texts` (may be repeated) or `words` (takes several)."""
+    """An option, or an argument if its only name has no dash. `kind`: `text`, `path`, `int`, `number`, `seconds`,
+    `flag`, `texts` (may be repeated) or `words` (several)."""
 
     names: tuple[str, ...]
     help: str
@@ -25,13 +25,13 @@ class Option(NamedTuple):
     choices: tuple[str, ...] = ()
     is_required: bool = False
     bare: object = None
-    """What it is without a value, where it may be given like that."""
+    """Its value if given without one."""
     completed: tuple[tuple[str, str], ...] = ()
-    """What a shell offers, each with its meaning."""
+    """Completions with their meanings."""
     least: float | None = None
-    """Of a number; without it an `int` is 0 or more, and any other above 0."""
+    """The least number; by default 0 for an `int`, above 0 for others."""
     parameter: str = ""
-    """Of the function that it was declared for."""
+    """The function parameter it was declared for."""
 
     @property
     def is_argument(self) -> bool:
@@ -47,7 +47,7 @@ class Option(NamedTuple):
 
 
 class Command(NamedTuple):
-    """One command of the command line. `examples` are given as they are typed, each with a remark or an empty text."""
+    """`examples` are command lines, each with a remark or an empty text."""
 
     name: str
     summary: str
@@ -56,7 +56,7 @@ class Command(NamedTuple):
     details: str = ""
     epilog: str = ""
     run: Callable[[argparse.Namespace, Mapping[str, str]], int | None] | None = None
-    """(parsed options, environment) -> exit code; None: 0. None of a table: where that is used it is set."""
+    """(parsed options, environment) -> exit code or None (0). A table sets it where it is used."""
 
 
 class CommandGroup(NamedTuple):
@@ -78,12 +78,12 @@ def option(
     least: float | None = None,
     choices: tuple[str, ...] = (),
 ) -> Option:
-    """In the annotation of a parameter, which has the type and the default."""
+    """Annotates a parameter, which has the type and the default."""
     return Option(names, help, metavar=metavar, least=least, choices=choices)
 
 
 def argument(name: str, help: str) -> Option:  # noqa: A002 - as above
-    """The same, without a dash."""
+    """An `option` without dashes."""
     return Option((name,), help)
 
 

@@ -1,4 +1,4 @@
-"""Completion by a shell: what may stand at the end of a command line, and the script that asks for it."""
+"""Shell completion: suggestions for the end of a command line, and the script that asks for them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ complete --command kctl --no-files --arguments '(__kctl)'
 
 
 def complete(node: Command | CommandGroup, words: Sequence[str], shell: str) -> list[str]:
-    """What may stand in place of the last word, before the cursor, as the shell takes it."""
+    """Suggestions for the last word, before the cursor, in the shell's format."""
     *before, begun = words or [""]
     chosen: Option | None = None
     for word in before:
@@ -52,7 +52,7 @@ def complete(node: Command | CommandGroup, words: Sequence[str], shell: str) -> 
 
 
 def script(env: Mapping[str, str]) -> str:
-    """Of the shell of the caller. Raises UsageError: it is none that is known."""
+    """The script for the caller's shell. Raises UsageError if the shell is not supported."""
     shell = Path(env.get("SHELL", "")).name
     if shell not in _SCRIPTS:
         raise UsageError(f"SHELL is `{shell}`: there is completion for {', '.join(_SCRIPTS)}")

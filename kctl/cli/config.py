@@ -23,10 +23,7 @@ from kctl.errors import ConfigError
 
 
 def _show(config: FileOption = None, set_: SetOption = None, output: OutputOption = "table") -> None:
-    """Print every setting and where it came from.
-
-    That is: default, file, the name of a variable, or flag.
-    """
+    """Print every setting and where it came from: default, file, variable or flag."""
     loaded = load(config_file(config), os.environ, overrides(set_))
     values = shown_settings(loaded)
     if output == "table":
@@ -38,19 +35,20 @@ def _show(config: FileOption = None, set_: SetOption = None, output: OutputOptio
 def _check(
     config: FileOption = None,
     set_: SetOption = None,
-    offline: Annotated[bool, option("--offline", help="Ask no broker: where there is none, as in CI.")] = False,
+    offline: Annotated[bool, option("--offline", help="Do not connect to brokers, for example in CI.")] = False,
     timeout: Annotated[
         float, option("--timeout", least=0.1, metavar="SECONDS", help="How long each import may take.")
     ] = 30.0,
 ) -> None:
     """Check a configuration, its handler and its transform.
 
-    Makes the checks of `kctl start`, and starts nothing: settings, secrets, folders that another user could change, the
-    handler, and whether brokers answer and have the topics. It also looks for the packages and the folder that a table
-    needs, and calls the transform with no records, in a Spark of its own, if there is Java. Handler and transform are
-    each imported in a process of their own. Java, a port in use, folders that cannot be written and an object store
-    are not checked. Exit code 2 if the configuration or the code that it names cannot be used,
-    10 if no broker answers, 11 if a topic is missing.
+    Makes the checks of `kctl start` without starting anything: settings, secrets, folders that another user could
+    change, the handler, and whether the brokers answer and have the topics. It also looks for the packages and the
+    folder that a table needs. If Java is installed, it calls the transform with no records in a Spark of its own.
+    Handler and transform are each imported in a separate process.
+
+    It does not check Java, ports in use, folders without write permission, and object stores. Exit code 2 if the
+    configuration or its code cannot be used, 10 if no broker answers, 11 if a topic is missing.
     """
     from kctl.start.checks import check_brokers, refusals  # half a second of imports
     from kctl.start.user_code import check_transform
@@ -69,14 +67,14 @@ def _check(
         asyncio.run(check_brokers(loaded))
     echo(f"{loaded.path} can be used")
     if loaded.sinkers.count == 0 and loaded.storage.kind.is_queue:
-        sys.stderr.write("kctl: sinkers.count is 0: nothing takes messages out of the storage until it is full\n")
+        sys.stderr.write("kctl: sinkers.count is 0, so the storage fills up: no process takes messages out of it\n")
 
 
 def _schema() -> None:
     """Print the JSON Schema of kctl.toml, for editors.
 
-    They complete and check the file by it: those on taplo once it is saved beside that, whose first line is then
-    `#:schema ./kctl.schema.json`.
+    Editors complete and check the file by it. For those based on taplo, save it next to the file and begin the file
+    with `#:schema ./kctl.schema.json`.
     """
     from kctl.config.schema import json_schema
 
@@ -84,7 +82,8 @@ def _schema() -> None:
 
 
 def _table_refusals(config: Config) -> Iterator[str]:
-    """Yields what a worker would refuse of the table, as far as it is found without writing and without its store."""
+    """Yields what a worker would reject about the table, as far as that is visible without writing and without its
+    store."""
     if not config.storage.kind.is_table:
         return
     from kctl_agent.errors import StorageError

@@ -9,7 +9,7 @@ from kctl.errors import UsageError
 
 
 def confirm(question: str) -> None:
-    """Goes on only after a yes. Raises UsageError: there is nobody to ask; SystemExit: the answer is no."""
+    """Continues only after a yes. Raises UsageError without a terminal, SystemExit after a no."""
     if not sys.stdin.isatty():
         raise UsageError(f"{question} stdin is not a terminal, so it cannot be confirmed: use --yes")
     if not confirmed(question):
@@ -17,8 +17,7 @@ def confirm(question: str) -> None:
 
 
 def confirmed(question: str) -> bool:
-    """Asks on stderr, reads the answer from stdin; everything but `y` and `yes` is no. Raises KeyboardInterrupt:
-    Ctrl-C, after the line of the question has been ended."""
+    """Asks on stderr; only `y` and `yes` on stdin mean yes. Raises KeyboardInterrupt after ending the line."""
     sys.stdout.flush()
     try:
         sys.stderr.write(f"{clean(question)} [y/N] ")

@@ -12,7 +12,7 @@ from kctl.errors import UsageError
 from kctl_agent.storage.kinds import KINDS
 
 _STORAGES = tuple(name for name, kind in KINDS.items() if kind.is_file or kind.is_table)
-"""Those that need no server beside the broker."""
+"""Those that need no server besides the broker."""
 
 
 def _demo(
@@ -27,22 +27,22 @@ def _demo(
         option(
             "--storage",
             choices=_STORAGES,
-            help="Where messages wait for the handler; lake: a Delta table, without one.",
+            help="Where messages wait for the handler; lake: a Delta table, without a handler.",
         ),
     ] = _STORAGES[0],
     sinkers: Annotated[
         int, option("--sinkers", least=0, metavar="N", help="How many sinkers handle what is stored.")
     ] = 0,
     broker: Annotated[
-        bool, option("--broker-only", help="A broker for trying, and nothing else; --dir keeps its topics.")
+        bool, option("--broker-only", help="Only a broker, for experiments; --dir keeps its topics.")
     ] = False,
     port: Annotated[
-        int | None, option("--port", least=1, metavar="N", help="Of --broker-only. Default: any free one.")
+        int | None, option("--port", least=1, metavar="N", help="For --broker-only. Default: any free port.")
     ] = None,
     output: OutputOption = "table",
     directory: Annotated[
         Path | None,
-        option("--dir", metavar="PATH", help="Where all of it is kept. Default: a temporary one."),
+        option("--dir", metavar="PATH", help="The folder for all files. Default: a temporary one."),
     ] = None,
 ) -> int:
     """Run a demonstration: a broker, a producer and workers.
@@ -59,7 +59,7 @@ def _demo(
         raise UsageError("kctl demo prints a table or json")
     if sinkers and not KINDS[storage].is_queue:
         why = "messages become rows of a table" if KINDS[storage].is_table else "the workers call the handler"
-        raise UsageError(f"with --storage {storage} {why}: use no --sinkers")
+        raise UsageError(f"with --storage {storage} {why}: leave out --sinkers")
     from kctl.demo.run import broker_only, main
     from kctl.demo.summary import DemoOptions
 

@@ -20,16 +20,16 @@ def _exporter(
             "--bootstrap",
             "-b",
             metavar="HOST:PORT",
-            help="One cluster, unencrypted; no file is needed then.",
+            help="One cluster, unencrypted, without a configuration file.",
         ),
     ] = None,
     set_: SetOption = None,
 ) -> int:
     """Serve lag and state of every consumer group as metrics.
 
-    The clusters are those of [clusters.NAME], else that of [kafka]. It runs in this process until Ctrl-C or SIGTERM,
-    and notifies systemd when it is ready and that it lives (Type=notify, WatchdogSec=). SIGHUP has it read its file
-    again.
+    The clusters are those of [clusters.NAME], else that of [kafka]. The exporter runs in this process until Ctrl-C or
+    SIGTERM. It notifies systemd when it is ready and while it is alive (Type=notify, WatchdogSec=). SIGHUP makes it
+    read its file again.
 
     kctl exporter -b 127.0.0.1:9092
     kctl exporter -c exporter.toml --set http.port=9308

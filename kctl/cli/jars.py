@@ -20,9 +20,9 @@ LocksArgument = Annotated[
 
 
 def _fetch(locks: LocksArgument = None) -> None:
-    """Download the jars that are missing.
+    """Download missing jars.
 
-    They go into a cache, checked by sha256. KCTL_MAVEN_REPOSITORY names a mirror, KCTL_CACHE_DIR the cache.
+    They go into a cache, verified by sha256. KCTL_MAVEN_REPOSITORY names a mirror, KCTL_CACHE_DIR the cache.
     """
     _bring(_chosen(locks), verify=False)
 
@@ -30,16 +30,13 @@ def _fetch(locks: LocksArgument = None) -> None:
 def _verify(locks: LocksArgument = None) -> None:
     """Check the jars in the cache.
 
-    Reads each, compares its sha256, and downloads the wrong ones again.
+    Compares the sha256 of each, and downloads the wrong ones again.
     """
     _bring(_chosen(locks), verify=True)
 
 
 def _paths(lock: Annotated[str, argument("LOCK", help=f"{', '.join(LOCKS)}.")]) -> None:
-    """Print the paths of a lock's jars.
-
-    Separated by commas, as `spark-submit --jars` takes them.
-    """
+    """Print the paths of a lock's jars, separated by commas as `spark-submit --jars` takes them."""
     (chosen,) = _chosen([lock])
     echo(",".join(map(str, jar_paths(chosen))))
 

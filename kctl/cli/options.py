@@ -1,4 +1,4 @@
-"""Options that several commands share, as annotations of parameters, and what follows from them."""
+"""Options that several commands share, as annotations of parameters."""
 
 from __future__ import annotations
 
@@ -22,13 +22,11 @@ YesOption = Annotated[bool, YES]
 
 
 def fleet_of(config: Path | None) -> Fleet:
-    """The running fleet that is meant."""
     return find(config, os.environ)
 
 
 def config_file(config: Path | None) -> Path:
-    """The configuration that was named, for commands that do not need a running fleet. Raises UsageError: none was
-    named."""
+    """The named configuration, for commands that need no running fleet. Raises UsageError."""
     path = named(config, os.environ)
     if path is None:
         raise UsageError("name a configuration: -c kctl.toml, or KCTL_CONFIG; there is no kctl.toml in this folder")
@@ -36,7 +34,7 @@ def config_file(config: Path | None) -> Path:
 
 
 def overrides(assignments: list[str] | None) -> dict[str, str]:
-    """`--set` as setting name -> text. Raises UsageError: not `section.key=value`."""
+    """`--set` as setting name -> text. Raises UsageError."""
     pairs = [assignment.partition("=") for assignment in assignments or ()]
     for name, equals, _ in pairs:
         if not equals:

@@ -1,4 +1,4 @@
-"""A result on stdout: as a table, as JSON or as YAML."""
+"""Prints a result as table, JSON or YAML."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ OUTPUTS = ("table", "json", "yaml")
 
 
 def echo(text: str, *, is_error: bool = False) -> None:
-    """A line on stdout, or on stderr."""
     (sys.stderr if is_error else sys.stdout).write(f"{text}\n")
 
 
 def whole(reply: Reply) -> dict[str, Any]:
-    """Returns the result and, after it, how complete and how old it is; always in this order."""
+    """The result, followed by its completeness and age."""
     return {
         **reply.result,
         "complete": reply.complete,
@@ -43,5 +42,5 @@ def as_yaml(document: object) -> str:
 
 
 def as_text(document: object, output: str) -> str:
-    """Formats a document as `-o` names it: YAML or, indented, JSON."""
+    """YAML or indented JSON, as `-o` names it."""
     return as_yaml(document) if output == "yaml" else as_json(document)

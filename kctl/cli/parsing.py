@@ -1,4 +1,4 @@
-"""Parses a command line by argparse, from how its command is declared, with errors in the words of kctl."""
+"""Parses a command line with argparse from the declaration of its command."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from kctl.cli.table import cell
 from kctl.errors import UsageError
 
 _FILLED = frozenset({"GROUP", "ID", "NAME", "TEXT", "TOPIC"})
-"""What is never an empty text, which mostly is a variable of a shell that is not set."""
+"""Never an empty text, which usually comes from an unset shell variable."""
 _FORMATTER = partial(argparse.HelpFormatter, width=80)
-"""It asks for no width of a terminal, for which argparse imports shutil with four codecs: 4 of 60 ms."""
+"""A fixed width: to find the terminal's, argparse imports shutil with four codecs, 4 of 60 ms."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are the command line's own. Raises UsageError instead of ending the process."""
+    """Makes an error a UsageError instead of ending the process."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see `{self.prog} --help`")
 
 
 def parsed(command: Command, words: Sequence[str], path: str = "kctl") -> argparse.Namespace:
-    """The options of one command, of which `path` is all that is typed before the `words`. Raises UsageError: with what
-    the command does not take, or misses."""
+    """Parses the options of a command; `path` is what was typed before `words`. Raises UsageError."""
     parser = _Parser(prog=path, allow_abbrev=False, add_help=False, formatter_class=_FORMATTER)
     for option in command.options:
         names = [option.key] if option.is_argument else list(option.names)
@@ -37,16 +36,16 @@ def parsed(command: Command, words: Sequence[str], path: str = "kctl") -> argpar
     parse = parser.parse_known_intermixed_args if takes_several else parser.parse_known_args
     options, rest = parse(words)
     if rest:
-        raise UsageError(f"{path} takes no {cell(rest[0])}; see `{path} --help`")
+        raise UsageError(f"{path} does not accept {cell(rest[0])}; see `{path} --help`")
     for option in command.options:
         given = getattr(options, option.key)
         if {option.metavar, option.names[0]} & _FILLED and "" in (given if isinstance(given, list) else [given]):
-            raise UsageError(f"{max(option.names, key=len)} takes a text, not an empty one; see `{path} --help`")
+            raise UsageError(f"{max(option.names, key=len)} must not be empty; see `{path} --help`")
     return options
 
 
 def nearest(name: str, known: Sequence[str] | Mapping[str, object]) -> str:
-    """What a word that is not known may have been meant for, or all that is known."""
+    """Suggests similar words, or lists all."""
     import difflib  # 5 ms
 
     *more, last = [f"`{each}`" for each in difflib.get_close_matches(name, known, n=3)] or [""]

@@ -1,7 +1,7 @@
-"""A function as a command: its parameters are the options, its docstring the help.
+"""Makes a command of a function: its parameters are the options, its docstring the help.
 
-`Annotated[int, option("--limit", metavar="N", help="…")] = 50` is an option of a whole number; one that may be None may
-be left out.
+`Annotated[int, option("--limit", metavar="N", help="…")] = 50` is an option with a whole number; one that may be None
+is optional.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def command(
     more: Iterable[Option] = (),
     **made: Callable[[argparse.Namespace], object],
 ) -> Command:
-    """`kctl NAME`; what it returns is the exit code. Parameters that are `made` are made of `more` options."""
+    """The function returns the exit code. Parameters in `made` are built from the `more` options."""
     hints = get_type_hints(function, include_extras=True)
     parameters = {key: each for key, each in inspect.signature(function).parameters.items() if key not in made}
     declared = tuple(_option(hints[key], parameter) for key, parameter in parameters.items())
@@ -41,7 +41,7 @@ def command(
 
 
 def help_parts(documented: object) -> tuple[str, str, tuple[tuple[str, str], ...]]:
-    """Summary, details and examples of a docstring; the examples are its last paragraph, if they begin with `kctl`."""
+    """Summary, details and examples of a docstring; examples are its last paragraph, if that begins with `kctl`."""
     summary, *details = (inspect.getdoc(documented) or "").split("\n\n")
     examples = details.pop().splitlines() if details and details[-1].startswith("kctl ") else []
     return summary.replace("\n", " "), "\n\n".join(details), tuple((each, "") for each in examples)

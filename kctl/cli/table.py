@@ -1,5 +1,4 @@
-"""Tables of plain text with aligned columns. rich would do it too, but importing it costs more than a whole `kctl
-rpc`."""
+"""Plain-text tables with aligned columns. Importing rich would cost more than a whole `kctl rpc`."""
 
 from __future__ import annotations
 
@@ -12,29 +11,29 @@ UNKNOWN = "-"
 _GAP = "  "
 _NAMES = {str, type(None)}
 _NUMBERS = {int, type(None)}
-"""Types that are formatted as numbers. Not float and bool: 1, 1.0 and True are equal and printed otherwise."""
+"""Formatted as numbers. Not float and bool: 1, 1.0 and True are equal but printed differently."""
 
 
 class Column(NamedTuple):
-    """A column's heading; numbers are set to the right."""
+    """Numbers are aligned to the right."""
 
     heading: str
     is_number: bool = False
 
 
 def columns(headings: str) -> tuple[Column, ...]:
-    """Returns columns by their headings, which have no blanks; `>` before one sets it to the right, as numbers are."""
+    """Columns by their headings, separated by blanks; `>` aligns one to the right."""
     return tuple(Column(each.removeprefix(">"), each.startswith(">")) for each in headings.split())
 
 
 def render(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Returns the lines of a table, headings first, without trailing blanks. None is printed as `-`."""
+    """The lines of a table with headings, without trailing blanks. None is printed as `-`."""
     lines = list(rows)
     return render_columns(columns, [[row[i] for row in lines] for i in range(len(columns))])
 
 
 def render_columns(columns: Sequence[Column], values: Iterable[Sequence[Any]]) -> list[str]:
-    """Returns the lines of a table whose values come column by column."""
+    """The lines of a table whose values come column by column."""
     set_columns = [_set_column(column, each) for column, each in zip(columns, values, strict=True)]
     layout = _GAP.join(each for each, _ in set_columns)
     return [(layout % cells).rstrip() for cells in zip(*(each for _, each in set_columns), strict=True)]
@@ -54,7 +53,7 @@ def cell(value: object) -> str:
 
 
 def _set_column(column: Column, values: Sequence[Any]) -> tuple[str, Sequence[object]]:
-    """Returns how `%` sets a cell of this column, and its cells, the heading first. There may be a hundred thousand."""
+    """How `%` formats a cell of this column, and its cells, heading first. There may be a hundred thousand."""
     types = set(map(type, values))
     if types <= _NUMBERS:
         return _set_numbers(column, values, has_unknown=type(None) in types)
@@ -64,7 +63,7 @@ def _set_column(column: Column, values: Sequence[Any]) -> tuple[str, Sequence[ob
 
 
 def _set_numbers(column: Column, values: Sequence[Any], *, has_unknown: bool) -> tuple[str, Sequence[object]]:
-    """Numbers as they are: they are formatted together with their line, and the least or the greatest is the widest."""
+    """Numbers are formatted with their whole line; the least or greatest is the widest."""
     known = [value for value in values if value is not None] if has_unknown else values
     extremes = [str(extreme(known)) for extreme in (min, max) if known]
     widest = max(map(len, (column.heading, UNKNOWN, *extremes)))
@@ -73,7 +72,7 @@ def _set_numbers(column: Column, values: Sequence[Any], *, has_unknown: bool) ->
 
 
 def _set_names(column: Column, values: Sequence[str | None]) -> list[str]:
-    """Formats names. Of thousands most are the same few: each is formatted once."""
+    """Formats each distinct name once: thousands of cells usually have few."""
     distinct = list(dict.fromkeys(values))
     heading, *texts = _set([column.heading, *map(cell, distinct)], column)
     of = dict(zip(distinct, texts, strict=True))
@@ -81,19 +80,19 @@ def _set_names(column: Column, values: Sequence[str | None]) -> list[str]:
 
 
 def clean(text: str) -> str:
-    """Cleans text for a place in a line: nothing in it can steer the operator's terminal, or begin another line."""
+    """Makes text safe within a line: it cannot control the terminal or start another line."""
     return shown(text, kept="")
 
 
 def width(text: str) -> int:
-    """Returns how many columns of a terminal the text takes: East Asian wide letters two, combining marks none."""
+    """Columns on a terminal: East Asian wide characters count two, combining marks none."""
     if text.isascii():
         return len(text)
     return sum(_character_width(character) for character in text)
 
 
 def clip(text: str, columns: int) -> str:
-    """Shortens the text to so many columns; a shortened one ends in `…`."""
+    """Shortens text to this width; a shortened one ends in `…`."""
     if width(text) <= columns:
         return text
     kept, used = [], 1
@@ -106,7 +105,7 @@ def clip(text: str, columns: int) -> str:
 
 
 def duration(seconds: float | None) -> str | None:
-    """Formats a duration: `45s`, `12m30s`, `3h05m`, `2d04h`."""
+    """`45s`, `12m30s`, `3h05m`, `2d04h`"""
     if seconds is None:
         return None
     whole = int(seconds)
@@ -120,7 +119,7 @@ def duration(seconds: float | None) -> str | None:
 
 
 def ranges(numbers: Iterable[int], shortest: int = 3) -> str:
-    """Formats sorted numbers as `0-3,7`: runs of at least `shortest` are joined."""
+    """Formats sorted numbers as `0-3,7`, joining runs of at least `shortest`."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:
@@ -139,7 +138,7 @@ def _character_width(character: str) -> int:
 
 
 def _set(texts: list[str], column: Column) -> list[str]:
-    """Pads the texts of a column to the widest. By columns, because thousands of rows are measured together."""
+    """Pads the texts of a column; column by column, because thousands of rows are measured together."""
     if all(map(str.isascii, texts)):
         widest = max(map(len, texts))
         return [text.rjust(widest) if column.is_number else text.ljust(widest) for text in texts]

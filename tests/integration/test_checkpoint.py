@@ -298,7 +298,7 @@ def following(folder: Path, group: str, servers: str, tmp_path: Path) -> Iterato
         process.kill()
 
 
-def waits(process: subprocess.Popen[str], words: str = "tried again every") -> None:
+def waits(process: subprocess.Popen[str], words: str = "retrying every") -> None:
     assert process.stderr is not None
     assert any(words in line for line in process.stderr)
 

@@ -128,7 +128,7 @@ def test_a_topic_is_deleted_only_when_confirmed(broker: KafkaBroker, kctl: Kctl,
     assert (shown.code, "nothing was changed: add --execute to do it" in shown.err) == (2, True)
     assert (dry.code, "nothing was changed: --dry-run" in dry.err) == (0, True)
     assert (declined.code, "nothing was changed" in declined.err) == (1, True)
-    assert (deleted.code, "Delete topic doomed and all it holds? [y/N]" in deleted.err) == (0, True)
+    assert (deleted.code, "Delete topic doomed and all its messages? [y/N]" in deleted.err) == (0, True)
     assert (gone.code, "UNKNOWN_TOPIC_OR_PARTITION" in gone.err) == (11, True)
     assert [(line["state"], line["text"]) for line in audit_lines()] == [
         ("running", ""),
@@ -142,7 +142,7 @@ def test_a_topic_of_kafka_itself_is_not_deleted(broker: KafkaBroker, kctl: Kctl)
 
     ran = kctl("delete-topic", "__consumer_offsets", "--execute")
 
-    assert (ran.code, "topic of Kafka itself" in ran.err) == (2, True)
+    assert (ran.code, "is internal to Kafka" in ran.err) == (2, True)
 
 
 def test_a_topic_is_altered_in_its_partitions_and_settings(broker: KafkaBroker, kctl: Kctl) -> None:
@@ -172,7 +172,7 @@ def test_what_cannot_be_altered_is_refused_before_anything_is(broker: KafkaBroke
     topics.create_topic(broker.bootstrap_servers, "fixed", 2)
 
     for words, expected in (
-        (("-p", "2"), "has 2 partitions: they can only become more"),
+        (("-p", "2"), "has 2 partitions: it can only get more"),
         (("--set", "retention.msec=1"), "no setting `retention.msec`; the nearest is `retention.ms`"),
         (("-p", "3", "--set", "retention.ms=soon"), "INVALID_CONFIG"),
         (("--set", "a=1", "--unset", "a"), "contradict each other"),

@@ -161,7 +161,7 @@ def test_a_table_that_has_gone_on_in_the_new_cluster_is_not_taken_back(
     refused = migrate("--from", "old.toml", "--yes")
 
     assert refused.returncode == 1
-    assert f"the table holds it up to offset {AFTER[0] + 2} already" in refused.stdout
+    assert f"the table already has it up to offset {AFTER[0] + 2}" in refused.stdout
     assert offsets(storage) == AFTER | {0: AFTER[0] + 2}
 
 

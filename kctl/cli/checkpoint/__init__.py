@@ -1,1 +1,1 @@
-"""`kctl checkpoint`: jobs of Spark that kctl does not run, by their checkpoints."""
+"""`kctl checkpoint`: Spark jobs that kctl does not run, observed through their checkpoints."""

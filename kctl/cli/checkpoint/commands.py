@@ -1,4 +1,4 @@
-"""The commands of `kctl checkpoint`: each is run by the function of its name, in the module of its name."""
+"""The commands of `kctl checkpoint`: the function and the module that run each have its name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMANDS: dict[str, Command] = {
             (
                 _URI,
                 _TOPICS,
-                Option(("--read-committed",), "the end is the last stable offset: without open transactions", "flag"),
+                Option(("--read-committed",), "count up to the last stable offset, without open transactions", "flag"),
                 *common_options(),
             ),
             (
@@ -42,8 +42,8 @@ COMMANDS: dict[str, Command] = {
                 Option(("--source",), "only this Kafka source of the query, counted from 0", "int", "N"),
             ),
             (("kctl checkpoint export /srv/checkpoints/orders", ""),),
-            "The JSON is on stdout; what it leaves behind (state, watermark, batch numbers) is named on stderr. No "
-            "broker is asked.",
+            "Prints the JSON on stdout, and on stderr what it does not contain (state, watermark, batch numbers). It "
+            "does not connect to brokers.",
         ),
         Command(
             "commit",
@@ -55,7 +55,7 @@ COMMANDS: dict[str, Command] = {
                 Option(("--follow",), "commit each finished batch until Ctrl-C or SIGTERM, and all once a day", "flag"),
                 Option(
                     ("--interval",),
-                    "with --follow: between two readings. Otherwise how long the checkpoint must not change",
+                    "with --follow: how often to read the checkpoint; otherwise how long it must not change",
                     "seconds",
                     "SECONDS",
                     10.0,
@@ -70,11 +70,11 @@ COMMANDS: dict[str, Command] = {
                 ("kctl checkpoint commit /srv/checkpoints/orders -g orders-to-lake", "move a job into a fleet"),
                 ("kctl checkpoint commit /srv/checkpoints/orders -g report --follow -y", "for kafka-consumer-groups"),
             ),
-            "Without --follow the job must have ended: the checkpoint is read twice, --interval apart, and the command "
-            "stops with exit code 26 if a batch was planned or committed meanwhile. A job without new messages writes "
-            "nothing, so it looks like one that has ended: stop it first. A batch that was planned and not committed "
-            "is read again, as Spark would; REPEATED has its offsets. Where messages were deleted unread, "
-            "and in new partitions, the log's start is committed. A group with members is left alone (exit code 24).",
+            "Without --follow the job must have ended: the command reads the checkpoint twice, --interval apart, and "
+            "stops with exit code 26 if a batch was planned or committed in between. A job without new messages writes "
+            "nothing, so it looks as if it had ended: stop it first. A batch that was planned but not committed is "
+            "read again, as Spark would do; REPEATED counts its offsets. If messages were deleted unread, and for new "
+            "partitions, it commits the log start. It does not change a group with members (exit code 24).",
         ),
     )
 }

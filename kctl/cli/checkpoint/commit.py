@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("topic", "partition", "old", "new", "difference", "repeated")
 _EVERYTHING_SECONDS = 24 * 3600.0
-"""Kafka forgets an offset after offsets.retention.minutes, seven days by default."""
+"""How often to commit all: Kafka drops an offset after offsets.retention.minutes, seven days by default."""
 
 
 def commit(options: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -42,8 +42,8 @@ def commit(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _commit(options: argparse.Namespace, env: Mapping[str, str], checkpoint: Checkpoint) -> int:
-    """Shows what would be committed, has it confirmed, and commits all of it. Raises CheckpointUnusable: a partition
-    cannot be committed, so nothing is."""
+    """Shows the changes, asks, and commits all. Raises CheckpointUnusable if a partition cannot be committed; nothing
+    was changed."""
     with connected(options, env) as connection:
         from kctl.checkpoints.commits import repeated
         from kctl.kafka.reset import apply
@@ -73,9 +73,8 @@ def _commit(options: argparse.Namespace, env: Mapping[str, str], checkpoint: Che
 
 
 def _follow(options: argparse.Namespace, env: Mapping[str, str], folder: Folder, stop: threading.Event) -> int:
-    """Commits as `_commit`, and then everything whenever a batch was committed, once a day, and after a failure. Waits
-    while brokers or the checkpoint cannot be reached. Raises KctlError: what waiting does not cure, such as a member in
-    the group."""
+    """Commits everything after each batch and once a day. Waits out outages of brokers and storage. Raises KctlError
+    for what waiting does not solve, such as a member in the group."""
     from kctl.kafka.reset import apply
 
     last, due, reported, has_begun = None, 0.0, "", False
@@ -99,7 +98,7 @@ def _follow(options: argparse.Namespace, env: Mapping[str, str], folder: Folder,
             has_begun = has_begun or isinstance(error, IncompleteAnswer)
             if options.dry_run or not (error.retriable or (has_begun and isinstance(error, CheckpointUnusable))):
                 raise
-            line = f"{error}; tried again every {options.interval:g} s"
+            line = f"{error}; retrying every {options.interval:g} s"
         if line not in ("", reported):
             sys.stderr.write(f"{instant(time.time())} {clean(line)}\n")
             sys.stderr.flush()

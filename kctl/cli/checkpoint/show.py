@@ -24,7 +24,7 @@ _STATE = "spark.sql.streaming.stateStore.providerClass"
 _WORDS = {
     True: "Spark would start from it",
     False: "Spark would not start from it",
-    None: "whether Spark would start from it cannot be known",
+    None: "it is unknown whether Spark would start from it",
 }
 _EXIT_CODES = {True: 0, False: 1, None: 3}
 

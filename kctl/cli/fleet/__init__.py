@@ -1,1 +1,1 @@
-"""Commands about a running fleet: one module per command; operations are made commands by `operate`."""
+"""Commands for a running fleet, one module each; `operate` makes commands of operations."""

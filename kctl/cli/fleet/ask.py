@@ -1,4 +1,4 @@
-"""One question to the master of a fleet."""
+"""Asks the master of a fleet one question."""
 
 from __future__ import annotations
 
@@ -27,20 +27,14 @@ OF_HOSTS = (
 
 
 def of_hosts(options: argparse.Namespace) -> dict[str, Any]:
-    """What `OF_HOSTS` were given as, as parameters of a question."""
+    """The given `OF_HOSTS` as parameters of a question."""
     given = {"host": options.host, "local": options.local or None}
     return {name: value for name, value in given.items() if value is not None}
 
 
 def ask(fleet: Fleet, rpc: str, method: str, params: Mapping[str, Any], timeout_seconds: float) -> Reply:
-    """The master's reply, complete or not.
-
-    Raises:
-        NoMaster: there is nobody to ask, and why.
-        UsageError: the master knows no such parameter, or nothing of that name or id.
-        CommandRejected: the master answered with an error.
-        AgentError: it did not answer in time, or not with a frame.
-    """
+    """Returns the master's reply, complete or not. Raises NoMaster, UsageError (unknown parameter, name or id),
+    CommandRejected (the master answered with an error), AgentError (no answer in time, or not a frame)."""
     request = Request(
         id="1",
         role=Role.EXTERNAL,
@@ -56,21 +50,20 @@ def ask(fleet: Fleet, rpc: str, method: str, params: Mapping[str, Any], timeout_
     if reply.error.code in (BadParams.code, NoSuchOperation.code):
         raise UsageError(f"{rpc}: {reply.error.message}")
     if reply.error.code == "not_permitted":
-        raise SocketNotPermitted(f"the master of {fleet.name} does not permit you to ask: {reply.error.message}")
+        raise SocketNotPermitted(f"the master of {fleet.name} does not allow you to ask: {reply.error.message}")
     raise CommandRejected(f"{rpc}: {reply.error.message}", reply.error.code, reply.error.retriable)
 
 
 def incomplete(reply: Reply) -> IncompleteAnswer | None:
-    """What did not answer and what is not known, as an error to raise once the answer has been printed; None: all is
-    there."""
+    """Returns an error that names what is missing, to raise after printing the answer; None if it is complete."""
     if reply.complete:
         return None
     return IncompleteAnswer("; ".join(lacks(reply)))
 
 
 def lacks(*replies: Reply, known: Collection[str] = ()) -> list[str]:
-    """The same as sentences: of the agents in one, of everything else, as the brokers' offsets, in one each; nothing
-    twice that several replies lack, and nothing about what is `known`."""
+    """Returns the missing parts as sentences: one for all agents, one for each other part; duplicates of several
+    replies and what is `known` are left out."""
     asked = {name for reply in replies for name in reply.asked}
     failed = {each.sender: each for reply in reversed(replies) for each in reply.failed}
     silent = [each for name, each in failed.items() if name in asked]
@@ -80,7 +73,7 @@ def lacks(*replies: Reply, known: Collection[str] = ()) -> list[str]:
 
 
 def remark(reply: Reply) -> str | None:
-    """How the fleet as a whole is doing, in one line; None when it is well, or the answer does not have it."""
+    """The verdict on the fleet in one line; None if it is healthy or not part of the answer."""
     verdict = verdict_of(reply)
     if verdict is None or verdict.level == "ok":
         return None
@@ -88,7 +81,7 @@ def remark(reply: Reply) -> str | None:
 
 
 def verdict_of(reply: Reply) -> Verdict | None:
-    """The verdict on the fleet that came with a reply, if one did. Raises BadAnswer."""
+    """The verdict in a reply, if any. Raises BadAnswer."""
     from kctl.rows.verdict import Verdict
 
     return answered("verdict", Verdict, reply.verdict) if reply.has_verdict else None

@@ -42,7 +42,7 @@ def _lines(answer: HostsAnswer) -> list[str]:
     age = "never" if answer.age_seconds is None else f"{duration(answer.age_seconds)} ago"
     return [
         *render(_COLUMNS, [_cells(row) for row in answer.rows]),
-        f"as of {age}, from {answer.leader or 'nobody'}; protocol {answer.protocol}",
+        f"as of {age}, from {answer.leader or 'no leader'}; protocol {answer.protocol}",
     ]
 
 
@@ -56,7 +56,7 @@ COMMAND = Command(
     "hosts",
     "Show the hosts of a fleet, and which are missing.",
     (CONFIG, OUTPUT, Option(("--timeout",), "in all", "seconds", "SECONDS", 5.0)),
-    (("kctl hosts", "who is there"), ("kctl status --host node-2", "how one of them is doing")),
+    (("kctl hosts", "all hosts"), ("kctl status --host node-2", "the state of one host")),
     """\
 `here` is the one that answers, `silent` one that is a member of the masters' group and does not answer, `gone` one
 that left it without a word, `refused` one that does not count, with the reason.

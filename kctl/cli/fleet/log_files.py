@@ -1,7 +1,7 @@
-"""The log of a process as a stream of bytes: its end, and what comes after.
+"""Reads the log of a process as a stream of bytes: its end, and what follows.
 
-The master moves the older part of a large log to NAME.log.1 while it is written (`kctl/master/process_log.py`); the two
-together, in this order, are the stream.
+The master moves the older part of a large log to NAME.log.1 while it is written (`kctl/master/process_log.py`); that
+file and then the log are the stream.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _open(path: Path) -> BinaryIO:
 
 
 def tail(path: Path, lines: int) -> tuple[bytes, int]:
-    """The last lines, and where the log ends. Raises OSError."""
+    """Returns the last lines, and the position of the end. Raises OSError."""
     with _open(path) as log:
         end = log.seek(0, os.SEEK_END)
     if lines == 0:
@@ -33,7 +33,7 @@ def tail(path: Path, lines: int) -> tuple[bytes, int]:
 
 
 def _from_end(path: Path, end: int, lines: int) -> bytes:
-    """At least the last lines, and the end of the one before them. Read in chunks: a log may be large."""
+    """Returns at least the last lines, read in chunks because a log may be large."""
     parts: list[bytes] = []
     found = 0
     with _open(path) as log:
@@ -47,10 +47,10 @@ def _from_end(path: Path, end: int, lines: int) -> bytes:
 
 
 class Follower:
-    """What is appended to a log after a position, across its rotations."""
+    """Reads what is appended to a log after a position, across rotations."""
 
     def __init__(self, path: Path, position: int, settled_seconds: float = 1.0) -> None:
-        """`settled_seconds`: a NAME.log.1 that is newer may be of a rotation that is not over yet."""
+        """`settled_seconds`: a newer NAME.log.1 may belong to a rotation in progress."""
         self._path = path
         self._file = _open(path)
         self._position = position
@@ -58,14 +58,14 @@ class Follower:
         self._older = self._inode_of_older()
 
     def read(self) -> bytes:
-        """What is new, some 64 KiB or what a rotation has moved; b"" if nothing is, or a rotation is under way."""
+        """Returns new bytes, about 64 KiB or what a rotation has moved; b"" if there are none, or during a rotation."""
         unread = b""
         if self._inode_of_older() != self._older:
             if not self._is_settled():
                 return b""
             if not self._is_replaced():
                 unread = self._take_up_rotation()
-        elif os.fstat(self._file.fileno()).st_size < self._position:  # emptied by somebody
+        elif os.fstat(self._file.fileno()).st_size < self._position:  # truncated
             self._position = 0
         self._file.seek(self._position)
         data = self._file.read(_CHUNK_BYTES)
@@ -79,14 +79,14 @@ class Follower:
         self._file.close()
 
     def _take_up_rotation(self) -> bytes:
-        """The beginning of the log is in NAME.log.1 now: what was not read of that."""
+        """Returns the unread part that is now in NAME.log.1."""
         self._older = self._inode_of_older()
         with _open(rotated(self._path)) as moved:
             size = moved.seek(0, os.SEEK_END)
             moved.seek(min(self._position, size))
             unread = moved.read()
         self._position = max(0, self._position - size)
-        if self._position > os.fstat(self._file.fileno()).st_size:  # of a flood a part is dropped
+        if self._position > os.fstat(self._file.fileno()).st_size:  # part of a flood was dropped
             self._position = 0
         return unread
 
@@ -101,7 +101,7 @@ class Follower:
             return None
 
     def _is_replaced(self) -> bool:
-        """Moved aside whole, when its process was started again: the file of that name is another one."""
+        """Whether the log was moved aside as a whole because its process restarted."""
         try:
             return os.stat(self._path).st_ino != os.fstat(self._file.fileno()).st_ino
         except FileNotFoundError:

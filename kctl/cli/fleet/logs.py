@@ -30,18 +30,16 @@ _MASTER = "master"
 def _logs(
     names: Annotated[
         list[str] | None,
-        argument("NAME", help="Workers, sinkers, `engine`, `master`; all that have a log if none is named."),
+        argument("NAME", help="Workers, sinkers, `engine`, `master`; by default all that have a log."),
     ] = None,
     config: ConfigOption = None,
-    follow: Annotated[bool, option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")] = False,
-    lines: Annotated[
-        int, option("--limit", "-n", least=0, metavar="N", help="How many of the last lines of each.")
-    ] = 50,
+    follow: Annotated[bool, option("--follow", "-f", help="Print new lines until Ctrl-C.")] = False,
+    lines: Annotated[int, option("--limit", "-n", least=0, metavar="N", help="How many last lines of each log.")] = 50,
 ) -> None:
-    """Show logs of workers, sinkers, the engine and the master.
+    """Show logs of workers, sinkers, the engine and the master of this host.
 
-    Those of this host, whether the fleet runs or not. The lines of several begin with the name of the process. The
-    master has a log of its own with `kctl start --daemon`.
+    The fleet need not run. With several logs, each line begins with the name of its process. The master has a log file
+    with `kctl start --daemon`.
 
     kctl logs worker-0 -f
     kctl logs worker-0 worker-1 master -n 20
@@ -56,26 +54,26 @@ def _logs(
 
 
 def _paths(fleet: Fleet, names: list[str]) -> dict[str, Path]:
-    """The logs that are meant, by name."""
+    """The selected logs by name."""
     logs = _known(fleet)
     if not logs:
-        raise UsageError("there are no logs: nothing of this fleet was started yet")
+        raise UsageError("there are no logs: no process of this fleet has started yet")
     for name in names:
         host, own = host_and_name(name)
         if host:
-            raise UsageError(f"a log is known to the host of its process: run `kctl logs {own}` on {host}")
+            raise UsageError(f"only the host of a process has its log: run `kctl logs {own}` on {host}")
         if name == _MASTER and name not in logs:
             raise UsageError(
-                "there is no log of the master: it writes to the terminal or journal it was started from, and to a "
-                "file with `kctl start --daemon`"
+                "there is no log file of the master: it logs to its terminal or journal, and to a file only with "
+                "`kctl start --daemon`"
             )
         if name not in logs:
-            raise UsageError(f"there is no log of {name}; there are those of {', '.join(sorted(logs))}")
+            raise UsageError(f"there is no log of {name}, only of {', '.join(sorted(logs))}")
     return {name: logs[name] for name in names or sorted(logs)}
 
 
 def _known(fleet: Fleet) -> dict[str, Path]:
-    """Logs as the supervisor reports them, else those of the configuration's log folder."""
+    """The logs that the supervisor names, or else those in the configured folder."""
     try:
         reply = ask(fleet, "status", wire_method("status"), {"local": True}, 5.0)
         logs = {each.name: Path(each.log) for each in answered("status", Statuses, reply.raw).rows}
@@ -94,7 +92,7 @@ def _known(fleet: Fleet) -> dict[str, Path]:
 
 
 class _Lines:
-    """Bytes to stdout; with a prefix line by line, so that several logs do not mix within one."""
+    """Writes bytes to stdout; with a prefix line by line, so that lines of several logs do not mix."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -109,13 +107,13 @@ class _Lines:
         sys.stdout.flush()
 
     def end(self) -> None:
-        """No more is expected: also a line that was not ended."""
+        """Ends an incomplete last line."""
         if self._rest:
             self.write(b"\n")
 
 
 def _show(out: _Lines, path: Path, lines: int) -> int:
-    """Prints the last lines; returns where the log ended."""
+    """Prints the last lines; returns the position of the end."""
     with _readable(path):
         data, end = tail(path, lines)
     out.write(data)
@@ -124,7 +122,6 @@ def _show(out: _Lines, path: Path, lines: int) -> int:
 
 
 def _follow(logs: Sequence[tuple[_Lines, Path, int]]) -> None:
-    """Each from where it ended."""
     followers = []
     for out, path, end in logs:
         with _readable(path):

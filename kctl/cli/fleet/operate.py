@@ -1,6 +1,6 @@
-"""Operations as commands: the options are the parameters of `kctl.operations`, the help is the docstring there.
+"""Makes commands of operations: options from the parameters in `kctl.operations`, help from the docstrings there.
 
-Most are submitted as they are; one that shows a plan first, or a result of its own, has a function in `plans`.
+Most operations are submitted directly. Those that show a plan first, or a special result, have a function in `plans`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ from kctl_agent.rpc.params import check_bounds
 _OWN = ("seek", "restart", "stack")
 """Run by functions of `kctl.cli.fleet.plans`."""
 _SHORT = {"topic": ("-t",), "partition": ("-p",)}
-"""Short options, the same as those of `kctl kafka`."""
+"""The same short options as in `kctl kafka`."""
 _KINDS = {"str": "text", "int": "int", "bool": "flag"}
 _WAIT = Option(("--wait",), "wait for the outcome and show progress; otherwise print the id", "flag")
 
 
 def command(name: str) -> Command:
-    """`kctl NAME` of an operation."""
     kind = operation(name)
     summary, details, examples = help_parts(kind)
     options = tuple(_options(kind))
@@ -84,14 +83,13 @@ def _option(each: Field[Any]) -> Option:
 
 
 def _pairs(kind: type[FleetOperation]) -> Option | None:
-    """The parameters that are typed as NAME=N, in one."""
+    """The parameters typed as NAME=N, as one argument."""
     pairs = [each for each in fields(kind) if each.metadata.get("is_pair")]
     typed = "|".join(f"{each.name}=N" for each in pairs)
     return Option((typed,), pairs[0].metadata["summary"], "words", is_required=True) if pairs else None
 
 
 def _params(kind: type[FleetOperation], options: argparse.Namespace) -> dict[str, Any]:
-    """What was typed, as it is sent."""
     given = {each.name: getattr(options, each.name, None) for each in fields(kind)}
     for each in fields(kind):
         if "separator" in each.metadata:

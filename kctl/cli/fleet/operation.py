@@ -13,16 +13,16 @@ from kctl.cli.table import clean
 
 
 def _operation(
-    id_: Annotated[str, argument("ID", help="As it was printed when the operation was submitted.")],
+    id_: Annotated[str, argument("ID", help="The id that was printed when the operation was submitted.")],
     config: ConfigOption = None,
-    cancel: Annotated[bool, option("--cancel", help="End it, and show what became of it.")] = False,
-    wait: Annotated[bool, option("--wait", help="Wait until it has ended, and show how it goes.")] = False,
+    cancel: Annotated[bool, option("--cancel", help="End it, and show the outcome.")] = False,
+    wait: Annotated[bool, option("--wait", help="Wait until it ends, and show its progress.")] = False,
     output: OutputOption = "table",
 ) -> None:
-    """Show how far an operation has come.
+    """Show the progress of an operation.
 
-    Exit code 1 when it has failed, 3 when it may still happen. `--cancel` takes back what can be: after `failed`
-    nothing changes any more.
+    Exit code 1 if it has failed, 3 if it may still happen. `--cancel` undoes what can be undone: after `failed` nothing
+    changes any more.
     """
     fleet = fleet_of(config)
     if cancel:

@@ -19,12 +19,12 @@ _POSITIONAL = ("name", "level")
 
 def _operations(
     config: ConfigOption = None,
-    local: Annotated[bool, option("--local", help="Ask no other host of the fleet.")] = False,
+    local: Annotated[bool, option("--local", help="Do not ask other hosts of the fleet.")] = False,
     output: OutputOption = "table",
 ) -> None:
-    """List the last 500 operations, the newest first.
+    """List the last 500 operations, newest first.
 
-    What was requested, by which user (`by`), over the socket or HTTP (`via`), when, and how it ended.
+    Shows what was requested, by which user (`by`), over the socket or HTTP (`via`), when, and how it ended.
     """
     reply = all_operations(fleet_of(config), is_local=local)
     rows = reply.result["rows"]
@@ -46,7 +46,7 @@ def _cells(operation: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _typed(operation: dict[str, Any]) -> str:
-    """As one types it: `seek --topic orders --to latest --dry-run`, `scale workers=3`."""
+    """As it would be typed: `seek --topic orders --to latest --dry-run`, `scale workers=3`."""
     name, params = operation["operation"].replace("_", "-"), operation["params"]
     if name == "scale":
         return " ".join([name, *(f"{kind}={count}" for kind, count in params.items())])

@@ -1,4 +1,4 @@
-"""`kctl seek`, `restart` and `stack`, which print more than what has happened: a plan to agree to, or stacks."""
+"""`kctl seek`, `restart` and `stack`, which also print a plan to confirm, or stacks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kctl_agent.paths import ENGINE_NAME
 
 _KEYS = ("topic", "partition", "from", "to", "skipped", "again")
 _COLUMNS = columns("topic >partition >from >to >skipped >again")
-"""`again`: how many offsets are handled a second time."""
+"""`again`: how many offsets will be handled a second time."""
 
 
 def restart(find_fleet: Callable[[], Fleet], params: dict[str, Any], options: argparse.Namespace) -> None:
@@ -50,19 +50,19 @@ def seek(find_fleet: Callable[[], Fleet], params: dict[str, Any], options: argpa
 
 
 def _confirmed(plan: dict[str, Any]) -> str:
-    """The offsets that the operator agrees to. Raises UsageError without that; OperationFailed if there is no plan."""
+    """The offsets that the operator confirmed. Raises UsageError, OperationFailed (no plan)."""
     if plan["state"] != "done":
         raise OperationFailed(f"operation {plan['id']}, seek: {clean(plan['text'])}")
     sys.stderr.write("\n".join([*_table(plan), ""]))
     if not sys.stdin.isatty():
-        raise UsageError("stdin is not a terminal, so nothing can be confirmed: use --yes, or --dry-run")
+        raise UsageError("stdin is not a terminal, so you cannot confirm it: use --yes, or --dry-run")
     if not confirmed("Do it?"):
         raise UsageError("nothing was changed")
     return ",".join(f"{row['partition']}={row['to']}" for row in plan["result"]["rows"])
 
 
 def _show_seek(operation: dict[str, Any], output: str) -> None:
-    """Print what a seek did or would do. Raises OperationFailed."""
+    """Prints what a seek did or would do. Raises OperationFailed."""
     if output == "table" and operation["state"] == "done":
         sys.stdout.write("\n".join([*_table(operation), ""]))
     else:

@@ -1,4 +1,4 @@
-"""`kctl rpc <command>`: ask the master once, or again and again."""
+"""`kctl rpc COMMAND`: asks the master once, or repeatedly."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _answer(fleet: fleets.Fleet, options: argparse.Namespace) -> tuple[str, str | None, KctlError | None]:
-    """The answer as text, what is wrong with the fleet, and with the answer. A value that is too high outweighs a
-    worker that is silent."""
+    """Returns the answer as text, the fleet's trouble, and the answer's. A value above the limit takes precedence over
+    a silent worker."""
     params = of_hosts(options) | ({} if options.worker is None else {"worker": options.worker})
     reply = ask(fleet, options.command, reducer_method(options.command), params, options.timeout)
     problem: KctlError | None = incomplete(reply)
@@ -99,9 +99,9 @@ COMMAND = Command(
         Option(("COMMAND",), "one of these", completed=_COMMANDS),
         CONFIG,
         WIDE_OUTPUT,
-        Option(("--watch",), "again every 2 seconds", "seconds", "[SECONDS]", bare=2.0),
-        Option(("--timeout",), "in all", "seconds", "SECONDS", 5.0),
-        Option(("--worker",), "ask only this one; of another host as HOST/NAME", metavar="NAME"),
+        Option(("--watch",), "repeat, by default every 2 seconds", "seconds", "[SECONDS]", bare=2.0),
+        Option(("--timeout",), "in total", "seconds", "SECONDS", 5.0),
+        Option(("--worker",), "ask only this process; on another host HOST/NAME", metavar="NAME"),
         *OF_HOSTS,
         Option(("--fail-above",), f"exit 4 if a value is higher: {_HIGHER}", "int", "N"),
     ),
@@ -111,10 +111,10 @@ COMMAND = Command(
         ("kctl rpc kafka_lag --fail-above 10000", "exit 4 if more than that wait: for cron and checks"),
         ("kctl rpc offset_checker -o json | jq '.rows[] | select(.worker == null)'", ""),
         ("kctl rpc workers --worker worker-0", "one worker only"),
-        ("kctl rpc workers -o wide", "every column, no error cut"),
+        ("kctl rpc workers -o wide", "every column, full errors"),
     ),
     "\n".join(f"  {name:<18}{question}" for name, question in _COMMANDS),
-    "Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 a worker did not answer or a value is not known, 4 above "
+    "Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 a worker did not answer or a value is unknown, 4 above "
     "--fail-above, 5 no master to ask.",
     run=_run,
 )

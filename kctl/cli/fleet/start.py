@@ -29,7 +29,7 @@ _StartOption = Annotated[
         "--config",
         "-c",
         metavar="FILE",
-        help="The fleet's kctl.toml. Default: KCTL_CONFIG, ./kctl.toml; with NAME also the one fleet that is running.",
+        help="The fleet's kctl.toml. Default: KCTL_CONFIG, ./kctl.toml; with NAME also your only running fleet.",
     ),
 ]
 
@@ -40,12 +40,12 @@ def _start(
     ] = None,
     config: _StartOption = None,
     set_: SetOption = None,
-    daemon: Annotated[bool, option("--daemon", help="Return when it runs; it logs to log_dir/master.log.")] = False,
+    daemon: Annotated[bool, option("--daemon", help="Return once it runs; it logs to log_dir/master.log.")] = False,
 ) -> int:
-    """Run a fleet, or start a process of one that runs.
+    """Run a fleet, or start a process of a running one.
 
-    The master runs in this process and starts the workers. It stops in order on Ctrl-C, SIGTERM or `kctl stop`; SIGHUP
-    is `kctl reload`. It notifies systemd when it is ready and that it lives (Type=notify, WatchdogSec=).
+    The master runs in this process and starts the workers. Ctrl-C, SIGTERM or `kctl stop` stop it in order; SIGHUP is
+    `kctl reload`. It notifies systemd when it is ready and while it is alive (Type=notify, WatchdogSec=).
 
     kctl start -c kctl.toml
     kctl start -c kctl.toml --set workers.count=4 --set http.port=0
@@ -69,10 +69,8 @@ def _start(
 
 
 def _detach(config: Config, path: Path, assignments: list[str]) -> int:
-    """Starts the master as a process of its own and waits until it is announced, or has failed to start.
-
-    Its pid stands in run_dir/master.pid, and goes with it.
-    """
+    """Starts the master as another process and waits until it is announced or has failed. Its pid is in
+    run_dir/master.pid."""
     log_path = config.fleet.log_dir / "master.log"
     os.umask(PRIVATE)
     try:

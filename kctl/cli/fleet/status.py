@@ -69,13 +69,13 @@ def _lines(fleet: fleets.Fleet, master: Mapping[str, Any], status: StatusAnswer)
 
 
 def _head(verdict: Verdict, lag: LagGlance | None) -> Iterator[str]:
-    """The verdict, what else is wrong, the lag, and the worst partitions."""
+    """The verdict, other problems, the lag, and the worst partitions."""
     yield clean(verdict.sentence)
     yield from (f"  and {each.level}: {clean(each.reason)}" for each in verdict.also)
     if lag is None:
         return
     behind = f"  behind open transactions {lag.behind_transaction}" if lag.behind_transaction else ""
-    unknown = f" without {number_of(lag.unknown, 'partition')} of which it is not known" if lag.unknown else ""
+    unknown = f" without {number_of(lag.unknown, 'partition')} of unknown lag" if lag.unknown else ""
     age = f"  age {duration(lag.age_seconds)}" if (lag.age_seconds or 0.0) > OLD_SECONDS else ""
     oldest = f"  oldest unhandled {cell(duration(lag.oldest_unhandled_seconds))}"
     yield f"lag {cell(lag.total)}{unknown}{behind}  time lag {cell(duration(lag.seconds))}{oldest}{age}"
@@ -86,7 +86,6 @@ def _head(verdict: Verdict, lag: LagGlance | None) -> Iterator[str]:
 
 
 def _storage(storage: StorageReply | None) -> Iterator[str]:
-    """What waits for sinkers, and what was given up."""
     if storage is None or not (storage.pending or storage.processing or storage.dead):
         return
     counts = {"pending": storage.pending, "processing": storage.processing, "dead": storage.dead}
@@ -96,7 +95,7 @@ def _storage(storage: StorageReply | None) -> Iterator[str]:
 
 
 def _master(fleet: fleets.Fleet) -> dict[str, Any]:
-    """What `master.json` has; nulls when it cannot be read, for the master that answers is there all the same."""
+    """The contents of `master.json`; nulls if it cannot be read, because the master may still answer."""
     try:
         about = json.loads((fleet.run_dir / "master.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -105,7 +104,8 @@ def _master(fleet: fleets.Fleet) -> dict[str, Any]:
 
 
 def _joined(supervised: list[dict[str, Any]], reported: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row per worker: the supervisor's, and the worker's own answer under `worker`; attached ones have only it."""
+    """One row per worker: the supervisor's, with the worker's own answer as `worker`; attached applications have only
+    the latter."""
     unsupervised = [
         {"name": name, "kind": row.get("kind"), "state": None, "pid": row.get("pid")}
         for name, row in reported.items()
@@ -115,8 +115,8 @@ def _joined(supervised: list[dict[str, Any]], reported: dict[str, dict[str, Any]
 
 
 def _remarks(statuses: Iterable[WorkerStatus]) -> Iterator[str]:
-    """What does not fit into the table: warnings, pauses with their callers, and where to read of an unhealthy
-    worker. The pause of a topic is whichever worker's gets it, so that is named once and without them."""
+    """What does not fit into the table: warnings, pauses with their callers, and logs of unhealthy workers. The pause
+    of a topic applies to any worker that gets the topic, so it is printed once, without a worker."""
     statuses = list(statuses)
     yield from dict.fromkeys(pause_text(pause) for each in statuses for pause in each.paused if pause.topic is not None)
     for status in statuses:
@@ -128,7 +128,7 @@ def _remarks(statuses: Iterable[WorkerStatus]) -> Iterator[str]:
 
 
 def _events(rows: Iterable[WorkerRow]) -> Iterator[str]:
-    """The last that processes have reported."""
+    """The last events of processes."""
     of_all = sorted(((row.name, event) for row in rows for event in row.events), key=lambda each: each[1].at)
     for name, event in of_all[-_EVENTS:]:
         yield f"{moment(event.at)}  {cell(name)}  {cell(event.kind)}  {cell(event.text)}"
@@ -136,11 +136,11 @@ def _events(rows: Iterable[WorkerRow]) -> Iterator[str]:
 
 COMMAND = Command(
     "status",
-    "Show how a fleet is doing, its lag and its workers.",
+    "Show the state of a fleet, its lag and its workers.",
     (
         CONFIG,
         OUTPUT,
-        Option(("--fail-on",), "exit 1 from this verdict on", default="degraded", choices=("degraded", "failing")),
+        Option(("--fail-on",), "exit 1 for this verdict or worse", default="degraded", choices=("degraded", "failing")),
         *OF_HOSTS,
         Option(("--timeout",), "per question", "seconds", "SECONDS", 5.0),
     ),

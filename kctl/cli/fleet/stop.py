@@ -26,12 +26,13 @@ _SUPERVISED = ("engine", "worker", "sinker")
 def _stop(
     name: Annotated[str | None, argument("NAME", help="One worker, sinker, or `engine` only.")] = None,
     config: ConfigOption = None,
-    timeout: Annotated[float, option("--timeout", least=0, metavar="SECONDS", help="How long to wait for it.")] = 60.0,
+    timeout: Annotated[float, option("--timeout", least=0, metavar="SECONDS", help="How long to wait.")] = 60.0,
 ) -> None:
-    """Stop a fleet in order, or one worker or sinker of it.
+    """Stop a fleet in order, or one of its processes.
 
-    Asks its master to stop (SIGTERM) and waits until it is gone. Exit code 5 when there is none. With a NAME that one
-    leaves its group and stays stopped until `kctl start NAME`; it is killed after `workers.stop_timeout_seconds`.
+    Asks the master to stop (SIGTERM) and waits until it has ended. Exit code 5 if there is no master. With NAME, only
+    that process leaves its group and stays stopped until `kctl start NAME`; it is killed after
+    `workers.stop_timeout_seconds`.
     """
     fleet = find(config, os.environ)
     if name is not None:
@@ -39,38 +40,36 @@ def _stop(
         return
     master = fleet.master or _master_of(fleet)
     started = time.monotonic()
-    # A pidfd is this very process: between the check and the signal its pid cannot become another's.
+    # A pidfd denotes this process only: its pid cannot become another's between the check and the signal.
     descriptor = _opened(fleet, master)
     try:
         sys.stderr.write(f"stopping fleet {fleet.name} (master pid {master.pid})\n")
         signal.pidfd_send_signal(descriptor, signal.SIGTERM)
         _wait(descriptor, fleet, master, started, timeout)
     except PermissionError:
-        raise SocketNotPermitted(
-            f"you are not permitted to stop pid {master.pid}: it belongs to another user"
-        ) from None
+        raise SocketNotPermitted(f"you are not allowed to stop pid {master.pid}: it belongs to another user") from None
     finally:
         os.close(descriptor)
     if left := _left(fleet):
         raise StopTimeout(
-            f"the master of {fleet.name} has ended{left}: a process survives SIGKILL while it waits in the kernel for "
-            "a disk that hangs, and if it belongs to another user"
+            f"the master of {fleet.name} has ended{left}: a process survives SIGKILL if it belongs to another user, "
+            "or while it waits in the kernel for a hung disk"
         )
     sys.stderr.write(f"stopped in {time.monotonic() - started:.1f} s\n")
 
 
 def _master_of(fleet: Fleet) -> ProcessIdentity:
-    """The process that serves the fleet's `master.sock`, as recorded beside it: pid and start time."""
+    """The recorded owner (pid and start time) of the fleet's `master.sock`."""
     path = fleet.run_dir / f"{MASTER_NAME}.pid"
     try:
-        check_run_dir(fleet.run_dir)  # in another user's the file may name any process of ours
+        check_run_dir(fleet.run_dir)  # another user's file could name any process of ours
         return recorded_identity(path)
     except (FileNotFoundError, NotADirectoryError):
         raise NoSocketFile(f"no master is running there: {path} does not exist") from None
     except PermissionError:
-        raise SocketNotPermitted(f"you are not permitted to read {path}: it belongs to another user") from None
+        raise SocketNotPermitted(f"you are not allowed to read {path}: it belongs to another user") from None
     except PathError as error:
-        raise SocketNotPermitted(f"you are not permitted to stop {fleet.name}: {error}") from None
+        raise SocketNotPermitted(f"you are not allowed to stop {fleet.name}: {error}") from None
     except (OSError, ValueError):
         raise NobodyListening(f"{path} does not name the master's process") from None
 
@@ -106,7 +105,7 @@ def _wait(descriptor: int, fleet: Fleet, master: ProcessIdentity, started: float
 
 
 def _left(fleet: Fleet) -> str:
-    """`; still there: worker-0 (pid 7), worker-1 (pid 8)`; applications that are attached stay."""
+    """`; still there: worker-0 (pid 7), worker-1 (pid 8)`, without attached applications."""
     records = [each for each in sorted(fleet.run_dir.glob("*.pid")) if each.stem.partition("-")[0] in _SUPERVISED]
     owners = {each.stem: socket_owner(each) for each in records}
     pids = {name: _survivor(owner) for name, owner in owners.items() if owner is not None}

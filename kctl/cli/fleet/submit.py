@@ -1,4 +1,4 @@
-"""Operations of the master of a fleet: submits one, follows it, and prints in one line what has happened."""
+"""Submits an operation to the master of a fleet, follows it, and prints the outcome in one line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kctl_agent.rpc.messages import reducer_method, wire_method
 
 _ANSWER_SECONDS = 60.0
 _OPERATION_LOG_SECONDS = 10.0
-"""For what the master answers out of its operation log, without asking anybody."""
+"""For answers from the master's operation log alone."""
 _POLL_SECONDS = 0.2
 
 _ERRORS = {"failed": OperationFailed, "unknown": OperationUnknown}
@@ -27,19 +27,14 @@ _ERRORS = {"failed": OperationFailed, "unknown": OperationUnknown}
 def carry_out(
     fleet: Fleet, name: str, params: Mapping[str, Any], output: str, *, deadline: float | None, wait: bool = True
 ) -> None:
-    """Submit an operation, wait for its end if asked to, print what has happened.
-
-    Raises:
-        CommandRejected: it was refused, nothing was changed.
-        OperationFailed: it was begun and could not be carried out.
-        OperationUnknown: it may still happen.
-    """
+    """Submits an operation, optionally waits for its end, and prints the outcome. Raises CommandRejected (nothing was
+    changed), OperationFailed (it began and failed), OperationUnknown (it may still happen)."""
     operation = submit(fleet, name, params, deadline)
     show(follow(fleet, operation) if wait else operation, output)
 
 
 def submit(fleet: Fleet, name: str, params: Mapping[str, Any], deadline: float | None = None) -> dict[str, Any]:
-    """The operation as it stands when it has ended, or is known to take long. Raises OperationUnknown."""
+    """Returns the operation when it has ended or is known to take long. Raises OperationUnknown."""
     given = {key: value for key, value in params.items() if value is not None}
     if deadline is not None:
         given["deadline_seconds"] = deadline
@@ -54,7 +49,7 @@ def asked(fleet: Fleet, id_: str) -> dict[str, Any]:
 
 
 def all_operations(fleet: Fleet, *, is_local: bool = False) -> Reply:
-    """`{"rows": […]}`, the newest operation first; of all hosts of the fleet."""
+    """`{"rows": […]}`, newest first, of all hosts of the fleet."""
     params = {"local": True} if is_local else {}
     return ask(fleet, "operations", wire_method("operations"), params, _OPERATION_LOG_SECONDS)
 
@@ -64,7 +59,7 @@ def cancel_operation(fleet: Fleet, id_: str) -> None:
 
 
 def follow(fleet: Fleet, operation: dict[str, Any]) -> dict[str, Any]:
-    """The operation when it has ended; its progress goes to stderr."""
+    """Returns the operation when it has ended; prints progress on stderr."""
     shown, pause = "", Event()
     while operation["state"] == "running":
         if operation["text"] and operation["text"] != shown:
@@ -76,14 +71,13 @@ def follow(fleet: Fleet, operation: dict[str, Any]) -> dict[str, Any]:
 
 
 def show(operation: dict[str, Any], output: str) -> None:
-    """Print what became of an operation. Raises OperationFailed, OperationUnknown after it has printed one that failed
-    as JSON or YAML; a table has only the sentence."""
+    """Prints the outcome. Raises OperationFailed, OperationUnknown, also after printing one as JSON or YAML."""
     if output != "table":
         sys.stdout.write(f"{as_text(operation, output)}\n")
     elif operation["state"] == "running":
         text = f": {clean(operation['text'])}" if operation["text"] else ""
         sys.stdout.write(
-            f"operation {operation['id']} is under way{text}; `kctl operation {operation['id']}` shows how it goes\n"
+            f"operation {operation['id']} is in progress{text}; to follow it: `kctl operation {operation['id']}`\n"
         )
     elif operation["state"] == "done":
         sys.stdout.write(f"{clean(operation['text'])}\n")

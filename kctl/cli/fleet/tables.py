@@ -1,5 +1,5 @@
-"""A command's result as an operator reads it, and as `--fail-above` compares it: functions that
-`kctl_agent.replies.questions` names."""
+"""Prints results of commands and compares them for `--fail-above`: functions named in
+`kctl_agent.replies.questions`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _LINE_COLUMNS = 120
 OLD_SECONDS = 2.0
-"""Answers older than this are shown with their age: the collector takes new ones every second."""
+"""Older answers are shown with their age; the collector takes new ones every second."""
 
 
 def pause_text(pause: Scope) -> str:
@@ -40,7 +40,7 @@ def pause_text(pause: Scope) -> str:
 
 
 def compact_partitions(partitions: Iterable[TopicPartition], longest: float = inf) -> str:
-    """`orders[0-3,6] payments[1]`; empty for none; `orders[500 partitions]` where those would be longer."""
+    """`orders[0-3,6] payments[1]`, or `orders[500 partitions]` if longer; empty if none."""
     topics: dict[str, list[int]] = {}
     for each in partitions:
         topics.setdefault(each.topic, []).append(each.partition)
@@ -74,8 +74,8 @@ def offset_checker(offsets: Offsets) -> list[str]:
 
 
 def _columns(rows: Sequence[Any], *names: str) -> tuple[list[Column], list[list[Any]]]:
-    """Fields as columns, headed by their names, processes with their `host` where a fleet has several; column by
-    column, for there may be a hundred thousand rows."""
+    """Fields as columns, column by column because there may be a hundred thousand rows. Names of processes get a `host`
+    column if there are several hosts."""
     types = type(rows[0]).__annotations__ if rows else {}
     shown = [Column(name.replace("_", "-"), _is_number(types.get(name))) for name in names]
     values = [list(map(attrgetter(name), rows)) for name in names]
@@ -88,7 +88,7 @@ def _columns(rows: Sequence[Any], *names: str) -> tuple[list[Column], list[list[
 
 
 def _is_number(kind: object) -> bool:
-    """Whether values of a type are set to the right."""
+    """Whether a type is aligned to the right."""
     return re.search(r"\b(int|float)\b", str(kind)) is not None and "tuple" not in str(kind)
 
 
@@ -125,7 +125,7 @@ def listed(reply: Any) -> list[str]:
 
 
 def workers(workers: Workers) -> list[str]:
-    """The error is cut at 120 columns."""
+    """Cuts errors at 120 columns."""
     return [clip(line, _LINE_COLUMNS) for line in worker_table(workers.rows, RPC)]
 
 
@@ -154,20 +154,19 @@ def pending(storage: StorageReply) -> list[int | None]:
 
 
 def read(command: str, result: Any) -> Any:
-    """An answer to `command` as its type. Raises BadAnswer."""
+    """Decodes an answer. Raises BadAnswer."""
     return answered(command, named(QUESTIONS[command].sent), result)
 
 
 def lines_of(command: str, result: Any, *, is_wide: bool = False) -> list[str]:
-    """What is printed of an answer that was read."""
     question = QUESTIONS[command]
     lines: list[str] = named((is_wide and question.wide) or question.lines)(result)
     return lines
 
 
 def check(command: str, result: Any, limit: int) -> None:
-    """Compares the values of a result with the limit. Raises ThresholdExceeded: one is above it; IncompleteAnswer:
-    none of those known is, but not all are known: that must not pass for "all is well"."""
+    """Compares a result's values with the limit. Raises ThresholdExceeded, IncompleteAnswer (no known value is above
+    it, but some are unknown, which must not pass for healthy)."""
     compared = QUESTIONS[command].compared
     assert compared is not None
     what, values = compared[0], named(compared[1])(result)

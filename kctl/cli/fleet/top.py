@@ -1,4 +1,4 @@
-"""`kctl top`: the fleet at a glance, live."""
+"""`kctl top`: a live view of the fleet."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 
 
 Key = Callable[[float], str | None]
-"""A function that waits so many seconds for a key; None when there was none. Arrows and the like are one key."""
+"""Waits this many seconds for a key; None if there was none. Escape sequences such as arrows are one key."""
 Scope = Mapping[str, str | bool]
-"""Parameters of every question: `host` or `local`, or none."""
+"""Parameters of every question: `host`, `local` or none."""
 _ESCAPE = "\x1b"
 _READ_BYTES = 256
 _TIMEOUT_SECONDS = 2.0
 _FRAME_LINES = 6
-"""Lines of the screen that show neither a process nor a partition."""
+"""Screen lines besides processes and partitions."""
 _PARTITION_COLUMNS = (
     Column("partition"),
     Column("committed", is_number=True),
@@ -64,7 +64,7 @@ _STYLES = {Level.OK: "", Level.DEGRADED: "yellow", Level.UNKNOWN: "yellow", Leve
 
 @contextmanager
 def keys() -> Iterator[Key]:
-    """Yields the keys of the terminal that stdin is, which echoes nothing meanwhile."""
+    """Yields keys of the terminal on stdin, which does not echo meanwhile."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     tty.setcbreak(descriptor)
@@ -85,14 +85,14 @@ def keys() -> Iterator[Key]:
 
 
 def line(text: str, columns: int, style: str = "") -> Text:
-    """Returns a line that fits. Not a str: rich would read `[link=…]` in it as markup."""
+    """Returns a line that fits, as Text because rich would read `[link=…]` in a str as markup."""
     from rich.text import Text
 
     return Text(clip(text, columns), style, no_wrap=True)
 
 
 class SortOrder(StrEnum):
-    """By what partitions are sorted; its first letter is the key that chooses it."""
+    """How partitions are sorted; the first letter is its key."""
 
     LAG = "lag"
     PARTITION = "partition"
@@ -100,7 +100,7 @@ class SortOrder(StrEnum):
 
 
 _SORTED: dict[SortOrder, Callable[[OffsetRow], Any]] = {
-    # What is not known comes first: nobody reads it, or nobody knows.
+    # Unknown lag comes first.
     SortOrder.LAG: lambda row: (row.remaining_count is not None, -(row.remaining_count or 0), *_name(row)),
     SortOrder.PARTITION: lambda row: _name(row),
     SortOrder.WORKER: lambda row: (row.worker or "", *_name(row)),
@@ -113,7 +113,7 @@ def _name(row: OffsetRow) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class FleetTopView:
-    """What was answered; a part that was not is empty, and `problem` is the reason."""
+    """The answers; a missing part is empty, and `problem` is the reason."""
 
     processes: tuple[WorkerRow, ...] = ()
     """Workers, sinkers and the engine."""
@@ -130,7 +130,7 @@ class FleetTopView:
 
     @property
     def lag(self) -> int | None:
-        """None when nothing of it is known."""
+        """None if nothing is known."""
         rows = {(row.topic, row.partition): row for row in reversed(self.partitions)}  # the group's before others' rows
         known = [row.remaining_count for row in rows.values() if row.remaining_count is not None]
         return sum(known) if known else None
@@ -143,15 +143,15 @@ class FleetTopView:
 
 def _top(
     config: ConfigOption = None,
-    sort: Annotated[SortOrder, option("--sort", help="By what partitions are sorted at first.")] = SortOrder.LAG,
+    sort: Annotated[SortOrder, option("--sort", help="How partitions are sorted at first.")] = SortOrder.LAG,
     every: Annotated[float, option("--every", least=0.2, metavar="SECONDS", help="How often it refreshes.")] = 2.0,
     host: Annotated[str | None, option("--host", metavar="NAME", help="Only this host of the fleet.")] = None,
-    local: Annotated[bool, option("--local", help="No other host of the fleet.")] = False,
+    local: Annotated[bool, option("--local", help="Not the other hosts of the fleet.")] = False,
 ) -> None:
     """Watch a fleet.
 
-    Verdict, workers, partitions by lag, and storage. Keys: l, p, w sort by lag, partition or worker; q ends it. Without
-    a terminal it prints a line each time, and ends with exit code 5 if no master answers when it begins.
+    Shows the verdict, workers, partitions by lag, and the storage. Keys: l, p, w sort by lag, partition or worker; q
+    quits. Without a terminal it prints one line each time, and ends with exit code 5 if no master answers at the start.
 
     kctl top --sort worker
     """
@@ -175,8 +175,7 @@ def _top_of_fleet(fleet: Fleet, scope: Scope, sort: SortOrder, every: float) -> 
 
 
 def _poll(fleet: Fleet, scope: Scope, *, needs_master: bool = False) -> FleetTopView:
-    """What the screen shows next, asked of the master. Raises what a later try would not cure; with `needs_master`
-    NoMaster too."""
+    """Asks the master for the next screen. Raises what a retry would not solve; with `needs_master` also NoMaster."""
 
     def answer(rpc: str) -> Reply:
         return ask(fleet, rpc, reducer_method(rpc), scope, _TIMEOUT_SECONDS)
@@ -199,13 +198,13 @@ def _poll(fleet: Fleet, scope: Scope, *, needs_master: bool = False) -> FleetTop
 
 
 def _of_now(offsets: Offsets) -> tuple[OffsetRow, ...]:
-    """Returns the partitions without the lag of those whose offsets are stale."""
+    """Drops the lag of partitions with stale offsets."""
     unknown, limit = {"remaining_count": None}, offsets.stale_after_seconds
     return tuple(structs.replace(row, **unknown) if (row.age_seconds or 0) > limit else row for row in offsets.rows)
 
 
 def summary(glance: FleetTopView) -> str:
-    """One line: `3 of 4 workers run · 0 of 1 engines run · lag 1,200 · 5,000 rows/s · 17 wait in the storage`"""
+    """`3 of 4 workers run · 0 of 1 engines run · lag 1,200 · 5,000 rows/s · 17 wait in the storage`"""
     if glance.problem is not None:
         return clean(glance.problem)
     sinkers, engines = ([row for row in glance.processes if row.kind == kind] for kind in ("sinker", "engine"))
@@ -226,7 +225,7 @@ def summary(glance: FleetTopView) -> str:
 
 
 def _verdict(glance: FleetTopView) -> list[str]:
-    """How the fleet is doing, the gravest reason first."""
+    """The verdict and other problems, gravest first."""
     if glance.verdict is None or glance.problem is not None:
         return []
     others = (f"and {each.level}: {each.reason}" for each in glance.verdict.also)
@@ -274,7 +273,7 @@ def _screen(fleet: Fleet, glance: FleetTopView, sort: SortOrder, columns: int, l
 
 
 def _workers(rows: Sequence[WorkerRow], columns: int) -> list[Text]:
-    """A line each. The error comes last and is what does not fit: a name and a state are always to be seen."""
+    """One line each; the error comes last, so that name and state are always visible."""
     lines = worker_table(map(_with_pause, rows), TOP)
     return [
         line(lines[0], columns, "bold"),
@@ -283,7 +282,8 @@ def _workers(rows: Sequence[WorkerRow], columns: int) -> list[Text]:
 
 
 def _with_pause(row: WorkerRow) -> WorkerRow:
-    """One that runs and has partitions paused is paused: here is no room for which, as `kctl status` has it."""
+    """Shows a running process with paused partitions as paused; there is no room for which ones, as in `kctl
+    status`."""
     is_paused = row.state == AgentState.RUNNING and row.supervisor is not None and row.supervisor.paused
     return replace(row, state=AgentState.PAUSED) if is_paused else row
 
@@ -314,12 +314,11 @@ def _partitions(rows: Sequence[OffsetRow], sort: SortOrder, room: int, columns: 
 
 
 def _is_stopped(row: WorkerRow) -> bool:
-    """By request."""
     return row.supervisor is not None and row.supervisor.desired == "stopped"
 
 
 def _state(row: WorkerRow) -> str | None:
-    """As the supervisor sees it; of one that is only attached as it reports."""
+    """As the supervisor sees it, or for an attached application as it reports."""
     return row.state if row.supervisor is None else row.supervisor.state
 
 

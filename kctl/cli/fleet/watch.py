@@ -1,4 +1,4 @@
-"""The same question again and again: redrawn in place on a terminal, one answer after the other into a pipe."""
+"""Repeats a question: redrawn in place on a terminal, one answer after another into a pipe."""
 
 from __future__ import annotations
 
@@ -15,16 +15,14 @@ from kctl.terminal import plain
 from kctl_agent.errors import AgentError
 
 View = tuple[str, str | None]
-"""What goes to stdout, and a remark or None."""
+"""Text for stdout, and a remark or None."""
 
 _HOME, _TO_END_OF_LINE, _TO_END_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 def watch(poll: Callable[[], View], seconds: float, title: str, separator: str) -> int:
-    """Show what `poll` returns every so many seconds until Ctrl-C, which is the way to end it: the exit code is 0.
-
-    On a terminal a master that is away for a while is only a remark; elsewhere its error is raised and ends the script.
-    """
+    """Shows what `poll` returns every `seconds` until Ctrl-C, with exit code 0. On a terminal an absent master is only
+    a remark; elsewhere its error is raised, to end a script."""
     pause = Event()
     try:
         if not sys.stdout.isatty():
@@ -53,7 +51,7 @@ def _print_on(poll: Callable[[], View], seconds: float, separator: str, pause: E
 
 
 def _redraw(lines: list[str]) -> None:
-    """Overwrites what is there instead of clearing it first, which would flicker; what does not fit is cut off."""
+    """Overwrites the old text, since clearing it first would flicker; cuts what does not fit."""
     columns, rows = shutil.get_terminal_size()
     if len(lines) >= rows:
         lines = [*lines[: rows - 2], f"… {len(lines) - rows + 2} more lines"]

@@ -1,6 +1,6 @@
-"""Workers and sinkers as a table: the one definition of the columns of `kctl status`, `kctl rpc workers`, `kctl top`.
+"""The table of workers and sinkers: defines the columns of `kctl status`, `kctl rpc workers` and `kctl top`.
 
-`state` is what the supervisor sees, `doing` what the worker reports; `rss` is of all its processes if that is known.
+`state` is what the supervisor sees, `doing` what the worker reports; `rss` covers all its processes if known.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ if TYPE_CHECKING:
     from kctl.rows.workers import WorkerRow, WorkerStatus
 
 RPC = ("name", "state", "doing", "since", "pid", "restarts", "rss", "rows/s", "last-error")
-"""What fits into 80 columns, but for the error."""
+"""Fits into 80 columns except for the error."""
 RPC_WIDE = ("name", "desired", "state", "doing", "since", "pid", "causes", "next-try", "rss", "*", "last-error")
-"""`*` is every column that is declared beside a field of `WorkerReply`."""
+"""`*`: every column declared with a field of `WorkerReply`."""
 STATUS = ("name", "desired", "state", "doing", "since", "pid", "causes", "next-try", "rss", "rows/s", "last-error")
 TOP = ("name", "state", "doing", "since", "causes", "rss", "rows/s", "last-error")
 
 
 def worker_table(rows: Iterable[WorkerRow], columns: Sequence[str]) -> list[str]:
-    """The lines of the table, headings first, with those of `_COLUMNS` and `_declared` that are named, and
-    `host` where a fleet has several."""
+    """The lines of the table with the named columns, and `host` if there are several hosts."""
     known = _COLUMNS | _declared()
     names = [each for name in columns for each in (_declared() if name == "*" else (name,))]
     rows = list(rows)
@@ -52,12 +51,11 @@ def _declared() -> dict[str, tuple[Column, Callable[[WorkerRow], object]]]:
 
 
 def _field(name: str, digits: int | None) -> Callable[[WorkerRow], object]:
-    """As it is, or rounded."""
     return lambda row: value if (value := getattr(row, name)) is None or digits is None else f"{value:.{digits}f}"
 
 
 def _of_supervisor(cell_of: Callable[[WorkerStatus], object]) -> Callable[[WorkerRow], object]:
-    """Unknown of one that is only attached."""
+    """Unknown for an attached application."""
     return lambda row: None if row.supervisor is None else cell_of(row.supervisor)
 
 
@@ -70,7 +68,7 @@ def _pid(row: WorkerRow) -> int | None:
 
 
 def _causes(supervisor: WorkerStatus) -> str:
-    """`2 signal, 1 memory`; `0` of none. Not `signal 2`, which would be SIGINT."""
+    """`2 signal, 1 memory`, or `0`. Not `signal 2`, which would read as SIGINT."""
     return ", ".join(f"{count} {cause}" for cause, count in supervisor.restarts_by_cause.items() if count) or "0"
 
 
@@ -80,7 +78,7 @@ def _resident(row: WorkerRow) -> str | None:
 
 
 def _last_error(row: WorkerRow) -> str | None:
-    """The worker's own, which is newer; its supervisor's has why its last process ended."""
+    """The worker's own error is newer; the supervisor's is why its last process ended."""
     return row.last_error or (None if row.supervisor is None else row.supervisor.last_error)
 
 
@@ -101,4 +99,4 @@ _COLUMNS: dict[str, tuple[Column, Callable[[WorkerRow], object]]] = {
     "rss": (Column("rss", is_number=True), _resident),
     "last-error": (Column("last-error"), _last_error),
 }
-"""A column by its name here, and what stands in it."""
+"""Column name -> heading and cell."""

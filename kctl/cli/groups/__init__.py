@@ -1,1 +1,1 @@
-"""`kctl groups` and `kctl group`: all consumer groups that are collected, asked over HTTP."""
+"""`kctl groups` and `kctl group`: all collected consumer groups, over HTTP."""

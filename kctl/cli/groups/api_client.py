@@ -1,4 +1,4 @@
-"""A client of `/api/v1/groups` of a `kctl exporter`, or a master that collects all groups; and its options."""
+"""A client for `/api/v1/groups` of a `kctl exporter` or a master that collects all groups, with its options."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ERRORS: Mapping[str, type[KctlError]] = {
     UsageError.code: UsageError,
     NotReady.code: IncompleteAnswer,
 }
-"""Classes of this command's errors by the code of an answer."""
+"""Error codes of answers -> our error classes."""
 
 UrlOption = Annotated[str, option("--url", help="A `kctl exporter`, or a master with exporter.all_groups.")]
 ClusterOption = Annotated[str | None, option("--cluster", help="Only this cluster's.")]
@@ -33,7 +33,7 @@ TokenOption = Annotated[Path | None, option("--token-file", help="A file with th
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A handler that refuses redirects: the token would be sent wherever they lead to."""
+    """Rejects redirects, which would send the token elsewhere."""
 
     def redirect_request(self, *_: object) -> None:
         return None
@@ -41,19 +41,17 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 @dataclass(frozen=True, slots=True)
 class GroupsApi:
-    """A server of `/api/v1/groups`."""
-
     url: str
     token_file: Path | None = None
 
     def groups(self, cluster: str | None, patterns: Sequence[str], sort: str, limit: int) -> dict[str, Any]:
-        """Requests groups that fit one of the globs; all of them without any. Raises UsageError, ClusterMissing,
-        ConfigError (the token), NoMaster."""
+        """Returns groups that match one of the globs, or all. Raises UsageError, ClusterMissing, ConfigError (the
+        token), NoMaster."""
         return self._get("", {"cluster": cluster, "group": list(patterns), "sort": sort, "limit": limit})
 
     def group(self, cluster: str | None, name: str) -> dict[str, Any]:
-        """Requests one group with its partitions and its members. Raises GroupMissing; IncompleteAnswer, when it is not
-        known yet whether there is one. Also as `groups`."""
+        """Returns a group with partitions and members. Raises GroupMissing, IncompleteAnswer (not known yet), and as
+        `groups`."""
         return self._get(f"/{urllib.parse.quote(name, safe='')}", {"cluster": cluster})
 
     def _get(self, path: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,7 +60,7 @@ class GroupsApi:
         given = {name: value for name, value in params.items() if value is not None}
         query = f"?{urllib.parse.urlencode(given, doseq=True)}" if given else ""
         where = f"{self.url.rstrip('/')}/api/v1/groups{path}{query}"
-        # A proxy reads the token of an unencrypted request.
+        # A proxy could read the token of an unencrypted request.
         proxies = {scheme: proxy for scheme, proxy in urllib.request.getproxies().items() if scheme == "https"}
         opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies), _NoRedirects)
         try:
@@ -86,12 +84,12 @@ class GroupsApi:
                 raise ConfigError(f"--token-file {self.token_file} cannot be read: {error.strerror}") from None
             url = urllib.parse.urlsplit(self.url)
             if url.scheme == "http" and url.hostname not in ("127.0.0.1", "::1", "localhost"):
-                raise UsageError(f"{self.url} has no TLS, so the token could be read on the way: nothing was sent")
+                raise UsageError(f"{self.url} has no TLS, so others could read the token: nothing was sent")
         return headers
 
 
 def unanswered(answer: dict[str, Any]) -> str | None:
-    """Returns what is not known yet of the clusters, or was not answered; None when all was."""
+    """Returns which parts of the clusters are unknown or unanswered, or None."""
     missing = []
     for cluster in answer["clusters"]:
         if cluster["not_ready"] is not None:

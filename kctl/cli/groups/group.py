@@ -18,18 +18,17 @@ _MEMBERS = columns("member client host instance >lag holds")
 
 
 def _group(
-    name: Annotated[str, argument("GROUP", help="Its whole name; `kctl groups` lists them.")],
+    name: Annotated[str, argument("GROUP", help="Its full name; `kctl groups` lists them.")],
     url: UrlOption = URL,
     cluster: ClusterOption = None,
-    watch: Annotated[float | None, option("--watch", metavar="SECONDS", least=0.1, help="Again and again.")] = None,
+    watch: Annotated[float | None, option("--watch", metavar="SECONDS", least=0.1, help="Repeat.")] = None,
     token_file: TokenOption = None,
     output: OutputOption = "table",
 ) -> int:
     """Show one consumer group: its partitions and members.
 
-    What each member holds is shown with the lag of that. The members are those that its coordinator has now. Exit code
-    3 when it does not answer, with the reason, or when it is not known yet whether there is such a group; 19 when there
-    is none.
+    Shows what each current member owns, with its lag. Exit code 3, with the reason, if the coordinator does not answer
+    or it is not known yet whether the group exists; 19 if it does not exist.
 
     kctl group billing
     kctl group billing --url https://monitor:9308 --token-file token --watch 5

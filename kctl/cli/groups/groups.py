@@ -15,17 +15,17 @@ from kctl.cli.signature import command
 from kctl.cli.table import UNKNOWN, Column, clean, clip, columns, duration, render
 
 _MOST = 10_000
-"""The most rows, as many as are answered at once."""
+"""The most rows in one answer."""
 _COLUMNS = columns("group type state >members >lag >behind >growth/s status reason")
 _WATCHED = ("cluster", "group", "lag", "behind", "growth/s", "status", "reason")
-"""Of those, what is watched: on a screen of 80 columns nothing but the reason is cut."""
+"""Columns with --watch: in 80 columns only the reason is cut."""
 _NAME_COLUMNS, _CLUSTER_COLUMNS = 28, 12
 _TROUBLE = ("losing", "stopped", "stalled", "rewind", "warn", "unknown")
-"""The statuses that are counted, the worst first."""
+"""The statuses to count, worst first."""
 
 
 class _Sort(StrEnum):
-    """Orders of groups, as `/api/v1/groups` has them."""
+    """Orders of `/api/v1/groups`."""
 
     GROUP = "group"
     LAG = "lag"
@@ -37,20 +37,20 @@ class _Sort(StrEnum):
 def _groups(
     patterns: Annotated[
         list[str] | None,
-        argument("GROUP", help="Only these; a glob such as `payments-*` too."),
+        argument("GROUP", help="Only these groups; globs such as `payments-*` are allowed."),
     ] = None,
     url: UrlOption = URL,
     cluster: ClusterOption = None,
-    sort: Annotated[_Sort, option("--sort", help="The largest or worst first.")] = _Sort.STATUS,
+    sort: Annotated[_Sort, option("--sort", help="Largest or worst first.")] = _Sort.STATUS,
     limit: Annotated[int, option("--limit", "-n", least=1, metavar="N", help="The most rows.")] = 1000,
-    watch: Annotated[float | None, option("--watch", metavar="SECONDS", least=0.1, help="Again and again.")] = None,
+    watch: Annotated[float | None, option("--watch", metavar="SECONDS", least=0.1, help="Repeat.")] = None,
     token_file: TokenOption = None,
     output: OutputOption = "table",
 ) -> int:
     """List every consumer group with its lag and status.
 
-    They are those that a running `kctl exporter` collects; a status needs to have seen a group for a while. Exit code 3
-    when a part of a cluster was not answered, or is not known yet, with the reason.
+    Lists the groups that a running `kctl exporter` collects; a status appears once a group has been observed for a
+    while. Exit code 3, with the reason, if part of a cluster did not answer or is not known yet.
 
     kctl groups 'payments-*' --sort growth --watch 5
     kctl groups --url https://monitor:9308 --token-file token -o json
@@ -66,8 +66,8 @@ def _groups(
 
 
 def shown(view: Callable[[], tuple[str, str | None, str | None]], title: str, watch: float | None, output: str) -> int:
-    """Prints what `view` returns: a text, a remark on it, and what is missing, for which the exit code is 3; with
-    `watch` again and again."""
+    """Prints what `view` returns: a text, a remark on it, and what is missing (exit code 3); with `watch`
+    repeatedly."""
     if watch is not None:
         from kctl.cli.fleet.watch import watch as again
 
@@ -83,12 +83,12 @@ def shown(view: Callable[[], tuple[str, str | None, str | None]], title: str, wa
 
 
 def growth(per_second: float | None) -> str | None:
-    """Formats growth: `+1.5`, `-3.0`, `0`."""
+    """`+1.5`, `-3.0`, `0`"""
     return None if per_second is None else f"{per_second:+.1f}" if per_second else "0"
 
 
 def _cut(answer: dict[str, Any]) -> str | None:
-    """Returns a sentence that these are not all groups; it is no failure, for the limit was asked for."""
+    """Reports that these are not all groups. Not a failure, because the limit was requested."""
     shown, total = len(answer["rows"]), answer["total"]
     if shown >= total:
         return None
@@ -97,7 +97,7 @@ def _cut(answer: dict[str, Any]) -> str | None:
 
 
 def _lines(answer: dict[str, Any], is_watched: bool) -> list[str]:
-    """Returns the table, with a column for the cluster where there are several; watched, below a line that counts."""
+    """The table, with a cluster column if there are several; with --watch below a summary."""
     shown = (*(columns("cluster") if len(answer["clusters"]) > 1 else ()), *_COLUMNS)
     if not is_watched:
         return render(shown, [_cells(row, shown) for row in answer["rows"]])
@@ -119,7 +119,7 @@ def _cells(row: dict[str, Any], shown: Sequence[Column]) -> list[object]:
 
 
 def _summary(answer: dict[str, Any]) -> str:
-    """Returns one line: `2,345 groups · 1 losing · 3 stalled · lag 1,200`"""
+    """`2,345 groups · 1 losing · 3 stalled · lag 1,200`"""
     trouble = [f"{answer['statuses'][status]:,} {status}" for status in _TROUBLE if status in answer["statuses"]]
     lag = UNKNOWN if answer["lag"] is None else f"{answer['lag']:,}"
     return " · ".join([f"{answer['total']:,} group{'' if answer['total'] == 1 else 's'}", *trouble, f"lag {lag}"])

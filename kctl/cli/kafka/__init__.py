@@ -1,1 +1,1 @@
-"""The commands of `kctl kafka`: `commands` declares them, and which module runs each."""
+"""The commands of `kctl kafka`: `commands` declares them and names the module of each."""

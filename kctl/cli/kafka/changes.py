@@ -1,8 +1,7 @@
-"""Changes of a cluster by `kctl kafka`: what would be done is shown, somebody confirms it, and it is audited.
+"""Changes of a cluster by `kctl kafka`: shows the plan, asks for confirmation, and audits the change.
 
-As with Kafka's own tools nothing is changed without `--execute`, unless somebody at a terminal answers yes. For
-programs (`-o json`, or no terminal) there is no question: the plan is printed, and that nothing was changed (exit
-code 2, unless `--dry-run` asked for that).
+As in Kafka's own tools, nothing changes without `--execute` or a yes at the terminal. Programs (`-o json`, or no
+terminal) are not asked: they get the plan and exit code 2, unless `--dry-run` asked for that.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _DECLINED = 1
 
 
 def check_choice(options: argparse.Namespace) -> None:
-    """Refuses options that contradict each other. Raises UsageError when `--execute` and `--dry-run` are both given."""
+    """Checks that only one of `--execute` and `--dry-run` is given. Raises UsageError."""
     if options.execute and options.dry_run:
         raise UsageError("--execute does it and --dry-run does not: give one of them")
 
@@ -41,8 +40,8 @@ def change(
     make: Callable[[], str],
     **params: Any,
 ) -> int:
-    """Shows a change, has it confirmed, makes it, and returns the exit code. `show` prints the plan, or what was
-    `executed`; `make` returns what has been done; `params` are for the audit log."""
+    """Shows a change, asks, makes it, and returns the exit code. `show` prints the plan or what was `executed`; `make`
+    returns what was done; `params` are for the audit log."""
     declined = _declined(options, lambda: show(executed=False), question)
     if declined is not None:
         return declined
@@ -56,10 +55,7 @@ def change(
 
 
 def _declined(options: argparse.Namespace, show_plan: Callable[[], None], question: str) -> int | None:
-    """Returns the exit code when nothing is to be changed, None when the change is to be made.
-
-    Without `--execute` the plan is shown; then somebody at a terminal is asked, everybody else is shown how to go on.
-    """
+    """Returns the exit code if nothing should change, or None to make the change."""
     if options.execute:
         return None
     if options.dry_run or options.output != "table" or not sys.stdin.isatty():
@@ -76,14 +72,14 @@ def _declined(options: argparse.Namespace, show_plan: Callable[[], None], questi
 def audited(
     options: argparse.Namespace, env: Mapping[str, str], connection: ClusterConnection, name: str, **params: Any
 ) -> AbstractContextManager[AuditedOperation]:
-    """Writes a line into the audit log before and after the change; see `kctl.audit`."""
+    """See `kctl.audit.operation`."""
     from kctl.audit import operation
 
     return operation(audit_log(options, env), f"kafka {name}", {"cluster": connection.access.named, **params})
 
 
 def settings_of(texts: list[str] | None, option: str) -> dict[str, str]:
-    """Parses `KEY=VALUE` as they are given. Raises UsageError: not of that form, or a key twice."""
+    """Parses `KEY=VALUE` texts. Raises UsageError, also for a repeated key."""
     found: dict[str, str] = {}
     for text in texts or ():
         key, equals, value = text.partition("=")

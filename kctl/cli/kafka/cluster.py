@@ -1,4 +1,4 @@
-"""The choice of the cluster that `kctl kafka` asks, the connection to it, and its topics that are named."""
+"""Chooses the cluster of `kctl kafka`, connects to it, and checks the named topics."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _NO_CLUSTER = (
 
 
 def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess:
-    """Access by `-b`, with the TLS and SASL of `--context` if that is given too; else the context; else the fleet's.
-    Raises UsageError, ConfigError: none is named, or not as it can be used."""
+    """Access by `-b` (with the TLS and SASL of `--context` if given), or the context, or the fleet. Raises UsageError,
+    ConfigError."""
     context = options.context or env.get(_CONTEXT_VARIABLE)
     if context:
         known = of_context(_file_of_contexts(options, env), context, env)
@@ -40,8 +40,7 @@ def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess
 
 
 def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str) -> str:
-    """Returns the consumer group of the chosen fleet; `named` is how another is named. Raises UsageError, ConfigError:
-    there is no fleet, or its configuration cannot be used."""
+    """The consumer group of the chosen fleet; `named` is how to name another. Raises UsageError, ConfigError."""
     cluster = _named_cluster(options, env)
     if cluster is None:
         return _fleet_config(options, env).kafka.group
@@ -57,7 +56,7 @@ def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str)
 
 
 def audit_log(options: argparse.Namespace, env: Mapping[str, str]) -> Path:
-    """Where a change of the chosen cluster is recorded: with the fleet's operations when it is the fleet's cluster."""
+    """Where to record a change: in the fleet's log if it is the fleet's cluster."""
     from kctl.audit import fleet_log, user_log
 
     if _named_cluster(options, env) is not None:
@@ -66,7 +65,7 @@ def audit_log(options: argparse.Namespace, env: Mapping[str, str]) -> Path:
 
 
 def _named_cluster(options: argparse.Namespace, env: Mapping[str, str]) -> str | None:
-    """Returns the cluster that is named apart from a fleet, as it is typed."""
+    """The cluster named apart from a fleet, as typed."""
     if options.bootstrap is not None:
         return f"-b {options.bootstrap}"
     context = options.context or env.get(_CONTEXT_VARIABLE)
@@ -74,8 +73,8 @@ def _named_cluster(options: argparse.Namespace, env: Mapping[str, str]) -> str |
 
 
 def _fleet_config(options: argparse.Namespace, env: Mapping[str, str], no_fleet: str = _NO_CLUSTER) -> Config:
-    """Returns the configuration of the fleet whose cluster is chosen. Raises UsageError with the sentence `no_fleet`
-    where none is named and none is running."""
+    """The chosen fleet's configuration. Raises UsageError with the sentence `no_fleet` if no fleet is named or
+    running."""
     from kctl import fleets
     from kctl.config.load import load
 
@@ -88,7 +87,7 @@ def _fleet_config(options: argparse.Namespace, env: Mapping[str, str], no_fleet:
 
 @contextmanager
 def connected(options: argparse.Namespace, env: Mapping[str, str]) -> Iterator[ClusterConnection]:
-    """Yields a connection that is not open yet, with the time that `--timeout` gives; closed at the end."""
+    """Yields a connection that is not open yet, with the time-out of `--timeout`."""
     chosen = access(options, env)
     from kctl.kafka.client import light_imports
 
@@ -123,7 +122,7 @@ def _file_of_contexts(options: argparse.Namespace, env: Mapping[str, str]) -> Pa
 
 
 def required_topics(connection: ClusterConnection, names: list[str] | None) -> dict[str, Topic] | None:
-    """Opens the connection; returns the topics that were named, which must exist; None when none was."""
+    """Opens the connection; returns the named topics, which must exist, or None."""
     from kctl.kafka.client.layout import require, topics_of
 
     if not names:
@@ -134,7 +133,7 @@ def required_topics(connection: ClusterConnection, names: list[str] | None) -> d
 
 
 def wanted_partitions(connection: ClusterConnection, words: list[str]) -> tuple[dict[str, Topic], list[Partition]]:
-    """Opens the connection; returns the topics and partitions of `-t TOPIC[:0,2]`, which must exist."""
+    """Opens the connection; returns topics and partitions of `-t TOPIC[:0,2]`, which must exist."""
     from kctl.kafka.client.layout import require, topics_of
 
     chosen = [topic_and_partitions(word) for word in words]

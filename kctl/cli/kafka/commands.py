@@ -1,7 +1,4 @@
-"""The commands of `kctl kafka`: each is run by the function of its name, `_` for `-`, with the parsed options.
-
-Which cluster: `-b`, else `--context` or KCTL_CONTEXT, else the `[kafka]` of kctl.toml.
-"""
+"""The commands of `kctl kafka`: the function that runs each has its name, with `_` for `-`."""
 
 from __future__ import annotations
 
@@ -22,21 +19,21 @@ _GROUP = Option(("-g", "--group"), "the group", metavar="GROUP", is_required=Tru
 _GROUPS = Option(("-g", "--group"), "this group; may be repeated", "texts", "GROUP")
 _DRY_RUN = Option(("--dry-run",), "only show what would be done", "flag")
 _CHANGE = (
-    Option(("-y", "--execute", "--yes"), "do it without asking; off a terminal nothing is done without it", "flag"),
+    Option(("-y", "--execute", "--yes"), "do it without asking; required without a terminal", "flag"),
     _DRY_RUN,
 )
 _THE_TOPIC = Option(("TOPIC",), "the topic", is_required=True)
 _SET = Option(("--set",), "a setting of the topic, such as retention.ms=3600000; may be repeated", "texts", "KEY=VALUE")
-_READ_COMMITTED = Option(("--read-committed",), "the end is the last stable offset: without open transactions", "flag")
+_READ_COMMITTED = Option(("--read-committed",), "up to the last stable offset, without open transactions", "flag")
 _CONFIG = CONFIG._replace(help="the fleet's kctl.toml; see `kctl --help`")
-_TIMEOUT = Option(("--timeout",), "in all", "number", "SECONDS", 10.0)
+_TIMEOUT = Option(("--timeout",), "in total", "number", "SECONDS", 10.0)
 
 
 def common_options(*, timeout: Option = _TIMEOUT, output: bool = True) -> tuple[Option, ...]:
     return (
         Option(
             ("-b", "--bootstrap"),
-            "the brokers to ask first, HOST:PORT,…; with a context its TLS and SASL are kept",
+            "the brokers to ask first, HOST:PORT,…; a context still provides TLS and SASL",
             metavar="SERVERS",
         ),
         Option(("--context",), "[contexts.NAME] of kctl.toml: servers, TLS, SASL; or KCTL_CONTEXT", metavar="NAME"),
@@ -57,18 +54,18 @@ COMMANDS: dict[str, Command] = {
         ),
         Command(
             "group",
-            "Show groups: state, coordinator, and who reads what.",
+            "Show groups: state, coordinator, members and their partitions.",
             (
                 Option(("GROUP",), "their names; by default the group of kctl.toml", "words"),
-                Option(("-t", "--topic"), "only members that hold partitions of it", metavar="TOPIC"),
-                Option(("--all",), "every group there is", "flag"),
+                Option(("-t", "--topic"), "only members that own partitions of it", metavar="TOPIC"),
+                Option(("--all",), "every group", "flag"),
                 *common_options(),
             ),
             (
                 ("kctl kafka group billing", ""),
                 ("kctl kafka group --all -t orders", "which groups read the topic"),
             ),
-            "Of any type, with the assignor; which member has which partitions.",
+            "Groups of any type, with the assignor.",
         ),
         Command(
             "delete-group",
@@ -78,17 +75,17 @@ COMMANDS: dict[str, Command] = {
                 ("kctl kafka delete-group billing", "shows it, and asks on a terminal"),
                 ("kctl kafka delete-group billing --execute", ""),
             ),
-            "Shows what it has committed, and asks.",
+            "Shows its committed offsets, and asks.",
         ),
         Command(
             "topics",
-            "List the topics and what is wrong with them.",
+            "List the topics and their problems.",
             common_options(),
             (("kctl kafka topics", ""),),
         ),
         Command(
             "topic",
-            "Show a topic: its partitions and what is configured.",
+            "Show a topic: its partitions and its configuration.",
             (_THE_TOPIC, *common_options()),
             (("kctl kafka topic orders", ""),),
             "Leader, replicas and ISR of each partition, and every setting that is not the default.",
@@ -98,8 +95,8 @@ COMMANDS: dict[str, Command] = {
             "Create a topic.",
             (
                 _THE_TOPIC,
-                Option(("-p", "--partitions"), "so many partitions", "int", "N"),
-                Option(("-r", "--replicas"), "so many replicas of each (replication factor)", "int", "N"),
+                Option(("-p", "--partitions"), "the number of partitions", "int", "N"),
+                Option(("-r", "--replicas"), "the replication factor", "int", "N"),
                 _SET,
                 Option(("--dry-run",), "only ask the brokers whether they would", "flag"),
                 *common_options(),
@@ -108,8 +105,8 @@ COMMANDS: dict[str, Command] = {
                 ("kctl kafka create-topic orders -p 12 -r 3", ""),
                 ("kctl kafka create-topic orders --set retention.ms=604800000 --set cleanup.policy=delete", ""),
             ),
-            "With the brokers' own number of partitions and replicas unless they are given. It returns when all "
-            "partitions have a leader.",
+            "The brokers' defaults apply if you do not give partitions or replicas. It returns when all partitions "
+            "have a leader.",
         ),
         Command(
             "delete-topic",
@@ -119,16 +116,16 @@ COMMANDS: dict[str, Command] = {
                 ("kctl kafka delete-topic orders", "shows it, and asks on a terminal"),
                 ("kctl kafka delete-topic orders --execute", ""),
             ),
-            "Shows what it holds, and asks.",
+            "Shows how many messages it has, and asks.",
         ),
         Command(
             "alter-topic",
             "Give a topic more partitions or other settings.",
             (
                 _THE_TOPIC,
-                Option(("-p", "--partitions"), "so many partitions in all; they can only become more", "int", "N"),
+                Option(("-p", "--partitions"), "the total number of partitions, which can only grow", "int", "N"),
                 _SET,
-                Option(("--unset",), "back to the default; may be repeated", "texts", "KEY"),
+                Option(("--unset",), "reset to the default; may be repeated", "texts", "KEY"),
                 *_CHANGE,
                 *common_options(),
             ),
@@ -136,12 +133,12 @@ COMMANDS: dict[str, Command] = {
                 ("kctl kafka alter-topic orders --set retention.ms=3600000", "shows it, and asks on a terminal"),
                 ("kctl kafka alter-topic orders -p 24 --unset retention.ms --execute", ""),
             ),
-            "Shows old and new, and asks. With more partitions most keys go to another one than before: their order "
-            "over the change is lost.",
+            "Shows old and new, and asks. With more partitions most keys move to another one, so that the order of "
+            "messages across the change is lost.",
         ),
         Command(
             "brokers",
-            "List the brokers, and what each leads and holds.",
+            "List the brokers, and how many partitions each leads and stores.",
             common_options(),
             (("kctl kafka brokers", ""),),
         ),
@@ -151,7 +148,7 @@ COMMANDS: dict[str, Command] = {
             (
                 _GROUPS,
                 _TOPICS,
-                Option(("--all",), "every group there is", "flag"),
+                Option(("--all",), "every group", "flag"),
                 _READ_COMMITTED,
                 *common_options(),
             ),
@@ -160,18 +157,18 @@ COMMANDS: dict[str, Command] = {
                 ("kctl kafka lag -g billing -t orders", "all its partitions"),
                 ("kctl kafka lag --all -o json", ""),
             ),
-            "With or without members. Columns as those of Kafka's own tool; what is not known is `-`. Without -g it "
-            "is the group of kctl.toml.",
+            "Groups may be without members. The columns are those of Kafka's own tool; `-` means unknown. Without -g "
+            "it shows the group of kctl.toml.",
         ),
         Command(
             "list-offsets",
-            "Show where logs begin or end, or the offset of a time.",
+            "Show where logs start or end, or the offset of a time.",
             (
                 _SOME_TOPICS,
                 Option(
                     ("--time",),
                     "where: earliest, latest, max-timestamp, or a time: 2026-11-21T10:00:00Z, MILLISECONDS; without a "
-                    "zone it is in that of this host",
+                    "zone in that of this host",
                     metavar="TIME",
                     default="latest",
                 ),
@@ -188,18 +185,18 @@ COMMANDS: dict[str, Command] = {
             "Show what a group has committed.",
             (_GROUP, _TOPICS, *common_options()),
             (("kctl kafka offset-fetch -g billing", ""),),
-            "With -t all partitions of the topic are shown, also those nothing is committed for.",
+            "With -t it shows all partitions of the topic, also those without a committed offset.",
         ),
         Command(
             "reset-offsets",
-            "Set what a group without live members has committed.",
+            "Set the committed offsets of a group without live members.",
             (
                 _GROUP,
                 _SOME_TOPICS,
                 Option(
                     ("--to",),
                     "where: earliest, latest, an OFFSET, a time (2026-11-21T10:00:00Z or @MILLISECONDS; without a "
-                    "zone it is in that of this host), or shift-by N",
+                    "zone in that of this host), or shift-by N",
                     "words",
                     "TARGET",
                     is_required=True,
@@ -211,8 +208,8 @@ COMMANDS: dict[str, Command] = {
                 ("kctl kafka reset-offsets -g billing -t orders --to earliest", "shows it, and asks on a terminal"),
                 ("kctl kafka reset-offsets -g billing -t orders:0 --to shift-by -100 --execute", ""),
             ),
-            "Shows old, new and the difference, and asks. Nothing is changed before, or without --execute. An offset "
-            "outside the log becomes the nearest in it. A time later than any message becomes the end.",
+            "Shows old, new and the difference, and asks. Without a yes or --execute nothing changes. An offset "
+            "outside the log becomes the nearest in it. A time after the last message becomes the end.",
         ),
         Command(
             "produce",
@@ -223,20 +220,20 @@ COMMANDS: dict[str, Command] = {
                 Option(("-f", "--file"), "each line of this file", metavar="FILE"),
                 Option(("--null",), "a message without a value: a tombstone", "flag"),
                 Option(("-p", "--partition"), "into this partition", "int", "N"),
-                Option(("-k", "--key"), "the key; the partition follows from it as in the Java client", metavar="KEY"),
-                Option(("--key-separator",), "each line is KEY, this, MESSAGE", metavar="TEXT"),
-                Option(("--codec",), "how messages are compressed", choices=_CODECS, default=_CODECS[0]),
+                Option(("-k", "--key"), "the key, which selects the partition as in the Java client", metavar="KEY"),
+                Option(("--key-separator",), "each line is KEY, this text, MESSAGE", metavar="TEXT"),
+                Option(("--codec",), "how to compress messages", choices=_CODECS, default=_CODECS[0]),
                 Option(
                     ("--acks",),
-                    "how many replicas have to acknowledge: 0, 1 or all",
+                    "how many replicas must acknowledge: 0, 1 or all",
                     choices=("0", "1", "all"),
                     default="all",
                 ),
                 Option(("--header",), "a header; may be repeated", "texts", "KEY=VALUE"),
-                Option(("--repeat",), "so many times", "int", "N", 1),
-                Option(("--rate",), "at most so many messages a second", "number", "N"),
+                Option(("--repeat",), "how many times to send it", "int", "N", 1),
+                Option(("--rate",), "at most this many messages per second", "number", "N"),
                 *common_options(
-                    timeout=Option(("--timeout",), "for each message to be acknowledged", "number", "SECONDS", 60.0),
+                    timeout=Option(("--timeout",), "for each message's acknowledgement", "number", "SECONDS", 60.0),
                 ),
             ),
             (
@@ -244,8 +241,8 @@ COMMANDS: dict[str, Command] = {
                 ("kctl kafka produce -t orders --file orders.jsonl --codec zstd", ""),
                 ("seq 1000 | kctl kafka produce -t orders -", ""),
             ),
-            "Retried through a change of leader, none twice. Without partition and key it stays with one partition for "
-            "each batch. A terminal shows how far it is.",
+            "Retries through a change of leader, without duplicates. Without partition and key, each batch goes to one "
+            "partition. A terminal shows the progress.",
         ),
         Command(
             "consume",
@@ -256,14 +253,14 @@ COMMANDS: dict[str, Command] = {
                 Option(
                     ("--from",),
                     "where: earliest, latest, an OFFSET, -N (the last N of each partition), or a time: "
-                    "2026-11-21T10:00:00Z, @MILLISECONDS; without a zone it is in that of this host",
+                    "2026-11-21T10:00:00Z, @MILLISECONDS; without a zone in that of this host",
                     metavar="PLACE",
                     default="earliest",
                 ),
-                Option(("-n", "--limit"), "stop after so many messages", "int", "N"),
+                Option(("-n", "--limit"), "stop after this many messages", "int", "N"),
                 Option(("-f", "--follow"), "wait for more at the end, until Ctrl-C", "flag"),
                 _READ_COMMITTED,
-                Option(("--format",), "how each is printed", choices=("value", "line", "json"), default="value"),
+                Option(("--format",), "how to print each message", choices=("value", "line", "json"), default="value"),
                 *common_options(output=False),
             ),
             (
@@ -272,9 +269,9 @@ COMMANDS: dict[str, Command] = {
                 ("kctl kafka consume -t orders -p 0 --from 1200 --format json", ""),
                 ("kctl kafka consume -t orders --from latest --follow --format json", ""),
             ),
-            "Joins no group. `value` writes each value as it is, and a line end. Without --follow it stops at what "
-            "was the end when it began. --from -N counts offsets: where compaction or transactions left gaps, there "
-            "are fewer messages.",
+            "Does not join a group. `value` writes each value unchanged, and a line end. Without --follow it stops at "
+            "the end of the log as of its start. --from -N counts offsets: if compaction or transactions left gaps, "
+            "there are fewer messages.",
         ),
     )
 }
@@ -282,12 +279,12 @@ COMMANDS: dict[str, Command] = {
 _CLUSTER = """\
 Which cluster: -b HOST:PORT (plain), else --context NAME or KCTL_CONTEXT ([contexts.NAME] of kctl.toml: TLS, SASL),
 else the [kafka] of the fleet's kctl.toml (-c, KCTL_CONFIG, ./kctl.toml, or your only running fleet);
--b beside a context asks other servers with the TLS and SASL of the context.
+-b together with a context uses other servers with the TLS and SASL of the context.
 """
 _EXIT_CODES = """\
 Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 incomplete: a row or a broker is missing and named, 10 no broker answers,
 11 no such topic, 17 authentication failed, 18 not authorised, 19 no such group, 20 no such partition, 21 message too
-large, 22 not enough replicas, 23 wrong protocol (TLS, SASL or no Kafka), 24 the group has live members.
+large, 22 not enough replicas, 23 wrong protocol (TLS, SASL or not Kafka), 24 the group has live members.
 """
 _EPILOG = f"{_CLUSTER}\n{_EXIT_CODES}"
 
@@ -299,7 +296,7 @@ _MODULES = {
     "topic_changes": ("create-topic", "delete-topic", "alter-topic"),
     "offsets": ("lag", "list-offsets", "offset-fetch"),
 }
-"""Modules that have several commands; any other has the one of its name."""
+"""Modules with several commands; any other has the command of its name."""
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 

@@ -54,13 +54,13 @@ def consume(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         if not options.follow:
             raise
     finally:
-        found.close()  # type: ignore[attr-defined]  # a generator: the consumer closes with it
+        found.close()  # type: ignore[attr-defined]  # the generator closes the consumer
     sys.stdout.flush()
     return 0
 
 
 def _place(text: str) -> Target:
-    """Parses a place as everywhere, and `-3`: the last three of each partition."""
+    """Also parses `-3`: the last three of each partition."""
     if text.startswith("-") and text[1:].isdecimal():
         return Target("last", int(text[1:]))
     return position(text, "-N for the last N of each partition")
@@ -69,8 +69,7 @@ def _place(text: str) -> Target:
 def _span(
     connection: ClusterConnection, options: argparse.Namespace, begin_at: Target
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """Returns where to begin and where the end is just now, by partition. Raises KctlError: no such topic or partition,
-    or an offset is not known."""
+    """Returns where to start and the current end, by partition. Raises KctlError."""
     from kctl.kafka.client.layout import require, topics_of
     from kctl.kafka.offsets import EARLIEST, log_offsets
 

@@ -71,7 +71,7 @@ def reset_offsets(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _audit_params(group: str, changes: list[OffsetChange]) -> dict[str, Any]:
-    """Returns what is audited, the old offsets too: with them a mistake can be undone."""
+    """Includes the old offsets, so that a mistake can be undone."""
     return {"group": group, "offsets": [[each.topic, each.partition, each.old, each.new] for each in changes]}
 
 

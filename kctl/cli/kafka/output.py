@@ -1,4 +1,4 @@
-"""Output of `kctl kafka`: rows as table, JSON or YAML; what is not known is named after them, with exit code 3."""
+"""Prints rows as table, JSON or YAML; then names what is unknown, with exit code 3."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def show(
     problems: Iterable[KctlError] = (),
     **more: Any,
 ) -> None:
-    """Prints rows; `columns` are keys of the rows, and headings with dashes. Raises IncompleteAnswer: once everything
-    is printed, when a row has an error or there are `problems`."""
+    """`columns` are keys of the rows, and headings with dashes. Raises IncompleteAnswer after printing, if a row has an
+    error or there are `problems`."""
     problems = list(problems)
     if options.output == "table":
         write("\n".join(table(columns, rows)))
@@ -33,7 +33,7 @@ def show(
 
 
 def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns the lines of a table; a column `error` comes last when a row has one."""
+    """Adds a column `error` if a row has one."""
     keys = [*columns, *([_ERROR] if any(row.get(_ERROR) for row in rows) else [])]
     return render([_column(key, rows) for key in keys], [[row[key] for key in keys] for row in rows])
 
@@ -44,13 +44,11 @@ def _column(key: str, rows: Sequence[Mapping[str, Any]]) -> Column:
 
 
 def show_document(options: argparse.Namespace, document: object) -> None:
-    """Prints a document as JSON or YAML."""
     write(as_text(document, options.output))
 
 
 def complain(rows: Iterable[Mapping[str, Any]], problems: Iterable[KctlError]) -> None:
-    """Ends a command whose answer lacks something. Raises IncompleteAnswer that names what is missing; the only problem
-    there is, is raised as it is."""
+    """Ends a command with an incomplete answer. Raises IncompleteAnswer, or a single problem as it is."""
     failed = [row for row in rows if row.get(_ERROR)]
     problems = list(problems)
     if problems and not failed and len(problems) == 1:

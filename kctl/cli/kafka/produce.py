@@ -26,7 +26,7 @@ _CHECK_EVERY = 4096
 _SHOW_SECONDS = 0.2
 _BAR_COLUMNS = 30
 _LINE_ENDS = 1
-"""Bytes of a file that belong to a message but are not in it."""
+"""Bytes of a line in a file that are not part of its message."""
 
 
 def produce(options: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -53,7 +53,7 @@ def produce(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess:
-    """Returns access to the brokers, which have the topic and the partition."""
+    """Checks that the topic and partition exist."""
     with connected(options, env) as connection:
         from kctl.kafka.client.layout import require, topics_of
 
@@ -89,8 +89,8 @@ def _produce_many(
     key: bytes | None,
     headers: list[tuple[str, bytes]],
 ) -> None:
-    """Sends what a file or stdin holds, with progress, and reports it. Raises KctlError after the report, when messages
-    were not acknowledged."""
+    """Sends a file or stdin with progress, and reports it. Raises KctlError after the report if messages were not
+    acknowledged."""
     from kctl.kafka.delivery import Pace
 
     began = time.monotonic()
@@ -127,8 +127,8 @@ def _send_all(
     wait: Callable[[], None],
     show: Callable[[], None],
 ) -> int:
-    """Sends messages; returns how many bytes of values were handed over. Stops at the first message that has failed for
-    good: what follows would fail like it."""
+    """Returns how many bytes of values were sent. Stops at the first message that failed for good, because the rest
+    would fail too."""
     send = production.send
     size = 0
     for number, (key, value) in enumerate(messages):
@@ -149,7 +149,7 @@ def _header(text: str) -> tuple[str, bytes]:
 
 
 class ProgressLine:
-    """A line of progress. `show` may be called for each message: it reads the clock, and writes five times a second."""
+    """`show` may be called for each message; it writes five times per second."""
 
     def __init__(
         self, report: DeliveryReport, total_bytes: int | None, began: float, write: Callable[[str], None]
@@ -173,7 +173,7 @@ class ProgressLine:
 
 
 def line(messages: int, size: int, total_bytes: int | None, seconds: float) -> str:
-    """Formats `[### ] 12% 40,000 messages 5.1 MB/s 21,000 a second 4 s left`; without a total no bar and no rest."""
+    """`[### ] 12% 40,000 messages 5.1 MB/s 21,000 a second 4 s left`; without a total no bar and no remaining time."""
     seconds = max(seconds, 0.001)
     speed = f"{messages:,} messages  {size / seconds / 1e6:.1f} MB/s  {messages / seconds:,.0f} a second"
     if not total_bytes:
@@ -184,12 +184,11 @@ def line(messages: int, size: int, total_bytes: int | None, seconds: float) -> s
 
 
 def is_file(options: argparse.Namespace) -> bool:
-    """Whether each line of a file, or of stdin, is a message."""
+    """Whether each line of a file or of stdin is a message."""
     return options.file is not None or options.message == "-"
 
 
 def value_of(options: argparse.Namespace) -> bytes | None:
-    """Returns the value of the one message that is no file's."""
     return None if options.null else options.message.encode("utf-8", "surrogateescape")
 
 
@@ -197,7 +196,7 @@ def value_of(options: argparse.Namespace) -> bytes | None:
 def messages(
     options: argparse.Namespace, key: bytes | None
 ) -> Iterator[tuple[Iterator[tuple[bytes | None, bytes | None]], int | None]]:
-    """Returns the messages as (key, value), and how many bytes the file has, where that is known."""
+    """Yields the messages as (key, value), and the size of the file if known."""
     if not is_file(options):
         value = value_of(options)
         yield ((key, value) for _ in range(options.repeat)), None
@@ -223,18 +222,17 @@ def _lines(file: BinaryIO, key: bytes | None, separator: bytes | None) -> Iterat
     for number, line in enumerate(file, 1):
         before, found, after = line.removesuffix(b"\n").partition(separator)
         if not found:
-            raise UsageError(f"line {number} has no `{separator.decode()}` that would separate a key")
+            raise UsageError(f"line {number} has no `{separator.decode()}` to separate the key")
         yield before, after
 
 
 def check_source(options: argparse.Namespace) -> None:
-    """Refuses what names no source of messages, or two. Raises UsageError: there is no source, there are two, or an
-    option does not fit to it."""
+    """Checks the options that name the source. Raises UsageError."""
     sources = [options.message is not None, options.file is not None, options.null]
     if sum(sources) != 1:
-        raise UsageError("give what to produce: a MESSAGE, `-` for stdin, --file or --null, one of them")
+        raise UsageError("give exactly one of MESSAGE, `-` for stdin, --file and --null")
     if options.key_separator is not None and (options.key is not None or not is_file(options)):
-        raise UsageError("--key-separator takes the keys from the lines of a file: not with -k, nor without a file")
+        raise UsageError("--key-separator reads keys from the lines of a file: it needs a file and excludes -k")
     if is_file(options) and options.repeat != 1:
         raise UsageError("--repeat is for one message, not for a file")
     if options.repeat < 1:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kctl.kafka.client.layout import Topic
 
 _NAME = re.compile("[A-Za-z0-9._-]{1,249}")
-"""Matches a topic's name as the broker checks it (org.apache.kafka.common.internals.Topic)."""
+"""A topic name as the broker checks it (org.apache.kafka.common.internals.Topic)."""
 _CREATED = ("topic", "partitions", "replicas", "topic_id")
 _DELETED = ("topic", "partitions", "messages", "topic_id")
 _ALTERED = ("setting", "old", "new")
@@ -30,8 +30,8 @@ _DEFAULT = "(default)"
 def create_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     if not _NAME.fullmatch(options.topic) or options.topic in (".", ".."):
         raise UsageError(
-            f"`{clean(options.topic)}` is no name of a topic: use 1 to 249 letters, digits, dots, underscores and "
-            "hyphens"
+            f"`{clean(options.topic)}` is not a valid topic name: use 1 to 249 letters, digits, dots, underscores "
+            "and hyphens"
         )
     settings = settings_of(options.set, "--set")
     for name in ("partitions", "replicas"):
@@ -65,10 +65,10 @@ def delete_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
         topic = require(topics_of(connection.open([name])), name)
         if topic.is_internal:
-            raise UsageError(f"{name} is a topic of Kafka itself: it is not deleted here")
+            raise UsageError(f"topic {name} is internal to Kafka: kctl does not delete it")
         row = _deleted(connection, topic)
         shown = partial(show, options, _DELETED, [row])
-        question = f"Delete topic {name} and all it holds?"
+        question = f"Delete topic {name} and all its messages?"
 
         def make() -> str:
             delete(connection, name)
@@ -78,7 +78,7 @@ def delete_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _deleted(connection: ClusterConnection, topic: Topic) -> dict[str, Any]:
-    """A row; `messages` as the offsets between start and end of the logs; None when a partition cannot be asked."""
+    """`messages` counts offsets between log starts and ends; None if a partition does not answer."""
     from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets
 
     keys = [(topic.name, each.partition) for each in topic.partitions]
@@ -106,9 +106,9 @@ def alter_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
         topic = require(topics_of(connection.open([name])), name)
         rows = _plan(connection, topic, total, settings)
-        _alter(connection, name, total, settings, is_dry_run=True)  # so that what is refused is refused before anything
+        _alter(connection, name, total, settings, is_dry_run=True)  # brokers reject it before anything changes
         shown = partial(show, options, _ALTERED, rows, topic=name)
-        question = f"Alter topic {name} so?" + (" Partitions cannot be removed again." if total is not None else "")
+        question = f"Alter topic {name}?" + (" Partitions cannot be removed again." if total is not None else "")
 
         def make() -> str:
             _alter(connection, name, total, settings, is_dry_run=False)
@@ -118,7 +118,7 @@ def alter_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _settings(options: argparse.Namespace) -> dict[str, str | None]:
-    """Returns what is to be set, None for what is to be removed."""
+    """What to set; None for what to remove."""
     settings: dict[str, str | None] = dict(settings_of(options.set, "--set"))
     for key in options.unset or ():
         if key in settings:
@@ -130,15 +130,14 @@ def _settings(options: argparse.Namespace) -> dict[str, str | None]:
 def _plan(
     connection: ClusterConnection, topic: Topic, total: int | None, settings: Mapping[str, str | None]
 ) -> list[dict[str, Any]]:
-    """Returns what would change, setting by setting, with the value before. Raises UsageError: there is no such
-    setting, or fewer partitions are wanted than there are."""
+    """What would change, with the old values. Raises UsageError for an unknown setting or fewer partitions."""
     from kctl.kafka.admin import values_of
 
     rows: list[dict[str, Any]] = []
     if total is not None:
         count = len(topic.partitions)
         if total <= count:
-            raise UsageError(f"topic {topic.name} has {count} partitions: they can only become more, not {total}")
+            raise UsageError(f"topic {topic.name} has {count} partitions: it can only get more, not {total}")
         rows.append({"setting": "partitions", "old": count, "new": total})
     old = values_of(connection, topic.name, list(settings)) if settings else {}
     return rows + [

@@ -59,7 +59,7 @@ def topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         kind = "  internal" if topic.is_internal else ""
         write(f"topic {cell(topic.name)}  id {cell(topic.topic_id)}  partitions {len(rows)}{kind}\n")
         write("\n".join(table(_PARTITIONS, rows)) + "\n")
-        write("\n".join(table(_SETTINGS, settings)) if settings else "nothing is configured otherwise than by default")
+        write("\n".join(table(_SETTINGS, settings)) if settings else "all settings have their defaults")
     else:
         show_document(
             options,
@@ -94,7 +94,7 @@ def brokers(options: argparse.Namespace, env: Mapping[str, str]) -> int:
                 "rack": broker and broker.rack,
                 "controller": node == controller,
                 **loads.get(node, BrokerLoad(0, 0, 0))._asdict(),
-                "error": None if broker else "not in the cluster just now",
+                "error": None if broker else "not in the cluster now",
             }
         )
     show(options, _BROKERS, rows, cluster_id=cluster, controller=controller)

@@ -1,1 +1,1 @@
-"""`kctl storage`: one module per command; they work whether the fleet runs or not."""
+"""`kctl storage`: one module per command; the fleet need not run."""

@@ -1,4 +1,4 @@
-"""`kctl storage`: messages that wait, failed or died, and tables that batches go into."""
+"""`kctl storage`: pending, failed and dead messages, and tables of batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kctl.dead_letters.storage import opened, opened_lake
 
 
 def status(config: ConfigOption = None, output: OutputOption = "table") -> None:
-    """Count messages by state; of a table its rows, files and bytes."""
+    """Count messages by state; for a table its rows, files and bytes."""
     fleet = load_fleet(config)
     if fleet.storage.kind.is_table:
         with opened_lake(fleet) as lake:
@@ -36,7 +36,7 @@ def status(config: ConfigOption = None, output: OutputOption = "table") -> None:
 
 _DEAD = CommandGroup(
     "dead",
-    "Messages that were tried too often.",
+    "Messages that failed too often.",
     (
         choosing("list", dead_letters.list_dead),
         choosing("groups", dead_letters.groups),
@@ -49,7 +49,7 @@ _DEAD = CommandGroup(
 )
 COMMAND = CommandGroup(
     "storage",
-    "Messages that wait, failed or died; files of a table.",
+    "Pending, failed and dead messages; files of a table.",
     (
         command("status", status),
         choosing("requeue", requeue),

@@ -1,4 +1,4 @@
-"""`kctl storage dead`: dead letters listed, grouped, shown, exported, put back and deleted."""
+"""`kctl storage dead`: lists, counts, shows, exports, requeues, deletes and sends dead letters."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-LimitOption = Annotated[int, option("--limit", "-n", least=1, metavar="N", help="The most rows that are listed.")]
+LimitOption = Annotated[int, option("--limit", "-n", least=1, metavar="N", help="The most rows.")]
 ExpectOption = Annotated[
     int | None,
-    option("--expect", least=0, metavar="COUNT", help="Refuse, and do nothing, unless so many match."),
+    option("--expect", least=0, metavar="COUNT", help="Do nothing unless exactly this many match."),
 ]
-WideOption = Annotated[str, WIDE_OUTPUT._replace(help="How they are printed; `wide` is a table that cuts no error.")]
+WideOption = Annotated[str, WIDE_OUTPUT._replace(help="The format; `wide` is a table with full errors.")]
 
 
 def list_dead(
@@ -42,7 +42,7 @@ def list_dead(
     output: WideOption = "table",
     limit: LimitOption = 50,
 ) -> None:
-    """List dead letters, the oldest first.
+    """List dead letters, oldest first.
 
     kctl storage dead list --topic orders -o wide
     kctl storage dead list --line shop.py:7 --text customer-17
@@ -58,7 +58,7 @@ def groups(
     output: WideOption = "table",
     limit: LimitOption = 50,
 ) -> None:
-    """Count dead letters by error class and line of the handler, the most frequent first.
+    """Count dead letters by error class and line of the handler, most frequent first.
 
     kctl storage dead groups --topic orders
     kctl storage dead groups --died-from 2026-11-21T10:00:00Z -o json
@@ -75,7 +75,7 @@ def _print(
     limit: int,
     output: str,
 ) -> None:
-    """The first `limit` of what was found, and whether there is more."""
+    """The first `limit` rows, and whether there are more."""
     listed, has_more = found[:limit], len(found) > limit
     if output not in ("table", "wide"):
         echo(as_text({"rows": [document(each) for each in listed], "more": has_more}, output))
@@ -86,7 +86,7 @@ def _print(
 
 
 def show_dead(
-    id_: Annotated[str, argument("ID", help="As `kctl storage dead list` prints it.")],
+    id_: Annotated[str, argument("ID", help="The id printed by `kctl storage dead list`.")],
     config: ConfigOption = None,
     output: OutputOption = "table",
 ) -> None:
@@ -94,7 +94,7 @@ def show_dead(
     with opened_dead_letters(load_fleet(config)) as storage:
         dead_letter = storage.find_dead(id_)
     if dead_letter is None:
-        raise UsageError(f"there is no dead letter {id_}; `kctl storage dead list` prints those there are")
+        raise UsageError(f"there is no dead letter {id_}; `kctl storage dead list` lists them")
     if output == "table":
         echo("\n".join(dead_letter_lines(dead_letter)))
     else:
@@ -104,7 +104,7 @@ def show_dead(
 def export_dead(selection: Selection, config: ConfigOption = None) -> None:
     """Write dead letters to stdout as JSON lines.
 
-    Bytes that are not UTF-8 stand under a name with `_base64`.
+    Bytes that are not UTF-8 are in fields with `_base64`.
     """
     with opened_dead_letters(load_fleet(config)) as storage:
         for dead_letter in storage.dead(selection):
@@ -112,9 +112,9 @@ def export_dead(selection: Selection, config: ConfigOption = None) -> None:
 
 
 def requeue(selection: Selection, config: ConfigOption = None, expect: ExpectOption = None) -> None:
-    """Put dead letters back. Of a table a worker gives them to the transform once more.
+    """Put dead letters back into the queue, or for a table pass them to the transform again.
 
-    Those that die meanwhile are left. Ctrl-C stops it; what is done stays done.
+    Dead letters that die during the command are skipped. Ctrl-C stops it; what was done stays done.
 
     kctl storage dead requeue --error-class KeyError --line shop.py:7 --expect 1200
     """
@@ -127,23 +127,23 @@ def delete(
     expect: ExpectOption = None,
     yes: YesOption = False,
 ) -> None:
-    """Delete dead letters for good. Asks first, and deletes as many as it has asked about, or none.
+    """Delete dead letters.
 
-    Ctrl-C stops it; what is done stays done.
+    Asks first, and deletes exactly the number that you confirmed, or none. Ctrl-C stops it; what was done stays done.
     """
     echo(_removed(load_fleet(config), selection, expect, yes=yes))
 
 
 def send(
-    to: Annotated[str, argument("TOPIC", help="Of the fleet's cluster; it must exist.")],
+    to: Annotated[str, argument("TOPIC", help="A topic of the fleet's cluster; it must exist.")],
     selection: Selection,
     config: ConfigOption = None,
     expect: ExpectOption = None,
 ) -> None:
     """Send dead letters to a topic, and remove each that the brokers have acknowledged.
 
-    At least once: what was sent when it is stopped, and not removed yet, is sent again by the next call. The header
-    kctl-dead-letter names the dead letter, the same each time, for consumers that drop repeats.
+    Delivery is at least once: after an interruption, messages that were sent but not yet removed are sent again. The
+    header kctl-dead-letter names the dead letter, the same each time, so that consumers can drop repeats.
 
     kctl storage dead send orders-parked --error-class KeyError --expect 1200
     """
@@ -151,7 +151,7 @@ def send(
 
 
 def _removed(fleet: Config, selection: Selection, expect: int | None = None, *, yes: bool) -> str:
-    """What was done, once somebody has agreed to how many."""
+    """Returns what was done, after confirmation of the number."""
     if not yes:
         with opened_dead_letters(fleet) as storage:
             found, where = storage.count_dead(selection), storage.identity
@@ -163,7 +163,7 @@ def _removed(fleet: Config, selection: Selection, expect: int | None = None, *, 
 
 
 def _changed(fleet: Config, verb: Verb, selection: Selection, expect: int | None = None, to: str = "") -> str:
-    """What was done: dead letters were put back (`requeue`), removed (`delete`), or sent to a topic (`send`)."""
+    """Returns what was done: requeued, removed, or sent to a topic."""
     done, what = 0, {"requeue": "put back", "delete": "removed", "send": f"sent to {to}"}[verb]
 
     def progress(now: int) -> None:

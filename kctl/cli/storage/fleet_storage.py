@@ -1,4 +1,4 @@
-"""The configuration of the fleet whose storage is meant, and its table."""
+"""The configuration of the chosen fleet, and its table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 def load_fleet(config: ConfigOption) -> Config:
-    """The configuration of the fleet that is meant."""
     from kctl.config.load import load
 
     return load(find(config, os.environ).config, os.environ)
@@ -26,10 +25,10 @@ def load_fleet(config: ConfigOption) -> Config:
 
 @contextmanager
 def opened_table(config: Config) -> Iterator[LakeStorage]:
-    """As `opened_lake`, of a fleet that may have one, which has to be there. Raises UsageError too."""
+    """As `opened_lake`; the table must exist. Raises UsageError too."""
     if not config.storage.kind.is_table:
-        raise UsageError(f'storage.mode is "{config.storage.mode}": only a table (mode `lake`) has files to look after')
+        raise UsageError(f'storage.mode is "{config.storage.mode}": only a table (mode `lake`) has such files')
     with opened_lake(config) as lake:
-        with lake.table.state():  # which raises where there is none yet
+        with lake.table.state():  # raises if there is none yet
             pass
         yield lake

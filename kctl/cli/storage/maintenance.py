@@ -1,4 +1,4 @@
-"""`kctl storage optimize` and `vacuum`: files of a table"""
+"""`kctl storage optimize` and `vacuum`: maintain a table's files."""
 
 from __future__ import annotations
 
@@ -23,20 +23,18 @@ if TYPE_CHECKING:
 
 def optimize(
     config: ConfigOption = None,
-    dry_run: Annotated[bool, option("--dry-run", help="Show what would be compacted, and change nothing.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", help="Only show what would be compacted.")] = False,
 ) -> None:
-    """Compact the small files of a table (mode `lake`).
+    """Compact the small files of a table (mode `lake`) and of its dead letters.
 
-    Also those of the table of its dead letters. Files of about `storage.target_file_bytes` take their place; rows,
-    stored offsets and older versions stay as they are, and `kctl storage vacuum` removes what was replaced. Foreign
-    files, of other writers than Spark and kctl, are written anew: their statistics may hide rows from queries. The
-    fleet may run meanwhile.
+    Replaces them with files of about `storage.target_file_bytes`. Rows, stored offsets and older versions do not
+    change; `kctl storage vacuum` removes the replaced files. Foreign files, written by other programs than Spark and
+    kctl, are rewritten because their statistics may hide rows from queries. The fleet may run meanwhile.
     """
     _each_table(config, partial(_optimized, dry_run=dry_run))
 
 
 def _optimized(fleet: Config, lake: TableStorage, *, dry_run: bool) -> str:
-    """What was done, or would be."""
     from kctl_agent.storage.lake.maintenance.compaction import Compaction
 
     compaction = Compaction(lake.table)
@@ -70,22 +68,22 @@ def vacuum(
             "--retention-hours",
             least=0,
             metavar="N",
-            help="Keep what was replaced or written since; without it as the table is configured, by default 168.",
+            help="Keep files that were replaced or written since. Default: the table's setting, or else 168.",
         ),
     ] = None,
-    dry_run: Annotated[bool, option("--dry-run", help="Print the files, and remove none.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", help="Only print the files.")] = False,
     yes: YesOption = False,
 ) -> None:
-    """Remove files that a table (mode `lake`) no longer needs.
+    """Remove files that a table (mode `lake`) and its dead letters no longer need.
 
-    Also of the table of its dead letters: those that no version of the last seven days has. Asks first, and shows what
-    it would remove; older versions cannot be read any more then. What a batch is writing stays, however old.
+    Removes files that no version of the last seven days uses; older versions become unreadable. Shows them and asks
+    first. Files of a batch in progress stay, however old.
     """
     _each_table(config, partial(_vacuumed, retention_hours=retention_hours, dry_run=dry_run, yes=yes))
 
 
 def _each_table(config: ConfigOption, done: Callable[[Config, TableStorage], str]) -> None:
-    """Prints what is done with a table, and with that of its dead letters."""
+    """Prints what was done with the table and its dead letters."""
     fleet = load_fleet(config)
     with opened_table(fleet) as lake:
         for number, table in enumerate(lake.tables()):
@@ -93,7 +91,6 @@ def _each_table(config: ConfigOption, done: Callable[[Config, TableStorage], str
 
 
 def _vacuumed(fleet: Config, lake: TableStorage, *, retention_hours: int | None, dry_run: bool, yes: bool) -> str:
-    """What was done, or would be."""
     from kctl_agent.storage.lake.maintenance.vacuum import remove, unused
     from kctl_agent.storage.limits import readable
 
@@ -106,7 +103,7 @@ def _vacuumed(fleet: Config, lake: TableStorage, *, retention_hours: int | None,
         return f"would remove {what}"
     if not yes:
         confirm(f"Remove {what} of {lake.identity} for good?")
-        # The answer may have taken a day: somebody may have restored a version that has them.
+        # The answer may have taken a day, in which a restored version may need them again.
         still = {file.name for file in unused(lake.table, retention_hours)}
         found = [file for file in found if file.name in still]
     params = {"table": str(lake.folder), "retention_hours": retention_hours}

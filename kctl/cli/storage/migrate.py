@@ -1,4 +1,4 @@
-"""`kctl storage migrate`: the storage of a fleet that moves to another cluster"""
+"""`kctl storage migrate`: takes a fleet's storage to another cluster."""
 
 from __future__ import annotations
 
@@ -36,31 +36,31 @@ _TIMEOUT_SECONDS = 10.0
 
 def migrate(
     from_: Annotated[
-        Path | None, option("--from", metavar="FILE", help="The fleet's kctl.toml as it was, with the old cluster.")
+        Path | None, option("--from", metavar="FILE", help="The fleet's former kctl.toml, with the old cluster.")
     ] = None,
     offsets: Annotated[
-        Path | None, option("--offsets", metavar="FILE", help="Lines of TOPIC,PARTITION,OFFSET in the new cluster.")
+        Path | None, option("--offsets", metavar="FILE", help="Lines TOPIC,PARTITION,OFFSET for the new cluster.")
     ] = None,
     to: Annotated[
         str | None,
-        option("--to", metavar="TIME", help="The first message from this time on, if the old cluster is gone."),
+        option("--to", metavar="TIME", help="Resume from this time on, if the old cluster is gone."),
     ] = None,
     config: ConfigOption = None,
-    dry_run: Annotated[bool, option("--dry-run", help="Show the offsets, and change nothing.")] = False,
+    dry_run: Annotated[bool, option("--dry-run", help="Only show the offsets.")] = False,
     yes: YesOption = False,
 ) -> None:
-    """Take a storage to the cluster that kctl.toml names now.
+    """Take a storage to the cluster that kctl.toml now names.
 
-    For topics that were copied there with keys, values and timestamps, as MirrorMaker does: with --from each partition
-    goes on after the copy of the last message that is stored, none is lost and none stored twice. Stop the fleet
-    before, and start it afterwards. What waits in the storage stays. All partitions are set, or none.
+    For topics copied there with keys, values and timestamps, as MirrorMaker does: with --from each partition continues
+    after the copy of the last stored message, so none is lost and none stored twice. Stop the fleet before, and start
+    it afterwards. Pending messages stay in the storage. The command sets all partitions or none.
 
     kctl storage migrate --from kctl.old.toml --dry-run
     kctl storage migrate --from kctl.old.toml
     kctl storage migrate --to 2026-11-21T10:00:00Z
     """
     if sum(each is not None for each in (from_, offsets, to)) != 1:
-        raise UsageError("give one of --from, --offsets and --to: where the fleet is to go on")
+        raise UsageError("give one of --from, --offsets and --to, to say where the fleet resumes")
     fleet = load_fleet(config)
     with _connected(fleet) as new, _opened(fleet) as storage:
         target = _Target(fleet, new, storage)
@@ -84,7 +84,7 @@ def migrate(
 
 @contextmanager
 def _connected(fleet: Config) -> Iterator[ClusterConnection]:
-    """A cluster whose group is at rest. Raises GroupActive: it has members."""
+    """A connection to a cluster where the group has no members. Raises GroupActive."""
     from kctl.kafka.client.access import of_fleet
     from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.reset import refuse_active
@@ -108,14 +108,14 @@ def _opened(fleet: Config) -> Iterator[OffsetStore]:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The fleet in its new cluster, and the storage that is to be taken there."""
+    """The fleet in its new cluster, and the storage to take there."""
 
     fleet: Config
     connection: ClusterConnection
     storage: OffsetStore
 
     def copied(self, file: Path) -> list[OffsetChange]:
-        """The offsets after the copies of the last messages that are stored."""
+        """The offsets after the copies of the last stored messages."""
         from kctl.config.load import load
         from kctl.kafka.mirror import translated
         from kctl.kafka.reset import OffsetChange
@@ -141,13 +141,14 @@ class _Target:
             return self._forward(changes, new.topics)
 
     def _forward(self, changes: list[OffsetChange], topics: Mapping[str, Topic]) -> list[OffsetChange]:
-        """Refuses what a table, in which each cluster has offsets of its own, holds already of the new one."""
+        """Rejects offsets below those the table already has for the new cluster: a table keeps offsets for each
+        cluster."""
         if not self.fleet.storage.kind.is_table:
             return changes
         self.storage.bind(self._owner)
         held = self.storage.stored_offsets([each[:2] for each in changes])
         return [
-            each._replace(error=f"the table holds it up to offset {of_new.next} already")
+            each._replace(error=f"the table already has it up to offset {of_new.next}")
             if (of_new := held.get(each[:2])) is not None
             and of_new.topic_id == topics[each.topic].topic_id
             and of_new.next > (each.new or 0)
@@ -156,7 +157,7 @@ class _Target:
         ]
 
     def at_time(self, time: str) -> list[OffsetChange]:
-        """The first messages from a time on, of all partitions."""
+        """The first messages from a time on, in all partitions."""
         from kctl.kafka.reset import plan
         from kctl.kafka.target import Target, milliseconds
 
@@ -165,7 +166,7 @@ class _Target:
         return plan(self.connection, self.fleet.kafka.group, topics, _partitions(topics), to)
 
     def listed(self, file: Path) -> list[OffsetChange]:
-        """The offsets that a file lists, of all partitions."""
+        """The offsets that a file lists for all partitions."""
         from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets
         from kctl.kafka.reset import OffsetChange
 
@@ -182,8 +183,8 @@ class _Target:
         return changes
 
     def take(self, changes: list[OffsetChange]) -> None:
-        """Sets the offsets and then whose storage it is: one that was interrupted in between can be repeated. Raises
-        StoredOffsetMoved: the fleet runs."""
+        """Sets the offsets, then the owner, so that an interrupted call can be repeated. Raises StoredOffsetMoved if
+        the fleet runs."""
         from kctl.kafka.reset import apply
 
         self.connection.deadline.renew()
@@ -191,7 +192,7 @@ class _Target:
         failed = next((each for each in apply(self.connection, owner.group, changes) if each.error), None)
         if failed is not None:
             raise OperationRefused(f"the group's offset of {failed.topic}-{failed.partition}: {failed.error}")
-        if self.fleet.storage.kind.is_table:  # of which each cluster has offsets of its own
+        if self.fleet.storage.kind.is_table:  # it keeps offsets for each cluster
             self.storage.bind(owner)
         seen = self.storage.stored_offsets([each[:2] for each in changes])
         self.storage.init_offsets(
@@ -223,7 +224,7 @@ class _Target:
             yield Cluster(connection, self._topics(connection), read)
 
     def _topics(self, connection: ClusterConnection) -> dict[str, Topic]:
-        """The fleet's topics in a cluster. Raises TopicMissing: one is not there."""
+        """The fleet's topics in a cluster. Raises TopicMissing."""
         from kctl.kafka.client.layout import require, topics_of
 
         connection.deadline.renew()
@@ -236,8 +237,7 @@ def _partitions(topics: Mapping[str, Topic]) -> list[Partition]:
 
 
 def _lines(file: Path) -> Iterator[tuple[Partition, int]]:
-    """Yields partitions with their offsets. Raises ConfigError: the file cannot be read, or a line is none of
-    TOPIC,PARTITION,OFFSET."""
+    """Yields partitions with offsets. Raises ConfigError."""
     try:
         lines = file.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -245,5 +245,5 @@ def _lines(file: Path) -> Iterator[tuple[Partition, int]]:
     for number, line in enumerate(lines, start=1):
         topic, *numbers = line.strip().split(",")
         if len(numbers) != 2 or not all(each.strip().isdecimal() for each in numbers):
-            raise ConfigError(f"{file}, line {number}: `{line}` is not TOPIC,PARTITION,OFFSET, as orders,0,1200")
+            raise ConfigError(f"{file}, line {number}: `{line}` is not TOPIC,PARTITION,OFFSET, such as orders,0,1200")
         yield (topic, int(numbers[0])), int(numbers[1])

@@ -1,4 +1,4 @@
-"""Which messages are meant, as options of a command: made from `Selection`, which declares them."""
+"""Options that select messages, made from the fields of `Selection`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _KINDS = MappingProxyType({"int | None": "int", "float | None": "number", "tuple
 
 
 def choosing(name: str, function: Callable[..., None]) -> Command:
-    """`command` of a function that takes a `selection`, with an option for each field of that."""
+    """A `command` whose function takes a `selection`, with an option for each of its fields."""
     return command(name, function, map(_option, fields(Selection)), selection=_selection)
 
 
 def params_of(selection: Selection, what: str) -> dict[str, Any]:
-    """What was chosen, for the audit log."""
+    """For the audit log."""
     return {"what": what} | selection.named
 
 
@@ -51,7 +51,7 @@ def _value(declared: Field[Any], given: Any) -> Any:
     try:
         return unix_seconds(datetime.fromisoformat(given))
     except ValueError:
-        raise UsageError(f"{given!r} is no time: give one such as 2026-11-21T10:00:00Z") from None
+        raise UsageError(f"{given!r} is not a time: give one such as 2026-11-21T10:00:00Z") from None
 
 
 def _is_time(declared: Field[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""`kctl storage requeue` and `clear`: messages that wait"""
+"""`kctl storage requeue` and `clear`: pending messages."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def requeue(
     config: ConfigOption = None,
     cancel: Annotated[
         bool,
-        option("--cancel", help="Of a table: what was put back and no worker has taken yet is dead again."),
+        option("--cancel", help="For a table: requeued messages that no worker has taken yet are dead letters again."),
     ] = False,
 ) -> None:
-    """Put back what waits for its next try, and leases that ran out; with --older-than any.
+    """Make delayed messages and expired leases available at once; with --older-than also leases that old.
 
-    It is handed out at once. Dead letters: `kctl storage dead requeue`.
+    For dead letters use `kctl storage dead requeue`.
 
     kctl storage requeue --topic orders --partition 3
     kctl storage requeue --older-than 600
     kctl storage requeue --cancel
     """
     if cancel and selection.named:
-        raise UsageError("--cancel is about everything that was put back: leave the other options out")
+        raise UsageError("--cancel applies to all requeued messages: leave out the other options")
     fleet = load_fleet(config)
     echo(_cancelled(fleet) if cancel else _unstuck(fleet, selection))
 
@@ -54,8 +54,8 @@ def _unstuck(fleet: Config, selection: Selection) -> str:
 def _cancelled(fleet: Config) -> str:
     if not fleet.storage.kind.is_table:
         raise UsageError(
-            f'storage.mode is "{fleet.storage.mode}": only a table (mode `lake`) has dead letters that were put back '
-            "and that no worker has taken yet"
+            f'storage.mode is "{fleet.storage.mode}": only a table (mode `lake`) has requeued messages that no worker '
+            "has taken yet"
         )
     with (
         opened_lake(fleet) as lake,
@@ -74,9 +74,10 @@ def clear(
     config: ConfigOption = None,
     yes: YesOption = False,
 ) -> None:
-    """Remove what waits or is delayed, never what is leased, for good. Asks first, and shows how much it is.
+    """Delete pending and delayed messages, but not leased ones.
 
-    It is not read from Kafka again: the stored offsets stay where they are. Dead letters: `kctl storage dead delete`.
+    Shows how many there are and asks first. Stored offsets stay, so the messages are not read from Kafka again. For
+    dead letters use `kctl storage dead delete`.
     """
     echo(_cleared(load_fleet(config), selection, yes=yes))
 

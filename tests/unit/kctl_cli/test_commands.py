@@ -90,8 +90,11 @@ def test_help_names_every_command_and_every_exit_code(kctl: Kctl) -> None:
             "kctl: there is no command `kctl show`; it is `kctl storage dead show` or `kctl checkpoint show` or "
             "`kctl config show`\n",
         ),
-        (("--show-completion", "bash"), "kctl: --show-completion takes no `bash`: it is for the shell that kctl is"),
-        (("status", "--nonsense"), "kctl: kctl status takes no --nonsense; see `kctl status --help`"),
+        (
+            ("--show-completion", "bash"),
+            "kctl: --show-completion does not accept `bash`: it is for the shell that runs",
+        ),
+        (("status", "--nonsense"), "kctl: kctl status does not accept --nonsense; see `kctl status --help`"),
         (("stop", "--timeout", "soon"), "kctl: argument --timeout: `soon` is not a number of 0 or more"),
         (("status", "-o", "xml"), "kctl: argument -o/--output: invalid choice: 'xml'"),
         (("demo", "-o", "yaml"), "kctl: kctl demo prints a table or json"),
@@ -111,9 +114,9 @@ def test_help_names_every_command_and_every_exit_code(kctl: Kctl) -> None:
         (("pause", "--all", "--topic", "t"), "kctl: only one of --all and --topic"),
         (("-c",), "kctl: -c takes a FILE"),
         (("status", "-c", ""), "kctl: -c takes a FILE, not an empty text"),
-        (("operation", ""), "kctl: ID takes a text, not an empty one; see `kctl operation --help`"),
-        (("kafka", "lag", "-g", ""), "kctl: --group takes a text, not an empty one"),
-        (("restart", "worker-0", ""), "kctl: NAME takes a text, not an empty one"),
+        (("operation", ""), "kctl: ID must not be empty; see `kctl operation --help`"),
+        (("kafka", "lag", "-g", ""), "kctl: --group must not be empty"),
+        (("restart", "worker-0", ""), "kctl: NAME must not be empty"),
         (("dead",), "kctl: there is no command `kctl dead`; it is `kctl storage dead`\n"),
         (("version",), "kctl: there is no command `kctl version`; it is `kctl --version`\n"),
     ],
@@ -130,7 +133,7 @@ def test_a_configuration_without_its_option_is_taken_for_one(kctl: Kctl, config:
     for name in ("start", "status"):
         ran = kctl(name, str(config))
 
-        assert (ran.code, ran.err) == (2, f"kctl: kctl {name} takes no {config}: did you mean -c {config}?\n")
+        assert (ran.code, ran.err) == (2, f"kctl: kctl {name} does not accept {config}: did you mean -c {config}?\n")
 
 
 def test_the_configuration_in_the_working_directory_is_meant_where_none_is_named(
@@ -298,7 +301,7 @@ def test_status_shows_the_master_and_the_workers_own_word(kctl: Kctl, master: Ma
     assert ran.code == 0
     assert [" ".join(line.split()) for line in ran.out.splitlines()] == [
         "ok: everything is running; 2 ok",
-        "lag 12 without 1 partition of which it is not known behind open transactions 4 time lag 3s "
+        "lag 12 without 1 partition of unknown lag behind open transactions 4 time lag 3s "
         "oldest unhandled 1m15s age 13s",
         "orders-1 ok lag 12 time lag 3s oldest unhandled 1m15s commits come",
         "fleet orders pid 9 version 0.1.0 http_url http://127.0.0.1:9750 config /etc/kctl.toml",

@@ -106,7 +106,7 @@ def test_a_fleet_without_sinkers_is_valid_and_its_storage_fills(kctl: Kctl, conf
     ran = kctl("config", "check", "--offline", "-c", path)
 
     assert (ran.code, ran.out) == (0, f"{path} can be used\n")
-    assert ran.err == "kctl: sinkers.count is 0: nothing takes messages out of the storage until it is full\n"
+    assert ran.err == "kctl: sinkers.count is 0, so the storage fills up: no process takes messages out of it\n"
 
 
 def test_a_file_of_contexts_can_be_used_by_kctl_kafka_and_is_no_fleet(kctl: Kctl, short_dir: Path) -> None:

@@ -83,7 +83,7 @@ def test_a_name_without_a_log_is_refused_with_those_that_have_one(kctl: Kctl, lo
     ran = kctl("logs", "worker-9", "-c", str(logs.parent / "kctl.toml"))
     master = kctl("logs", "master", "-c", str(logs.parent / "kctl.toml"))
 
-    assert (ran.code, ran.err) == (2, "kctl: there is no log of worker-9; there are those of worker-0\n")
+    assert (ran.code, ran.err) == (2, "kctl: there is no log of worker-9, only of worker-0\n")
     assert (master.code, "`kctl start --daemon`" in master.err) == (2, True)
 
 

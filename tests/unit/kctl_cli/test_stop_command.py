@@ -48,5 +48,5 @@ def test_a_pid_file_that_another_user_may_have_written_has_nothing_signalled(
     ran = kctl("-c", str(short_dir / "kctl.toml"), "stop", "--timeout", "0.2")
 
     assert ran.code == (2 if os.geteuid() == 0 else 5)
-    assert "other users can write to it" in ran.err or "you are not permitted to stop" in ran.err
+    assert "other users can write to it" in ran.err or "you are not allowed to stop" in ran.err
     assert victim.poll() is None
