@@ -1,9 +1,11 @@
-"""Command lines that tests run in their own process."""
+"""Command lines that tests run in their own process, or as a process."""
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +14,9 @@ import pytest
 from kctl.cli.entry import run
 from tests.servers.scripted_agent import ScriptedAgent, Step
 
-__all__ = ["Kctl", "Master", "Ran", "run_here"]
+__all__ = ["KCTL", "Kctl", "Master", "Ran", "run_here", "run_process"]
+
+KCTL = (sys.executable, "-m", "kctl")
 
 
 class Ran(NamedTuple):
@@ -40,3 +44,9 @@ def run_here(capfd: pytest.CaptureFixture[str], *words: str) -> Ran:
     capfd.readouterr()
     code = run(words, os.environ)
     return Ran(code, *capfd.readouterr())
+
+
+def run_process(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Runs `kctl` with these words as a process; `options` are those of `subprocess.run`."""
+    given: dict[str, Any] = {"check": False, "timeout": 60, **options}
+    return subprocess.run([*KCTL, *words], capture_output=True, text=True, **given)

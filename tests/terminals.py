@@ -10,11 +10,13 @@ import select
 import signal
 import struct
 import subprocess
-import sys
 import termios
 import threading
+from contextlib import suppress
 
-__all__ = ["Terminal", "plain"]
+from tests.command_lines import KCTL
+
+__all__ = ["Terminal", "on_a_terminal", "plain"]
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -27,7 +29,7 @@ class Terminal:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "kctl", *words],
+            [*KCTL, *words],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
@@ -71,3 +73,20 @@ class Terminal:
 def plain(text: str) -> list[str]:
     """The lines of what a terminal was sent, without the sequences that steer it."""
     return _ESCAPE.sub("", text).replace("\r", "").split("\n")
+
+
+def on_a_terminal(*words: str, until: str | None = None, code: int | None = None) -> bytes:
+    """What a terminal was sent by `kctl` with these words until it ended, with this exit code, or until `until` was
+    among it."""
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "300", "LINES": "40"}
+    with subprocess.Popen([*KCTL, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:
+        os.close(theirs)
+        seen = b""
+        with suppress(OSError), os.fdopen(ours, "rb", buffering=0) as terminal:  # EIO is the end of a terminal
+            while data := terminal.read(1 << 16):
+                seen += data
+                if until is not None and until in seen.decode("utf-8", "replace"):
+                    process.terminate()
+    assert code in (None, process.returncode), seen
+    return seen

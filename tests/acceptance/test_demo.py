@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.command_lines import run_process
 from tests.conftest import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -42,11 +43,6 @@ def demo(short_dir: Path) -> Iterator[Demo]:
             process.terminate()
 
 
-def kctl(*words: str) -> subprocess.CompletedProcess[str]:
-    """As in another terminal: no -c, the one fleet that runs is meant."""
-    return subprocess.run([sys.executable, "-m", "kctl", *words], capture_output=True, text=True, check=False)
-
-
 def processes_in(folder: Path) -> list[list[str]]:
     """Every process whose command line names something in `folder`, or that works in it."""
     found = []
@@ -64,12 +60,12 @@ def test_it_answers_in_another_terminal_and_ctrl_c_ends_it_with_all_stored_once(
     eventually(lambda: total_rows() or process.poll() is not None, START_SECONDS, "a batch is stored")
     assert process.poll() is None, process.communicate()[1]
     about = place / "run" / "master.json"
-    rows = json.loads(kctl("rpc", "offset_checker", "-o", "json").stdout)["rows"]
+    rows = json.loads(run_process("rpc", "offset_checker", "-o", "json").stdout)["rows"]
 
     assert stat.S_IMODE(about.stat().st_mode) == 0o600
     assert json.loads(about.read_text()).keys() >= {"pid", "start_time", "version", "http_url"}
     assert [(row["topic"], row["partition"]) for row in rows] == [("demo", 0), ("demo", 1), ("demo", 2)]
-    eventually(lambda: kctl("-c", str(place / "kctl.toml"), "rpc", "kafka_lag").returncode == 0)
+    eventually(lambda: run_process("-c", str(place / "kctl.toml"), "rpc", "kafka_lag").returncode == 0)
     assert {"kctl.toml", "run", "data", "logs"} <= set(os.listdir(place))
 
     process.send_signal(signal.SIGINT)
@@ -83,11 +79,11 @@ def test_it_answers_in_another_terminal_and_ctrl_c_ends_it_with_all_stored_once(
     assert "Traceback" not in err
     assert os.listdir(place / "run") == []
     assert processes_in(place) == []
-    assert kctl("rpc", "kafka_lag").returncode == 5
+    assert run_process("rpc", "kafka_lag").returncode == 5
 
 
 def total_rows() -> int:
-    done = kctl("rpc", "workers", "-o", "json")
+    done = run_process("rpc", "workers", "-o", "json")
     rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"] if done.returncode == 0 else []
     return sum(row["rows_total"] for row in rows)
 
@@ -133,7 +129,7 @@ def test_a_broker_alone_answers_until_ctrl_c_and_has_its_topics_again(demo: Demo
         assert not port or servers.endswith(f":{port[1]}")
         port = ["--port", servers.rpartition(":")[2]]
 
-        made = kctl("kafka", command, "mine", "-b", servers)
+        made = run_process("kafka", command, "mine", "-b", servers)
 
         process.send_signal(signal.SIGINT)
         assert (made.returncode, process.wait(20)) == (0, 0), made.stderr
@@ -152,4 +148,4 @@ def test_everything_that_a_killed_demo_has_started_ends_by_itself(demo: Demo, sh
 
     eventually(lambda: processes_in(place) == [], START_SECONDS, "broker, master, worker and its JVM are gone")
     assert os.listdir(place / "run") == []
-    assert kctl("rpc", "kafka_lag").returncode == 5
+    assert run_process("rpc", "kafka_lag").returncode == 5

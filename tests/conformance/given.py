@@ -18,6 +18,7 @@ __all__ = [
     "chunk",
     "everything",
     "fill",
+    "is_empty",
     "next_offset",
     "offsets",
     "put",
@@ -93,3 +94,9 @@ def total(storage: Storage) -> tuple[int, int, int, int]:
         sum(getattr(partition, name) for partition in stats.partitions) for name in names
     ]
     return stats.pending, stats.processing, stats.delayed, stats.dead
+
+
+def is_empty(storage: Storage) -> bool:
+    """Whether no message is left but dead letters."""
+    stats = storage.stats()
+    return stats.pending == stats.processing == stats.delayed == 0

@@ -23,6 +23,7 @@ from kctl.rpc.client import call
 from kctl.rpc.reply import Reply
 from kctl_agent.rpc.messages import Request, Role, reducer_method, wire_method
 from tests.browser import browser_of_a_session
+from tests.command_lines import run_process
 from tests.conftest import eventually
 from tests.preloaded import Forked, preloaded
 from tests.servers import topics
@@ -131,6 +132,9 @@ class Master:
     def is_announced(self) -> bool:
         assert self.process.poll() is None, self.log.read_text()
         return (self.run_dir / "master.json").exists() and self.about["pid"] == self.process.pid
+
+    def kctl(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return run_process("-c", str(self.config), *words)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         if self.process.poll() is None:

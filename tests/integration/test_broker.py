@@ -12,7 +12,6 @@ import psutil
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.admin import OffsetSpec
-from kafka.errors import TopicAlreadyExistsError
 
 from kctl.demo.kafka_broker import two_free_ports
 from kctl.errors import StartError
@@ -119,22 +118,3 @@ def test_a_broker_dies_with_the_process_that_started_it(short_dir: Path) -> None
         parent.send_signal(signal.SIGKILL)
 
     eventually(lambda: is_gone(pid), what="the broker outlived its parent")
-
-
-def test_topics_are_ready_grown_trimmed_and_gone_when_the_call_returns(broker: KafkaBroker) -> None:
-    servers = broker.bootstrap_servers
-    topics.create_topic(servers, "grown", 2, {"retention.ms": "60000"})
-    topics.produce(servers, "grown", {0: 5, 1: 5})
-    with pytest.raises(TopicAlreadyExistsError):
-        topics.create_topic(servers, "grown", 2)
-
-    topics.add_partitions(servers, "grown", 3)
-    topics.delete_records(servers, "grown", {0: 3})
-
-    assert offsets_of(broker, "grown", 3) == [5, 5, 0]
-    assert offsets_of(broker, "grown", 3, OffsetSpec.EARLIEST) == [3, 0, 0]
-
-    topics.delete_topic(servers, "grown")
-    assert not topics.has_topic(servers, "grown")
-    topics.create_topic(servers, "grown", 1)
-    assert offsets_of(broker, "grown", 1) == [0]

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,10 +16,10 @@ import pytest
 from kctl import fleets
 from kctl_agent.rpc.messages import reply_ok
 from kctl_agent.rpc.wire import encode
+from tests.command_lines import KCTL, run_process
 from tests.conftest import eventually
 from tests.servers.scripted_agent import Answers, ScriptedAgent, SendsBytes, Stalls, Step
 
-KCTL = [sys.executable, "-m", "kctl"]
 LAG = {"total": 62, "unknown": [], "topics": {"orders": 62}}
 
 
@@ -30,10 +29,6 @@ def master(short_dir: Path, script: dict[str, Step | list[Step]]) -> Iterator[Sc
         entry = fleets.register("orders", short_dir / "run", short_dir / "kctl.toml")
         yield agent
         fleets.unregister(entry)
-
-
-def kctl(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*KCTL, *words], capture_output=True, text=True, check=False, timeout=60)
 
 
 def piped(*words: str) -> subprocess.Popen[bytes]:
@@ -59,7 +54,7 @@ def test_the_exit_codes_are_those_of_the_process(short_dir: Path) -> None:
 
     with master(short_dir, {"kafka_lag": Answers(LAG), "workers": incomplete, "block_size": Stalls()}):
         codes = [
-            kctl(*words.split()).returncode
+            run_process(*words.split()).returncode
             for words in (
                 "rpc kafka_lag",
                 "rpc block_size --timeout 0.1",
@@ -67,8 +62,8 @@ def test_the_exit_codes_are_those_of_the_process(short_dir: Path) -> None:
                 "rpc kafka_lag --fail-above 61",
             )
         ]
-        without_table = kctl("rpc", "workers", "-o", "json").returncode
-    codes += [without_table, kctl("rpc", "kafka_lag").returncode]
+        without_table = run_process("rpc", "workers", "-o", "json").returncode
+    codes += [without_table, run_process("rpc", "kafka_lag").returncode]
 
     assert codes == [0, 1, 2, 4, 3, 5]
 

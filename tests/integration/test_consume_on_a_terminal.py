@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import pty
 import subprocess
-import sys
 
 import pytest
 from kafka import KafkaProducer
 
+from tests.command_lines import KCTL
 from tests.servers.kafka_broker import KafkaBroker
+from tests.terminals import on_a_terminal
 
 pytestmark = pytest.mark.real
 
@@ -24,19 +22,10 @@ def test_message_bytes_cannot_steer_the_terminal_and_reach_a_pipe_unchanged(brok
     producer.send("orders", BAD, key=BAD, partition=0).get(60)
     producer.close()
     words = ["kafka", "consume", "-b", broker.bootstrap_servers, "-t", "orders", "--limit", "1", "--format", form]
-    line = [sys.executable, "-m", "kctl", *words]
 
-    piped = subprocess.run(line, capture_output=True, check=True).stdout
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(line, stdout=theirs, stderr=theirs) as process:
-        os.close(theirs)
-        seen = b""
-        with contextlib.suppress(OSError):  # the end of a terminal is an error
-            while data := os.read(ours, 1 << 16):
-                seen += data
-    os.close(ours)
+    piped = subprocess.run([*KCTL, *words], capture_output=True, check=True).stdout
+    seen = on_a_terminal(*words, code=0)
 
-    assert process.returncode == 0
     assert seen.decode().replace("\r\n", "").isprintable(), seen
     assert b"owned" in seen or form == "json"
     if form == "value":

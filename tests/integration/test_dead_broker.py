@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
 from tests.conftest import eventually
+from tests.integration.conftest import Master
 from tests.processes import stopped
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
@@ -42,17 +42,12 @@ def fleet(master: Callable[..., Any], own_broker: KafkaBroker) -> Any:
     return one
 
 
-def kctl(fleet: Any, *words: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "kctl", "-c", str(fleet.config), *words]
-    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
-
-
-def shows_its_age(fleet: Any, words: tuple[str, ...]) -> None:
+def shows_its_age(fleet: Master, words: tuple[str, ...]) -> None:
     ran: subprocess.CompletedProcess[str]
 
     def stale_with_exit_code_3() -> bool:
         nonlocal ran
-        ran = kctl(fleet, *words)
+        ran = fleet.kctl(*words)
         return ran.returncode == 3 and "s old" in ran.stderr
 
     try:
@@ -62,7 +57,7 @@ def shows_its_age(fleet: Any, words: tuple[str, ...]) -> None:
         raise
 
 
-def fetched(fleet: Any, path: str) -> Any:
+def fetched(fleet: Master, path: str) -> Any:
     with urllib.request.urlopen(f"{fleet.about['http_url']}/api/v1/{path}", timeout=60) as response:
         return json.load(response)
 
@@ -75,21 +70,21 @@ ASKED = ("rpc", "kafka_lag", "--fail-above", "1000")
 VIEWS: tuple[tuple[str, ...], ...] = (("rpc", "offset_checker"), ("rpc", "metadata_topics"))
 
 
-def is_well(fleet: Any) -> bool:
-    return kctl(fleet, *ASKED).returncode == 0 and kctl(fleet, "status").returncode == 0
+def is_well(fleet: Master) -> bool:
+    return fleet.kctl(*ASKED).returncode == 0 and fleet.kctl("status").returncode == 0
 
 
-def every_view_shows_its_age(fleet: Any) -> None:
+def every_view_shows_its_age(fleet: Master) -> None:
     for words in (ASKED, *VIEWS):  # each is stale 5 s after the last answer that it rests on
         shows_its_age(fleet, words)
-    verdict = eventually(lambda: (ran := kctl(fleet, "status")).returncode == 1 and ran.stdout)
+    verdict = eventually(lambda: (ran := fleet.kctl("status")).returncode == 1 and ran.stdout)
     assert "no Kafka broker has answered since 2" in verdict.splitlines()[0]
     for words in [*VIEWS, ASKED, ("rpc", "member_leader")]:
-        answer = json.loads(kctl(fleet, *words, "-o", "json").stdout)
+        answer = json.loads(fleet.kctl(*words, "-o", "json").stdout)
         assert (answer["complete"], len(stale(answer))) == (False, 1), words
-    calm = kctl(fleet, "rpc", "block_size")
+    calm = fleet.kctl("rpc", "block_size")
     assert (calm.returncode, calm.stderr.count("kctl: the fleet is ")) == (0, 1), "it rests on no broker"
-    assert kctl(fleet, "rpc", "workers").returncode == 0
+    assert fleet.kctl("rpc", "workers").returncode == 0
     for path in ("lag", "offsets", "lag?live=1", "brokers", "topics", "members"):
         answer = fetched(fleet, path)
         assert (answer["complete"], len(stale(answer))) == (False, 1), path
@@ -101,7 +96,7 @@ def every_view_shows_its_age(fleet: Any) -> None:
 
 
 @pytest.mark.shows("after a broker dies, every view shows the age of its offsets; exit code 3, `complete` false")
-def test_offsets_of_a_dead_broker_have_their_age_in_every_view(fleet: Any, own_broker: KafkaBroker) -> None:
+def test_offsets_of_a_dead_broker_have_their_age_in_every_view(fleet: Master, own_broker: KafkaBroker) -> None:
     eventually(lambda: is_well(fleet))
     assert own_broker.pid is not None
 
@@ -120,14 +115,14 @@ def test_an_unknown_lag_is_never_in_a_complete_answer(master: Callable[..., Any]
     assert not answer.complete
     assert [(each.sender, each.code) for each in answer.failed] == [("brokers", "unknown")]
     assert "orders-2" in answer.failed[0].message
-    assert kctl(fleet, "rpc", "offset_checker").returncode == 3
+    assert fleet.kctl("rpc", "offset_checker").returncode == 3
 
 
-def test_a_deleted_topic_is_named_and_its_lag_is_in_no_complete_answer(fleet: Any, own_broker: KafkaBroker) -> None:
+def test_a_deleted_topic_is_named_and_its_lag_is_in_no_complete_answer(fleet: Master, own_broker: KafkaBroker) -> None:
     topics.delete_topic(own_broker.bootstrap_servers, "orders")
 
-    status = eventually(lambda: (ran := kctl(fleet, "status")).returncode == 1 and ran)
-    lag = kctl(fleet, "rpc", "kafka_lag")
+    status = eventually(lambda: (ran := fleet.kctl("status")).returncode == 1 and ran)
+    lag = fleet.kctl("rpc", "kafka_lag")
 
     assert status.stdout.startswith("failing: topic orders has not existed since 2")
     assert (lag.returncode, "the lag of orders is not known: the topic does not exist" in lag.stderr) == (3, True)

@@ -7,7 +7,6 @@ import os
 import pty
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from kctl.errors import KctlError
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
-from tests.command_lines import Kctl, Ran, run_here
+from tests.command_lines import Kctl, Ran, run_here, run_process
 from tests.consumers import until_assigned
 from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker, kafka_command
@@ -41,8 +40,7 @@ def at_terminal(broker: KafkaBroker) -> Kctl:
         ours, theirs = pty.openpty()
         try:
             os.write(ours, answer.encode())
-            command = [sys.executable, "-m", "kctl", "kafka", words[0], "-b", broker.bootstrap_servers, *words[1:]]
-            done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, timeout=60, check=False)
+            done = run_process("kafka", words[0], "-b", broker.bootstrap_servers, *words[1:], stdin=theirs)
         finally:
             os.close(ours)
             os.close(theirs)

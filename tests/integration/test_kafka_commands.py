@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import pty
 import re
 import subprocess
 import sys
@@ -23,6 +20,7 @@ from tests.conftest import eventually
 from tests.consumers import until_assigned
 from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker, kafka_command
+from tests.terminals import on_a_terminal
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 GROUP = "billing"
@@ -372,15 +370,7 @@ def test_producing_a_file_shows_progress_on_a_terminal_only(broker: KafkaBroker,
     file.write_text("".join(f"line {number}\n" for number in range(30)))
     words = ["produce", "-b", broker.bootstrap_servers, "-t", "lines", "--file", str(file), "--rate", "25"]
 
-    shown = bytearray()
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "kctl", "kafka", *words]
-    with subprocess.Popen(command, stderr=theirs, stdout=subprocess.PIPE) as process:
-        os.close(theirs)
-        with contextlib.suppress(OSError), os.fdopen(ours, "rb", buffering=0) as terminal:
-            while part := terminal.read(4096):  # EIO is the end of a terminal
-                shown += part
-        assert process.wait(60) == 0
+    shown = on_a_terminal("kafka", *words, code=0)
     quiet = kctl("produce", *words[3:-2])
 
     counts = [int(count) for count in re.findall(rb"\] +\d+%  (\d+) messages  \S+ MB/s  \d+ a second", shown)]

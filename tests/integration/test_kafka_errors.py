@@ -6,8 +6,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import subprocess
-import sys
 import threading
 import tomllib
 from collections.abc import Callable, Iterator
@@ -23,7 +21,7 @@ from kctl.master.launch import worker_settings
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.settings import parse
-from tests.command_lines import Kctl, run_here
+from tests.command_lines import Kctl, run_here, run_process
 from tests.conftest import eventually
 from tests.servers import topics
 from tests.servers.secured_broker import PASSWORD, SecuredBroker
@@ -118,7 +116,7 @@ def test_with_tls_and_every_mechanism_messages_go_in_and_out(kctl: Kctl, secured
     reset = kctl("reset-offsets", *words)
     # as a process of its own, which imports no more of kafka-python than it needs
     words = ["lag", "--config", str(secured.write_contexts()), "--context", context, "-g", f"g-{context}", "-o", "json"]
-    lag = subprocess.run([sys.executable, "-m", "kctl", "kafka", *words], capture_output=True, text=True, check=False)
+    lag = run_process("kafka", *words)
 
     assert (produced[0], consumed[:2]) == (0, (0, f"by {context}\n")), consumed
     assert (reset[0], lag.returncode) == (0, 0), lag

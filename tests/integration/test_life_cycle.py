@@ -6,8 +6,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,17 +13,12 @@ import psutil
 import pytest
 
 from kctl.master.process import session_members
+from tests.command_lines import run_process
 from tests.conftest import eventually
 from tests.integration.conftest import Master
 from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.real
-
-
-def kctl(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kctl", *words], capture_output=True, text=True, timeout=60, check=False
-    )
 
 
 @pytest.mark.shows("systemd gets READY, WATCHDOG, RELOADING, STOPPING; `--daemon`; a second SIGTERM ends at once")
@@ -58,18 +51,18 @@ def test_systemd_is_notified_of_ready_watchdog_reload_and_stop(
 def test_a_daemon_is_there_at_the_end_of_its_command(broker: KafkaBroker, config_file: Callable[..., Path]) -> None:
     config = config_file(workers={"count": 0})
 
-    begun = kctl("-c", str(config), "start", "--daemon", "--set", "log.level=DEBUG")
+    begun = run_process("-c", str(config), "start", "--daemon", "--set", "log.level=DEBUG")
     try:
         assert begun.returncode == 0, begun.stderr
         pid = int(re.findall(r"master pid (\d+)", begun.stdout)[0])
         assert (config.parent / "run" / "master.pid").read_text() == f"{pid}\n"
         assert os.getsid(pid) == pid, "it outlives the terminal"
         assert "action=running fleet=kctl" in (config.parent / "logs" / "master.log").read_text()
-        second = kctl("-c", str(config), "start", "--daemon")
+        second = run_process("-c", str(config), "start", "--daemon")
         assert second.returncode == 15
         assert f"a master (pid {pid}, run_dir " in second.stderr
     finally:
-        assert kctl("-c", str(config), "stop").returncode == 0
+        assert run_process("-c", str(config), "stop").returncode == 0
     assert session_members(pid) == []
 
 
@@ -92,7 +85,7 @@ def test_the_log_of_a_running_process_is_rotated_and_it_goes_on_writing_it(maste
 
     assert LINES in older.read_bytes() + log.read_bytes()
     assert "action=log_rotated log=worker-0.log bytes=" in fleet.log.read_text()
-    shown = kctl("-c", str(fleet.config), "logs", "worker-0", "-n", "20000").stdout
+    shown = run_process("-c", str(fleet.config), "logs", "worker-0", "-n", "20000").stdout
     assert shown.encode() == b"".join(LINES.splitlines(keepends=True)[-20_000:])
 
 

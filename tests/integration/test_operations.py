@@ -8,8 +8,6 @@ import pwd
 import re
 import signal
 import ssl
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,13 +142,7 @@ def test_an_unknown_name_is_wrong_usage_for_every_operation(master: Callable[...
         ["stack"],
         ["rpc", "ping", "--worker"],
     ):
-        reported = subprocess.run(
-            [sys.executable, "-m", "kctl", "-c", str(fleet.config), *words, "nope"],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        reported = fleet.kctl(*words, "nope")
         assert reported.returncode == 2, words
         assert "nope; there are worker-0, worker-1" in reported.stderr, words
 

@@ -17,7 +17,7 @@ from kctl_agent.storage.chunk import Chunk, StoredOffset
 from kctl_agent.storage.claim import Settled
 from kctl_agent.storage.limits import why_full
 from kctl_agent.storage.redis import RedisStorage
-from tests.conformance.given import everything, offsets, put, settle_dead, total
+from tests.conformance.given import everything, is_empty, offsets, put, settle_dead, total
 from tests.conftest import eventually
 from tests.integration.sinker_handlers import ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
@@ -58,11 +58,6 @@ def filled(storage: RedisStorage) -> int:
     stats = storage.stats()
     assert storage.stored_offsets([("t", 0)])[("t", 0)].next == stats.pending > 0
     return stats.pending
-
-
-def is_empty(storage: RedisStorage) -> bool:
-    stats = storage.stats()
-    return stats.pending == stats.processing == stats.delayed == 0
 
 
 def test_a_full_redis_is_drained_until_it_is_empty_and_takes_messages_again(storage: RedisStorage) -> None:

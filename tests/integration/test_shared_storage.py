@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kctl_agent.storage.base import Storage
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.kinds import open_storage
 from kctl_agent.storage.redis import RedisStorage
-from tests.conformance.given import fill
+from tests.conformance.given import fill, is_empty
 from tests.conftest import eventually
 from tests.integration.sinker_handlers import ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
@@ -23,11 +22,6 @@ from tests.servers.redis_server import RedisServer
 __all__ = ["place", "sinker"]
 
 Start = Callable[..., SinkerProcess]
-
-
-def is_empty(storage: Storage) -> bool:
-    stats = storage.stats()
-    return stats.pending == stats.processing == stats.delayed == 0
 
 
 @pytest.mark.shows("two sinkers of one name, or clocks set back by an hour, double and block nothing")

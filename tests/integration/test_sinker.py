@@ -15,12 +15,11 @@ import pytest
 from kctl.config.load import load
 from kctl.master.launch import sinker_settings
 from kctl_agent.message import Message
-from kctl_agent.storage.base import Storage
 from kctl_agent.storage.block import pack
 from kctl_agent.storage.chunk import Chunk, StoredOffset
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.kinds import open_storage
-from tests.conformance.given import fill, put
+from tests.conformance.given import fill, is_empty, put
 from tests.conftest import eventually
 from tests.integration.sinker_handlers import DEATHS, POISON, ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
@@ -38,11 +37,6 @@ def storage(place: Path) -> FileStorage:
     storage = FileStorage(place / "s.sqlite")
     storage.prepare()
     return storage
-
-
-def is_empty(storage: Storage) -> bool:
-    stats = storage.stats()
-    return stats.pending == stats.processing == stats.delayed == 0
 
 
 def handled(partition: int = 0) -> Counter[int]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from kctl_agent.message import Message
 from kctl_agent.storage.file import FileStorage
-from tests.conformance.given import fill
+from tests.conformance.given import fill, is_empty
 from tests.conftest import eventually
 from tests.integration.conftest import Master
 from tests.integration.sinker_handlers import ledger
@@ -57,24 +53,6 @@ def test_sinkers_are_in_every_list(place: Path, master: Callable[..., Master], s
     assert one.stop() == 0
 
 
-def test_fleets_are_read_and_requeued(place: Path, master: Callable[..., Master], storage: FileStorage) -> None:
-    fill(storage, 30)
-    storage.dead_letter([Message("t", int(offset == 102), offset, None, b"", 0) for offset in (100, 101, 102)], "no")
-    one = master(sinkers=sinkers("counts"), workers={"count": 0})
-
-    def kctl(*words: str) -> str:
-        command = [sys.executable, "-m", "kctl", "-c", str(one.config), "storage", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-    eventually(lambda: json.loads(kctl("status", "-o", "json"))["pending"] == 0)
-    assert [json.loads(line)["offset"] for line in kctl("dead", "export").splitlines()] == [100, 101, 102]
-    assert kctl("dead", "delete", "--partition", "1", "--yes") == "1 dead letter removed\n"
-    assert kctl("dead", "requeue") == "2 dead letters put back\n"
-    eventually(lambda: sorted(ledger()) == [(offset, 0) for offset in (*range(30), 100, 101)])
-    assert kctl("dead", "list", "-o", "json").count("offset") == 0
-    assert one.stop() == 0
-
-
 def test_dead_sinkers_are_started_again(place: Path, master: Callable[..., Master], storage: FileStorage) -> None:
     fill(storage, 500)
     one = master(
@@ -82,7 +60,7 @@ def test_dead_sinkers_are_started_again(place: Path, master: Callable[..., Maste
         workers={"count": 0, "backoff_min_seconds": 0.05, "backoff_max_seconds": 0.1},
     )
 
-    eventually(lambda: storage.stats().pending + storage.stats().processing + storage.stats().delayed == 0, 60)
+    eventually(lambda: is_empty(storage), 60)
     eventually(lambda: sum(row["restarts"] for row in one.status().values()) >= 2)
     os.kill(one.process.pid, signal.SIGKILL)
     one.process.wait()
@@ -99,6 +77,6 @@ def test_a_killed_master_costs_no_message(place: Path, master: Callable[..., Mas
     one.process.wait()
     two = master(**settings)
 
-    eventually(lambda: storage.stats().pending + storage.stats().processing + storage.stats().delayed == 0, 60)
+    eventually(lambda: is_empty(storage), 60)
     assert two.stop() == 0
     assert sorted(ledger()) == [(offset, 0) for offset in range(3000)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
+from tests.command_lines import run_process
 from tests.integration.conftest import PARTITIONS, TOPIC
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
@@ -102,8 +102,7 @@ def migrate(storage: OffsetStore, broker: KafkaBroker, mirror: KafkaBroker, tmp_
         )
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "kctl", "-c", str(tmp_path / "kctl.toml"), "storage", "migrate", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+        return run_process("-c", str(tmp_path / "kctl.toml"), "storage", "migrate", *words, cwd=tmp_path)
 
     return run
 
@@ -226,7 +225,6 @@ def test_a_requeue_after_the_move_leaves_the_dead_letters_of_the_old_cluster_and
         if cluster == broker.cluster_id:
             assert migrate("--from", "old.toml", "--yes").returncode == 0
 
-    command = [sys.executable, "-m", "kctl", "-c", str(tmp_path / "kctl.toml"), "storage", "dead", "requeue"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    done = run_process("-c", str(tmp_path / "kctl.toml"), "storage", "dead", "requeue", cwd=tmp_path)
 
     assert done.stdout == "1 dead letter put back; 2 dead letters of another cluster left\n"

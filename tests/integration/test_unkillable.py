@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -53,11 +51,6 @@ def freeze(disk: FrozenDisk, session: int) -> int:
     return int(pid)
 
 
-def kctl(fleet: Master, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kctl", "-c", str(fleet.config), *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-
 @pytest.mark.shows("a process on a hung disk is `unkillable` until the disk returns; other processes continue")
 @pytest.mark.parametrize(
     "behaviour", ["writes", *(pytest.param(each, marks=pytest.mark.long) for each in ("writes_beside", "child_writes"))]
@@ -68,7 +61,7 @@ def test_a_hung_worker_is_unkillable(on_disk: Callable[[str], Master], disk: Fro
     session, other = (before[name]["pid"] for name in ("worker-0", "worker-1"))
     hung = freeze(disk, session)
 
-    restarted = kctl(fleet, "restart", "worker-0", "--wait")
+    restarted = fleet.kctl("restart", "worker-0", "--wait")
 
     assert restarted.returncode == 3, restarted
     assert f"pid {hung} survives SIGKILL: it waits in the kernel" in restarted.stdout + restarted.stderr
@@ -76,7 +69,7 @@ def test_a_hung_worker_is_unkillable(on_disk: Callable[[str], Master], disk: Fro
     assert (row["state"], row["desired"], row["pid"]) == ("unkillable", "running", hung)
     verdict = fleet.ask("status", of_master=True).result["verdict"]
     assert f"worker-0 is unkillable (pid {hung} survives SIGKILL" in verdict["reason"]
-    shown = kctl(fleet, "status")
+    shown = fleet.kctl("status")
     assert (shown.returncode, "unkillable" in shown.stdout) == (1, True)
     metrics = urllib.request.urlopen(f"{fleet.about['http_url']}/metrics").read().decode()
     assert re.search(r'kctl_worker_state\{.*worker="worker-0",state="unkillable"\} 1', metrics)
@@ -97,7 +90,7 @@ def test_a_stop_beside_a_hung_worker_ends_in_time(on_disk: Callable[[str], Maste
     hung = freeze(disk, session)
     began = time.monotonic()
 
-    stopped = kctl(fleet, "stop", "--timeout", "30")
+    stopped = fleet.kctl("stop", "--timeout", "30")
 
     assert (stopped.returncode, fleet.process.wait(10)) == (1, 1)
     assert time.monotonic() - began < 30

@@ -29,10 +29,9 @@ from tests.servers.scripted_server import (
     SendsBytes,
     Stalls,
     Step,
-    Vanishes,
 )
 
-__all__ = ["Answers", "BreaksFrame", "HangsUp", "Script", "ScriptedBroker", "SendsBytes", "Stalls", "Step", "Vanishes"]
+__all__ = ["Answers", "BreaksFrame", "HangsUp", "Script", "ScriptedBroker", "SendsBytes", "Stalls", "Step"]
 
 Script: TypeAlias = Mapping[str, Step | Sequence[Step]]
 """Request name, as in Kafka's documentation -> step, or steps for the 1st, 2nd and every later such request."""

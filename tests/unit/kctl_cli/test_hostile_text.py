@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import pty
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -17,6 +14,7 @@ from kctl_agent.replies.questions import QUESTIONS, named
 from tests.command_lines import Master
 from tests.replies import status_json
 from tests.servers.scripted_agent import Answers
+from tests.terminals import on_a_terminal
 
 BAD = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eevil\u2066[link=http://x]y[/link][/x]\x08\x7f\r"
 SUPERVISED = status_json(
@@ -60,30 +58,12 @@ RESULTS: dict[str, dict[str, Any]] = {
 }
 
 
-def on_a_terminal(*words: str, until: str | None = None, columns: int = 300) -> str:
-    """What the terminal was sent until the command ended, or until `until` was among it."""
-    ours, theirs = pty.openpty()
-    env = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns), "LINES": "40"}
-    line = [sys.executable, "-m", "kctl", *words]
-    process = subprocess.Popen(line, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
-    os.close(theirs)
-    seen = b""
-    with contextlib.suppress(OSError):  # the end of a terminal is an error
-        while data := os.read(ours, 1 << 16):
-            seen += data
-            if until is not None and until in seen.decode("utf-8", "replace"):
-                process.terminate()
-    process.wait()
-    os.close(ours)
-    return seen.decode("utf-8", "surrogateescape")
-
-
 @pytest.mark.shows("message bytes, names, errors and log lines cannot steer the terminal; JSON stays the same document")
 @pytest.mark.parametrize("words", [*(("rpc", name) for name in QUESTIONS), ("status",), ("orders",)], ids=" ".join)
 def test_a_table_cannot_steer_the_terminal(master: Master, words: tuple[str, ...]) -> None:
     master({name: Answers(result) for name, result in RESULTS.items()})
 
-    text = on_a_terminal(*words)
+    text = on_a_terminal(*words).decode("utf-8", "surrogateescape")
 
     assert text.replace("\r\n", "").isprintable(), ascii(text)
     if words not in {("rpc", "block_size"), ("orders",)}:
@@ -93,7 +73,7 @@ def test_a_table_cannot_steer_the_terminal(master: Master, words: tuple[str, ...
 def test_top_shows_markup_and_escapes_as_text(master: Master) -> None:
     master({name: Answers(result) for name, result in RESULTS.items()})
 
-    text = on_a_terminal("top", "--every", "60", until="q: end")
+    text = on_a_terminal("top", "--every", "60", until="q: end").decode("utf-8", "surrogateescape")
 
     assert r"\u001b]0;owned\u0007" in text
     assert "[link=http://x]y[/link][/x]" in text
@@ -106,7 +86,7 @@ def test_lines_of_a_log_cannot_steer_the_terminal_and_a_pipe_gets_them_raw(maste
     log.write_text(f"{BAD}\nnext\tline\n")
     master({"status": Answers({"rows": [status_json(name="w", log=str(log))]})})
 
-    text = on_a_terminal("logs", "w")
+    text = on_a_terminal("logs", "w").decode("utf-8", "surrogateescape")
 
     assert text.replace("\r\n", "").replace("\t", "").isprintable(), ascii(text)
     assert r"\u001b]0;owned" in text
@@ -116,6 +96,6 @@ def test_lines_of_a_log_cannot_steer_the_terminal_and_a_pipe_gets_them_raw(maste
 
 def test_an_error_cannot_steer_the_terminal() -> None:
     for words in (("rpc", BAD), ("-c", f"/{BAD}", "start"), ("status", f"--{BAD}"), ("config", "check", "-c", BAD)):
-        text = on_a_terminal(*words)
+        text = on_a_terminal(*words).decode("utf-8", "surrogateescape")
         assert "owned" in text, words
         assert text.replace("\r\n", "").isprintable(), ascii(text)

@@ -13,7 +13,6 @@ from kctl.cli.kafka.changes import change
 from kctl.cli.kafka.commands import COMMANDS
 from kctl.cli.kafka.produce import line
 from kctl.cli.parsing import parsed
-from kctl.cli.table import ranges
 from tests.command_lines import Kctl
 from tests.unit.kctl_cli.imported_modules import imported_by
 
@@ -155,9 +154,3 @@ def test_progress_is_printed_with_its_speed_and_what_is_left() -> None:
     assert half == f"[{'#' * 15:<30}]  50%  1,000,000 messages  4.9 MB/s  100,000 a second  10 s left"
     assert line(10, 100, None, 0.5) == "10 messages  0.0 MB/s  20 a second"
     assert line(0, 0, 100, 0.0).endswith("0%  0 messages  0.0 MB/s  0 a second")
-
-
-def test_runs_of_partitions_are_joined() -> None:
-    assert ranges([0, 1, 2, 3, 7]) == "0-3,7"
-    assert ranges([5, 4]) == "4,5"
-    assert ranges([]) == ""

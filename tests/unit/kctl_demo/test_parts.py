@@ -1,7 +1,8 @@
-"""What a demo needs is brought or refused before anything is started, and before a folder is made."""
+"""The parts of the demo: what it needs, what it counts, and the summary it prints."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -11,7 +12,11 @@ from pathlib import Path
 import pytest
 
 from kctl.cli.entry import run
+from kctl.demo.audit import Audit, audit
+from kctl.demo.summary import DemoOptions, DemoProgress, has_passed, show, summary
 from kctl.errors import JarsMissing, JavaMissing
+from kctl_agent.storage.block import Block, encode
+from tests.conformance.given import chunk
 
 
 @pytest.fixture
@@ -66,3 +71,57 @@ def test_missing_jars_are_fetched_and_without_a_repository_the_demo_names_the_re
     assert (code, os.listdir(temporary)) == (JarsMissing.exit_code, [])
     assert reported[0].startswith("jars: downloading ")
     assert "jars could not be downloaded from file:" in reported[-1]
+
+
+PRODUCED = {("t", 0): 10}
+
+
+def block(start: int, end: int) -> Block:
+    return Block("t", None, 0, start, end - 1, end - start, encode(chunk(start, end).columns))
+
+
+def test_what_lies_above_the_stored_offset_is_not_stored_yet_and_not_lost() -> None:
+    found = audit([block(0, 4)], PRODUCED, stored_offsets={("t", 0): 4})
+    assert (found.stored, found.lost, found.not_stored, found.duplicated) == (4, 0, 6, 0)
+
+
+def test_what_is_missing_below_the_stored_offset_is_lost() -> None:
+    found = audit([block(0, 2), block(3, 8)], PRODUCED, stored_offsets={("t", 0): 8})
+    assert (found.stored, found.lost, found.not_stored) == (7, 1, 2)
+
+
+def test_without_stored_offsets_all_should_be_stored_and_each_offset_once() -> None:
+    found = audit([block(0, 8), block(6, 9)], PRODUCED)
+    assert (found.stored, found.lost, found.not_stored, found.duplicated) == (11, 1, 0, 2)
+
+
+def test_a_partition_that_was_never_read_has_lost_nothing() -> None:
+    found = audit([], PRODUCED, stored_offsets={})
+    assert (found.lost, found.not_stored) == (0, 10)
+
+
+WANTED = DemoOptions(workers=1, partitions=1, rate=10, seconds=None, storage="file", sinkers=1)
+ENDED = "the broker (pid 7) has ended: signal 9, SIGKILL"
+WHOLE = Audit(produced=3, stored=3, lost=0, duplicated=0, handled=3)
+
+
+def test_what_nobody_can_count_any_more_is_null() -> None:
+    found = summary(None, DemoProgress(), 3, 2, WANTED, ENDED)
+
+    unknown = {"stored", "lost", "duplicated", "not_stored", "handled", "handled_again", "retried", "dead"}
+    assert {found[name] for name in unknown} == {None}
+    assert (found["produced"], found["not_acknowledged"], found["ended_by_itself"]) == (3, 2, ENDED)
+
+
+def test_a_demo_whose_part_has_ended_has_not_passed_and_names_its_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = summary(WHOLE, DemoProgress(), 3, 0, WANTED, ENDED)
+    assert not has_passed(found, WANTED)
+
+    show(found, "table", tmp_path, is_handled=True, passed=False)
+    assert capsys.readouterr().out.splitlines()[-1] == f"{ENDED}; all of the demo is kept in {tmp_path}"
+    show(found, "json", tmp_path, is_handled=True, passed=False)
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == found
+    assert printed.err == f"kctl: all of the demo is kept in {tmp_path}\n"

@@ -1,17 +1,22 @@
-"""What a task does with its Arrow batches: checked, stored in portions, summed up in one row."""
+"""What a task of a batch does: how many there are, what they check, store in portions and report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.storage.base import Storage, Writer
 from kctl_agent.storage.chunk import Chunk, Put, StoredOffset
 from kctl_agent.storage.file.writer import FileWriter
-from kctl_agent.worker.query.batch_put import BatchRange
+from kctl_agent.worker.query.batch_put import BatchRange, task_count
+from kctl_agent.worker.query.lake_put import check_file_names
+from kctl_agent.worker.query.marked_rows import ERROR, check_marks
 from kctl_agent.worker.query.put import BadOrder, PutJob, put_partitions
 from tests.conformance.given import stored
 from tests.scratch_storage import ScratchStorage
@@ -109,3 +114,71 @@ def test_moved_records_are_refused(storage: ScratchStorage, batches: list[pa.Rec
 
     with pytest.raises(BadOrder, match=complaint):
         put(storage, *batches)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "at_a_time", "tasks"),
+    [
+        ([], 2, 0),
+        ([500], 2, 1),
+        ([500] * 8, 2, 2),
+        ([120, 80, 100, 90, 110, 100, 100, 100], 2, 2),
+        ([50] * 400, 2, 2),
+        ([50] * 400, 16, 16),
+        ([50] * 8, 16, 8),
+        ([19_000, *[2] * 399], 2, 8),
+        ([250, *[50] * 399], 2, 2),
+        ([19_000, 1], 4, 2),
+    ],
+)
+def test_tasks_are_as_many_as_run_or_as_partitions_demand(sizes: list[int], at_a_time: int, tasks: int) -> None:
+    assert task_count(sizes, at_a_time) == tasks
+
+
+@pytest.mark.parametrize(("sizes", "tasks"), [([], 0), ([1] * 8, 1), ([5_000] * 8, 2), ([12_500] * 8, 4)])
+def test_a_task_has_as_many_records_as_it_should_at_least(sizes: list[int], tasks: int) -> None:
+    assert task_count(sizes, 4, 25_000) == tasks
+
+
+@pytest.mark.parametrize(
+    ("java", "python", "why"),
+    [
+        ("ANSI_X3.4-1968", "utf-8", "Spark's driver names files by ANSI_X3.4-1968, and those of a table need UTF-8"),
+        ("UTF-8", "iso8859-1", "Python names files by iso8859-1"),
+    ],
+)
+def test_tables_are_not_written_where_files_are_not_named_by_utf8(java: str, python: str, why: str) -> None:
+    check_file_names("UTF-8", "utf-8")
+
+    with pytest.raises(BootstrapError, match=why):
+        check_file_names(java, python)
+
+
+MESSAGE = [("topic", "string"), ("partition", "int"), ("offset", "bigint")]
+
+
+def rows(dtypes: list[tuple[str, str]], *, nullable: bool = True) -> Any:
+    fields = [SimpleNamespace(name=name, nullable=nullable) for name, _ in dtypes]
+    return SimpleNamespace(dtypes=dtypes, schema=SimpleNamespace(fields=fields))
+
+
+def test_marks_that_can_be_traced_to_messages_are_taken() -> None:
+    check_marks("items:parsed", rows([*MESSAGE, ("id", "bigint"), (ERROR, "string")]))
+
+
+def test_an_error_that_is_never_null_is_refused() -> None:
+    with pytest.raises(BootstrapError, match="marks every row"):
+        check_marks("items:parsed", rows([*MESSAGE, (ERROR, "string")], nullable=False))
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "why"),
+    [
+        ([*MESSAGE[:2], (ERROR, "string")], "drops offset: it must keep topic, partition, offset"),
+        ([*MESSAGE, (ERROR, "int")], "its column _kctl_error must be string, and it is int"),
+        ([MESSAGE[0], ("partition", "string"), MESSAGE[2], (ERROR, "string")], "column partition must be int"),
+    ],
+)
+def test_marks_that_cannot_be_traced_to_messages_are_refused(dtypes: list[tuple[str, str]], why: str) -> None:
+    with pytest.raises(BootstrapError, match=why):
+        check_marks("items:parsed", rows(dtypes))
