@@ -126,7 +126,7 @@ def test_a_master_answers_while_its_log_disk_hangs(
         return "the disk does not answer" in (row["last_error"] or "")
 
     eventually(is_named, what="the hung disk is named")
-    paused = kctl(fleet, "pause", "--all")
+    paused = fleet.kctl("pause", "--all")
     assert paused.returncode == 0, f"what cannot be written down is done all the same: {paused}"
     assert is_named()
     assert max(answered) < 3

@@ -108,18 +108,18 @@ def error_of(answer: httpx.Response) -> tuple[int, str]:
 
 
 @pytest.mark.shows("reading dead letters over HTTP needs an operations token, on loopback too")
-@pytest.mark.parametrize("path", PATHS)
-async def test_reading_needs_the_token_that_may_act(client: httpx.AsyncClient, path: str) -> None:
-    url = f"{client.base_url}dead-letters{path}"
-    password = httpx.BasicAuth("anybody", TOKEN)
-    async with httpx.AsyncClient(timeout=10) as stranger:
-        without = await stranger.get(url)
-        reader = await stranger.get(url, headers={"authorization": f"Bearer {READ_TOKEN}"})
-        wrong = await stranger.get(url, headers={"authorization": "Bearer 0123456789abcdef-wrong"})
-        by_password = await stranger.get(url, auth=password)
+async def test_reading_needs_the_token_that_may_act(client: httpx.AsyncClient) -> None:
+    for path in PATHS:
+        url = f"{client.base_url}dead-letters{path}"
+        password = httpx.BasicAuth("anybody", TOKEN)
+        async with httpx.AsyncClient(timeout=10) as stranger:
+            without = await stranger.get(url)
+            reader = await stranger.get(url, headers={"authorization": f"Bearer {READ_TOKEN}"})
+            wrong = await stranger.get(url, headers={"authorization": "Bearer 0123456789abcdef-wrong"})
+            by_password = await stranger.get(url, auth=password)
 
-    assert error_of(without) == error_of(wrong) == error_of(by_password) == (401, "unauthorized")
-    assert error_of(reader) == (403, "not_allowed")
+        assert error_of(without) == error_of(wrong) == error_of(by_password) == (401, "unauthorized"), path
+        assert error_of(reader) == (403, "not_allowed"), path
 
 
 @pytest.mark.shows("every reader sees class and count of dead letters, and never an error's text")
@@ -177,9 +177,8 @@ async def test_a_list_has_what_is_known_of_each_but_not_its_value(client: httpx.
     assert not {"value", "headers", "traceback"} & first.keys()
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
+async def test_they_are_found_by_each_field_of_the_filter(client: httpx.AsyncClient) -> None:
+    for query, found in (
         ("topic=t&partition=0", 2),
         ("error_class=KeyError", 5),
         ("line=shop.py:7&offset_from=3", 2),
@@ -194,16 +193,13 @@ async def test_a_list_has_what_is_known_of_each_but_not_its_value(client: httpx.
         ("older_than_seconds=3600", 0),
         ("ids=1&ids=3&ids=x", 2),
         ("line=", 2),
-    ],
-)
-async def test_they_are_found_by_each_field_of_the_filter(client: httpx.AsyncClient, query: str, found: int) -> None:
-    assert len(await rows(client, query)) == found
-    assert (await client.get(f"dead-letters/groups?{query}")).json()["count"] == found
+    ):
+        assert len(await rows(client, query)) == found, query
+        assert (await client.get(f"dead-letters/groups?{query}")).json()["count"] == found, query
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
+async def test_a_filter_that_is_not_understood_is_refused_not_left_out(client: httpx.AsyncClient) -> None:
+    for query in (
         "topics=t",
         "partition=x",
         "partition=-1",
@@ -219,12 +215,10 @@ async def test_they_are_found_by_each_field_of_the_filter(client: httpx.AsyncCli
         "text=",
         "traceback=",
         "error_class=",
-    ],
-)
-async def test_a_filter_that_is_not_understood_is_refused_not_left_out(client: httpx.AsyncClient, query: str) -> None:
-    assert error_of(await client.get(f"dead-letters?{query}")) == (400, "bad_params")
-    assert error_of(await client.get(f"dead-letters/export?{query}")) == (400, "bad_params")
-    assert query != "topics=t" or "the nearest is topic" in (await client.get("dead-letters?topics=t")).text
+    ):
+        assert error_of(await client.get(f"dead-letters?{query}")) == (400, "bad_params"), query
+        assert error_of(await client.get(f"dead-letters/export?{query}")) == (400, "bad_params"), query
+        assert query != "topics=t" or "the nearest is topic" in (await client.get("dead-letters?topics=t")).text, query
 
 
 async def test_pages_go_on_where_the_former_ended(client: httpx.AsyncClient) -> None:
@@ -346,9 +340,8 @@ async def test_some_are_deleted_by_their_ids(client: httpx.AsyncClient, storage:
     assert [each.id for each in storage.dead()] == ["1", "3", "5", "6", "7"]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+async def test_a_change_that_is_not_understood_is_refused(client: httpx.AsyncClient, storage: FileStorage) -> None:
+    bodies: list[dict[str, Any]] = [
         {"filter": {}},
         {"count": 7},
         {"filter": {"topics": "t"}, "count": 7},
@@ -359,17 +352,14 @@ async def test_some_are_deleted_by_their_ids(client: httpx.AsyncClient, storage:
         {"filter": [], "count": 7},
         {"filter": {"partition": None}, "count": 7},
         {"filter": {"text": ""}, "count": 7},
-    ],
-)
-async def test_a_change_that_is_not_understood_is_refused(
-    client: httpx.AsyncClient, storage: FileStorage, body: dict[str, Any]
-) -> None:
-    for verb in ("requeue", "delete"):
-        answer = await client.post(
-            f"dead-letters/{verb}", content=json.dumps(body).encode(), headers={"content-type": "application/json"}
-        )
-        assert error_of(answer) == (400, "bad_params")
-    assert storage.count_dead() == 7
+    ]
+    for body in bodies:
+        for verb in ("requeue", "delete"):
+            answer = await client.post(
+                f"dead-letters/{verb}", content=json.dumps(body).encode(), headers={"content-type": "application/json"}
+            )
+            assert error_of(answer) == (400, "bad_params"), body
+        assert storage.count_dead() == 7, body
 
 
 @pytest.mark.shows("HTTP can send dead letters to a topic")

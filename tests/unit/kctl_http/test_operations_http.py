@@ -101,22 +101,19 @@ async def post() -> AsyncIterator[Post]:
         yield posting
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+async def test_a_number_that_is_none_is_refused_and_begins_nothing(post: Post) -> None:
+    for body in (
         '{"operation": "act", "params": {"deadline_seconds": %s}}',
         '{"operation": "act", "params": {"n": %s}}',
         '{"operation": "act", "params": {"i": %s}}',
         '{"operation": "act", "wait_seconds": %s}',
         '{"operation": "act", "params": {"unknown": [%s]}}',
         '{"operation": "act", "unknown": %s}',
-    ],
-)
-async def test_a_number_that_is_none_is_refused_and_begins_nothing(post: Post, body: str) -> None:
-    for number in NUMBERS:
-        response = await post(body % number)
+    ):
+        for number in NUMBERS:
+            response = await post(body % number)
 
-        assert (response.status_code, response.json()["error"]["code"]) == (400, "bad_params"), number
+            assert (response.status_code, response.json()["error"]["code"]) == (400, "bad_params"), (body, number)
 
 
 async def test_a_body_that_is_no_json_object_is_a_bad_parameter(post: Post) -> None:

@@ -55,9 +55,8 @@ LOCAL = b"Host: localhost"
 
 
 @pytest.mark.shows("any request of a stranger gets a status below 500, in one form")
-@pytest.mark.parametrize(
-    "host",
-    [
+async def test_a_name_that_only_looks_like_loopback_is_refused(server: HttpServer) -> None:
+    for host in (
         "127.evil.example",
         "127.0.0.1.evil.example",
         "127.1.evil",
@@ -77,13 +76,11 @@ LOCAL = b"Host: localhost"
         "localhost/evil",
         "localhost?evil",
         "localhost#evil",
-    ],
-)
-async def test_a_name_that_only_looks_like_loopback_is_refused(server: HttpServer, host: str) -> None:
-    answer = await answer_to(server.url, b"Host: " + host.encode())
+    ):
+        answer = await answer_to(server.url, b"Host: " + host.encode())
 
-    assert status(answer) == 403, answer
-    assert b'"not_allowed"' in answer
+        assert status(answer) == 403, answer
+        assert b'"not_allowed"' in answer, host
 
 
 @pytest.mark.parametrize("token", [True, False])
@@ -124,17 +121,17 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize("header", BROKEN)
 async def test_a_header_that_cannot_be_read_is_refused_quietly(
-    server: HttpServer, header: bytes, caplog: pytest.LogCaptureFixture
+    server: HttpServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.DEBUG):
-        answers = [await answer_to(server.url, LOCAL, header, method=method) for method in (b"GET", b"POST")]
+    for header in BROKEN:
+        with caplog.at_level(logging.DEBUG):
+            answers = [await answer_to(server.url, LOCAL, header, method=method) for method in (b"GET", b"POST")]
 
-    assert all(status(answer) in (400, 401, 403) for answer in answers), answers
-    assert all(b'{"error":' in answer for answer in answers)
-    assert "Traceback" not in caplog.text
-    assert SECRET not in caplog.text
+        assert all(status(answer) in (400, 401, 403) for answer in answers), answers
+        assert all(b'{"error":' in answer for answer in answers)
+        assert "Traceback" not in caplog.text, header
+        assert SECRET not in caplog.text, header
 
 
 async def test_every_refusal_is_counted_by_its_code(server: HttpServer) -> None:
@@ -146,11 +143,11 @@ async def test_every_refusal_is_counted_by_its_code(server: HttpServer) -> None:
     assert server.refusals == {"not_allowed": 1, "unauthorized": 1, "headers_too_large": 1, "bad_request": 1}
 
 
-@pytest.mark.parametrize("name", [b"Origin", b"Authorization", b"Sec-Fetch-Site"])
-async def test_a_header_that_decides_may_come_only_once(server: HttpServer, name: bytes) -> None:
-    answer = await answer_to(server.url, LOCAL, name + b": http://evil.example", name + b": http://localhost")
+async def test_a_header_that_decides_may_come_only_once(server: HttpServer) -> None:
+    for name in (b"Origin", b"Authorization", b"Sec-Fetch-Site"):
+        answer = await answer_to(server.url, LOCAL, name + b": http://evil.example", name + b": http://localhost")
 
-    assert status(answer) == 400
+        assert status(answer) == 400, name
 
 
 @pytest.mark.shows("requests without a token block the event loop below 10 ms with 18,000 sockets on the host")
