@@ -1,4 +1,4 @@
-"""The demo `kctl demo`: a fleet with everything around it on this machine, a real Kafka broker, a producer, an audit.
+"""The demo `kctl demo`: a fleet with a real Kafka broker, a producer and an audit, all on this machine.
 
-The same broker, topics and tools serve the acceptance tests. Import what you need from the modules.
+Acceptance tests use the same broker, topics and tools.
 """

@@ -1,4 +1,4 @@
-"""The audit of the demo: compares produced and stored messages; every offset once, none missing."""
+"""The audit of the demo: every produced offset must be stored once, none missing."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ if TYPE_CHECKING:
     from kctl_agent.storage.lake.storage import LakeStorage
 
 Place = tuple[str, int, int]
-"""The place of a message: topic, partition, offset."""
+"""Topic, partition, offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Counts of messages by what became of them. `stored` ones wait in the storage, were handled, or are dead letters;
-    `lost` were produced and are nowhere; `not_stored` were not read yet (they lie above the stored offset);
-    `duplicated` are twice in the storage, or there although they were handled. `handled` counts each once,
-    `handled_again` the further times, which only the death of a sinker excuses."""
+    """Counts of messages by outcome. `stored` are in the storage, handled, or dead letters; `lost` were produced and
+    are nowhere; `not_stored` lie above the stored offset; `duplicated` are twice in the storage, or there although
+    handled. `handled` counts each once, `handled_again` the repeats, which only the death of a sinker excuses."""
 
     produced: int
     stored: int
@@ -41,18 +40,14 @@ def audit(
     dead: Iterable[DeadLetter] = (),
     stored_offsets: Mapping[tuple[str, int], int] | None = None,
 ) -> Audit:
-    """Compares offset by offset. `produced` is the number of messages of each partition, whose offsets begin at 0.
-    `stored_offsets` is up to which offset each partition should be stored; without them all of it should be.
-
-    Every record is decoded, so a damaged block raises BadBlock.
-    """
+    """Compares offset by offset. `produced`: messages per partition, from offset 0. `stored_offsets`: up to where each
+    partition should be stored; by default all of it. Decodes every record, so a damaged block raises BadBlock."""
     dead_places = _places(dead_letter.block for dead_letter in dead)
     return _audit_places(_places(blocks), produced, handled, dead_places, stored_offsets)
 
 
 def audit_table(storage: LakeStorage, owner: Binding, produced: Mapping[tuple[str, int], int]) -> Audit:
-    """Compares the rows of a table, as delta-rs reads them, which has written none of its files. Raises
-    StorageUnusable."""
+    """Compares the rows of a table as read by delta-rs, which wrote none of its files. Raises StorageUnusable."""
     storage.bind(owner)
     stored_offsets = {tp: stored.next for tp, stored in storage.stored_offsets(produced).items()}
     with storage.table.latest() as table:
@@ -95,13 +90,11 @@ def _places(blocks: Iterable[Block]) -> Iterator[Place]:
 
 
 class _Seen:
-    """The set of all offsets that were seen."""
-
     def __init__(self, produced: Mapping[tuple[str, int], int]) -> None:
         self._seen = {key: bytearray(count) for key, count in produced.items()}
 
     def add(self, place: Place) -> bool:
-        """Adds an offset; False if it was there before."""
+        """False if the offset was added before."""
         topic, partition, offset = place
         offsets = self._seen.setdefault((topic, partition), bytearray())
         if offset >= len(offsets):
@@ -111,5 +104,5 @@ class _Seen:
         return is_new
 
     def missing(self, ends: Mapping[tuple[str, int], int]) -> int:
-        """Counts offsets below these ends that were not seen."""
+        """Counts offsets below these ends that are missing."""
         return sum(self._seen[key][:end].count(0) for key, end in ends.items())

@@ -1,4 +1,4 @@
-"""The fleet of the demo: a folder with `kctl.toml`, and the master that runs it, asked like any user asks it."""
+"""The fleet of the demo: a folder with `kctl.toml`, and a master that is used like any user's."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ port = 0
 
 
 def lay_out(directory: Path) -> None:
-    """Makes the folder of a demo, emptied of an earlier demo. Raises UsageError for a folder of something else."""
+    """Makes the demo's folder, clearing an earlier demo. Raises UsageError if the folder has other contents."""
     marker = directory / MARKER
     if directory.exists() and any(directory.iterdir()) and not marker.exists():
         raise UsageError(
@@ -83,7 +83,7 @@ def lay_out(directory: Path) -> None:
 
 
 class DemoFleet:
-    """A master that runs `kctl start` as a process of its own; `ask` is what `kctl rpc` does."""
+    """Runs `kctl start` as a process; `ask` does what `kctl rpc` does."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -93,7 +93,7 @@ class DemoFleet:
 
     @property
     def ledger(self) -> Path:
-        """The folder where the demo's handler records its messages."""
+        """The folder where the demo's handler records messages."""
         return self.directory / "data" / "ledger"
 
     def configure(
@@ -119,15 +119,13 @@ class DemoFleet:
         self.config.write_text(TOML.format(**settings))
 
     def open_storage(self) -> Storage:
-        """Opens the fleet's storage, to be counted."""
         return open_storage(storage_settings(load(self.config, {})))
 
     def open_lake(self) -> LakeStorage:
-        """Opens the table of a fleet whose storage is a lake, to be counted."""
         return open_lake(storage_settings(load(self.config, {})))
 
     def start(self) -> None:
-        """Starts the master, which is stopped in order when the calling thread, or the process, ends without `stop`."""
+        """Starts the master. It stops in order if the calling thread or the process ends without `stop`."""
         self.ledger.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -141,25 +139,23 @@ class DemoFleet:
 
     @property
     def pid(self) -> int | None:
-        """The pid of the master."""
         return self._process.pid if self._process else None
 
     def ended(self) -> int | None:
-        """The exit code of a master that has ended by itself, minus the signal that ended it; None while it runs."""
+        """The exit code (negative for a signal) of a master that has ended by itself; None while it runs."""
         return self._process.poll() if self._process else None
 
     def check(self) -> None:
-        """Refuses to go on without the master. Raises KctlError with the last lines of the log when the master has
-        ended."""
+        """Checks that the master runs. Raises KctlError with the end of the log."""
         if (code := self.ended()) is not None:
             raise KctlError(f"the master ended with exit code {code}: {self.last_lines()}")
 
     def last_lines(self) -> str:
-        """Returns the end of the master's log."""
+        """The end of the master's log."""
         return " | ".join(self.log.read_text(errors="replace").strip().splitlines()[-5:])
 
     def ask(self, command: str, timeout_seconds: float = 5.0) -> Any | None:
-        """Returns the result of a command, None while the master cannot answer."""
+        """The result of a command; None while the master cannot answer."""
         request = Request(
             id="demo", role=Role.EXTERNAL, rpc=command, method=reducer_method(command), params={}, deadline_ms=None
         )
@@ -170,7 +166,7 @@ class DemoFleet:
         return reply.result if reply.ok else None
 
     def url(self) -> str | None:
-        """Returns the HTTP address of the master, from `run/master.json`."""
+        """The master's HTTP address, from `run/master.json`."""
         try:
             about: Mapping[str, Any] = json.loads((self.directory / "run" / "master.json").read_text())
         except (OSError, ValueError):
@@ -178,7 +174,7 @@ class DemoFleet:
         return about.get("http_url")
 
     def stop(self) -> int | None:
-        """Sends SIGTERM and waits; SIGKILL for a master that does not end. Returns its exit code."""
+        """Sends SIGTERM, then SIGKILL if needed. Returns the exit code."""
         if self._process is None:
             return None
         if self._process.poll() is None:

@@ -1,6 +1,6 @@
 """A real Kafka broker (KRaft, broker and controller in one process) on 127.0.0.1, for the demo.
 
-Not for production: by itself one replica of everything, no security, and it dies with the thread that started it.
+Not for production: one replica, no security, and it dies with the thread that started it.
 """
 
 from __future__ import annotations
@@ -68,10 +68,8 @@ _PROPERTIES = {
 
 
 def kafka_command(main_class: str, *arguments: str, heap: str = "256m", options: tuple[str, ...] = ()) -> list[str]:
-    """Returns the command line of a Kafka program, from the jars of the lock `broker`; `options` are more for its JVM.
-
-    Raises JarsMissing and JavaMissing.
-    """
+    """The command line of a Kafka program from the jars of the lock `broker`; `options` are for its JVM. Raises
+    JarsMissing, JavaMissing."""
     class_path = ":".join(str(jar) for jar in jar_paths("broker"))
     logging = f"-Dlog4j2.configurationFile={_LOG_CONFIG}"
     java = [str(java_command()), *_QUICK_START, *options, f"-Xmx{heap}", logging]
@@ -81,9 +79,9 @@ def kafka_command(main_class: str, *arguments: str, heap: str = "256m", options:
 class KafkaBroker:
     """One broker with all its files in `directory`: data/, server.properties, broker.log.
 
-    A directory that was formatted before is used as it is, with its topics and groups. The ports are chosen at the
-    first start and kept for the life of this object. The process has its own group (Ctrl-C in a terminal does not
-    reach it) and gets SIGKILL when the *thread* that called `start` ends, so call it from one that lives long enough.
+    A formatted directory is reused with its topics and groups. Ports are chosen at the first start and then kept. The
+    process has its own group, so Ctrl-C does not reach it. It gets SIGKILL when the *thread* that called `start` ends,
+    so call it from one that lives long enough.
     """
 
     heap = "512m"
@@ -91,7 +89,7 @@ class KafkaBroker:
     start_timeout_seconds = 60.0
 
     def __init__(self, directory: Path, properties: Mapping[str, str] | None = None, port: int | None = None) -> None:
-        """`properties` win over ours; without a `port` it is any that is free."""
+        """`properties` override ours; the default `port` is any free one."""
         self._directory = directory.absolute()
         self._extra = dict(properties or {})
         self.cluster_id = new_cluster_id()
@@ -108,28 +106,26 @@ class KafkaBroker:
 
     @property
     def pid(self) -> int | None:
-        """The process id of the JVM; None when it is stopped."""
+        """The JVM's pid; None while stopped."""
         return self._process.pid if self._process else None
 
     @property
     def log_path(self) -> Path:
-        """The log of the broker's output, all starts one after another."""
+        """The output of all starts."""
         return self._directory / "broker.log"
 
     def start(self) -> None:
-        """Formats the data directory if it is new, starts, and returns when the broker answers (2 to 3 s).
-
-        Raises StartError with the last lines of its log, JarsMissing, JavaMissing.
-        """
+        """Formats a new data directory, starts, and returns when the broker answers (2 to 3 s). Raises StartError with
+        the end of its log, JarsMissing, JavaMissing."""
         broker, controller = self._ports or two_free_ports()
         self.launch((self._port or broker, controller))()
 
     def ended(self) -> int | None:
-        """The exit code of a broker that has ended by itself, minus the signal that ended it; None while it runs."""
+        """The exit code (negative for a signal) of a broker that has ended by itself; None while it runs."""
         return self._process.poll() if self._process else None
 
     def stop(self, timeout_seconds: float = 20.0) -> None:
-        """Asks the broker to shut down (0.3 s); kills it when the time is over. Does nothing when it is stopped."""
+        """Asks the broker to shut down (0.3 s), then kills it. Does nothing when stopped."""
         if self._process is None:
             return
         self._process.terminate()
@@ -140,7 +136,7 @@ class KafkaBroker:
         self._process = None
 
     def kill(self) -> None:
-        """Sends SIGKILL, as an operator's worst day: no flush, no goodbye. Does nothing when it is stopped."""
+        """Sends SIGKILL, without a flush. Does nothing when stopped."""
         if self._process is not None:
             if self._process.poll() is None:
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -157,10 +153,8 @@ class KafkaBroker:
         self.stop()
 
     def launch(self, ports: tuple[int, int]) -> Callable[[], None]:
-        """Formats if needed and starts the process, without waiting for it; returns what waits until it answers.
-
-        For brokers of a cluster, none of which answers before most of them run. Both raise as `start`.
-        """
+        """Starts without waiting, for brokers of a cluster, which answer only once most of them run; returns a function
+        that waits. Both raise as `start`."""
         if self._process is not None:
             raise RuntimeError("this broker runs already")
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -238,23 +232,21 @@ class KafkaBroker:
 
 
 def new_cluster_id() -> str:
-    """Returns a random id as Kafka makes them, but never with a leading dash, which would be an option."""
+    """A random id in Kafka's format, without a leading dash, which would look like an option."""
     return "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
 
 
 def two_free_ports() -> tuple[int, int]:
-    """Returns a broker's and its controller's port, as `free_ports` chooses them."""
+    """A broker's and its controller's port, from `free_ports`."""
     broker, controller = free_ports(2)
     return broker, controller
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns so many different TCP ports of 127.0.0.1 that nobody listens on just now. Take all that one thing needs
-    at once: a port of another call is free again, and may come a second time.
-
-    They lie below the kernel's ephemeral ports (32768 and up): while a broker is down, its clients' own outgoing
-    connections can take an ephemeral port, even connect to themselves, and the broker could not come back.
-    """
+    """Returns different free TCP ports of 127.0.0.1. Get all that are needed in one call, because a later call may
+    return the same ones. They lie below the kernel's ephemeral ports (32768 and up): while a broker is down, its
+    clients' outgoing connections could take an ephemeral port, even connect to themselves, and the broker could not
+    return."""
     with ExitStack() as held:
         return [_bind_somewhere(held.enter_context(socket.socket())) for _ in range(count)]
 

@@ -1,7 +1,5 @@
-"""The demo's handler: it records each message that it is given, and acknowledges it.
-
-One file per process, one write per call, so that what a killed process had handled is known all the same.
-"""
+"""The demo's handler: records and acknowledges each message. One file per process and one write per call, so that the
+records of a killed process survive."""
 
 from __future__ import annotations
 
@@ -17,12 +15,12 @@ if TYPE_CHECKING:
 
 HANDLER = "kctl.demo.ledger:Ledger"
 FOLDER_VARIABLE = "KCTL_DEMO_LEDGER"
-"""The variable that names the folder: a handler is given messages and nothing else."""
+"""Names the folder, because a handler receives only messages."""
 _RECORD = struct.Struct("<qi")
 
 
 class Ledger:
-    """The handler of the demo; see docs/handlers.md."""
+    """See docs/handlers.md."""
 
     def __init__(self) -> None:
         self._file: BinaryIO | None = None

@@ -1,4 +1,4 @@
-"""The demo's producer: numbered messages at a steady rate, and an exact count of what the brokers acknowledged."""
+"""The demo's producer: numbered messages at a steady rate, with an exact count of acknowledgements."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kafka.errors import KafkaError
 
 TICK_SECONDS = 0.05
 RUN = 16
-"""Messages in a row that go to one partition, as by the partitioner of Kafka's own clients (KIP-480). Else each would
-be a batch of its own where there are many partitions, and producer and broker take a core from the workers."""
+"""Consecutive messages that go to one partition, as with Kafka's own partitioner (KIP-480). Otherwise each would be its
+own batch if there are many partitions, and producer and broker would take a core from the workers."""
 BLOCK_SECONDS = 5.0
-"""How long a call of the client may wait for metadata or room: `stop` is noticed after that."""
+"""How long a client call may wait for metadata or room, and so how late `stop` may be noticed."""
 
 
 class Producer(threading.Thread):
-    """Produces until `stop`. Idempotent, so a retry inside the client puts nothing into the topic twice."""
+    """Produces until `stop`. Idempotent, so retries in the client create no duplicates."""
 
     def __init__(
         self, bootstrap_servers: str, topic: str, partitions: int, rate: float, value_bytes: int = 200
@@ -47,7 +47,7 @@ class Producer(threading.Thread):
 
     @property
     def acknowledged(self) -> dict[TopicPartition, int]:
-        """Returns how many messages the brokers have acknowledged, by partition."""
+        """Acknowledged messages by partition."""
         with self._lock:
             return dict(self._acknowledged)
 
@@ -58,7 +58,7 @@ class Producer(threading.Thread):
 
     @property
     def not_acknowledged(self) -> int:
-        """How many messages given to the client no broker has acknowledged: on the way, or, after `stop`, given up."""
+        """Messages in flight, or given up after `stop`."""
         with self._lock:
             return self._sent - self._acknowledged.total()
 
@@ -83,8 +83,8 @@ class Producer(threading.Thread):
             self._producer.flush(self._flush_seconds)
 
     def stop(self, timeout_seconds: float = 30.0) -> None:
-        """Ends the messages; waits so long for the acknowledgement of those on the way. With 0 they are given up, as
-        for a broker that has ended: its client would wait for it."""
+        """Stops, and waits up to this long for acknowledgements. Use 0 for a broker that has ended, for which the
+        client would wait."""
         self._flush_seconds = timeout_seconds
         self._stop_asked.set()
         if self.is_alive():
@@ -97,7 +97,7 @@ class Producer(threading.Thread):
                 self._producer.close(timeout=5)
 
     def _await_topic(self) -> None:
-        """Waits until the brokers have described the topic, or `stop`: a message without metadata is given up."""
+        """Waits for the topic's metadata or `stop`; a message without metadata is given up."""
         while not self._stop_asked.is_set():
             with suppress(KafkaError):
                 if self._producer.partitions_for(self._topic):

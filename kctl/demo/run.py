@@ -1,4 +1,4 @@
-"""The run of `kctl demo`: a real broker, a producer, a fleet of Spark workers, and an audit of what was stored."""
+"""Runs `kctl demo`: a real broker, a producer, a fleet of Spark workers, and an audit of what was stored."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ TOPIC_SECONDS = 30.0
 
 
 class PartEnded(Exception):
-    """A process that the demo has started has ended by itself; the message names it, its pid and how it ended."""
+    """A process of the demo has ended by itself; the message names it, its pid and how."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoParts:
-    """The processes of a demo. One that was not started yet, or was stopped by the demo, has not ended by itself."""
+    """The processes of a demo."""
 
     broker: KafkaBroker
     master: DemoFleet
 
     def ended(self) -> str | None:
-        """Returns the first process that has ended by itself, in a sentence; the others depend on those before them."""
+        """The first process that has ended by itself, in a sentence; later ones depend on earlier ones."""
         if (code := self.broker.ended()) is not None:
             return f"the broker (pid {self.broker.pid}) has ended: {cause(code)}"
         if (code := self.master.ended()) is not None:
@@ -68,14 +68,13 @@ class DemoParts:
         return None
 
     def check(self) -> None:
-        """Refuses to go on without a part of the demo. Raises PartEnded."""
+        """Checks that all parts run. Raises PartEnded."""
         if (ended := self.ended()) is not None:
             raise PartEnded(ended)
 
 
 def bring_parts(storage: str) -> None:
-    """Fetches the jars that are missing, with progress on stderr; at once when nothing is missing. Raises StartError:
-    what cannot be fetched is missing; its JavaMissing and JarsMissing likewise."""
+    """Fetches missing jars, with progress on stderr. Raises StartError, including JavaMissing and JarsMissing."""
     if KINDS[storage].is_table and find_spec("deltalake") is None:
         raise StartError("`--storage lake` needs deltalake: pip install deltalake, or leave `--storage lake` away")
     java_command()
@@ -83,8 +82,8 @@ def bring_parts(storage: str) -> None:
 
 
 class Interrupts:
-    """Signals by which a user ends the demo: the first Ctrl-C (or SIGTERM) ends the load and drains, the second ends
-    the draining, both in order. Before there `is_something_to_end` it is a KeyboardInterrupt."""
+    """Ctrl-C or SIGTERM: the first ends the load and drains, the second ends the draining, both in order. Before
+    `is_something_to_end` it raises KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -98,7 +97,7 @@ class Interrupts:
         self._interrupted.set()
 
     def pause(self, seconds: float) -> None:
-        """Waits, but no longer than to the next interrupt."""
+        """Waits, but at most until the next interrupt."""
         self._interrupted.wait(seconds)
         self._interrupted.clear()
 
@@ -113,8 +112,8 @@ class Interrupts:
 
 
 def main(options: DemoOptions, output: str, directory: Path | None) -> int:
-    """Runs the demo until its seconds are over or Ctrl-C; prints the summary; 0 only when all is stored once and, with
-    sinkers, handled. Raises KctlError: a part is missing or cannot be started; what ran until then is stopped."""
+    """Runs the demo until its time is over or Ctrl-C, and prints the summary; returns 0 only if everything was stored
+    once and, with sinkers, handled. Raises KctlError if a part is missing or does not start; the others are stopped."""
     bring_parts(options.storage)
     os.umask(PRIVATE)
     place = directory.absolute() if directory else Path(tempfile.mkdtemp(prefix="kctl-demo-"))
@@ -138,7 +137,7 @@ def main(options: DemoOptions, output: str, directory: Path | None) -> int:
 
 
 def broker_only(directory: Path | None, port: int | None = None) -> int:
-    """Runs a broker until Ctrl-C; in `directory` its topics are kept for the next time. Raises KctlError."""
+    """Runs a broker until Ctrl-C; `directory` keeps its topics. Raises KctlError."""
     with socket.socket() as probe:
         if port is not None and (port > 65535 or probe.connect_ex(("127.0.0.1", port)) == 0):
             raise PortTaken(f"--port {port} cannot be used, or is taken: choose another")
@@ -202,7 +201,7 @@ def _demo(
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """The parts and options of a demo that its phases share."""
+    """What the phases of a demo share."""
 
     fleet: DemoFleet
     producer: Producer
@@ -214,7 +213,7 @@ class _Run:
 
 
 def _load(run: _Run) -> None:
-    """Runs from the start of the fleet until all that was produced is stored, and handled. Raises PartEnded."""
+    """From the start of the fleet until everything produced is stored, and handled. Raises PartEnded."""
     options, screen = run.options, run.screen
     run.producer.start()
     sinkers = f" and {number_of(options.sinkers, 'sinker')}" if options.sinkers else ""
@@ -233,8 +232,7 @@ def _load(run: _Run) -> None:
 
 
 def _audit(fleet: DemoFleet, producer: Producer, owner: Binding | None, ended: str | None) -> Audit | None:
-    """Audits; `owner` is that of a table. None when a part has ended by itself and the storage cannot be read any
-    more."""
+    """`owner` is that of a table. None if a part has ended and the storage is unreadable."""
     produced = {tuple(tp): count for tp, count in producer.acknowledged.items()}
     try:
         if owner is not None:
@@ -249,7 +247,7 @@ def _audit(fleet: DemoFleet, producer: Producer, owner: Binding | None, ended: s
 
 
 def _watch(run: _Run) -> None:
-    """Waits out the time; the clock of `--for` begins with the first batch, so that start-up does not count."""
+    """Waits for `--for`, counted from the first batch so that start-up does not count."""
     began: float | None = None
     progress, seconds = run.progress, run.options.seconds
     while not run.interrupts.count:
@@ -266,7 +264,7 @@ def _watch(run: _Run) -> None:
 
 
 def _drain(run: _Run) -> None:
-    """Waits until everything that was produced is committed, a further Ctrl-C, or the deadline."""
+    """Waits until everything produced is committed, another Ctrl-C, or the deadline."""
     deadline, already = time.monotonic() + DRAIN_SECONDS, run.interrupts.count
     while (
         run.progress.committed < run.producer.total and run.interrupts.count <= already and time.monotonic() < deadline
@@ -275,7 +273,7 @@ def _drain(run: _Run) -> None:
 
 
 def _empty(run: _Run) -> None:
-    """Waits until the sinkers have settled everything and reported it, a further Ctrl-C, or the deadline."""
+    """Waits until the sinkers have settled and reported everything, another Ctrl-C, or the deadline."""
     deadline, already = time.monotonic() + DRAIN_SECONDS, run.interrupts.count
     with closing(run.fleet.open_storage()) as storage:
         while run.interrupts.count <= already and time.monotonic() < deadline:
@@ -302,13 +300,13 @@ def _refresh(run: _Run) -> None:
 
 
 def _sum_known(values: Iterable[int | None]) -> int | None:
-    """Returns the sum of what is known, None when nothing is: a lag that nobody knows yet is not a lag of 0."""
+    """Sums known values; None if there are none, because an unknown lag is not 0."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 
 def _command() -> str:
-    """How this very command line is called from another terminal: after `make demo` no `kctl` is on the PATH."""
+    """How to call this kctl from another terminal: after `make demo` it is not on the PATH."""
     own = Path(sys.argv[0])
     found = shutil.which("kctl")
     if own.name != "kctl" or (found and Path(found).resolve() == own.resolve()):

@@ -1,4 +1,4 @@
-"""The screen of the demo while it runs: a live table on a terminal, a line every few seconds elsewhere."""
+"""The demo's output while it runs: a live table on a terminal, otherwise a line every few seconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINE_EVERY_SECONDS = 2.0
 
 
 class Screen:
-    """Output. `print_line` prints a line that stays; `show` brings the table up to date. To stderr with `-o json`."""
+    """`print_line` prints a lasting line; `show` updates the table. To stderr with `-o json`."""
 
     def __init__(self, *, to_stderr: bool) -> None:
         self._console = Console(file=plain(sys.stderr if to_stderr else sys.stdout), highlight=False)
@@ -42,7 +42,7 @@ class Screen:
         self._console.print(shown(text), markup=False, soft_wrap=True)  # a command must stay one line to be copied
 
     def show(self, head: str, offsets: list[dict[str, Any]], workers: list[dict[str, Any]]) -> None:
-        """Shows the table: `offsets` are the rows of `offset_checker`, `workers` those of `workers`."""
+        """Takes the rows of `offset_checker` and `workers`."""
         if self._live:
             self._live.update(Group(Text(shown(head)), _offsets(offsets), _workers(workers)), refresh=True)
         elif time.monotonic() - self._line_at >= LINE_EVERY_SECONDS:
@@ -77,7 +77,7 @@ def _in_words(workers: list[dict[str, Any]]) -> str:
 
 
 def _text(value: Any, digits: int | None = None) -> str:
-    """Formats a number for people; what is not known is `-`."""
+    """A number for people; `-` if unknown."""
     if value is None:
         return "-"
     return shown(str(value), kept="") if digits is None else f"{value:.{digits}f}"

@@ -1,4 +1,4 @@
-"""The summary of a demo: what it has seen and counted, what of that makes it a success, and how it is printed."""
+"""The summary of a demo: its counts, whether it passed, and how to print it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kctl_agent.storage.kinds import KINDS
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """The options of a demo; `seconds` None: until Ctrl-C."""
+    """`seconds` None: until Ctrl-C."""
 
     workers: int
     partitions: int
@@ -27,20 +27,20 @@ class DemoOptions:
 
     @property
     def is_handled(self) -> bool:
-        """Whether messages are handled: by sinkers, or by the workers themselves."""
+        """Whether messages are handled, by sinkers or by the workers."""
         return self.sinkers > 0 or KINDS[self.storage].is_handled_inside
 
 
 @dataclass
 class DemoProgress:
-    """Observations made while the demo ran."""
+    """Observations during the demo."""
 
     started_at: float = field(default_factory=time.monotonic)
     largest_lag: int | None = None
     seconds_to_first_batch: float | None = None
     committed: int = 0
     sinkers: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
-    """The last report of each process of a sinker, by name and pid."""
+    """The last report of each sinker process, by name and pid."""
 
     def take(self, offsets: list[dict[str, Any]], workers: list[dict[str, Any]]) -> None:
         known = [row["remaining_count"] for row in offsets if row["remaining_count"] is not None]
@@ -54,7 +54,7 @@ class DemoProgress:
         self.sinkers.update({(row["name"], row["pid"]): row["sinker"] for row in workers if row.get("sinker")})
 
     def settled(self, outcome: str) -> int:
-        """Returns how many messages all sinkers have settled so, those that died included."""
+        """Messages with this outcome in all sinkers, including dead ones."""
         return sum(stats[outcome] for stats in self.sinkers.values())
 
 
@@ -66,8 +66,8 @@ def summary(
     options: DemoOptions,
     ended: str | None = None,
 ) -> dict[str, Any]:
-    """Returns what `-o json` prints; null is what nobody knows: without an audit, what became of the messages. `ended`
-    is which part of the demo has ended by itself."""
+    """What `-o json` prints; null is unknown, such as the outcome of messages without an audit. `ended` names the part
+    that has ended by itself."""
     first = progress.seconds_to_first_batch
     is_retried_known = not KINDS[options.storage].is_handled_inside and (bool(progress.sinkers) or not options.sinkers)
     return {
@@ -94,8 +94,8 @@ def summary(
 
 
 def has_passed(summary: Mapping[str, Any], options: DemoOptions) -> bool:
-    """Whether all was stored once. If it is handled, then all of it, for the demo's handler refuses nothing; and only
-    the death of a sinker, or a batch that was run again, excuses a second time."""
+    """Whether all was stored once. If messages are handled, all must be, because the demo's handler rejects none; only
+    the death of a sinker or a repeated batch excuses a second time."""
     if summary["ended_by_itself"] is not None:
         return False
     is_stored = summary["lost"] == summary["duplicated"] == 0 and summary["stored"] == summary["produced"]
@@ -107,7 +107,7 @@ def has_passed(summary: Mapping[str, Any], options: DemoOptions) -> bool:
 
 
 def show(summary: Mapping[str, Any], output: str, place: Path, *, is_handled: bool, passed: bool) -> None:
-    """Prints the summary; `place` is where all of a failed demo is kept."""
+    """`place` is where a failed demo keeps its files."""
     if output == "json":
         print(json.dumps(summary), flush=True)  # noqa: T201
         if not passed:

@@ -1,1 +1,1 @@
-"""Reducers of the agents' answers to one: they are pure, and know no command line, no master and no HTTP."""
+"""Reducers of agents' answers to one answer: pure, independent of command line, master and HTTP."""

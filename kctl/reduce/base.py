@@ -1,7 +1,7 @@
-"""The contract of reducers, which are pure: no clock, no I/O, and neither order nor repetition matters.
+"""The contract of reducers: pure, without clock and I/O, and independent of order and repetition.
 
-Every reducer depends on the newest answer of each sender alone (`per_sender`), so answers may also be brought together
-in groups, and groups of groups, before they are reduced.
+A reducer depends only on the newest answer of each sender (`per_sender`), so answers may be grouped in any way before
+they are reduced.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[R]):
-    """What one agent replied: its result, and how old the snapshot was that it replied from."""
+    """One agent's result, and the age of the snapshot it came from."""
 
     sender: str
     result: R
     age_seconds: float
     kept_seconds: float = 0.0
-    """Seconds since it came, which are in `age_seconds`, and by which ages in `result` are too low."""
+    """Seconds since it arrived. They are included in `age_seconds`, but not in ages within `result`."""
 
     def of(self, part: T) -> Answer[T]:
-        """Returns the answer with this in place of its result."""
+        """A copy with another result."""
         return Answer(self.sender, part, self.age_seconds, self.kept_seconds)
 
     def kept(self, seconds: float) -> Answer[R]:
-        """Returns the answer as it is so much later."""
+        """A copy as of that much later."""
         return Answer(self.sender, self.result, self.age_seconds + seconds, self.kept_seconds + seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupStats:
-    """The consumer group as its coordinator sees it, members of other clients included."""
+    """The consumer group as its coordinator sees it, including members of other clients."""
 
     state: str
     """Kafka's words: `stable`, `preparing_rebalance`, `completing_rebalance`, `empty`, `dead`, ..."""
@@ -52,7 +52,7 @@ class GroupStats:
 
     @classmethod
     def of(cls, state: str | None, members: int | None) -> GroupStats | None:
-        """Returns stats with Kafka's word as brokers have it, `PreparingRebalance`; None where either is not known."""
+        """From the brokers' word, such as `PreparingRebalance`; None if either is unknown."""
         return None if state is None or members is None else cls(_state(state), members)
 
 
@@ -63,34 +63,34 @@ def _state(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSnapshot:
-    """The brokers' own view: every partition of the configured topics, whether a worker answers for it or not."""
+    """The brokers' view: every partition of the configured topics, whether or not a worker reports it."""
 
     partitions: PartitionColumns = _NO_PARTITIONS
-    """One group, without what only a worker knows; no partition as long as the brokers were never reached. Their `now`
-    is the moment of the snapshot."""
+    """One group, without what only workers know; empty until brokers were reached. Their `now` is the moment of the
+    snapshot."""
     group: GroupStats | None = None
-    """The group; None when the coordinator did not reply to the last poll: old news of members would be no news."""
+    """None if the coordinator did not reply to the last poll, because old news about members would mislead."""
     reset: ResetPolicy = ResetPolicy.EARLIEST
-    """The reset policy, which decides what lag is where the group has never committed."""
+    """The reset policy, which defines the lag if the group has never committed."""
     assigned: tuple[tuple[str, Mapping[str, tuple[int, ...]]], ...] = ()
-    """The client id of each member and its partitions by topic, as the coordinator reported them last."""
+    """Each member's client id and partitions by topic, as last reported by the coordinator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How long ago the brokers answered the master, and from what age on their offsets are stale."""
+    """How long ago the brokers answered, and from what age offsets are stale."""
 
     age_seconds: float | None
-    """Age of the last answer of any broker; None: there was none."""
+    """Age of the last answer of any broker; None before the first."""
     complete_age_seconds: float | None
-    """Age of the last poll that was answered in full; None: there was none."""
+    """Age of the last complete poll; None before the first."""
     stale_after_seconds: float
-    """Age from which on offsets are stale: three collect intervals, 5 s at least; of the interval that is kept to,
-    where collections take longer than the configured one."""
+    """Offsets are stale from this age on: three collect intervals, at least 5 s; if collections take longer than the
+    configured interval, of the actual one."""
     error: str | None
-    """Why the last poll failed, in whole or in part."""
+    """Why the last poll failed as a whole or in part."""
     missing_topics: tuple[str, ...] = ()
-    """Configured topics that did not exist when the brokers answered last."""
+    """Configured topics that did not exist at the last answer."""
 
     def to_json(self) -> JsonObject:
         return {
@@ -101,11 +101,11 @@ class Freshness:
 
 
 Reducer: TypeAlias = Callable[[Sequence[Answer[R]], BrokerSnapshot], T]
-"""A function of agents' answers and the brokers' view to the result of a command."""
+"""Agents' answers and the brokers' view -> the result of a command."""
 
 
 def per_sender(answers: Iterable[Answer[R]]) -> list[Answer[R]]:
-    """Returns the newest answer of each sender, sorted by sender."""
+    """The newest answer of each sender, sorted by sender."""
     newest: dict[str, Answer[R]] = {}
     for answer in answers:
         known = newest.get(answer.sender)
@@ -115,14 +115,14 @@ def per_sender(answers: Iterable[Answer[R]]) -> list[Answer[R]]:
 
 
 def _is_newer(answer: Answer[R], other: Answer[R]) -> bool:
-    """Whether one is newer. Of two of one age either may win, but always the same one, in whatever order they came."""
+    """Of two answers of the same age, always the same one wins, whatever their order."""
     if answer.age_seconds != other.age_seconds:
         return answer.age_seconds < other.age_seconds
     return repr(answer.result) < repr(other.result)
 
 
 def newest_rows(answers: Iterable[Answer[tuple[R, ...]]], key: Callable[[R], K]) -> dict[K, R]:
-    """Returns the rows of all answers by `key`; of rows with one key, the newest answer's."""
+    """Rows by `key`; for equal keys that of the newest answer."""
     newest: dict[K, R] = {}
     for answer in sorted(per_sender(answers), key=lambda each: each.age_seconds):
         for row in answer.result:

@@ -1,8 +1,8 @@
-"""The fleet's partitions, merged from the agents' rows and the brokers' own columns; lag and offsets rest on these.
+"""Merges the fleet's partitions from agents' rows and the brokers' columns; lag and offsets rest on them.
 
-The reader of a partition is what the agents report: of two that claim it, the one of the higher generation, then of the
-newer offsets. How far it is, by the newest offsets, an agent's or the brokers'. One that nobody claims keeps its row.
-An attached application, which is of no generation, is a group of its own beside the fleet's, which comes first.
+The reader of a partition is what agents report: if two claim it, the one with the higher generation, then with the
+newer offsets. Its progress comes from the newest offsets, an agent's or the brokers'. An unclaimed partition keeps its
+row. An attached application has no generation and is a group of its own after the fleet's.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from kctl.rows.partitions import ResetPolicy
 from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
 
 _Claim: TypeAlias = tuple[PartitionReply, Answer[PartitionsReply]]
-"""An agent's row and the answer that it came with."""
+"""An agent's row and its answer."""
 _ATTACHED = "attached/{}"  # the name of a group it may be as well
 
 
 def offset_checker(answers: Sequence[Answer[PartitionsReply]], brokers: BrokerSnapshot) -> PartitionColumns:
-    """Merges rows; `answers` are those of `kafka_lag` or `offset_checker`."""
+    """`answers` are those of `kafka_lag` or `offset_checker`."""
     claims, attached = _claims(answers, brokers.partitions)
     names, base = brokers.partitions.names, brokers.partitions
     places = {key: place for place, key in enumerate(names.keys)}
@@ -50,15 +50,15 @@ def offset_checker(answers: Sequence[Answer[PartitionsReply]], brokers: BrokerSn
 
 
 def kafka_lag(partitions: PartitionColumns) -> LagTotals:
-    """Sums the group's partitions. Attached applications are groups of their own."""
+    """Sums the group's partitions, without attached applications."""
     return partitions.lags()[0]
 
 
 def _claims(
     answers: Sequence[Answer[PartitionsReply]], brokers: PartitionColumns
 ) -> tuple[dict[Partition, _Claim], dict[str, dict[Partition, _Claim]]]:
-    """Returns who reads the group's partitions; and what attached applications read beside it, by their names. Where
-    nobody else reads a partition of the fleet's topics, the application is its reader."""
+    """The readers of the group's partitions, and what attached applications read, by name. If nothing else in the fleet
+    reads a partition, the application is its reader."""
     claims: dict[Partition, _Claim] = {}
     of_no_group: list[_Claim] = []
     for answer in per_sender(answers):
@@ -83,8 +83,8 @@ def _strength(claim: _Claim) -> tuple[int, float]:
 
 
 def _merged(claims: Sequence[_Claim | None], brokers: PartitionColumns, reset: ResetPolicy) -> PartitionColumns:
-    """Merges each partition's claim with the brokers' offsets: committed and end come from one source, the newer one,
-    so that their difference was true at one moment; the other source fills in only what that one does not know."""
+    """Merges claims with the brokers' offsets. Committed offset and end come from one source, the newer, so that their
+    difference was true at one moment; the other source only fills gaps."""
     rows, now = [None if claim is None else claim[0] for claim in claims], brokers.now
     replies = [None if claim is None else claim[1] for claim in claims]
     is_claimed = np.array([row is not None for row in rows], np.bool_)
@@ -96,7 +96,7 @@ def _merged(claims: Sequence[_Claim | None], brokers: PartitionColumns, reset: R
     is_newer = is_claimed & (np.isnan(brokers.at) | (claimed_at >= brokers.at))
 
     def both(name: str) -> tuple[Ints, Ints, Bools]:
-        """Returns the newer and the older values, and where the older one fills in."""
+        """The newer and the older values, and where the older fill in."""
         of_agents, of_brokers = _ints(rows, name), getattr(brokers, name)
         newer, older = np.where(is_newer, of_agents, of_brokers), np.where(is_newer, of_brokers, of_agents)
         return newer, older, (newer == ABSENT) & (older != ABSENT)

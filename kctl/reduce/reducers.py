@@ -1,5 +1,4 @@
-"""Reducers of the agents' answers to one, as `kctl_agent.replies.questions` names them; those of partitions are in
-`partitions`."""
+"""The reducers that `kctl_agent.replies.questions` names, except those in `partitions`."""
 
 from __future__ import annotations
 
@@ -21,8 +20,7 @@ R = TypeVar("R")
 
 
 def union(kind: type[R], listed: str, *key: str) -> Reducer[R, R]:
-    """Returns the reducer of replies that hold but a list: its rows by their key and sorted by it; the newest
-    answer wins."""
+    """A reducer of lists: rows by key, sorted; the newest answer wins."""
     make: Any = kind
     rows_of, key_of = attrgetter(listed), attrgetter(*key)
 
@@ -35,8 +33,8 @@ def union(kind: type[R], listed: str, *key: str) -> Reducer[R, R]:
 
 
 def block_size(answers: Sequence[Answer[StorageReply]], _brokers: BrokerSnapshot) -> StorageReply:
-    """Sums messages and bytes in the storages, one that several workers share once. A worker that has not
-    opened its storage yet replies without an identity and counts for nothing."""
+    """Sums messages and bytes; counts a shared storage once. A worker that has not opened its storage yet has no
+    identity and does not count."""
     counts = [(answer.sender, aged(answer.result, answer.kept_seconds), answer.age_seconds) for answer in answers]
     rows: list[Answer[tuple[StorageReply, ...]]] = [
         Answer(sender, (row,), max(age, _age(row))) for sender, row, age in counts
@@ -62,8 +60,8 @@ def block_size(answers: Sequence[Answer[StorageReply]], _brokers: BrokerSnapshot
 
 
 def member_leader(answers: Sequence[Answer[MemberReply]], _brokers: BrokerSnapshot) -> GroupMembers:
-    """Lists the members of the consumer group, as each sees it, and its leader. A worker that has not joined yet is
-    without ids, and has no part in leader and generation."""
+    """The group's members as each sees itself, and the leader. A worker that has not joined has no ids and does not
+    affect leader and generation."""
     newest = per_sender(answers)
     generations = {each.result.generation for each in newest if each.result.generation is not None}
     leaders = {each.result.leader for each in newest if each.result.leader is not None}
@@ -77,13 +75,13 @@ def member_leader(answers: Sequence[Answer[MemberReply]], _brokers: BrokerSnapsh
 
 
 def ping(answers: Sequence[Answer[PingReply]], _brokers: BrokerSnapshot) -> Pings:
-    """Lists all pings. Each is named as its socket, whatever name it gives itself."""
+    """All pings, named by socket, whatever name they report."""
     return Pings(tuple(replace(answer.result, name=answer.sender) for answer in per_sender(answers)))
 
 
 def workers(answers: Sequence[Answer[WorkerRow]], _brokers: BrokerSnapshot) -> Workers:
-    """Lists each worker's own row, with the age of its reply; named as its socket, whatever name it gives itself, and
-    without a supervisor: that is for the master to add."""
+    """Each worker's row with its age, named by socket, whatever name it reports. The master adds the supervisor's
+    view."""
     return Workers(
         tuple(
             replace(answer.result, name=answer.sender, age_seconds=answer.age_seconds, supervisor=None)
@@ -93,7 +91,7 @@ def workers(answers: Sequence[Answer[WorkerRow]], _brokers: BrokerSnapshot) -> W
 
 
 def _recent_dead(known: list[RecentDeadLetters]) -> RecentDeadLetters | None:
-    """Sums the recent dead letters of several storages; the class is that of the storage with the most."""
+    """Sums recent dead letters of several storages; the class is that of the one with the most."""
     if not known:
         return None
     most = max(known, key=lambda each: (each.count, each.error_class or ""))
@@ -104,7 +102,7 @@ def _recent_dead(known: list[RecentDeadLetters]) -> RecentDeadLetters | None:
 
 
 def _age(row: StorageReply) -> float:
-    """Returns the age of a count. Of several that count one storage the one counts that has done so last."""
+    """The age of a count; if several count one storage, of the latest count."""
     if row.age_seconds is None:
         return inf if row.error else 0.0
     return row.age_seconds

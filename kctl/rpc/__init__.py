@@ -1,1 +1,1 @@
-"""Asking over Unix sockets: `client` for one blocking call, `fan_out` for all agents under one deadline."""
+"""Asks over Unix sockets: `client` makes one blocking call, `fan_out` asks all agents under one deadline."""

@@ -1,4 +1,4 @@
-"""One blocking call to a master: what `kctl rpc` does. Start-up is most of its cost, so it imports next to nothing."""
+"""One blocking call to a master, for `kctl rpc`. Start-up is most of its cost, so it imports very little."""
 
 from __future__ import annotations
 
@@ -17,16 +17,9 @@ _CHUNK_BYTES = 256 * 1024
 
 
 def call(socket_path: Path, request: Request, timeout_seconds: float) -> Reply:
-    """Send one request and wait for its reply; `timeout_seconds` covers connecting, sending and receiving together.
-
-    An error that the other side answers with is returned as a Reply, not raised.
-
-    Raises:
-        NoSocketFile, NobodyListening, SocketNotPermitted: there is no one to ask, and why.
-        AgentTimeout: the time is over.
-        AgentUnreachable: the connection broke before the reply was complete.
-        WireError: what came is not a frame, or too large.
-    """
+    """Sends a request and waits for its reply; `timeout_seconds` covers connecting, sending and receiving. An error
+    from the other side is returned as a Reply, not raised. Raises NoSocketFile, NobodyListening, SocketNotPermitted (no
+    one to ask), AgentTimeout, AgentUnreachable (the connection broke), WireError (not a frame, or too large)."""
     deadline = time.monotonic() + timeout_seconds
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:

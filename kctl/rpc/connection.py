@@ -1,7 +1,7 @@
-"""One kept connection to an agent, on an asyncio loop: requests are pipelined, each reply finds its request by id.
+"""One kept connection to an agent on an asyncio loop: requests are pipelined, and replies are matched by id.
 
-What a master at rest costs is the number of its pieces of work, each of which meets cold caches: so a question is a
-plain future, not a task, and the requests of one turn are written together.
+An idle master's cost is the number of its tasks, each of which finds cold caches. So a question is a plain future, not
+a task, and the requests of one turn are written together.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BACKLOG_RETRY_SECONDS = 0.005
 
 
 class AgentConnection(asyncio.Protocol):
-    """Ends in exactly one place, `connection_lost`; every request that waits then fails with the reason."""
+    """Ends only in `connection_lost`; then every pending request fails with the reason."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -32,12 +32,9 @@ class AgentConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def send(self, frame: bytes, request_id: str) -> asyncio.Future[Reply]:
-        """Send an encoded request and return its future reply; no two that wait may have the same id. What is asked in
-        one round of the loop leaves, and mostly is answered, at once: its next round.
-
-        Cancelling the future only means that nobody waits any more: a late reply is dropped. Raises AgentUnreachable:
-        the connection has ended.
-        """
+        """Sends an encoded request and returns its future reply; ids of pending requests must differ. Requests of one
+        round of the loop are sent together. Cancelling the future drops a late reply. Raises AgentUnreachable if the
+        connection has ended."""
         if self._transport is None or self._transport.is_closing():
             raise AgentUnreachable("the connection has ended")
         loop = asyncio.get_running_loop()
@@ -80,7 +77,8 @@ class AgentConnection(asyncio.Protocol):
                 reply.set_exception(self._broken or AgentUnreachable("the agent closed the connection"))
 
     def _answered(self, reply: Reply) -> None:
-        """An error without an id is about the connection (refused, busy, not a frame): all that wait get it."""
+        """An error without an id concerns the connection (rejected, busy, not a frame), so all pending requests get
+        it."""
         if reply.id is None:
             waiting, self._waiting = list(self._waiting.values()), {}
         else:
@@ -91,8 +89,8 @@ class AgentConnection(asyncio.Protocol):
 
 
 async def connect(path: Path, deadline: float) -> AgentConnection:
-    """Connect to an agent's socket before `deadline`, a time of the running loop. Raises AgentUnreachable: nobody is
-    there, or it is not permitted; AgentTimeout: its backlog stayed full."""
+    """Connects before `deadline`, a time of the running loop. Raises AgentUnreachable, AgentTimeout (the backlog stayed
+    full)."""
     loop = asyncio.get_running_loop()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)

@@ -1,4 +1,4 @@
-"""The same question to all agents at once, under one deadline. An agent that does not answer is named, never silently
+"""Asks all agents the same question at once, under one deadline. An agent that does not answer is named, never silently
 absent."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 class Failed(Struct, frozen=True, rename={"sender": "from"}):
-    """An agent that gave no answer; `code` is `timeout`, `unreachable`, a wire error's, or the one it answered with."""
+    """An agent without an answer; `code` is `timeout`, `unreachable`, a wire error's, or its own."""
 
     sender: str
     code: str
@@ -36,7 +36,7 @@ class Failed(Struct, frozen=True, rename={"sender": "from"}):
 
 @dataclass(frozen=True, slots=True)
 class FanOut(Generic[R]):
-    """Every agent that was asked is in exactly one of the three, each sorted by name."""
+    """Every agent asked is in exactly one of the three, sorted by name."""
 
     answers: list[Answer[R]]
     failed: list[Failed]
@@ -45,8 +45,8 @@ class FanOut(Generic[R]):
 
 
 def typed(outcome: FanOut[Raw], kind: type[R]) -> FanOut[R]:
-    """`outcome` with its results decoded; whose result does not fit is among the failed, with the code `bad_result`.
-    Pure and safe in any thread; of thousands of partitions it takes a while."""
+    """Decodes results; one that does not fit counts as failed with `bad_result`. Pure, for any thread; slow with
+    thousands of partitions."""
     answers: list[Answer[R]] = []
     failed: list[Failed] = []
     for answer in outcome.answers:
@@ -61,30 +61,29 @@ def typed(outcome: FanOut[Raw], kind: type[R]) -> FanOut[R]:
 
 
 class AgentPool:
-    """Connections to agents, kept between questions. Belongs to one running loop; `close` it there."""
+    """Kept connections to agents. Belongs to one running loop; `close` it there."""
 
     def __init__(self) -> None:
         self._connections: dict[Path, AgentConnection] = {}
         self._ids = itertools.count(1)
 
     def next_id(self) -> str:
-        """An id that no other request over these connections has."""
+        """An id unique among these connections."""
         return f"{next(self._ids):x}"
 
     def kept(self, path: Path) -> AgentConnection | None:
-        """The connection to an agent that has been asked before, if it can be used."""
+        """The usable kept connection to an agent, if any."""
         connection = self._connections.get(path)
         return connection if connection is not None and connection.is_usable else None
 
     async def ask(self, path: Path, frame: bytes, request_id: str, deadline: float) -> Reply:
-        """One agent's reply to an encoded request, over a new connection if none is kept; an error reply too is
-        returned. `deadline` bounds the connecting, the caller the waiting. Raises AgentUnreachable, AgentTimeout,
-        WireError."""
+        """One agent's reply, also an error, over a new connection if none is kept. `deadline` limits connecting, the
+        caller waiting. Raises AgentUnreachable, AgentTimeout, WireError."""
         connection = self.kept(path) or await self._connected(path, deadline)
         return await connection.send(frame, request_id)
 
     def close(self) -> None:
-        """Close every connection; the loop finishes that in its next round."""
+        """The loop finishes closing in its next round."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -102,12 +101,10 @@ class AgentPool:
 async def fan_out(
     pool: AgentPool, targets: Mapping[str, Path], rpc: str, params: JsonObject | None = None, *, deadline: float
 ) -> FanOut[Raw]:
-    """Ask every agent of `targets` (name -> socket) and return when all have answered or failed, or at `deadline`,
-    an absolute time of the running loop. Never raises for an agent's sake.
-
-    If a kept connection turns out to be dead, because its agent was started anew, the question is asked once more on a
-    fresh one; so only ask what may be asked twice. Raises FrameTooLarge: the parameters do not fit into a request.
-    """
+    """Asks every agent in `targets` (name -> socket) until all have answered or failed, or until `deadline`, a time of
+    the running loop. If a kept connection turns out dead because its agent has restarted, the question is asked again,
+    so ask only what may be asked twice. Raises FrameTooLarge if the parameters do not fit; agents' failures never
+    raise."""
     loop = asyncio.get_running_loop()
     remaining = deadline - loop.time()
     request_id = pool.next_id()  # one for all: it need only be unique on each connection
@@ -141,7 +138,7 @@ async def fan_out(
 def _sent(
     pool: AgentPool, targets: Mapping[str, Path], frame: bytes, request_id: str, deadline: float
 ) -> tuple[dict[asyncio.Future[Reply], str], dict[str, AgentConnection]]:
-    """The replies to come, each with its agent's name; and the kept connections over which they do."""
+    """The future replies by agent, and the kept connections used."""
     waiting: dict[asyncio.Future[Reply], str] = {}
     kept: dict[str, AgentConnection] = {}
     for name, path in targets.items():

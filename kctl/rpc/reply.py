@@ -1,7 +1,5 @@
-"""What comes back from an agent or from the master: the frame around a result, which is decoded by who knows its type.
-
-As the wire, strict: NaN, an Infinity, a wrong type or more than one value is no reply (docs/protocol.md).
-"""
+"""Replies from an agent or the master: the frame around a result, which is decoded elsewhere. As strict as the wire
+(docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ _NONE: Final = msgspec.Raw(b"null")
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True, rename={"sender": "from"}):
-    """An error as it travels; `sender` is set where it stands in a master's `failed`."""
+    """An error on the wire; `sender` is set in a master's `failed`."""
 
     code: str
     message: str
@@ -30,7 +28,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True, rename={"sender":
 
 
 class Reply(msgspec.Struct, frozen=True, rename={"sender": "from", "raw": "result"}):
-    """One answer. `error` is set exactly when `ok` is false; an agent's reply is always complete."""
+    """`error` is set exactly if `ok` is false; an agent's reply is always complete."""
 
     ok: bool
     id: str | None = None
@@ -44,9 +42,9 @@ class Reply(msgspec.Struct, frozen=True, rename={"sender": "from", "raw": "resul
     answered: tuple[str, ...] = ()
     failed: tuple[Failure, ...] = ()
     stopped: tuple[str, ...] = ()
-    """Agents that were stopped by request, and are therefore not missing."""
+    """Agents that were stopped by request, and so are not missing."""
     verdict: msgspec.Raw = _NONE
-    """Of a master: how the fleet as a whole is doing."""
+    """From a master: the verdict on the fleet."""
 
     @property
     def has_verdict(self) -> bool:
@@ -54,7 +52,7 @@ class Reply(msgspec.Struct, frozen=True, rename={"sender": "from", "raw": "resul
 
     @property
     def result(self) -> JsonObject:
-        """The result as it was sent. Raises BadPayload: it is no object."""
+        """The result as sent. Raises BadPayload if it is not an object."""
         return parse_object(bytes(self.raw))
 
 
@@ -62,8 +60,7 @@ _decode: Final = msgspec.json.Decoder(Reply).decode
 
 
 def reply_of(payload: bytes | bytearray) -> Reply:
-    """The reply that a frame holds. Raises BadPayload: it is no reply; the message names the field, and nothing of what
-    was sent."""
+    """Decodes a frame. Raises BadPayload, which names the field but quotes nothing."""
     try:
         reply = _decode(payload)
     except (msgspec.ValidationError, UnicodeDecodeError) as error:
