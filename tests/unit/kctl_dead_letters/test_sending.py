@@ -1,13 +1,9 @@
-"""Why a dead letter cannot be sent, and threads that do not delay the end of their process."""
+"""Why a dead letter cannot be sent, by errors that kafka-python's futures and log have."""
 
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
-import threading
 from dataclasses import dataclass, field
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +11,6 @@ import pytest
 from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
 from kctl.dead_letters.sending import Sender
-from kctl.dead_letters.workbench import DaemonThreads
 from kctl.errors import KctlError
 from kctl.kafka.delivery import RetryReasons
 from kctl.kafka.produce import Production
@@ -64,38 +59,3 @@ def test_brokers_that_do_not_answer_are_no_message_that_is_too_large() -> None:
         Sender(production)([dead_letter(number) for number in range(3)])
 
     assert "too large" not in str(failed.value).lower()
-
-
-BLOCKED = """
-import threading
-from kctl.dead_letters.workbench import DaemonThreads
-DaemonThreads(1, "t").submit(threading.Event().wait)
-print("ends", flush=True)
-"""
-
-
-def test_work_returns_or_raises_in_another_thread() -> None:
-    threads = DaemonThreads(2, "t")
-
-    assert [future.result(10) for future in [threads.submit(lambda: 1), threads.submit(lambda: 2)]] == [1, 2]
-    with pytest.raises(KeyError):
-        threads.submit(partial({}.pop, "x")).result(10)
-    threads.close()
-
-
-def test_work_that_is_cancelled_before_its_turn_is_not_begun() -> None:
-    threads, gate, begun = DaemonThreads(1, "t"), threading.Event(), threading.Event()
-    first = threads.submit(gate.wait)
-    cancelled = threads.submit(begun.set)
-    assert cancelled.cancel()
-    gate.set()
-
-    assert first.result(10)
-    assert threads.submit(begun.is_set).result(10) is False
-    threads.close()
-
-
-def test_a_process_ends_while_a_thread_waits() -> None:
-    ran = subprocess.run([sys.executable, "-c", BLOCKED], capture_output=True, text=True, timeout=60, check=True)
-
-    assert ran.stdout == "ends\n"
