@@ -1,11 +1,13 @@
-"""The demo's broker is a real one: it answers, survives, and leaves nothing behind. Its topics and Kafka's tool too."""
+"""The demo's broker is a real one: it answers, survives, and leaves nothing behind; its end is noticed and named."""
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -13,12 +15,16 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.admin import OffsetSpec
 
+from kctl.demo.fleet import DemoFleet
 from kctl.demo.kafka_broker import two_free_ports
+from kctl.demo.producer import Producer
+from kctl.demo.run import DemoParts, PartEnded
 from kctl.errors import StartError
 from tests.conftest import eventually
 from tests.consumers import until_assigned
 from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker
+from tests.servers.topics import create_topic
 
 pytestmark = pytest.mark.real
 
@@ -118,3 +124,24 @@ def test_a_broker_dies_with_the_process_that_started_it(short_dir: Path) -> None
         parent.send_signal(signal.SIGKILL)
 
     eventually(lambda: is_gone(pid), what="the broker outlived its parent")
+
+
+def test_a_killed_broker_is_named_and_the_producer_ends_at_once(tmp_path: Path) -> None:
+    with KafkaBroker(tmp_path / "broker") as broker:
+        parts = DemoParts(broker, DemoFleet(tmp_path))
+        create_topic(broker.bootstrap_servers, "demo", 2)
+        producer = Producer(broker.bootstrap_servers, "demo", 2, rate=200)
+        producer.start()
+        eventually(lambda: producer.total > 0, 60, "messages are acknowledged")
+        parts.check()
+
+        assert broker.pid is not None
+        os.kill(broker.pid, signal.SIGKILL)
+        eventually(lambda: parts.ended() is not None, 30, "the end of the broker is noticed")
+
+        with pytest.raises(PartEnded, match=rf"^the broker \(pid {broker.pid}\) has ended: signal 9, SIGKILL$"):
+            parts.check()
+        began = time.monotonic()
+        producer.stop(0)
+        assert time.monotonic() - began < 20, "it waits for no acknowledgement"
+        assert producer.total > 0

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
-from tests.command_lines import Kctl, Ran, run_here
+from tests.command_lines import KCTL, Kctl, Ran, run_here
 from tests.conftest import eventually
 from tests.consumers import until_assigned
 from tests.servers import kafka_tools, topics
@@ -398,3 +398,23 @@ def test_aborted_messages_are_not_shown_and_the_end_is_reached(broker: KafkaBrok
     assert kctl(*words, "--read-committed").out.split() == ["kept"]
     [end] = kctl("list-offsets", "-t", "deals", "--read-committed", "-o", "json").rows
     assert end["offset"] == 4
+
+
+BAD = b"\x1b]0;owned\x07\x1b[2J\xc2\x9b31m\xe2\x80\xae\xff\r"
+
+
+@pytest.mark.parametrize("form", ["value", "line", "json"])
+def test_message_bytes_cannot_steer_the_terminal_and_reach_a_pipe_unchanged(broker: KafkaBroker, form: str) -> None:
+    topics.create_topic(broker.bootstrap_servers, f"hostile-{form}", 1)
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+    producer.send(f"hostile-{form}", BAD, key=BAD).get(60)
+    producer.close()
+    words = ["kafka", "consume", "-b", broker.bootstrap_servers, "-t", f"hostile-{form}", "--format", form]
+
+    piped = subprocess.run([*KCTL, *words], capture_output=True, check=True).stdout
+    seen = on_a_terminal(*words, code=0)
+
+    assert seen.decode().replace("\r\n", "").isprintable(), seen
+    assert b"owned" in seen or form == "json"
+    if form == "value":
+        assert BAD in piped

@@ -157,16 +157,6 @@ def test_closing_leaves_a_socket_of_others_alone(short_dir: Path, bind: Callable
     assert (short_dir / "worker-0.pid").exists()
 
 
-def test_a_name_that_is_served_is_refused_with_the_pid_of_its_owner(bind: Callable[..., BoundSocket]) -> None:
-    bound = bind()
-
-    with pytest.raises(PathError, match=f"already served by pid {os.getpid()}"):
-        bind()
-
-    with socket.socket(socket.AF_UNIX) as peer:
-        peer.connect(str(bound.path))
-
-
 def test_a_living_owner_is_respected_without_listening(short_dir: Path, bind: Callable[..., BoundSocket]) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as owner:
         identity = process_identity(owner.pid)

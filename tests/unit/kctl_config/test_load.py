@@ -244,13 +244,6 @@ def test_a_file_storage_with_a_spark_cluster_is_refused_with_the_reason(written:
         written(SMALLEST + '[spark]\nmaster = "spark://host:7077"')
 
 
-def test_a_wrong_variable_is_named_as_such(written: Written) -> None:
-    with pytest.raises(ConfigError, match=r'^KCTL_WORKERS_COUNT: workers.count is "two", but it takes a whole number'):
-        written(SMALLEST, {"KCTL_WORKERS_COUNT": "two"})
-    with pytest.raises(ConfigError, match=r"^the variable KCTL_KAFKA_GRUP is not a setting; the nearest is"):
-        written(SMALLEST, {"KCTL_KAFKA_GRUP": "g"})
-
-
 def test_a_wrong_flag_is_named_as_such(written: Written) -> None:
     with pytest.raises(ConfigError, match=r"^there is no setting `workers.cuont`; the nearest is `workers.count`$"):
         written(SMALLEST, {}, {"workers.cuont": "2"})

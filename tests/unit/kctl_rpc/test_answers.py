@@ -12,10 +12,8 @@ from kctl.errors import BadAnswer
 from kctl.master.reduction import COMMANDS, reduced, with_supervisor
 from kctl.reduce.base import Answer, BrokerSnapshot, Freshness
 from kctl.rows.offsets import OffsetRow
-from kctl.rows.workers import StatusAnswer, WorkerRow, WorkerStatus, with_statuses
-from kctl.rpc.decode import answered
+from kctl.rows.workers import WorkerRow, WorkerStatus, with_statuses
 from kctl_agent.replies.describe import Method, MethodsReply, Param
-from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.wire import JsonObject
 from tests.replies import outcome_of, raw, reply_of
@@ -47,15 +45,6 @@ def test_an_answer_is_read_as_the_rows_that_the_master_has_encoded(rpc: str) -> 
         assert found.rows == tuple(OffsetRow(**row.to_json()) for row in result.rows())
     else:
         assert found == result
-
-
-def test_a_status_is_read_as_the_supervisor_has_it() -> None:
-    verdict = {"level": "ok", "about": "fleet", "reason": "all runs", "since": 1.0, "also": []}
-
-    status = answered("status", StatusAnswer, raw({"rows": encoded([STATUS]), "verdict": verdict}))
-
-    assert status.rows == (STATUS,)
-    assert (status.verdict.sentence, status.lag) == ("ok: all runs", None)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 
 from kctl.errors import NobodyListening, NoMaster, NoSocketFile, SocketNotPermitted
 from kctl.rpc.client import call
-from kctl_agent.errors import AgentTimeout, AgentUnreachable, NotReady, WireError
+from kctl_agent.errors import AgentTimeout, AgentUnreachable, WireError
 from kctl_agent.rpc.messages import Request, Role
-from tests.servers.scripted_agent import Answers, BreaksFrame, Refuses, ScriptedAgent, SendsBytes, Stalls, Step
+from tests.servers.scripted_agent import Answers, BreaksFrame, ScriptedAgent, SendsBytes, Stalls, Step
 
 QUESTION = Request(id="1", role=Role.EXTERNAL, rpc="kafka_lag", method="onKafkaLag", params={"worker": "worker-0"})
 
@@ -26,14 +26,6 @@ def test_a_reply_of_megabytes_is_put_together(short_dir: Path) -> None:
 
     with ScriptedAgent(short_dir, "master", {"kafka_lag": Answers(large)}):
         assert call(socket_of(short_dir), QUESTION, 10.0).result == large
-
-
-def test_an_error_that_the_other_side_answers_with_is_returned_not_raised(short_dir: Path) -> None:
-    with ScriptedAgent(short_dir, "master", {"kafka_lag": Refuses(NotReady("not yet"))}):
-        reply = call(socket_of(short_dir), QUESTION, 5.0)
-
-    assert reply.error is not None
-    assert (reply.error.code, reply.error.message, reply.error.retriable) == ("not_ready", "not yet", True)
 
 
 def test_no_file_nobody_listening_and_not_permitted_are_distinguished(short_dir: Path) -> None:

@@ -97,12 +97,6 @@ def test_a_field_with_a_wrong_value_is_refused_by_its_name(field: str, value: ob
         check_request(MINIMAL | {field: value})
 
 
-@pytest.mark.parametrize("field", ["role", "rpc", "method"])
-def test_a_missing_field_is_refused_by_its_name(field: str) -> None:
-    with pytest.raises(BadRequest, match=f'"{field}"'):
-        Request.parse({name: value for name, value in MINIMAL.items() if name != field})
-
-
 def test_a_master_s_reply_names_what_is_missing() -> None:
     failure = Failure("timeout", "no answer", retriable=True, sender="worker-1")
     frame = reply_ok(
