@@ -20,7 +20,6 @@ from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.delta.table import LakeTable
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.maintenance.compaction import Compacted, Compaction
-from kctl_agent.storage.lake.maintenance.expiry import expire
 from kctl_agent.storage.lake.table_storage import TableStorage
 from tests.conformance import Dead, StoredOffsets
 from tests.conformance.dead import ERROR
@@ -187,7 +186,7 @@ class TableDead(OfTable, Dead[TableStorage]):
         return DeadLetterTable(storage, GROUP.group)
 
     def expired(self, storage: TableStorage) -> int:
-        return expire(storage, GROUP.group)
+        return DeadLetterTable(storage, GROUP.group).expire()
 
     def kill(self, storage: TableStorage, count: int, partition: int = 0, error: str = ERROR) -> None:
         tp, table = ("t", partition), self.dead_letters(storage)

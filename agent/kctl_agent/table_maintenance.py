@@ -20,11 +20,11 @@ from kctl_agent.process import parent_watch
 from kctl_agent.process.bootstrap import leave
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.kinds import open_lake
+from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.delta.batch_plans import sweep
 from kctl_agent.storage.lake.delta.checkpoint import yield_to_others
 from kctl_agent.storage.lake.folder import FOLDER
 from kctl_agent.storage.lake.maintenance.compaction import Compaction
-from kctl_agent.storage.lake.maintenance.expiry import expire
 from kctl_agent.storage.lake.maintenance.vacuum import remove, unused
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import TableStorage
@@ -85,7 +85,7 @@ def _once_a_day(lake: LakeStorage, group: str, table: TableStorage) -> list[str]
     if last is not None and time.time() - last.modified <= VACUUM_SECONDS:
         return []
     removed = remove(table.table, unused(table.table))
-    expired = 0 if table is lake else expire(lake, group)
+    expired = 0 if table is lake else DeadLetterTable(lake, group).expire()
     table.folder.write(VACUUMED, b"")
     return [
         *([f"{number_of(removed, 'file')} removed that no recent version uses"] if removed else []),

@@ -2,20 +2,21 @@ package kctl;
 
 import java.io.ByteArrayInputStream;
 import java.io.DataInputStream;
+import java.io.FilterInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.SequenceInputStream;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.security.MessageDigest;
-import java.util.LinkedHashSet;
+import java.util.concurrent.ConcurrentLinkedQueue;
 
 /** Takes connections that begin with a token, as Py4J's clients do. Of others no more bytes are read than it has. */
 public final class TokenServerSocket extends ServerSocket {
     private static final int MOST_UNKNOWN = 256; // each has a thread of Py4J, which waits
 
     private final byte[] opening;
-    private final LinkedHashSet unknown = new LinkedHashSet(); // the oldest first
+    private final ConcurrentLinkedQueue unknown = new ConcurrentLinkedQueue(); // the oldest first
 
     public TokenServerSocket(String token) throws IOException {
         opening = ("A\n" + token + "\n").getBytes("US-ASCII");
@@ -24,32 +25,14 @@ public final class TokenServerSocket extends ServerSocket {
     public Socket accept() throws IOException {
         Peer peer = new Peer();
         implAccept(peer);
-        Socket oldest = null;
-        synchronized (unknown) {
-            unknown.add(peer);
-            if (unknown.size() > MOST_UNKNOWN) {
-                oldest = (Socket) unknown.iterator().next();
+        unknown.add(peer);
+        if (unknown.size() > MOST_UNKNOWN) {
+            Socket oldest = (Socket) unknown.poll();
+            if (oldest != null) {
+                oldest.close();
             }
         }
-        if (oldest != null) {
-            oldest.close();
-        }
         return peer;
-    }
-
-    private void forget(Peer peer) {
-        synchronized (unknown) {
-            unknown.remove(peer);
-        }
-    }
-
-    private InputStream checked(InputStream given) throws IOException {
-        byte[] found = new byte[opening.length];
-        new DataInputStream(given).readFully(found);
-        if (!MessageDigest.isEqual(found, opening)) {
-            throw new IOException("it does not begin with the token");
-        }
-        return new SequenceInputStream(new ByteArrayInputStream(found), given);
     }
 
     private final class Peer extends Socket {
@@ -63,19 +46,18 @@ public final class TokenServerSocket extends ServerSocket {
         }
 
         public void close() throws IOException {
-            forget(this);
+            unknown.remove(this);
             super.close();
         }
     }
 
-    private final class Checked extends InputStream {
+    private final class Checked extends FilterInputStream {
         private final Peer peer;
-        private InputStream input;
         private boolean isChecked;
 
         Checked(Peer peer, InputStream input) {
+            super(input);
             this.peer = peer;
-            this.input = input;
         }
 
         public int read() throws IOException {
@@ -85,11 +67,16 @@ public final class TokenServerSocket extends ServerSocket {
 
         public int read(byte[] bytes, int offset, int length) throws IOException {
             if (!isChecked) {
-                input = checked(input);
+                byte[] found = new byte[opening.length];
+                new DataInputStream(in).readFully(found);
+                if (!MessageDigest.isEqual(found, opening)) {
+                    throw new IOException("it does not begin with the token");
+                }
+                in = new SequenceInputStream(new ByteArrayInputStream(found), in);
                 isChecked = true;
-                forget(peer);
+                unknown.remove(peer);
             }
-            return input.read(bytes, offset, length);
+            return in.read(bytes, offset, length);
         }
     }
 }

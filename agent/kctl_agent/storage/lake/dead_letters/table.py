@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -242,17 +243,29 @@ class DeadLetterTable(DeadLetterStore):
                 progress(done)
         return done
 
+    def expire(self) -> int:
+        """Removes the files in which every dead letter is older than the limit, and returns how many they had. A file
+        with a newer or requeued one, or one of another group, stays. Raises StorageUnusable, TableRefused."""
+        age = self._lake.limits.dead_seconds
+        rows = () if age is None else self.rows(Selection(older_than_seconds=age))
+        return self._remove_files(Counter(origin.file for origin, _ in rows))
+
     def _remove_rows(self, condition: Condition, rows: Sequence[Origin]) -> int:
-        """Removes exactly these of a file, except those that were put back meanwhile; returns how many. A file of which
-        these are all goes as a whole: each DELETE writes the rest of its files again."""
-        basis, files = self.storage.table.rewritable_files() if rows else (None, [])
-        whole = [each for each in files if own_file(each.path) == rows[0].file and each.rows == len(rows)]
-        if basis is not None and whole:
-            with suppress(Overtaken):
-                self.storage.table.replace(whole, (), basis)
-                return len(rows)
+        """Removes exactly these of a file, except those that were put back meanwhile; returns how many."""
+        with suppress(Overtaken):
+            if count := self._remove_files(Counter(each.file for each in rows)):
+                return count
         parts = (of_rows(rows[start : start + MOST_ROWS]) for start in range(0, len(rows), MOST_ROWS))
         return sum(self._deleted(_always(f"{condition.sql} and {part}")) for part in parts)
+
+    def _remove_files(self, rows: Counter[str]) -> int:
+        """Removes the files that have just so many rows, and returns how many these had: a DELETE would write the rest
+        of a file again. Raises Overtaken: another writer has changed one of them."""
+        basis, files = self.storage.table.rewritable_files() if rows else (None, [])
+        whole = [each for each in files if each.rows is not None and each.rows == rows[own_file(each.path)]]
+        if basis is not None and whole:
+            self.storage.table.replace(whole, (), basis)
+        return sum(each.rows or 0 for each in whole)
 
     def _deleted(self, choose: Callable[[DeltaTable], str]) -> int:
         return self.storage.table.rewrite(lambda table: int(table.delete(choose(table))["num_deleted_rows"]))

@@ -93,12 +93,6 @@ class Compaction:
         self._lake.checkpoints.wait()
         return total
 
-    def remove(self, files: Group) -> None:
-        """Remove these files with their rows. Raises StorageUnusable, TableRefused."""
-        if files:
-            self._fence()
-            self._lake.replace(files, (), self._basis)
-
     def _fence(self) -> None:
         """See that no earlier compaction, killed or still at work, is committed any more; remove what it has left."""
         with self._lake.errors():

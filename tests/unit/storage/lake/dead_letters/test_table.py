@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from kctl_agent import table_maintenance
 from kctl_agent.storage import base
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.chunk import Advance, Binding, StoredOffset, StoredOffsetMoved
@@ -262,7 +261,7 @@ def test_a_file_of_old_dead_letters_is_removed_whole_once_a_day(
         raise StorageUnusable("the disk is away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(table_maintenance, "expire", away)
+        patched.setattr(DeadLetterTable, "expire", away)
         assert looked_after(limited, GROUP.group) == ([], ["the disk is away"])
 
     assert looked_after(limited, GROUP.group) == (["1 dead letter removed (storage.dead_expire_seconds)"], [])
