@@ -1,4 +1,4 @@
-"""Events between two snapshots of the fleet. Pure, but for what each agent has reported already."""
+"""Events between two snapshots of the fleet. Pure, except for remembering what each agent has reported."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _IN_TROUBLE = frozenset({Status.WARN, Status.STALLED, Status.STOPPED, Status.REW
 
 
 class Changes:
-    """Compares each snapshot with the one before; not thread-safe."""
+    """Compares each snapshot with the one before. Not thread-safe."""
 
     def __init__(self, started_at: float) -> None:
         self._started_at = started_at
         self._reported: dict[str, float] = {}
 
     def between(self, before: FleetSnapshot | None, after: FleetSnapshot) -> list[Event]:
-        """Returns the events between two snapshots, by time. `before` is None for the first snapshot."""
+        """Returns the events by time. `before` is None for the first snapshot."""
         events = list(self._of_agents(after))
         if before is not None:
             events += [*_of_supervisor(before, after), *_of_group(before, after), *_of_partitions(before, after)]
@@ -75,8 +75,7 @@ def _of_group(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[Event]:
 
 
 def _of_partitions(before: FleetSnapshot, after: FleetSnapshot) -> list[Event]:
-    """Partitions that got into or out of trouble. When a whole topic changes at once, the verdict's event reports
-    it."""
+    """Partitions that got into or out of trouble. If a whole topic changes at once, the verdict's event reports it."""
     former = dict(zip(before.offset_checker.result.names.keys, before.own_assessments.statuses(), strict=False))
     events = []
     for number, (key, new) in enumerate(

@@ -1,7 +1,7 @@
-"""The collector of the fleet's snapshots: asks all agents and the brokers at once, under one deadline, again and again.
+"""Takes the fleet's snapshots: asks all agents and brokers at once, under one deadline, again and again.
 
-Nobody waits for it: requests over HTTP and scrapes read the last snapshot. What failed is marked in the snapshot and
-leaves the rest of it intact.
+No caller waits for it: HTTP requests and scrapes read the last snapshot. A failed part is marked and leaves the rest
+intact.
 """
 
 from __future__ import annotations
@@ -58,27 +58,25 @@ from kctl_agent.replies.questions import QUESTIONS
 log = logging.getLogger(__name__)
 
 _ASKED = (BLOCK_SIZE, OFFSET_CHECKER, PING, WORKERS)
-"""Commands of each collection, without `kafka_lag`: it is another view of the rows of `offset_checker`, and asked once
-they cannot disagree."""
+"""Without `kafka_lag`, another view of `offset_checker`'s rows: asked once, they cannot disagree."""
 _KEPT = tuple(
     name
     for name, each in QUESTIONS.items()
     if each.path and name not in (MEMBER_LEADER.name, *(of.name for of in _ASKED))
 )
-"""Commands whose answers HTTP serves, beside those and the leader."""
+"""Commands whose answers HTTP serves, besides those and the leader."""
 _CACHED_SECONDS = 5.0
-"""How long results of commands that rarely change are used again, with their age, if all have replied and nothing
-shows that they have changed: metadata of topics are the largest of all replies; leader and members change with a
-rebalance."""
+"""How long to reuse, with their age, complete results that rarely change and show no sign of change: topic metadata are
+the largest replies; leader and members change with a rebalance."""
 
 _FEW_PARTITIONS = 100
-"""Partitions up to which the work on a snapshot is done on the event loop: it takes about 3 ms."""
+"""Up to this many partitions, a snapshot is processed on the event loop, which takes about 3 ms."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Collector:
-    """Takes snapshots of the fleet. Belongs to one event loop; `latest` may be read from any thread."""
+    """Belongs to one event loop; any thread may read `latest`."""
 
     def __init__(
         self,
@@ -94,8 +92,8 @@ class Collector:
         groups: Callable[[], Clusters] = lambda: Clusters(()),
         hosts: Callable[[], HostsAnswer] | None = None,
     ) -> None:
-        """`groups` returns the last snapshot of all other groups of the cluster, which goes into each of ours; so does
-        what `hosts` returns, where the fleet has several."""
+        """`groups` and `hosts` return the last snapshot of the cluster's other groups, and of the fleet's hosts, which
+        become part of ours."""
         self._config = config
         self._feed = feed
         self._rpc = rpc
@@ -125,18 +123,18 @@ class Collector:
         self._latest: FleetSnapshot | None = None
 
     def latest(self) -> FleetSnapshot | None:
-        """The last snapshot; None before the first."""
+        """None before the first snapshot."""
         return self._latest
 
     def partitions(self, topic: str) -> frozenset[int]:
-        """Returns the partitions of a topic, as in the last snapshot; empty before the first."""
+        """A topic's partitions in the last snapshot; empty before the first."""
         names = [] if self._latest is None else self._latest.offset_checker.result.names.keys
         return frozenset(number for name, number in names if name == topic)
 
     async def run(self) -> None:
-        """Collects every `collect.interval_seconds` until cancelled. Where a collection takes longer than half of that,
-        as of many thousand partitions, it rests for as long as it took: it is not all that a master has to do. To wait
-        for an agent or a broker that is silent is no work."""
+        """Collects every `collect.interval_seconds` until cancelled. If a collection takes longer than half of that, as
+        with many thousand partitions, it rests for as long, because a master has other work. Waiting for silent agents
+        and brokers does not count."""
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
@@ -150,8 +148,8 @@ class Collector:
             await asyncio.sleep(max(self._config.collect.interval_seconds - took, took))
 
     async def _aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs work on a thread, for with thousands of partitions it takes longer than a loop should be held. Of few,
-        as the last snapshot has them, it is done here: to hand it over would cost more than to do it."""
+        """Runs work in a thread if the last snapshot has thousands of partitions; with few, the hand-over would cost
+        more."""
         latest = self._latest
         if latest is not None and not latest.clusters and len(latest.partitions) <= _FEW_PARTITIONS:
             return work(*args, **kwargs)
@@ -163,8 +161,7 @@ class Collector:
         return replace(snapshot, events_total=self._feed.totals())
 
     async def collect(self) -> FleetSnapshot:
-        """Takes one snapshot, within about `collect.timeout_seconds`. Raises PathError: run_dir cannot be read any
-        more."""
+        """Takes one snapshot, within about `collect.timeout_seconds`. Raises PathError if run_dir is unreadable."""
         started = asyncio.get_running_loop().time()
         timeout = self._config.collect.timeout_seconds
         sockets = await self._members.sockets()
@@ -197,7 +194,7 @@ class Collector:
         return replace(snapshot, verdict=await self._aside(judge, snapshot, None if before is None else before.verdict))
 
     def _begun(self, of_brokers: BrokerSnapshot, freshness: Freshness) -> FleetSnapshot:
-        """Builds a snapshot, without what `_digested` adds and what is known only when all of it is done."""
+        """A snapshot without what `_digested` and the end of the collection add."""
         taken_at = time.monotonic()
         return FleetSnapshot(
             cluster=self._config.kafka.cluster,
@@ -291,7 +288,7 @@ class Collector:
         )
 
     def _open_transactions(self, partitions: PartitionColumns, now: float) -> dict[Partition, float]:
-        """Returns for how long open transactions have kept the ends of partitions where they are."""
+        """How long open transactions have kept partitions' ends in place."""
         behind = partitions.listed("behind_transaction", 0)
         all_ends = zip(partitions.names.keys, partitions.end.tolist(), behind, strict=True)
         before, ends = self._transactions, {key: (end, now) for key, end, messages in all_ends if messages > 0}
@@ -300,7 +297,7 @@ class Collector:
 
 
 class _Replies(NamedTuple):
-    """Replies of agents to the commands of `_ASKED`."""
+    """Agents' replies to the commands of `_ASKED`."""
 
     block_size: FanOut[StorageReply]
     offset_checker: FanOut[PartitionsReply]
@@ -308,7 +305,7 @@ class _Replies(NamedTuple):
     workers: FanOut[WorkerRow]
 
     def with_offsets_kept(self, seconds: float) -> _Replies:
-        """Returns the replies with offsets as old as they are so much later."""
+        """Replies with offsets as old as they are that much later."""
         offsets = self.offset_checker
         return self._replace(offset_checker=replace(offsets, answers=[each.kept(seconds) for each in offsets.answers]))
 
@@ -328,12 +325,12 @@ def _decoded(
 
 
 def _of_some(names: Names, assessments: Assessments, rows: Rows) -> Assessment:
-    """Returns the assessment of the group by some of its partitions."""
+    """Assesses the group by some of its partitions."""
     return of_groups(assessments.chosen(rows), [0, len(rows)], lambda number: names.name(rows[number]))[0]
 
 
 def _unowned(partitions: PartitionColumns, assessments: Assessments) -> Bools:
-    """Returns which partitions of the group no host of the fleet reads."""
+    """Partitions of the group that no host of the fleet reads."""
     is_elsewhere = assessments.status == NUMBERS[Status.ELSEWHERE]
     is_nobodys = np.array(
         [worker is None for worker in partitions.listed("worker", None)[: len(assessments)]], np.bool_
@@ -343,7 +340,7 @@ def _unowned(partitions: PartitionColumns, assessments: Assessments) -> Bools:
 
 
 def _lasting(replies: _Replies) -> Iterator[tuple[str, str]]:
-    """Yields the keys of `FleetSnapshot.since`."""
+    """The keys of `FleetSnapshot.since`."""
     if any(answer.result.full for answer in replies.block_size.answers):
         yield "storage", "full"
     yield from ((failed.sender, "silent") for failed in replies.ping.failed)
@@ -353,7 +350,7 @@ def _lasting(replies: _Replies) -> Iterator[tuple[str, str]]:
 
 
 def _assigned(offsets: FanOut[PartitionsReply]) -> frozenset[tuple[str, int | None, str, int]]:
-    """The partitions of each worker, and its generation: the reply to `member_leader` changes with that alone."""
+    """Each worker's partitions and generation; only with these can the reply to `member_leader` change."""
     return frozenset(
         (answer.sender, row.generation, row.topic, row.partition)
         for answer in offsets.answers

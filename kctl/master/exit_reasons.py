@@ -1,4 +1,4 @@
-"""The reason why a supervised process ended, in one line, from its exit code and the last line of its log. Pure."""
+"""Why a supervised process ended, in one line, from its exit code and its log's last line. Pure."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 import signal
 
 _QUIET = re.compile(r"^\S+Z (DEBUG|INFO|WARNING) ")
-"""Matches a line of a process of ours (`kctl_agent.process.bootstrap`) that reports no error."""
+"""A line of our processes (`kctl_agent.process.bootstrap`) that is not an error."""
 _HEAD = re.compile(r"^\d{4}-\S+Z [A-Z]+ \S+ ")
-"""Matches time, level and logger of such a line; what an operator reads is the rest."""
+"""Time, level and logger of such a line, which are left out for operators."""
 _ERROR = re.compile(r"\b(ERROR|CRITICAL|FATAL|Fatal)\b|\w*(Error|Exception)\b")
 
 
 def cause(code: int) -> str:
-    """Returns the ending in words: `signal 9, SIGKILL`, or `exit code 1`."""
+    """`signal 9, SIGKILL`, or `exit code 1`."""
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -23,11 +23,8 @@ def cause(code: int) -> str:
 
 
 def why(code: int, last_line: str | None) -> str:
-    """Returns what an operator reads as the last error of a process.
-
-    A process of ours that ends by itself writes why in its last line. One that a signal has ended could not: its last
-    line is about something else, unless it is an error.
-    """
+    """Returns a process's last error for operators. A process of ours that ends by itself writes the reason as its last
+    line. After a signal, the last line only counts if it is an error."""
     if last_line is None:
         return f"{cause(code)}; its log is empty"
     if code < 0:

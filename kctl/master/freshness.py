@@ -1,4 +1,4 @@
-"""Gaps of an answer: what is stale of agents, storages and the brokers' offsets, and what is not known. Pure."""
+"""Gaps of an answer: stale agents, storages and brokers' offsets, and unknown values. Pure."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.questions import QUESTIONS
 
 STALE_SECONDS = 5.0
-"""The greatest age of an agent's snapshot, of a storage's count, and of a turn of a main thread."""
+"""The greatest age of an agent's snapshot, a storage's count, and a main thread's turn."""
 
 BROKERS = "brokers"
-"""The sender's name in gaps that are no agent's, which are answered for by themselves."""
+"""The sender's name in gaps that are not an agent's."""
 
 _MOST_NAMES = 5
 _NONE: Reals = np.empty(0)
 
 
 def gaps(rpc: str, brokers: Freshness, ages: Reals = _NONE, unknown: Sequence[str] = ()) -> tuple[Failed, ...]:
-    """The gaps of an answer. `ages` are those of the partitions that the answer to `kafka_lag` or `offset_checker` was
-    made of, `unknown` the names of those without a lag."""
+    """The gaps of an answer. `ages` are those of the partitions it was made of, `unknown` the names of those without a
+    lag."""
     age = QUESTIONS[rpc].age
     if age == "rows":
         missing = [f"the lag of {name} is not known: the topic does not exist" for name in brokers.missing_topics]
@@ -34,7 +34,7 @@ def gaps(rpc: str, brokers: Freshness, ages: Reals = _NONE, unknown: Sequence[st
 
 
 def stale(brokers: Freshness, age_seconds: float | None) -> tuple[Failed, ...]:
-    """Returns a gap if offsets of that age are stale; None: what would have it has not been answered in full yet."""
+    """A gap if offsets of that age are stale. None also if the part was never answered in full."""
     if age_seconds is None:
         return _silent(brokers) or _never_complete(brokers)
     if age_seconds <= brokers.stale_after_seconds:
@@ -43,7 +43,7 @@ def stale(brokers: Freshness, age_seconds: float | None) -> tuple[Failed, ...]:
 
 
 def of_storage(storage: StorageReply) -> tuple[Failed, ...]:
-    """Returns a gap if the count of a storage is stale."""
+    """A gap if a storage's count is stale."""
     age = storage.age_seconds
     if storage.error is None and (age is None or age <= STALE_SECONDS):
         return ()
@@ -58,7 +58,7 @@ def _silent(brokers: Freshness) -> tuple[Failed, ...]:
 
 
 def _never_complete(brokers: Freshness) -> tuple[Failed, ...]:
-    """Returns a gap if the brokers never answered in full, as where one dies before the group has a coordinator."""
+    """A gap if the brokers have never answered in full, for example if one dies before the group has a coordinator."""
     text = (
         f"the brokers have not answered everything yet, and what they answered last is {brokers.age_seconds:.0f} s old"
     )

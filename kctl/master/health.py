@@ -1,7 +1,6 @@
-"""Health of a running process, and why it is unhealthy: pure rules over its heartbeats and memory samples.
+"""Whether a running process is healthy, judged from heartbeats and memory samples. Pure: no clock, process or socket.
 
-No clock, no process, no socket in here: time is passed in. `process_supervisor` asks and measures, and passes the
-verdict to `restart` as a `Replace`.
+`process_supervisor` asks and measures, and passes the verdict to `restart` as a `Replace`.
 """
 
 from __future__ import annotations
@@ -12,37 +11,37 @@ from kctl.master.restart import Cause
 from kctl_agent.replies.ping import PingReply
 
 BOOT_MARGIN = 1.1
-"""Factor of the size after the start below which a memory limit is not applied: it would restart a worker that has done
-nothing yet, again and again (celery #3706, #4125)."""
+"""A memory limit below this multiple of the size after the start is not applied, because it would restart an idle
+worker again and again (celery #3706, #4125)."""
 _BOOTING = frozenset({"starting", "joining"})
 _AT_REST = frozenset({"starting", "joining", "paused", "throttled", "stopping"})
-"""States in which no batch is expected of a worker."""
+"""States in which no batch is expected."""
 _MEBIBYTE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class HealthRules:
-    """The rules by which a process is unhealthy. None switches a rule off."""
+    """None switches a rule off."""
 
     ping_timeout_seconds: float
     memory_soft_bytes: int | None = None
     memory_hard_bytes: int | None = None
     memory_breaches: int = 3
-    """Measurements in a row above the soft limit."""
+    """Consecutive measurements above the soft limit."""
     stalled_seconds: float | None = None
     main_thread_seconds: float | None = None
-    """The longest turn of its main thread, in seconds."""
+    """The longest allowed turn of the main thread."""
     section: str = "workers"
-    """The section of the configuration with its memory limits."""
+    """The section of the configuration with the memory limits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The health of one incarnation as of its last heartbeat. Times are seconds of the caller's monotonic clock."""
+    """The health of one incarnation at its last heartbeat. Times are monotonic seconds of the caller."""
 
     heartbeat_at: float
     progress_at: float
-    """When it last finished a batch, or was not expected to."""
+    """When it last finished a batch, or none was expected."""
     batch_at: float = float("-inf")
     """When it was last seen to have finished one."""
     state: str | None = None
@@ -50,16 +49,16 @@ class Health:
     progress: int | None = None
     main_thread_age_seconds: float | None = None
     hung_seconds: float = 0.0
-    """The smaller of the last two ages of its main thread: a freeze of the whole machine is no hang."""
+    """The smaller of the last two ages of its main thread, because a freeze of the whole machine is not a hang."""
     boot_bytes: int | None = None
-    """Resident bytes when it had started."""
+    """Resident bytes after its start."""
     resident_bytes: int | None = None
     breaches: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Unhealthy:
-    """Why a process is unhealthy, in one sentence, and whether there is no point in asking it to leave."""
+    """Why a process is unhealthy, in one sentence, and whether asking it to leave is pointless."""
 
     cause: Cause
     at_once: bool
@@ -67,7 +66,7 @@ class Unhealthy:
 
 
 def on_heartbeat(health: Health, beat: PingReply, now: float) -> Health:
-    """Returns the health after an answer to a ping. Nothing is expected of one that waits for the end of an outage."""
+    """Health after an answer to a ping. No progress is expected during an outage."""
     is_moving = (
         beat.batches_total is None
         or beat.batches_total != health.batches_total
@@ -89,7 +88,7 @@ def on_heartbeat(health: Health, beat: PingReply, now: float) -> Health:
 
 
 def on_memory_sample(health: Health, rules: HealthRules, resident_bytes: int) -> Health:
-    """Takes in the memory of all processes together. The first measurement after the start is the boot size."""
+    """Records the memory of all its processes. The first measurement after the start is the boot size."""
     boot_bytes = health.boot_bytes
     if boot_bytes is None and health.state not in _BOOTING:
         boot_bytes = resident_bytes
@@ -100,7 +99,7 @@ def on_memory_sample(health: Health, rules: HealthRules, resident_bytes: int) ->
 
 
 def judge(rules: HealthRules, health: Health, now: float) -> Unhealthy | None:
-    """Returns the gravest reason why a process is unhealthy; None of a healthy one."""
+    """The gravest reason why a process is unhealthy, or None."""
     silence = now - health.heartbeat_at
     if silence >= rules.ping_timeout_seconds:
         return Unhealthy(Cause.UNRESPONSIVE, True, f"its agent has not answered for {silence:.1f} s")
@@ -129,12 +128,12 @@ def judge(rules: HealthRules, health: Health, now: float) -> Unhealthy | None:
 
 
 def _is_unbegun(beat: PingReply | Health) -> bool:
-    """Whether its agent answers, but its main thread has not come to its first turn."""
+    """Whether its agent answers before its main thread's first turn."""
     return beat.state == "starting" and beat.main_thread_age_seconds is None
 
 
 def refusals(rules: HealthRules, health: Health) -> str | None:
-    """Returns why a memory limit is not applied: it lies below what the process took after its start. None: all are."""
+    """Why memory limits below the boot size are not applied, or None."""
     for name, limit in (("memory_soft", rules.memory_soft_bytes), ("memory_hard", rules.memory_hard_bytes)):
         if limit is not None and health.boot_bytes is not None and _applied(limit, health) is None:
             return (
@@ -145,7 +144,7 @@ def refusals(rules: HealthRules, health: Health) -> str | None:
 
 
 def _applied(limit: int | None, health: Health) -> int | None:
-    """Returns the limit, None while it cannot be applied: not booted yet, or booted above it."""
+    """The limit; None if it cannot be applied."""
     if limit is None or health.boot_bytes is None or limit < health.boot_bytes * BOOT_MARGIN:
         return None
     return limit

@@ -1,7 +1,7 @@
-"""The last day of a fleet in the master's memory: lag, rates, batches and memory, with the least and most of each step.
+"""The last day of a fleet in the master's memory: lag, rates, batches and memory, with least and most of each step.
 
-A master that is started again begins anew. What is older stands in coarser steps, never at the cost of an extreme: each
-ring takes every snapshot. Memory is bounded: of a fleet with too many partitions these keep the lag of 15 minutes.
+A restarted master starts with an empty history. Older values have coarser steps but keep all extremes, because each
+ring records every snapshot. Memory is bounded: a fleet with too many partitions only keeps their lag of 15 minutes.
 """
 
 from __future__ import annotations
@@ -24,20 +24,19 @@ from kctl.rows.workers import NOT_GROUP_MEMBERS
 KEPT_SECONDS = 86_400
 _STEP_SECONDS = 5.0
 _SLOW_SECONDS = 2.5
-"""Where snapshots are rarer, the finest step is that of the sparkline: a step without a snapshot is a gap."""
+"""If snapshots are rarer, the finest step is that of the sparkline, because a step without a snapshot is a gap."""
 _SPARK_SECONDS, _SPARKS = 15.0, 60
 _FINE_SLOTS = 181
 _COARSE = ((30.0, 241), (300.0, 289))
-"""Length and number of steps of the rings behind the finest one: 15 minutes, two hours, a day, each with a step that
-has only begun."""
+"""Step length and number of the rings after the finest: 15 minutes, two hours, a day, each with a step in progress."""
 _MOST_GROUPS = 20
-"""Of all other groups those with the most lag; one that is kept stays until twice as many have more."""
+"""Keeps the other groups with the most lag; a kept one stays until twice as many have more."""
 _MOST_SERIES = 5000
-"""Series in all rings: 711 steps of two float32 each, so 28 MB. What is more has its lag in steps of 15 s alone:
-0.5 kB a partition, 71 MB in all at 100,000."""
+"""Series in all rings: 711 steps of two float32 each, 28 MB. Further partitions only have lag in steps of 15 s: 0.5 kB
+each, 71 MB at 100,000."""
 
 _SPARE_SERIES = 500
-"""Above that limit, for what is kept already: a process that comes and goes has nothing begin anew."""
+"""Above that limit for series that are already kept, so that a process that comes and goes does not reset others."""
 
 _OF_PARTITION = ("lag", "lag_seconds", "produced_per_second", "stored_per_second")
 _OF_GROUP = _OF_PARTITION[:2]
@@ -45,23 +44,23 @@ _OF_FLEET = (*_OF_PARTITION, "handled_per_second", "batch_seconds", "memory_byte
 _OF_WORKER = (*_OF_FLEET[:2], *_OF_FLEET[3:], "partitions")
 
 Subject: TypeAlias = tuple[str, Hashable]
-"""`fleet` and None, `topic` and its name, `partition` and topic and number, `worker` and its name, `group` and
-its cluster and name."""
+"""`fleet` and None, `topic` and name, `partition` and (topic, number), `worker` and name, `group` and (cluster,
+name)."""
 FLEET: Subject = "fleet", None
 Columns: TypeAlias = Mapping[str, Reals]
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A part of the history of one subject; step N begins at `first_at + N * step_seconds`."""
+    """Part of one subject's history; step N begins at `first_at + N * step_seconds`."""
 
     began_at: float
-    """Unix seconds, as all times: nothing before it is known."""
+    """Unix seconds, like all times; nothing is known before it."""
     first_at: float
     step_seconds: float
     least: Mapping[str, Reals]
     most: Mapping[str, Reals]
-    """By metric, NaN where nothing is known."""
+    """By metric; NaN if unknown."""
 
 
 @dataclass(slots=True)
@@ -74,7 +73,7 @@ class _Table:
     began_at: float = 0.0
 
     def choose(self, keys: Sequence[Hashable], steps: Sequence[tuple[float, int]], now: float) -> None:
-        """From now on these are its subjects; those that were there before keep what is known of them."""
+        """Sets the subjects; known ones keep their values."""
         is_new = [(ring.step_seconds, ring.slots) for ring in self.rings] != list(steps)
         if is_new:
             self.rings, self.places, self.began_at = [Ring(*step) for step in steps], {}, now
@@ -96,10 +95,10 @@ class _Table:
 
 
 class FleetHistory:
-    """One thread adds; any may read."""
+    """One thread adds; any thread may read."""
 
     def __init__(self, interval_seconds: float = 1.0) -> None:
-        """`interval_seconds` is that of snapshots."""
+        """`interval_seconds`: between snapshots."""
         step = _STEP_SECONDS if interval_seconds <= _SLOW_SECONDS else _SPARK_SECONDS
         self._steps = ((step, _FINE_SLOTS), *_COARSE)
         self._lock = threading.Lock()
@@ -116,7 +115,7 @@ class FleetHistory:
         self._groups: list[GroupSnapshot] = []
 
     def add(self, snapshot: FleetSnapshot) -> None:
-        """Takes in a snapshot. Where the clock was set back, what was later than it is now is forgotten."""
+        """Records a snapshot. If the clock was set back, later values are dropped."""
         values = self._values(snapshot)
         left = _MOST_SERIES
         with self._lock:
@@ -130,8 +129,7 @@ class FleetHistory:
                 table.add(columns, snapshot.taken_at_unix)
 
     def read(self, subject: Subject, since: float, until: float) -> Window | None:
-        """Returns what is known from `since` to `until`, Unix seconds, in the finest steps that go back so far or
-        to the beginning of the history; None where the subject is not known."""
+        """Values between two Unix times in the finest steps that reach back far enough; None for an unknown subject."""
         kind, key = subject
         with self._lock:
             table = self._tables[kind]
@@ -145,8 +143,7 @@ class FleetHistory:
         return Window(table.began_at, first * ring.step_seconds, ring.step_seconds, *columns)
 
     def sparklines(self, partitions: Sequence[Hashable]) -> list[list[int | None]]:
-        """Returns of each partition the greatest lag of each 15 s of the last 15 minutes, oldest first, from the first
-        that is known."""
+        """Each partition's greatest lag per 15 s of the last 15 minutes, oldest first, from the first known."""
         with self._lock:
             table = self._tables["partition"]
             if not table.places:
@@ -231,8 +228,7 @@ def _of_processes(snapshot: FleetSnapshot, of_workers: Columns) -> dict[str, Rea
 
 
 def _summed(values: Columns, begins: Sequence[int]) -> dict[str, Reals]:
-    """Returns sums over consecutive partitions, of what is known, as lag is summed elsewhere; of the time lag the
-    most."""
+    """Sums known values over consecutive partitions, as lag is summed elsewhere; for the time lag, the greatest."""
     found, starts = {}, np.array(begins, np.intp)
     for name, column in values.items():
         if name == "lag_seconds":
@@ -249,7 +245,7 @@ def _from_first(lags: list[float]) -> list[int | None]:
 
 
 def _per_owner(column: Reals, owner: NDArray[np.intp], count: int) -> tuple[Reals, Reals]:
-    """Returns the sums and the greatest of what is known of each owner's partitions."""
+    """Sum and greatest known value of each owner's partitions."""
     is_known = ~np.isnan(column)
     sums = np.bincount(owner[is_known], column[is_known], count + 1)[:count]
     has_any = np.bincount(owner[is_known], minlength=count + 1)[:count] > 0

@@ -29,17 +29,17 @@ SINKER_COMMAND = python_module("kctl_agent.sinker")
 ENGINE_COMMAND = python_module("kctl_agent.engine")
 
 _ENGINE_HANGS = 0.5
-"""Share of `kafka.max_poll_interval_seconds` after which an engine's main thread has hung: before those of the workers
-that wait for it, which then need not be started again."""
+"""The engine counts as hung after this share of `kafka.max_poll_interval_seconds`: before the workers that wait for it,
+which then need no restart."""
 _HEAP_SHARE = 4
 _WAITING_TASKS = 512
-"""Tasks that may wait in an engine: more than partitions are read on one host."""
+"""Tasks that may wait in an engine: more than one host reads partitions."""
 _RANDOM_ID = re.compile(r"[0-9a-f]{32}")
 _LOCAL = re.compile(r"local(?:\[(?P<tasks>\d+|\*)(?P<failures>\s*,\s*\d+)?\s*\])?")
 
 
 def names(config: Config) -> list[str]:
-    """The names of all supervised processes: `engine`, `worker-0` to `worker-(count - 1)`, `sinker-0` and so on."""
+    """`engine`, `worker-0` to `worker-(count - 1)`, `sinker-0` and so on."""
     engine = [ENGINE_NAME] if _has_engine(config) else []
     return [*engine, *_numbered("worker", config.workers.count), *_numbered("sinker", config.sinkers.count)]
 
@@ -47,8 +47,8 @@ def names(config: Config) -> list[str]:
 def launches(
     config: Config, jars: Iterable[Path], command: Sequence[str] = WORKER_COMMAND, chosen: Iterable[str] | None = None
 ) -> list[Launch]:
-    """Returns one launch for each process, in the order of their start: of those `chosen`, by default as many as are
-    configured. `command` is that of workers."""
+    """One launch per process in start order, for those `chosen`, by default all that are configured. `command` is that
+    of workers."""
     paths = [str(jar) for jar in jars]
 
     def launch(name: str) -> Launch:
@@ -62,7 +62,7 @@ def launches(
 
 
 def supervision_policies(config: Config) -> dict[str, SupervisionPolicy]:
-    """When processes of each kind are restarted and what counts as unhealthy, as `[workers]` and `[engine]` set it."""
+    """When each kind of process is restarted and considered unhealthy, from `[workers]` and `[engine]`."""
     workers = _policy(config)
     engine = replace(
         workers.rules,
@@ -96,7 +96,7 @@ def _policy(config: Config) -> SupervisionPolicy:
 
 
 def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObject:
-    """The one line of JSON that a worker reads from its stdin; `kctl_agent.worker.settings` is the other side."""
+    """The line of JSON that a worker reads from stdin; see `kctl_agent.worker.settings`."""
     kafka, workers = config.kafka, config.workers
     return {
         **_process(config, name),
@@ -119,12 +119,12 @@ def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObjec
 
 
 def _instance_id(config: Config, name: str) -> str:
-    """The `group.instance.id` of a worker, which no worker of another host may have: the broker would fence one."""
+    """A worker's `group.instance.id`, unique among all hosts, or the broker would fence one."""
     return "-".join(filter(None, (config.fleet.name, config.hosts.own_name, name)))
 
 
 def _process(config: Config, name: str) -> JsonObject:
-    """The settings that all processes have."""
+    """Settings of all processes."""
     return {
         "name": name,
         "run_dir": str(config.fleet.run_dir),
@@ -134,12 +134,12 @@ def _process(config: Config, name: str) -> JsonObject:
 
 
 def _fields(section: object, *names: str) -> JsonObject:
-    """Settings that go into a process as they are configured."""
+    """Settings passed on as configured."""
     return {name: getattr(section, name) for name in names}
 
 
 def engine_settings(config: Config, jars: Sequence[str]) -> JsonObject:
-    """The one line of JSON that an engine reads from its stdin; `kctl_agent.engine.settings` is the other side."""
+    """The line of JSON that an engine reads from stdin; see `kctl_agent.engine.settings`."""
     workers = max(config.workers.count, 1)
     driver = _spark(config, jars)
     return {
@@ -156,7 +156,7 @@ def engine_settings(config: Config, jars: Sequence[str]) -> JsonObject:
 
 
 def _spark(config: Config, jars: Sequence[str]) -> JsonObject:
-    """Returns the settings of a driver as `kctl_agent.spark.settings.SparkSettings` has them."""
+    """A driver's settings, for `kctl_agent.spark.settings.SparkSettings`."""
     spark = config.spark
     return {
         "master": spark.master,
@@ -170,7 +170,7 @@ def _spark(config: Config, jars: Sequence[str]) -> JsonObject:
 
 
 def _of_executors(config: Config) -> JsonObject:
-    """On a cluster, executors that write a table need no module of kctl: PySpark's daemon serves their Pythons."""
+    """On a cluster, executors that write a table need none of kctl's modules: PySpark's daemon serves their Pythons."""
     is_spread = config.storage.kind.is_table and _LOCAL.fullmatch(config.spark.master) is None
     return {"spark.python.daemon.module": "pyspark.daemon"} if is_spread else {}
 
@@ -180,8 +180,8 @@ def _has_engine(config: Config) -> bool:
 
 
 def _for_all(config: Config, workers: int) -> str:
-    """The driver's master: `local[k]` with the k tasks of each worker; where they call the handler with so many that a
-    worker whose handler is slow leaves enough to the others (`kctl_agent.sinker.slots`). Any other is a cluster's."""
+    """The shared driver's master: `local[k]` with k tasks for each worker; if workers call the handler, with so many
+    that one slow handler leaves enough to the others (`kctl_agent.sinker.slots`). Any other master is a cluster's."""
     found = _LOCAL.fullmatch(config.spark.master)
     if found is None:
         return config.spark.master
@@ -190,25 +190,25 @@ def _for_all(config: Config, workers: int) -> str:
 
 
 def _tasks_of_a_batch(config: Config) -> JsonObject:
-    """The tasks of a batch, which is one worker's: of an engine's tasks it takes as many as that would have alone."""
+    """A worker's batch takes as many of the engine's tasks as it would have alone."""
     is_local = _LOCAL.fullmatch(config.spark.master) is not None
     return {"spark.default.parallelism": str(_tasks(config.spark.master))} if is_local else {}
 
 
 def _tasks(master: str) -> int:
-    """Returns how many tasks run at a time in a driver with this local master."""
+    """How many tasks run at a time with this local master."""
     found = _LOCAL.fullmatch(master)
     given = None if found is None else found["tasks"]
     return len(os.sched_getaffinity(0)) if given == "*" else int(given or 1)
 
 
 def _heap(driver_bytes: int, workers: int) -> str:
-    """The heap of one driver, and a quarter of it for each worker beyond the first: what their tasks hold at a time."""
+    """One driver's heap, and a quarter of it for each further worker, for what their tasks hold in memory."""
     return f"{max((driver_bytes + driver_bytes * (workers - 1) // _HEAP_SHARE) >> 20, 1)}m"
 
 
 def sinker_settings(config: Config, name: str) -> JsonObject:
-    """The one line of JSON that a sinker reads from its stdin; `kctl_agent.sinker.settings` is the other side."""
+    """The line of JSON that a sinker reads from stdin; see `kctl_agent.sinker.settings`."""
     sinkers = config.sinkers
     return {
         **_handler_settings(config),
@@ -221,8 +221,8 @@ def sinker_settings(config: Config, name: str) -> JsonObject:
 
 
 def _random_id(data_dir: Path) -> str:
-    """The id of this fleet or host among those that share a storage. It is kept in `data_dir`, which one master has at
-    a time; hosts may share a system hostname. A file that a power failure left empty or damaged is replaced."""
+    """The id of this fleet or host among those that share a storage, because hosts may share a system hostname. It is
+    kept in `data_dir`, which one master uses at a time; a file left empty or damaged by a power cut is replaced."""
     path = data_dir / "owner-id"
     with suppress(FileNotFoundError):
         kept = path.read_text(encoding="ascii", errors="replace")
@@ -237,15 +237,15 @@ def _random_id(data_dir: Path) -> str:
 
 
 def _handler_settings(config: Config) -> JsonObject:
-    """The settings of the handler, whatever process calls it; `kctl_agent.sinker.inline_handler.HandlerSettings`."""
+    """The handler's settings in any process; see `kctl_agent.sinker.inline_handler.HandlerSettings`."""
     tries = _fields(config.sinkers, "max_tries", "retry_backoff_seconds", "handler_timeout_seconds")
     calls = _fields(config.sinkers, "handler", "batch_size", "ordered")
     return {**calls, **tries, "import_dir": str(config.path.parent)}
 
 
 def _handler_inside(config: Config, name: str) -> JsonObject:
-    """Returns the handler's settings for a worker: with mode `directly` the workers call it themselves; in an engine in
-    as many tasks at a time as each would have alone, however many run."""
+    """The handler's settings for a worker in mode `directly`; in an engine with as many tasks at a time as it would
+    have alone."""
     if not config.storage.kind.is_handled_inside:
         return {}
     folder = config.fleet.data_dir / "scratch" / name

@@ -1,4 +1,4 @@
-"""The members of the fleet, supervised and attached, and requests to all of them at once."""
+"""The fleet's members, supervised and attached, and requests to all of them at once."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ log = logging.getLogger(__name__)
 
 
 class Members:
-    """The supervised workers, and the attached: any other socket in `run_dir` whose agent has answered.
-
-    An attached agent that falls silent is named as failed until its socket is gone or its process is, whose files are
-    removed then; a socket that never answered is a file left behind and no member. Belongs to one event loop.
-    """
+    """The supervised workers, and attached applications: any other socket in `run_dir` whose agent has answered. A
+    silent attached agent counts as failed until its socket or process is gone; then its files are removed. A socket
+    that never answered is a leftover, not a member. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -36,8 +34,7 @@ class Members:
         statuses: Callable[[], Iterable[WorkerStatus]],
         pool: AgentPool,
     ) -> None:
-        """`kinds` maps every supervised name to `worker` or `sinker`; `statuses` is asked only to
-        explain a failure."""
+        """`kinds`: supervised name -> kind; `statuses` only explains failures."""
         self._run_dir = run_dir
         self._kinds = kinds
         self._statuses = statuses
@@ -45,27 +42,25 @@ class Members:
         self._attached: set[str] = set()
 
     async def sockets(self) -> dict[str, Path]:
-        """Returns every name to ask, with its socket; a supervised worker is there even while it has none. Raises
-        PathError: run_dir cannot be read."""
+        """Every name to ask with its socket; a supervised worker is included even without one. Raises PathError."""
         found = list_agents(self._run_dir)  # to list one local folder is sooner done than handed to a thread
         self._attached &= set(found)
         return {name: socket_path(self._run_dir, name) for name in sorted({*self._kinds(), *found})}
 
     def check_known(self, name: str) -> None:
-        """Refuses a name that is nobody's. Raises BadParams when nobody of the fleet, attached or supervised, has this
-        name."""
+        """Checks that a member, supervised or attached, has this name. Raises BadParams."""
         known = sorted({*self._kinds(), *list_agents(self._run_dir)})
         if name not in known:
             listed = ", ".join(known) or "none"
             raise BadParams(f"there is no worker, sinker or application {printable_name(name)}; there are {listed}")
 
     def concerned(self, sockets: Mapping[str, Path], rpc: str) -> dict[str, Path]:
-        """Returns those of `sockets` that answer a command. The silence of others about it is no gap in an answer."""
+        """Those `sockets` that answer a command; the silence of others is not a gap."""
         kinds, asked = self._kinds(), QUESTIONS[rpc].kinds
         return {name: path for name, path in sockets.items() if kinds.get(name, "worker") in asked}
 
     async def ask(self, sockets: Mapping[str, Path], rpc: str, params: JsonObject, deadline: float) -> FanOut[Raw]:
-        """Asks all of `sockets` at once until `deadline`, a time of the running loop; failures are explained."""
+        """Asks all `sockets` at once until `deadline`, a time of the running loop; explains failures."""
         outcome = await fan_out(self._pool, sockets, rpc, params, deadline=deadline)
         self._attached |= {answer.sender for answer in outcome.answers} - self._kinds().keys()
         if not outcome.failed:
@@ -81,8 +76,8 @@ class Members:
         return FanOut(outcome.answers, failed, tuple(stopped))
 
     async def _is_missed(self, failure: Failed) -> bool:
-        """Whether an attached agent has answered before. One that ended without a word, by a signal or `os._exit`, is
-        none any more: its recorded process (pid and start time) is gone, and what it has left is removed."""
+        """Whether an attached agent has answered before and its recorded process (pid and start time) lives; otherwise
+        its files are removed."""
         name = failure.sender
         # Only where nobody listens: the pid of a process in another container means nothing here.
         with suppress(TimeoutError):
@@ -93,12 +88,12 @@ class Members:
 
 
 def _is_stopped(status: WorkerStatus | None) -> bool:
-    """Whether a process was stopped by request: it does not answer because somebody wants it so, and is not missed."""
+    """Whether a process was stopped by request, and so is not missed."""
     return status is not None and status.desired == "stopped"
 
 
 def _explained(failure: Failed, status: WorkerStatus) -> Failed:
-    """Explains by the worker's state why nobody is behind the socket, which is better than the error."""
+    """Explains an error by the worker's state."""
     if failure.code != "unreachable" or status.state == "running":
         return failure
     return replace(failure, message=f"the {status.kind} is {status.state_words}")

@@ -1,9 +1,9 @@
-"""Memory of the supervised processes, each with all that it has started, from /proc.
+"""Memory of the supervised processes and all that they have started, from /proc.
 
-Spark's Pythons are forks of one daemon, so their resident pages are mostly the same ones; counted again for each, a
-worker at rest would grow with the number of its tasks. Among forks each page is therefore charged by its share
-(proportional set size, PSS). Other processes count with their resident pages: what they share with strangers, such as
-libraries or a JVM's class archive, would else be charged by how many strangers there are.
+Spark's Pythons are forks of one daemon and mostly share their resident pages; counted for each, an idle worker would
+grow with its tasks. So pages shared among forks are charged by share (proportional set size, PSS). Other processes
+count all resident pages: what they share with strangers, such as libraries or a JVM's class archive, should not depend
+on how many strangers there are.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable
 from kctl.master.process import processes
 
 SCAN_SECONDS = 10.0
-"""Seconds between two scans of every process of the machine: what was started since then is not counted yet. To read
-those that are known costs as much as they are, to scan all as much as the machine has."""
+"""How often to scan all processes of the machine; newer ones are not counted until then. Reading known ones costs by
+their number, scanning by the machine's."""
 SHARED_SECONDS = 60.0
-"""How long what forks share is relied on while they stay the same ones: to ask again costs up to a millisecond each."""
+"""How long to rely on the shared size of the same forks; measuring it costs up to a millisecond each."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -37,8 +37,8 @@ class Memory:
         self._scanned_at = float("-inf")
 
     def measured(self, sessions: Iterable[int], *, scan_all: bool = False) -> dict[int, int]:
-        """Returns the bytes in memory per session, all its processes together; those of which nothing lives are absent.
-        `scan_all` where something is starting: its JVM must be in its first size."""
+        """Bytes per session of all its processes; sessions without live processes are absent. Use `scan_all` while
+        something starts, so that its first size includes its JVM."""
         session_ids = set(sessions)
         now = self._clock()
         if scan_all or now - self._scanned_at >= SCAN_SECONDS or not session_ids <= self._members.keys():
@@ -72,11 +72,9 @@ class Memory:
 
 
 def shared_bytes(pid: int) -> int:
-    """Returns how many of a process's resident bytes are charged to others that map them too: resident minus
-    proportional set size. 0 where the kernel does not report it (before Linux 4.14, another user's, ended).
-
-    The kernel walks all its pages: a thousand times the price of /proc/PID/stat, 3 ms for a JVM of 850 MB.
-    """
+    """Resident bytes of a process charged to others that map them: resident minus PSS. 0 if unknown (before Linux 4.14,
+    another user's, ended). The kernel walks all its pages: a thousand times the cost of /proc/PID/stat, 3 ms for a JVM
+    of 850 MB."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb", buffering=0) as file:
             lines = file.read(4096).splitlines()

@@ -1,7 +1,4 @@
-"""Notifications to systemd about a service (sd_notify(3)): one datagram to the socket that NOTIFY_SOCKET names.
-
-Without that variable nothing is sent; systemd that does not listen is no reason to stop.
-"""
+"""Notifies systemd about a service (sd_notify(3)): one datagram to NOTIFY_SOCKET, if set. Failures are ignored."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ def notify(*words: str, env: Mapping[str, str] = os.environ) -> bool:
 
 
 def watchdog_seconds(env: Mapping[str, str] = os.environ) -> float | None:
-    """How often to report, half of what systemd allows (WatchdogSec=); None when it does not watch this process."""
+    """How often to report: half of WatchdogSec=; None if systemd does not watch."""
     if env.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     try:
@@ -37,7 +34,7 @@ def watchdog_seconds(env: Mapping[str, str] = os.environ) -> float | None:
 
 
 async def pet_watchdog() -> None:
-    """Reports to the watchdog for as long as the event loop turns; for ever without a watchdog."""
+    """Reports to the watchdog while the event loop runs; waits for ever without one."""
     seconds = watchdog_seconds()
     while True:
         if seconds is not None:

@@ -1,4 +1,4 @@
-"""The worker that reads each partition and its state, as the rules of `kctl.status` take them. Pure."""
+"""The worker that reads each partition, and its state, for the rules of `kctl.status`. Pure."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ def owners(
     others: Mapping[tuple[str, int], str] | None = None,
     transaction_seconds: Mapping[Partition, float] = MappingProxyType({}),
 ) -> Callable[[Partition, str | None, int], Owner]:
-    """Returns a function from a partition, its worker and the messages behind a transaction to its owner. `rows` are
-    those of the command `workers`, `statuses` the supervisor's; `members` are those that the group's coordinator
-    counts, None if it did not answer; `others` are what `read_elsewhere` returns. `transaction_seconds` has for how
-    long an open transaction has kept the end of a partition where it is."""
+    """Returns a function (partition, worker, messages behind a transaction) -> owner. `rows` are those of the command
+    `workers`, `statuses` the supervisor's, `members` the coordinator's count (None: no answer), `others` from
+    `read_elsewhere`. `transaction_seconds`: how long an open transaction has kept a partition's end in place."""
     rows, statuses = list(rows), list(statuses)
     paused = {status.name: status.paused for status in statuses if status.paused}
     nobody = Owner(None, _of_fleet(rows, statuses), trigger_seconds, members=members)
@@ -65,9 +64,9 @@ def owners(
 def read_elsewhere(
     brokers: BrokerSnapshot, hosts: HostsAnswer | None, now_unix: float, session_seconds: float
 ) -> dict[tuple[str, int], str]:
-    """Returns the partitions that workers of other hosts read, each with its worker as `node-2/worker-0`. It rests on
-    the group's coordinator, so it is the same on every host. A worker that died keeps its partitions until its session
-    expires; what a worker still has after that, although its host is gone, is judged here."""
+    """Partitions that workers of other hosts read -> worker as `node-2/worker-0`. Based on the group's coordinator, so
+    it is the same on every host. A dead worker keeps its partitions until its session expires; what it still has after
+    that, although its host is gone, is judged here."""
     if hosts is None:
         return {}
     present = {
@@ -88,7 +87,7 @@ def read_elsewhere(
 
 
 def is_handling(rows: Iterable[WorkerRow]) -> bool:
-    """Whether a sinker is to work: not if there is none here, or each was stopped or paused on request."""
+    """Whether a sinker should work: not if there is none here, or all were stopped or paused by request."""
     return any(
         row.kind == "sinker"
         and row.state != AgentState.PAUSED
@@ -98,7 +97,7 @@ def is_handling(rows: Iterable[WorkerRow]) -> bool:
 
 
 def _of_fleet(rows: Iterable[WorkerRow], statuses: Iterable[WorkerStatus]) -> str | None:
-    """The state of a fleet that has nobody for a partition: workers are starting, or sharing partitions out anew."""
+    """The state of a fleet in which no worker owns a partition: workers are starting or rebalancing."""
     states = {row.state for row in rows if row.kind not in NOT_GROUP_MEMBERS}
     if (
         any(status.state in _COMING for status in statuses if status.kind not in NOT_GROUP_MEMBERS)

@@ -1,4 +1,4 @@
-"""The pauses of the operator: kept in a file, so that they outlive workers and masters until they are resumed."""
+"""The operator's pauses, kept in a file so that they survive workers and masters until they are resumed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """One pause: of one worker or sinker, one topic, one partition of it, or (all None) of everything."""
+    """A pause of one worker or sinker, a topic, a partition, or (all None) everything."""
 
     worker: str | None
     topic: str | None
     partition: int | None
     by: str
     since: float
-    """Unix seconds of its beginning."""
+    """Unix seconds."""
 
     @property
     def what(self) -> str:
@@ -43,7 +43,7 @@ class Pause:
         return (self.worker, self.topic, self.partition)
 
     def scope(self) -> JsonObject:
-        """Returns the pause as a worker gets it (`kctl_agent.replies.workers.Scope`)."""
+        """The pause as a worker gets it (`kctl_agent.replies.workers.Scope`)."""
         return {"topic": self.topic, "partition": self.partition, "by": self.by, "since": self.since}
 
 
@@ -52,11 +52,10 @@ def _refused(constant: str) -> NoReturn:
 
 
 class Pauses:
-    """The pauses of a fleet. Belongs to one event loop; the file is small and written as a whole."""
+    """Belongs to one event loop. The file is small and written as a whole."""
 
     def __init__(self, path: Path) -> None:
-        """Reads the pauses that an earlier master has kept. Raises nothing: while the file cannot be read everything is
-        paused, until it is resumed."""
+        """Reads the kept pauses. If the file is unreadable, everything is paused until it is resumed."""
         self._path = path
         self.draining: dict[str, JsonObject] = {}
         """Scopes of processes that are being drained, given to each meanwhile; not kept in the file."""
@@ -78,8 +77,8 @@ class Pauses:
         return list(self._pauses.values())
 
     def of(self, name: str) -> tuple[JsonObject, ...]:
-        """Returns what this worker must not read. A sinker, which knows no topics, is paused by its name or with
-        everything; an engine reads nothing."""
+        """What this worker must not read. A sinker, which knows no topics, is paused by name or with everything; an
+        engine reads nothing."""
         if name == ENGINE_NAME:
             return ()
         is_sinker = name.startswith("sinker-")
@@ -90,30 +89,27 @@ class Pauses:
         )
 
     def scopes(self, name: str) -> list[JsonObject]:
-        """Returns what this process must not read just now."""
         draining = self.draining.get(name)
         return [*self.of(name), *([] if draining is None else [draining])]
 
     def rows(self, name: str) -> tuple[Scope, ...]:
-        """Returns what this process must not read, for `kctl status`."""
+        """For `kctl status`."""
         return tuple(Scope(**scope) for scope in self.scopes(name))
 
     def at_start(self, name: str) -> JsonObject:
-        """Returns the part of a new process's settings that depends on the moment."""
+        """The part of a new process's settings that depends on the moment."""
         return {"paused": self.scopes(name)}
 
     def add(self, worker: str | None, topic: str | None, partition: int | None, by: str) -> Pause:
-        """Adds a pause; one that is there already stays the older one's. Raises OperationRefused: it cannot be kept;
-        nothing was changed."""
+        """Adds a pause; an existing one stays. Raises OperationRefused if it cannot be stored; nothing was changed."""
         pause = Pause(worker, topic, partition, by, time.time())
         if pause.key not in self._pauses:
             self.replace([*self._pauses.values(), pause])
         return self._pauses[pause.key]
 
     def remove(self, worker: str | None, topic: str | None, partition: int | None) -> list[Pause]:
-        """Ends the pauses of this worker, of this topic and its partitions, of this partition; with all None, all.
-        Raises OperationRefused: a wider pause would remain, so nothing would be read; there is none; or it cannot be
-        kept."""
+        """Ends the pauses of this worker, topic with its partitions, or partition; with all None, all. Raises
+        OperationRefused if a wider pause would remain, there is none, or the file cannot be written."""
         ended = [
             pause
             for pause in self._pauses.values()
@@ -135,7 +131,7 @@ class Pauses:
         return ended
 
     def replace(self, pauses: Iterable[Pause]) -> None:
-        """Replaces all pauses. Raises OperationRefused: they cannot be kept; nothing was changed."""
+        """Replaces all pauses. Raises OperationRefused if they cannot be stored."""
         by_key = {pause.key: pause for pause in pauses}
         temporary = self._path.with_suffix(".new")
         try:

@@ -1,8 +1,7 @@
-"""One incarnation of a supervised process: spawned into a session of its own, watched, ended with all it has started.
+"""One incarnation of a supervised process: started in its own session, watched, and ended with all that it has started.
 
-A worker is more than its process: Spark's JVM is a child of it, and Spark's Python daemon puts itself into another
-process *group*. The session (`setsid`) is what they all share, so the session is killed and its memory is counted.
-Deciding about restarts is `restart`'s business.
+A worker is more than one process: Spark's JVM is its child, and Spark's Python daemon has its own process *group*. All
+share the session (`setsid`), so the session is killed and its memory counted. `restart` decides about restarts.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from kctl_agent.paths import remove_files, socket_owner
 
 _KILL_POLL_SECONDS = 0.02
 KILL_SECONDS = 5.0
-"""A process that has not ended so long after SIGKILL counts as unkillable."""
+"""A process that has not ended this long after SIGKILL counts as unkillable."""
 _ABORT_SECONDS = 1.0
 _MARK = "KCTL_SUPERVISED"
 
 
 class Child:
-    """A running child process. Every method belongs to the event loop that spawned it."""
+    """A running child process, for the event loop that started it."""
 
     def __init__(self, process: asyncio.subprocess.Process, log: ProcessLog) -> None:
         self._process = process
@@ -40,12 +39,9 @@ class Child:
     async def spawn(
         cls, command: Sequence[str], settings: Mapping[str, object], log_path: Path, mark: str = ""
     ) -> Child:
-        """Starts `command` in a new session; its stdin gets `settings` as one JSON line and then stays open.
-
-        The child watches the open pipe: end of file means that its master is gone, however the master ended. stdout and
-        stderr are appended to `log_path`. By `mark`, in its environment, a later master knows it. Raises OSError: the
-        command cannot be executed or the log cannot be opened.
-        """
+        """Starts `command` in a new session; stdin gets `settings` as a JSON line and stays open, whose end shows the
+        child that the master is gone. stdout and stderr are appended to `log_path`. A later master knows the child by
+        `mark` in its environment. Raises OSError."""
         log = ProcessLog(log_path)
         output = await on_disk(log.open)
         try:
@@ -66,15 +62,15 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The pid, which is also the id of its session."""
+        """Also the id of its session."""
         return self._process.pid
 
     async def wait(self) -> int:
-        """Waits for the exit code, or minus the signal number; may be cancelled and called again."""
+        """Returns the exit code, or minus the signal; may be cancelled and repeated."""
         return await self._process.wait()
 
     async def stop(self, timeout_seconds: float, *signals: signal.Signals) -> bool:
-        """Sends `signals`, SIGTERM by default; returns whether the process has ended within `timeout_seconds`."""
+        """Sends `signals`, by default SIGTERM; returns whether it ended within `timeout_seconds`."""
         for number in signals or (signal.SIGTERM,):
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
@@ -86,8 +82,7 @@ class Child:
         return True
 
     async def abort(self) -> None:
-        """Has a process that hangs write its stacks into its log (SIGABRT, for which faulthandler stands by in our
-        processes), and waits a second for its end."""
+        """Makes a hung process write its stacks into its log (SIGABRT, with faulthandler), and waits a second."""
         # One that is stopped takes no signal but SIGKILL.
         await self.stop(_ABORT_SECONDS, signal.SIGABRT, signal.SIGCONT)
 
@@ -100,12 +95,9 @@ class Child:
 async def kill_session(
     session: int, mark: str | None = None, seconds: float = KILL_SECONDS
 ) -> tuple[int, Mapping[int, str]]:
-    """Kills what is left of the session and waits up to `seconds` until it is gone. With a `mark` only those that were
-    spawned with it, and what they have started. Returns how many processes it has killed, and the pids of those that
-    survive, with the reason: they are in uninterruptible sleep, or belong to another user.
-
-    Repeated until none is found, because a process may fork between the search and the kill.
-    """
+    """Kills what is left of a session and waits up to `seconds`. With `mark` only processes started with it, and
+    theirs. Returns how many were killed, and surviving pids with the reason: uninterruptible sleep, or another user.
+    Repeats until none is found, because a process may fork between search and kill."""
     killed: set[int] = set()
     deadline = time.monotonic() + seconds
     while members := await asyncio.to_thread(_members, session, mark):
@@ -118,7 +110,7 @@ async def kill_session(
 
 
 def _kill(process: Process) -> str:
-    """Sends SIGKILL; returns why the process will have survived if it is still there later."""
+    """Sends SIGKILL; returns why the process will have survived, if it does."""
     try:
         os.kill(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -139,7 +131,7 @@ def _members(session: int, mark: str | None = None) -> list[Process]:
 
 
 def _has_mark(pid: int, mark: str) -> bool | None:
-    """Whether a process was spawned with the mark; None if it belongs to another user."""
+    """None for another user's process."""
     # The main thread of a killed process may have ended, and only another one is still in the kernel.
     for environment in Path(f"/proc/{pid}/task").glob("*/environ"):
         try:
@@ -152,48 +144,45 @@ def _has_mark(pid: int, mark: str) -> bool | None:
 
 
 def session_members(session: int) -> list[int]:
-    """Returns the pids of a session's living processes. Reads /proc: call it in a thread."""
+    """The pids of a session's living processes. Reads /proc: call it in a thread."""
     return [process.pid for process in _members(session)]
 
 
 def remove_socket(path: Path, pid: int) -> None:
-    """Removes the socket that a dead process has left, and the record of its owner; never a living process's.
-
-    A killed worker cannot tidy up, and its socket would be taken for that of a worker that hangs.
-    """
+    """Removes the socket and record that a dead process left; never a living one's. Otherwise a killed worker would
+    look like a hung one."""
     owner = socket_owner(path)
     if owner is not None and owner.pid == pid:
         remove_files(path)
 
 
 def record_session(path: Path, pid: int) -> None:
-    """Records a session of which something survives, for `kctl stop` and the next master, beside the socket that its
-    process has removed at its end."""
+    """Records a session with survivors, for `kctl stop` and the next master."""
     if socket_owner(path) is None:
         path.with_suffix(".pid").write_text(f"{pid} 0\n")
 
 
 class Process(NamedTuple):
-    """A process as /proc has it."""
+    """A process as /proc shows it."""
 
     pid: int
     state: str
     session: int
     resident_pages: int
     stack_start: int
-    """Address of its stack: one that was forked and executed nothing has its parent's. 0 of another user's process."""
+    """The address of its stack; a process that was only forked has its parent's. 0 for another user's."""
     threads: int
 
     @property
     def is_dead(self) -> bool:
-        """Whether it has ended. The main thread of a process that was killed is a zombie too while another thread of it
-        is in the kernel."""
+        """Whether it has ended. A killed process's main thread is a zombie too while another thread is in the
+        kernel."""
         return self.state == "Z" and self.threads == 1
 
 
 def processes(pids: Iterable[int] | None = None) -> Iterator[Process]:
-    """Yields these processes, or all of the machine, from /proc/PID/stat (fields 1, 3, 6, 20, 24 and 28 of proc(5));
-    those that have ended meanwhile are left out. Call it in a thread."""
+    """Yields these processes, or all, from /proc/PID/stat (fields 1, 3, 6, 20, 24 and 28 of proc(5)), without ended
+    ones. Call it in a thread."""
     for pid in pids if pids is not None else map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
             descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)

@@ -1,9 +1,9 @@
-"""The log file of a process: it, its JVM and its executors append to it, and it is kept within bounds while they run.
+"""The log file of a process, to which it, its JVM and its executors append; kept within limits while they run.
 
-They share the open file, and it must outlive the master, so neither a pipe through the master nor a new file for each
-will do. As `logrotate` does with `copytruncate`, what is too old is copied to NAME.log.1 and then removed from the
-file's beginning; but `fallocate(FALLOC_FL_COLLAPSE_RANGE)` removes exactly what was copied (ext4, XFS), where a
-truncation would lose what is written in between.
+They share the open file, which must outlive the master, so neither a pipe through the master nor separate files would
+do. As `logrotate` with `copytruncate`, old lines are copied to NAME.log.1 and then removed from the file's start; but
+`fallocate(FALLOC_FL_COLLAPSE_RANGE)` removes exactly what was copied (ext4, XFS), where a truncation would lose what is
+written in between.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from kctl.regular_files import open_regular, rotated
 log = logging.getLogger(__name__)
 
 LOG_LIMIT_BYTES = 16 * 1024 * 1024
-"""The size of a log above which all but the end goes to NAME.log.1, replacing the one there."""
+"""Above this size all but the end moves to NAME.log.1, replacing it."""
 _FLOOD_LIMITS = 4
-"""Limits that go into NAME.log.1 at most: of a flood that is faster than the rotation the oldest part is dropped."""
+"""NAME.log.1 has at most this many limits; in a flood faster than the rotation the oldest part is dropped."""
 KEPT_BYTES = 64 * 1024
-"""The bytes that a rotation leaves in the log, so that its last lines are still found where they were."""
+"""What a rotation leaves in the log, so that its last lines stay where they were."""
 _COPY_BYTES = 1024 * 1024
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 _TAIL_BYTES = 8 * 1024
@@ -37,7 +37,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class ProcessLog:
-    """The log of one incarnation of a process. From any thread."""
+    """The log of one incarnation. From any thread."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,8 +46,7 @@ class ProcessLog:
         """Place in the file where this incarnation began."""
 
     def open(self) -> BinaryIO:
-        """Opens the log for a process about to start. One that is too large is moved aside whole: nobody writes to it.
-        Raises OSError: it cannot be written."""
+        """Opens the log for a process about to start; moves one that is too large aside as a whole. Raises OSError."""
         with contextlib.suppress(FileNotFoundError):
             if self.path.lstat().st_size > LOG_LIMIT_BYTES:
                 self.path.replace(rotated(self.path))
@@ -57,14 +56,13 @@ class ProcessLog:
         return file
 
     def rotate(self) -> int:
-        """See `rotate`."""
         with self._lock:
             removed = rotate(self.path)
             self._start = max(0, self._start - removed)
             return removed
 
     def last_lines(self, count: int) -> list[str]:
-        """Returns the last lines that this incarnation wrote: not empty, shortened, free of control characters."""
+        """The last lines of this incarnation: not empty, shortened, without control characters."""
         try:
             with self._lock, open(open_regular(self.path, os.O_RDONLY), "rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -77,13 +75,13 @@ class ProcessLog:
 
 
 class LogRotation:
-    """Rotates logs that have grown too large; one that cannot be is reported once, and tried again each time."""
+    """Rotates logs that are too large; a failure is reported once and retried each time."""
 
     def __init__(self) -> None:
         self._failing: set[Path] = set()
 
     def __call__(self, logs: Iterable[ProcessLog]) -> None:
-        """Rotates logs. Blocking: a copy of some 16 MiB."""
+        """Blocks: it copies about 16 MiB."""
         for each in logs:
             try:
                 removed = each.rotate()
@@ -98,9 +96,8 @@ class LogRotation:
 
 
 def rotate(path: Path, limit_bytes: int | None = None) -> int:
-    """Moves all but the last lines of a log above the limit to NAME.log.1 while processes append to it; returns how
-    many bytes went. A line may begin in one file and end in the other; together they are what was written. Raises
-    OSError: it cannot be read, copied or shortened; then nothing is lost."""
+    """Moves all but the last lines of a log above the limit to NAME.log.1 while processes append; returns how many
+    bytes. A line may span both files. Raises OSError; then nothing is lost."""
     limit = LOG_LIMIT_BYTES if limit_bytes is None else limit_bytes
     try:
         if os.lstat(path).st_size <= limit:
@@ -143,13 +140,13 @@ def _copy(file: BinaryIO, target: Path, begin: int, end: int) -> None:
 
 
 def _collapse(file: BinaryIO, size: int) -> bool:
-    """Removes the first bytes of a file; False where the file system cannot (tmpfs, overlays over it, NFS)."""
+    """Removes the first bytes of a file; False if the file system cannot (tmpfs, overlays over it, NFS)."""
     failed = _LIBC.fallocate(file.fileno(), _COLLAPSE_RANGE, ctypes.c_int64(0), ctypes.c_int64(size))
     return not failed
 
 
 def _truncate(file: BinaryIO, older: Path, begin: int) -> int:
-    """Copies the rest too, then empties the file. What is written between the last read and the truncation is lost."""
+    """Copies the rest too, then empties the file; loses what is written in between."""
     with open(open_regular(older, os.O_WRONLY | os.O_APPEND), "ab") as out:
         while data := os.pread(file.fileno(), _COPY_BYTES, begin):
             out.write(data)

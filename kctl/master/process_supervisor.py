@@ -1,7 +1,7 @@
-"""The supervisor of one process, kept in its desired state: `restart` decides, `process` acts, this joins them.
+"""Keeps one process in its desired state: `restart` decides, `process` acts, this joins them.
 
-One task reads one queue, so no two things happen to a worker at once: the end of its process, an answer of its agent, a
-timer and a request all become events. What is done follows from the state that is entered.
+One task reads one queue, so a worker's events never overlap: the end of its process, an agent's answer, timers and
+requests. The state that is entered determines the action.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from kctl_agent.replies.ping import PingReply
 log = logging.getLogger(__name__)
 
 Probe = Callable[[str, float], Awaitable[PingReply | None]]
-"""From worker name and seconds to what its agent answers to a ping, None if it does not answer in that time."""
+"""(worker, seconds) -> the agent's answer to a ping, or None."""
 
 _PROBE_INTERVAL_SECONDS = 0.1
 _PROBE_TIMEOUT_SECONDS = 1.0
@@ -56,7 +56,7 @@ _SPAWN_FAILED = 127
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The command, settings and times by which one process is started and stopped."""
+    """The command, settings and times of one process."""
 
     name: str
     command: Sequence[str]
@@ -70,7 +70,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class SupervisionPolicy:
-    """When a fleet's processes are started again, what counts as unhealthy, and how often that is checked."""
+    """When processes are restarted, what is unhealthy, and how often to check."""
 
     restart: RestartPolicy
     rules: HealthRules
@@ -79,8 +79,7 @@ class SupervisionPolicy:
 
 
 class ProcessSupervisor:
-    """Supervises one process, on one event loop. `run` is its life; `start`, `restart` and `stop` are requests to
-    it."""
+    """Supervises one process on one event loop. `run` is its life; `start`, `restart` and `stop` are requests to it."""
 
     def __init__(
         self,
@@ -91,9 +90,9 @@ class ProcessSupervisor:
         given_up: Callable[[str], None] = lambda _: None,
         stalled_from_start: Callable[[str, float], None] = lambda _name, _since: None,
     ) -> None:
-        """`at_start` returns the settings of a new process beyond its launch's; `given_up` is called with its name when
-        it is fatal, `stalled_from_start` when it is replaced because it has never finished a batch, with the time since
-        which it has stalled."""
+        """`at_start` returns settings of a new process beyond its launch's. `given_up` is called with the name when it
+        is fatal; `stalled_from_start`, with the time of the stall, when it is replaced without ever finishing a
+        batch."""
         self.launch = launch
         self.policy = policy
         self._probe = probe
@@ -129,12 +128,12 @@ class ProcessSupervisor:
 
     @property
     def pid(self) -> int | None:
-        """The pid, which is also the session's id; None while there is no process."""
+        """Also the session's id; None without a process."""
         return None if self._child is None else self._child.pid
 
     @property
     def log(self) -> ProcessLog | None:
-        """The log of the process; None while there is none."""
+        """None without a process."""
         return None if self._child is None else self._child.log
 
     @property
@@ -143,7 +142,7 @@ class ProcessSupervisor:
 
     @property
     def since(self) -> float:
-        """When the process entered its state, by the monotonic clock."""
+        """When it entered its state, by the monotonic clock."""
         return self._status.since
 
     @property
@@ -153,27 +152,27 @@ class ProcessSupervisor:
 
     @property
     def health(self) -> Health | None:
-        """The health of the process; None while it does not run."""
+        """None while it does not run."""
         return self._health
 
     def start(self) -> None:
         self._request(Start())
 
     def restart(self) -> None:
-        """Restarts on request: a living process makes way for a new one, a dead one is started now."""
+        """On request: replaces a living process, or starts a dead one now."""
         alive = self._status.state in (SupervisionState.STARTING, SupervisionState.RUNNING)
         self._request(Replace(Cause.REQUESTED) if alive else Start())
 
     def replace(self, cause: Cause, why: str) -> None:
-        """Replaces a running process, for a reason that others have found."""
+        """Replaces a running process for an external reason."""
         if self._status.state is SupervisionState.RUNNING:
             self._last_error = why
             log.warning("action=unhealthy worker=%s cause=%s: %s", self.name, cause, why)
             self._request(Replace(cause))
 
     async def stop(self, timeout_seconds: float | None = None) -> None:
-        """Asks the process to leave, kills it after `timeout_seconds` (None: `stop_timeout_seconds`); returns when
-        nothing of it is left. Raises OperationUnknown: something of it survives SIGKILL; the message names the pid."""
+        """Asks the process to leave and kills it after `timeout_seconds` (None: `stop_timeout_seconds`); returns when
+        nothing is left. Raises OperationUnknown, naming the pid, if something survives SIGKILL."""
         if not self._has_ended:
             self._request(Stop(timeout_seconds))
             await self._has_stopped.wait()
@@ -181,12 +180,12 @@ class ProcessSupervisor:
             raise OperationUnknown(self.unkillable_text)
 
     async def until(self, predicate: Callable[[], bool]) -> None:
-        """Waits until the predicate is true; it is asked again whenever the state has changed."""
+        """Waits until the predicate is true; it is evaluated after each change of state."""
         async with self._changed:
             await self._changed.wait_for(predicate)
 
     def on_memory_sample(self, resident_bytes: int) -> None:
-        """Takes in the memory of all its processes, as measured just now."""
+        """Records the measured memory of all its processes."""
         if self._health is None:
             return
         self._health = on_memory_sample(self._health, self.policy.rules, resident_bytes)
@@ -197,13 +196,13 @@ class ProcessSupervisor:
         self._judge()
 
     def on_heartbeat(self, beat: PingReply, at: float) -> None:
-        """Takes in what its agent has answered to a ping that was sent `at` that time."""
+        """Records the answer to a ping sent `at` that time."""
         if self._health is not None and beat.pid == self.pid and at > self._health.heartbeat_at:
             self._health = on_heartbeat(self._health, beat, at)
 
     @property
     def unkillable_text(self) -> str:
-        """What of it survives SIGKILL, and what follows; empty if nothing does."""
+        """What survives SIGKILL, and the consequence; empty if nothing does."""
         if not self._survivors:
             return ""
         found = "; ".join(f"pid {pid} survives SIGKILL: {reason}" for pid, reason in sorted(self._survivors.items()))
@@ -230,7 +229,7 @@ class ProcessSupervisor:
         )
 
     async def run(self) -> None:
-        """Handles events until cancelled; then what still lives of the worker is killed."""
+        """Handles events until cancelled; then kills what still lives."""
         try:
             async with asyncio.TaskGroup() as self._duties:
                 while True:
@@ -341,8 +340,7 @@ class ProcessSupervisor:
         self._post(Exited(code))
 
     async def _check_health(self, pid: int) -> None:
-        """Pings until the end: first for an answer, then for one every `ping_interval_seconds`, if nobody else had
-        one."""
+        """Pings: first for an answer, then every `ping_interval_seconds` unless another caller has had one."""
         deadline = time.monotonic() + self.launch.start_timeout_seconds
         while not await self._is_answering(pid, _PROBE_TIMEOUT_SECONDS):
             if time.monotonic() > deadline:
@@ -369,7 +367,7 @@ class ProcessSupervisor:
         return True
 
     def _forget_error(self) -> None:
-        """Forgets the last error of a process that does well: one that was started on request, or that is stable."""
+        """Clears the last error of a process that was started on request or is stable."""
         if self._health is not None and self._last_error is not None:
             seconds = time.monotonic() - self._status.since
             if (self._status.failures == 0 and not self._was_killed) or seconds >= self.policy.restart.stable_seconds:
@@ -407,13 +405,13 @@ class ProcessSupervisor:
         log.warning("action=killed worker=%s after_seconds=%.1f", self.name, time.monotonic() - started)
 
     async def _kill_rest(self, session: int) -> None:
-        """Kills what is left of a process's session; returns when nothing is, however long the kernel keeps it."""
+        """Kills what is left of the session; returns when nothing is, however long that takes."""
         while await self._survives(session):
             self._post(Survived())
             await asyncio.sleep(_SURVIVORS_POLL_SECONDS)
 
     async def _survives(self, session: int) -> bool:
-        """Kills a session; returns whether something of it survives, which a later master finds by its pid file."""
+        """Kills a session; returns whether something survives, which a later master finds by its pid file."""
         _, self._survivors = await kill_session(session, seconds=0.0 if self._survivors else KILL_SECONDS)
         tidy = record_session if self._survivors else remove_socket
         with suppress(OSError):  # a disk that is full or hangs: what survives is recorded with the next try
@@ -437,7 +435,7 @@ class ProcessSupervisor:
         self._events.put_nowait((None, event))
 
     def _post(self, event: Event) -> None:
-        """Posts an event of this incarnation; one that comes late, when a newer one lives, is dropped."""
+        """Posts an event of this incarnation; drops a late one of an older incarnation."""
         self._events.put_nowait((self._incarnation, event))
 
     def _duty(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:

@@ -1,6 +1,6 @@
-"""The reduction of agents' replies to one result that can be trusted to be whole or to name what it lacks.
+"""Reduces agents' replies to one result that is complete or names what is missing.
 
-`COMMANDS` is the table, made of `kctl_agent.replies.questions`. RPC and collector reduce by it alike.
+`COMMANDS` is made from `kctl_agent.replies.questions`; RPC and collector use it alike.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from kctl_agent.rpc.wire import JsonObject
 R = TypeVar("R")
 T = TypeVar("T")
 _ANY_AGE = Freshness(0.0, 0.0, inf, None)
-"""Freshness of a cached result, which is judged for each snapshot."""
+"""The freshness of a cached result, which is judged for each snapshot."""
 
 
 def _whole(result: Any) -> Any:
@@ -46,21 +46,21 @@ def _whole(result: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ReducedCommand(Generic[R, T]):
-    """A question to the fleet. `shown` is what of the reduced result is encoded."""
+    """A question to the fleet. `shown` selects what of the reduced result is encoded."""
 
     name: str
     reply: type[R]
     reduce: Reducer[R, T]
     shown: Callable[[T], Any] = _whole
     short_reply: type[R] | None = None
-    """The reply as hosts send it to each other, with an array for each row, a third of the bytes. None: as it is."""
+    """The reply between hosts, with an array per row, a third of the bytes. None: the normal one."""
 
     def decoded(self, outcome: FanOut[Raw]) -> FanOut[R]:
-        """Decodes replies. Pure and safe in any thread; of thousands of partitions it takes a while."""
+        """Pure, for any thread; slow with thousands of partitions."""
         return typed(outcome, self.reply)
 
     def shortened(self, outcome: FanOut[Raw]) -> FanOut[Raw]:
-        """Returns replies as hosts send them to each other. Of thousands of partitions it takes a while."""
+        """Replies as hosts send them to each other. Slow with thousands of partitions."""
         if self.short_reply is None:
             return outcome
         known: FanOut[Any] = self.decoded(outcome)
@@ -68,7 +68,7 @@ class ReducedCommand(Generic[R, T]):
         return FanOut(short, known.failed, known.stopped)
 
     def between_hosts(self) -> ReducedCommand[R, T]:
-        """Returns the command for replies that are shortened."""
+        """The command for shortened replies."""
         return self if self.short_reply is None else replace(self, reply=self.short_reply)
 
     def encoded(self, result: T) -> JsonObject:
@@ -107,8 +107,7 @@ WORKERS: ReducedCommand[WorkerRow, Workers] = COMMANDS["workers"]
 def reduced(
     command: ReducedCommand[R, T], outcome: FanOut[R], brokers: BrokerSnapshot, freshness: Freshness
 ) -> Reduced[T]:
-    """Returns the reduced result with its completeness; of partitions as old as the oldest of them. Pure, safe in any
-    thread."""
+    """Returns the result with its completeness, as old as its oldest partition. Pure, for any thread."""
     result = command.reduce(outcome.answers, brokers)
     stale = {answer.sender: answer.age_seconds for answer in outcome.answers if answer.age_seconds > STALE_SECONDS}
     answered = tuple(answer.sender for answer in outcome.answers if answer.sender not in stale)
@@ -135,23 +134,20 @@ def reduced(
 
 
 def with_gaps(rpc: str, whole: Reduced[T], freshness: Freshness, *of_partitions: Any) -> Reduced[T]:
-    """Returns the result with what is stale or unknown of the brokers' offsets among the failed. `of_partitions` are
-    their ages and the names of those without a lag."""
+    """Adds stale or unknown broker offsets to the failed. `of_partitions`: their ages, and the names of those without a
+    lag."""
     return replace(whole, failed=(*whole.failed, *gaps(rpc, freshness, *of_partitions)))
 
 
 def with_supervisor(reduced: Reduced[Workers], statuses: Iterable[WorkerStatus]) -> Reduced[Workers]:
-    """Returns the result of `workers` with the supervisor's view; None where an agent is only attached.
-
-    A supervised worker whose agent is silent has a row too: its name, kind and pid, and None for what only it could
-    report. Pure.
-    """
+    """Adds the supervisor's view to the result of `workers`; None for attached agents. A supervised worker with a
+    silent agent has a row too, with only name, kind and pid. Pure."""
     rows = sorted(with_statuses(reduced.result.rows, statuses), key=attrgetter("name"))
     return replace(reduced, result=Workers(tuple(rows)))
 
 
 class CachedCommand(Generic[R, T]):
-    """The last result of a command, with its age. `is_settled` is false of a result that is no good for later."""
+    """The last result of a command with its age. `is_settled` is false if the result should not be reused."""
 
     def __init__(self, command: ReducedCommand[R, T], is_settled: Callable[[T], bool] = lambda _: True) -> None:
         self.command = command
@@ -161,8 +157,7 @@ class CachedCommand(Generic[R, T]):
         self._asked_at = 0.0
 
     def is_due(self, shown_by: object, now: float, longest_seconds: float) -> bool:
-        """Whether the command is to be asked again: its result is old, somebody did not answer, or `shown_by`, which
-        would show that the result has changed, is another than it was."""
+        """Whether to ask again: the result is old or incomplete, or `shown_by`, which reveals changes, differs."""
         result = self._result
         return (
             result is None
@@ -173,12 +168,12 @@ class CachedCommand(Generic[R, T]):
         )
 
     def keep(self, outcome: FanOut[Raw], shown_by: object, now: float) -> None:
-        """Keeps a result. With thousands of partitions it takes a while."""
+        """Slow with thousands of partitions."""
         self._result = reduced(self.command, self.command.decoded(outcome), BrokerSnapshot(), _ANY_AGE)
         self._shown_by, self._asked_at = shown_by, now
 
     def at(self, now: float) -> Reduced[T]:
-        """Returns the result with the age that it has at `now`."""
+        """The result with its age at `now`."""
         assert self._result is not None
         age = self._result.age_seconds
         return replace(self._result, age_seconds=None if age is None else age + now - self._asked_at)

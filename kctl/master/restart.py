@@ -1,8 +1,8 @@
-"""The state machine of a supervised process, start, restart, stop, given up: pure, over a `SupervisionStatus`.
+"""The state machine of a supervised process over a `SupervisionStatus`. Pure: time and jitter are passed to `step`.
 
-No clock, no process, no randomness in here: `step` is given the time and the jitter. What has to be done follows from
-the state that is entered (`starting`: spawn, `stopping`: terminate, `unkillable`: wait for its end, `backoff`: wait
-until `next_try_at`); `process_supervisor` does it. Whether a living process is unhealthy is decided in `health`.
+The entered state determines the action, which `process_supervisor` takes: `starting` spawn, `stopping` terminate,
+`unkillable` wait for its end, `backoff` wait until `next_try_at`. `health` decides whether a living process is
+unhealthy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 EXIT_CONFIG = 78
-"""The exit code for a configuration that cannot be used (EX_CONFIG of sysexits.h): trying again cannot help."""
+"""Exit code for an unusable configuration (EX_CONFIG of sysexits.h): a retry cannot help."""
 
 
 class SupervisionState(StrEnum):
@@ -28,7 +28,7 @@ class SupervisionState(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a process was started again; the `reason` label of `kctl_worker_restarts_total`."""
+    """Why a process was restarted; the `reason` label of `kctl_worker_restarts_total`."""
 
     EXIT = "exit"
     SIGNAL = "signal"
@@ -40,11 +40,9 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """The back-off between `backoff_min_seconds` and `backoff_max_seconds`. Nothing but its configuration ends it for
-    good: what it lacks may come back.
-
-    A process that has been running for `stable_seconds` has proven itself: its next death is the first failure again.
-    """
+    """Back-off between `backoff_min_seconds` and `backoff_max_seconds`. Only an unusable configuration ends retries,
+    because anything else may recover. After running for `stable_seconds`, the next death counts as the first
+    failure."""
 
     backoff_min_seconds: float
     backoff_max_seconds: float
@@ -53,18 +51,18 @@ class RestartPolicy:
 
 @dataclass(frozen=True, slots=True)
 class SupervisionStatus:
-    """A supervised process as it is desired and observed. Times are seconds of the caller's monotonic clock."""
+    """A process as desired and observed. Times are the caller's monotonic seconds."""
 
     since: float
     desired: SupervisionState = SupervisionState.STOPPED
-    """Only `running` or `stopped`."""
+    """`running` or `stopped`."""
     state: SupervisionState = SupervisionState.STOPPED
     failures: int = 0
-    """Failures in a row."""
+    """In a row."""
     cause: Cause | None = None
-    """Why the next start will be a restart; None when it will be a first start."""
+    """Why the next start is a restart; None for a first start."""
     is_requested: bool = False
-    """Whether its last start, restart or stop was requested, and it has not failed since."""
+    """Whether its last start, restart or stop was requested, without a failure since."""
     restarts: Mapping[Cause, int] = field(default_factory=lambda: MappingProxyType({}))
     next_try_at: float | None = None
 
@@ -75,20 +73,20 @@ class SupervisionStatus:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The operator, or the master at its start, wants the process to run."""
+    """The operator, or the starting master, wants the process to run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The operator, or the master at its end, wants the process gone. `timeout_seconds` is how long it may take to
-    leave before it is killed; None: as it is configured."""
+    """The operator, or the ending master, wants it to end. `timeout_seconds`: time to leave before it is killed; None:
+    as configured."""
 
     timeout_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """The living process must make way for a new one: asked to leave, or killed `at_once`."""
+    """A living process must be replaced: asked to leave, or killed `at_once`."""
 
     cause: Cause
     at_once: bool = False
@@ -101,14 +99,14 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The process and everything it had started are gone. A negative code is the signal that ended it."""
+    """The process and all it had started are gone. A negative code is a signal."""
 
     code: int
 
 
 @dataclass(frozen=True, slots=True)
 class Survived:
-    """The process, or something it had started, survives SIGKILL: no other may start before it is gone."""
+    """Something survives SIGKILL, so no other process may start yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +118,8 @@ Event: TypeAlias = Start | Stop | Replace | Ready | Exited | Survived | Due
 
 
 def backoff_seconds(policy: RestartPolicy, failures: int, jitter: float) -> float:
-    """Returns the pause after that many failures in a row (>= 1): it doubles; `jitter` in [0, 1] draws its upper half.
-
-    Jitter keeps workers that died of one cause from coming back in one moment; the lower half keeps it a pause.
-    """
+    """The pause after this many failures in a row (>= 1), which doubles; `jitter` in [0, 1] varies its upper half, so
+    that workers that died together do not return together."""
     doublings = min(failures, 32)  # beyond any setting; 2.0**1024 would overflow
     high = min(policy.backoff_max_seconds, policy.backoff_min_seconds * 2.0**doublings)
     low = max(policy.backoff_min_seconds, high / 2)
@@ -133,7 +129,8 @@ def backoff_seconds(policy: RestartPolicy, failures: int, jitter: float) -> floa
 def step(
     policy: RestartPolicy, status: SupervisionStatus, event: Event, now: float, jitter: float
 ) -> SupervisionStatus:
-    """The status after `event`; the same object if it means nothing in this state (a late answer, a second stop)."""
+    """The status after `event`; the same object if the event means nothing in this state (a late answer, a second
+    stop)."""
     at = _Step(policy, status, now, jitter)
     match status.state, event:
         case SupervisionState.STOPPED | SupervisionState.FATAL, Start():

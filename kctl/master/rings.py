@@ -1,4 +1,4 @@
-"""Values of many series over time, in rings of steps: the least and the most of each step. Pure; unknown is NaN."""
+"""Values of many series over time, in rings of steps with least and most. Pure; unknown is NaN."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Reals = NDArray[np.float64]
 
 
 class Ring:
-    """The last `slots` steps of `step_seconds` each: of every metric of every subject the least and the most."""
+    """The last `slots` steps of `step_seconds`, with least and most of every metric and subject."""
 
     def __init__(self, step_seconds: float, slots: int) -> None:
         self.step_seconds, self.slots = step_seconds, slots
@@ -21,7 +21,7 @@ class Ring:
         """The step of the newest values."""
 
     def choose(self, places: NDArray[np.intp], metrics: int) -> None:
-        """Moves subjects: from now on they are `places` of those so far, in this order; -1 is a new one."""
+        """Reorders subjects: `places` of the previous ones; -1 is a new one."""
         chosen = np.full((self.slots, 2, metrics, len(places)), np.nan, np.float32)
         [is_old] = np.nonzero(places >= 0)
         if len(is_old):
@@ -29,7 +29,7 @@ class Ring:
         self._values = chosen
 
     def add(self, at: float, values: Reals) -> None:
-        """Takes in a row for each metric. Where the clock was set back, the steps after `at` are forgotten."""
+        """Adds a row per metric. If the clock was set back, steps after `at` are dropped."""
         step = int(at // self.step_seconds)
         if self._last is not None and step != self._last:
             low, high = sorted((step, self._last))
@@ -40,11 +40,11 @@ class Ring:
         np.fmax(most, values, out=most)
 
     def reaches(self, since: float) -> bool:
-        """Returns whether the ring goes back so far, whatever is known of that time."""
+        """Whether the ring reaches back this far."""
         return self._last is None or since // self.step_seconds > self._last - self.slots
 
     def window(self, place: int, since: float, until: float) -> tuple[int, Reals, Reals]:
-        """Returns the first step, and the least and the most of each metric in each step from it on."""
+        """The first step, and least and most of each metric from it on."""
         last = self._last or 0
         first = max(int(since // self.step_seconds), last - self.slots + 1)
         steps = np.arange(first, max(min(int(until // self.step_seconds), last), first - 1) + 1)
@@ -52,8 +52,8 @@ class Ring:
         return first, values[:, 0].T, values[:, 1].T
 
     def last_most(self, places: NDArray[np.intp], ratio: int, count: int) -> Reals:
-        """Returns the most of the first metric in each of the last `count` groups of `ratio` steps, oldest first, of
-        some subjects: a row for each group."""
+        """The greatest values of the first metric in the last `count` groups of `ratio` steps, oldest first: one row
+        per group."""
         last = self._last or 0
         steps = np.arange((last // ratio - count + 1) * ratio, (last // ratio + 1) * ratio)
         most = self._values[(steps % self.slots)[:, None], 1, 0, places].astype(np.float64)
@@ -63,7 +63,7 @@ class Ring:
 
 
 class StepRates:
-    """Rates of counters between the first snapshots of two steps: of less they would jump with each commit."""
+    """Rates of counters between the first snapshots of two steps; over less they would jump with each commit."""
 
     def __init__(self, step_seconds: float) -> None:
         self._step_seconds = step_seconds
@@ -73,8 +73,8 @@ class StepRates:
         self._at = 0.0
 
     def add(self, keys: Sequence[Hashable], counters: Reals, now: float, now_unix: float) -> Reals:
-        """Returns the rates of each counter, a row of `keys` each, in the first snapshot of a step; else NaN. `now` is
-        monotonic seconds. One that has fallen, as of a process that was started again, has no rate."""
+        """Rates of each counter in the first snapshot of a step, otherwise NaN. `now` is monotonic. A counter that
+        fell, because its process restarted, has no rate."""
         step = int(now_unix // self._step_seconds)
         rates = np.full(counters.shape, np.nan)
         if step == self._step:

@@ -1,4 +1,4 @@
-"""Counters of requests to `master.sock`, by command: outcomes and durations."""
+"""Counts requests to `master.sock` by command: outcomes and durations."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class _Counts:
 
 
 class RpcCounts:
-    """Counts requests. Belongs to one event loop."""
+    """Belongs to one event loop."""
 
     def __init__(self) -> None:
         self._counts: dict[str, _Counts] = {}
 
     def count(self, command: str, outcome: Outcome, seconds: float) -> None:
-        """`command` must be one of ours, or one word for all that are not: each is a series for good."""
+        """`command` must be known, or one word for all others, because each becomes a lasting series."""
         counts = self._counts.setdefault(command, _Counts())
         counts.outcomes[outcome] += 1
         counts.buckets[bisect_left(RPC_BUCKETS_SECONDS, seconds)] += 1
@@ -47,7 +47,7 @@ class RpcCounts:
 def counted(
     answer: Callable[[Request], Awaitable[T]], counts: RpcCounts, is_complete: Callable[[T], bool]
 ) -> Callable[[Request], Awaitable[T]]:
-    """Returns `answer` with its requests counted. What is no command of ours is counted as `unknown`."""
+    """Wraps `answer` to count its requests, unknown commands as `unknown`."""
 
     async def counting(request: Request) -> T:
         started, command = time.monotonic(), request.rpc

@@ -1,4 +1,4 @@
-"""The supervisors of all processes of the fleet, one each, started together, stopped together, none outliving it."""
+"""Supervises all processes of the fleet: they start together and stop together, and none outlives it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.messages import printable_name
 
 _OLD_SECONDS = 5.0
-"""How long a measurement of memory is shared by all callers, at the longest."""
+"""The longest time for which callers share a memory measurement."""
 
 
 class Supervisor:
-    """Supervises all processes. Belongs to one event loop."""
+    """Belongs to one event loop."""
 
     def __init__(
         self,
@@ -34,8 +34,8 @@ class Supervisor:
         at_start: Callable[[str], Mapping[str, object]] = lambda _: {},
         paused: Callable[[str], tuple[Scope, ...]] = lambda _: (),
     ) -> None:
-        """`policies` by the kind of process. `at_start` gives the settings of a new process beyond its launch's;
-        `paused` what it shall not read."""
+        """`policies` by kind. `at_start` returns a new process's settings beyond its launch's; `paused` what it must
+        not read."""
         self._policies = policies
         self._probe = probe
         self._at_start = at_start
@@ -54,20 +54,18 @@ class Supervisor:
         return sorted(self._processes)
 
     def kinds(self) -> dict[str, str]:
-        """Returns every name with its kind: `worker`, `sinker` or `engine`."""
+        """Name -> `worker`, `sinker` or `engine`."""
         return {name: process.launch.kind for name, process in self._processes.items()}
 
     def on_heartbeats(self, beats: Mapping[str, PingReply], at: float) -> None:
-        """Takes in answers to a question to all agents `at` that time, of the monotonic clock: they need not be asked
-        again at once."""
+        """Records answers of agents asked `at` that monotonic time, so that they need no ping."""
         for name, beat in beats.items():
             process = self._processes.get(name)
             if process is not None:
                 process.on_heartbeat(beat, at)
 
     def process(self, name: str) -> ProcessSupervisor:
-        """Returns the process of this name. Raises BadParams when nothing of that name is supervised; the message names
-        what is."""
+        """The process of this name. Raises BadParams, listing the names."""
         process = self._processes.get(name)
         if process is None:
             known = ", ".join(self.names) or "none"
@@ -75,15 +73,14 @@ class Supervisor:
         return process
 
     async def run(self) -> None:
-        """Starts every worker and keeps them until cancelled, which kills what still lives of them."""
+        """Runs all processes until cancelled, which kills what still lives."""
         async with asyncio.TaskGroup() as self._group:
             self._group.create_task(self._sample_memory(), name="memory")
             for process in self._processes.values():
                 self._run(process)
 
     async def stop(self) -> None:
-        """Stops all at the same time, but the engine after those that work in it; returns when nothing of them is
-        left, except what survives SIGKILL."""
+        """Stops all at once, the engine after its workers; returns when nothing is left except survivors of SIGKILL."""
         engines = self._engines
         await asyncio.gather(*(_stopped(process) for process in self._processes.values() if process not in engines))
         await asyncio.gather(*(_stopped(process) for process in engines))
@@ -94,13 +91,12 @@ class Supervisor:
         return any(process.unkillable_text for process in self._processes.values())
 
     def add(self, launch: Launch) -> ProcessSupervisor:
-        """Adds a process, and starts it now."""
         process = self._processes[launch.name] = self._supervised(launch)
         self._run(process)
         return process
 
     async def remove(self, name: str) -> None:
-        """Stops a process and forgets it. Raises OperationUnknown: it survives SIGKILL, and is not forgotten."""
+        """Stops a process and forgets it. Raises OperationUnknown if it survives SIGKILL; then it is kept."""
         await self.process(name).stop()
         del self._processes[name]
         task = self._running.pop(name)
@@ -108,7 +104,7 @@ class Supervisor:
         await asyncio.wait([task])
 
     def reconfigure(self, launches: Iterable[Launch], policies: Mapping[str, SupervisionPolicy]) -> None:
-        """Applies `policies` from now on; a process that is started next is started by its new launch."""
+        """Applies `policies` now, launches at the next start of each process."""
         self._policies = policies
         for process in self._processes.values():
             process.policy = policies[process.launch.kind]
@@ -124,7 +120,7 @@ class Supervisor:
         return await self._given_up.get()
 
     async def resident_bytes(self) -> dict[str, int]:
-        """The resident memory of each worker's whole session, JVM included; workers without a process are absent."""
+        """Resident memory of each worker's session, including the JVM; absent without a process."""
         pids = {process.name: process.pid for process in self._processes.values() if process.pid is not None}
         is_old = time.monotonic() - self._sampled_at > min(_OLD_SECONDS, 0.9 * self._memory_interval_seconds)
         if is_old or not self._resident.keys() >= set(pids.values()):
@@ -135,13 +131,13 @@ class Supervisor:
         return {name: self._resident[pid] for name, pid in pids.items() if pid in self._resident}
 
     def memory_limits(self) -> dict[str, int]:
-        """Returns the memory at which each process is restarted; those without a limit are absent."""
+        """The memory at which each process is restarted; absent without a limit."""
         rules = {name: process.policy.rules for name, process in self._processes.items()}
         limits = {name: each.memory_soft_bytes or each.memory_hard_bytes for name, each in rules.items()}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
     def logs(self) -> list[ProcessLog]:
-        """Returns the logs that are written to now."""
+        """The logs in use."""
         return [log for process in self._processes.values() if (log := process.log) is not None]
 
     async def _sample_memory(self) -> None:
@@ -175,8 +171,8 @@ class Supervisor:
         )
 
     def _on_stalled_from_start(self, name: str, since: float) -> None:
-        """Replaces the engine where a worker gets nowhere from its start: the engine may be what is wrong, although it
-        answers. Not where any worker has finished a batch in it meanwhile."""
+        """Replaces the engine if a worker never progresses from its start, because the engine may be broken although it
+        answers; not if any worker has finished a batch in it since."""
         if self.process(name).launch.kind != "worker":
             return
         healths = [process.health for process in self._processes.values() if process.launch.kind == "worker"]

@@ -1,4 +1,4 @@
-"""The router of `master.sock`: operations go to the operation log, questions to the service. No socket in here."""
+"""Routes requests of `master.sock`: operations to the operation log, questions to the service. No socket here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kctl_agent.rpc.wire import JsonObject
 
 _LONGEST_WAIT_SECONDS = 60.0
 _OWN_SECONDS = 0.1
-"""Seconds of the caller's deadline that are kept for sending the answer."""
+"""Reserved from the caller's deadline for sending the answer."""
 _LOCAL = Param("local", "boolean", "Ask no other host.")
 _ID = Param("id", "string", "The operation's id.", required=True)
 
@@ -35,10 +35,10 @@ _QUESTIONS = methods(
 
 
 class Router:
-    """Routes requests. Belongs to one event loop."""
+    """Belongs to one event loop."""
 
     def __init__(self, service: Callable[[Request], Awaitable[JsonObject]], operations: OperationLog) -> None:
-        """`service` answers whatever is no operation."""
+        """`service` answers everything that is not an operation."""
         self._service = service
         self._operations = operations
         self._types = {reducer_method(name): kind for name, kind in operations.types.items()}
@@ -48,8 +48,8 @@ class Router:
         self._methods.sort(key=itemgetter("method"))
 
     async def answer(self, request: Request, caller: Caller) -> JsonObject:
-        """The reply to one request, before its deadline; an operation that takes longer is answered as it stands then.
-        Raises UnknownMethod, BadParams, OperationRefused."""
+        """Returns the reply before the request's deadline; a longer operation is answered in its current state. Raises
+        UnknownMethod, BadParams, OperationRefused."""
         if request.method in self._types and self._types[request.method].rpc == request.rpc:
             deadline = (request.deadline_ms or DEFAULT_DEADLINE_SECONDS * 1000) / 1000
             wait = max(min(deadline, _LONGEST_WAIT_SECONDS) - _OWN_SECONDS, 0.0)

@@ -1,7 +1,7 @@
-"""The server of `master.sock`: accepts, reads frames, writes replies, and bounds everything a caller can make it spend.
+"""The server of `master.sock`: accepts, reads frames, writes replies, and limits what a caller can make it spend.
 
-Each connection is one task that answers one request after the other; while it answers it does not read, so a caller
-that pipelines without reading fills the kernel's buffers, not ours. What the requests mean is `service`'s business.
+Each connection is one task that answers one request after another and does not read meanwhile, so a caller that
+pipelines without reading fills the kernel's buffers, not ours. `service` handles the meaning.
 """
 
 from __future__ import annotations
@@ -39,19 +39,17 @@ _BACKLOG = 256
 
 @dataclass(frozen=True, slots=True)
 class SocketLimits:
-    """Limits of what one caller, and all together, may take."""
-
     max_connections: int = 256
     frame_timeout_seconds: float = 5.0
-    """Most seconds from the first byte of a frame to its last."""
+    """From the first byte of a frame to its last."""
     idle_timeout_seconds: float = 300.0
     write_timeout_seconds: float = 5.0
-    """Seconds after which a caller that does not read its reply is closed."""
+    """A caller that does not read its reply for this long is closed."""
 
 
 class ControlServer:
-    """Serves the socket. Belongs to one event loop. `answer` gets every well-formed request, with the sender as the
-    kernel reports it, and may raise an AgentError or a KctlError."""
+    """Belongs to one event loop. `answer` gets every well-formed request, with the sender from the kernel, and may
+    raise AgentError or KctlError."""
 
     def __init__(
         self, answer: Callable[[Request, Caller], Awaitable[JsonObject]], limits: SocketLimits | None = None
@@ -63,8 +61,7 @@ class ControlServer:
         self._server: asyncio.Server | None = None
 
     async def start(self, run_dir: Path) -> None:
-        """Listens on `run_dir`/master.sock. Raises PathError: the socket cannot be made, or somebody serves it
-        already."""
+        """Listens on `run_dir`/master.sock. Raises PathError."""
         self._bound = await asyncio.to_thread(bind_socket, run_dir, MASTER_NAME, _BACKLOG)
         # A duplicate: asyncio closes the socket it serves, but the file must go while the inode is still ours.
         self._server = await asyncio.start_unix_server(self._accepted, sock=self._bound.socket.dup(), backlog=_BACKLOG)
