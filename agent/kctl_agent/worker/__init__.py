@@ -1,1 +1,1 @@
-"""The Spark worker: a true member of its consumer group whose records are read by Structured Streaming."""
+"""The Spark worker: a member of its consumer group that reads records with Structured Streaming."""

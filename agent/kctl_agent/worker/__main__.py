@@ -1,4 +1,4 @@
-"""`python -m kctl_agent.worker`: see `kctl_agent.worker.main`."""
+"""`python -m kctl_agent.worker`: see `main`."""
 
 from kctl_agent.process.bootstrap import leave
 from kctl_agent.worker.main import main

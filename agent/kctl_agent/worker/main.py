@@ -1,8 +1,8 @@
 """A worker's process: `python -m kctl_agent.worker`, settings on the first line of stdin.
 
-The agent's socket is up before Java and Kafka are touched. When the rest of stdin ends, the master is gone: the worker
-finishes its batch, commits, leaves the group and exits. Exit codes: 0 stopped as asked; 78 (EX_CONFIG) cannot start as
-configured, or was fenced, with the reason as the last line of the log; 1 anything else.
+The agent's socket is up before Java and Kafka are touched. The end of stdin means that the master is gone: the worker
+finishes its batch, commits, leaves the group and exits. Exit codes: 0 stopped as asked; 78 (EX_CONFIG) cannot start
+with these settings, or was fenced, with the reason as the last log line; 1 anything else.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STORAGE_REPLY_SECONDS = 5.0
 
 
 def main() -> int:
-    """The process: settings from stdin, agent socket first, exit code as above."""
+    """Runs the process; exit codes as above."""
     return begin("worker", parse, _commands, _serve)
 
 
@@ -90,8 +90,11 @@ def _text(error: Exception, servers: str) -> str:
 
 
 def _storage(settings: WorkerSettings) -> OffsetStore:
-    """Opens the storage that batches go to. Raises BootstrapError when the mode is `directly` and its handler cannot be
-    had, or `lake` and a package or the keys of its object store cannot."""
+    """Opens the storage for batches.
+
+    Raises BootstrapError: the handler cannot be loaded (`directly`), or a package or the object store's keys are
+    missing (`lake`).
+    """
     kind = KINDS[settings.storage["mode"]]
     if kind.is_table:
         try:

@@ -1,1 +1,1 @@
-"""The worker as a member of its consumer group, and what the group has committed."""
+"""The worker as a member of its consumer group."""

@@ -1,7 +1,7 @@
-"""Kafka's stock assignors, which also announce the leader to every member, and claim what the member really owns.
+"""Kafka's assignors, extended: they announce the leader to every member and claim what the member owns.
 
-The leader writes its own member id, and how many partitions it has shared out, into the user data of every assignment,
-where members of other clients ignore it. (That of the *subscription* is not free: sticky keeps its own there.)
+The leader writes its member id and the partition counts into the user data of every assignment; other clients ignore
+it. (The user data of the *subscription* is not free: sticky uses it.)
 """
 
 from __future__ import annotations
@@ -34,10 +34,12 @@ def leader_announcing(
     owned: Callable[[], Collection[TopicPartition]],
     on_leader: Callable[[int, str | None, dict[str, int]], None],
 ) -> type[AbstractPartitionAssignor]:
-    """Returns the stock assignor `name` as a class that also announces the leader to every member. `own_member_id` is
-    asked in `assign`, when it is set already; `owned`, what this member holds, at each join; `on_leader(generation,
-    leader, partitions)` is called on kafka-python's I/O thread at every assignment, with None when the leader is a
-    client that leaves no note; `partitions` is how many each topic had."""
+    """Returns assignor `name` as a class that also announces the leader.
+
+    `own_member_id` is called in `assign`, `owned` at each join. `on_leader(generation, leader, partitions)` is called
+    on kafka-python's I/O thread at every assignment: `leader` is None if it is a client that writes no note;
+    `partitions` counts those of each topic.
+    """
 
     stock: Any = ASSIGNORS[name]
 

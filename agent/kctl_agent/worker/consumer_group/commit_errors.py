@@ -1,7 +1,4 @@
-"""Errors of an OffsetCommit response, kept for each partition.
-
-A broker commits what it can and refuses the rest; kafka-python 3.0.12 raises the first error, whatever it is about.
-"""
+"""Errors of an OffsetCommit response per partition; kafka-python 3.0.12 raises only the first."""
 
 from __future__ import annotations
 
@@ -26,11 +23,11 @@ PARTITION_ERRORS: dict[int, type[KafkaError]] = {
         UnknownTopicOrPartitionError,
     )
 }
-"""Errors that concern one partition alone; all others are about the member, the group or its coordinator."""
+"""Errors of one partition; all others concern the member, the group or its coordinator."""
 
 
 class PendingCommit(dict[TopicPartition, OffsetAndMetadata]):
-    """Offsets to commit. `refused` are the partitions that the last response has refused, each with its error."""
+    """Offsets to commit, and the partitions that the last response refused."""
 
     refused: dict[TopicPartition, type[KafkaError]]
 
@@ -40,7 +37,7 @@ class PendingCommit(dict[TopicPartition, OffsetAndMetadata]):
 
 
 def keep_partition_errors(consumer: Any) -> None:
-    """Keeps an error of a partition in `PendingCommit.refused`, from now on; other errors are raised as before."""
+    """Collects errors of partitions in `PendingCommit.refused`; other errors are still raised."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to see the response
     handle = coordinator._handle_offset_commit_response  # noqa: SLF001
 
@@ -63,6 +60,5 @@ def _take_out(response: Any) -> dict[TopicPartition, type[KafkaError]]:
 
 
 def refusal(errors: Mapping[TopicPartition, type[KafkaError]]) -> str:
-    """Returns one sentence for partitions whose commit was refused."""
     named = ", ".join(f"{tp.topic}-{tp.partition} ({errors[tp].__name__})" for tp in sorted(errors))
     return f"the offsets of {named} cannot be committed"

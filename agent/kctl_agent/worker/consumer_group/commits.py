@@ -1,4 +1,4 @@
-"""The offsets that the group has committed, as this worker knows them, and when a refused commit is tried again."""
+"""The group's committed offsets as this worker knows them, and when a refused commit is retried."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka import TopicPartition
 
 QUIET_SECONDS = 1.0
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0)
-"""Back-off before a partition is tried again whose commit the broker refuses; the others are committed meanwhile."""
+"""Back-off of a partition whose commit the broker refuses; the others are committed meanwhile."""
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -22,7 +22,7 @@ class _Refused:
 
 
 class Commits:
-    """Committed offsets of a worker. `known` may be read from any thread; it is replaced, never changed in place."""
+    """Committed offsets of a worker. `known` may be read from any thread; it is replaced, never mutated."""
 
     def __init__(self) -> None:
         self.known: dict[TopicPartition, int] = {}
@@ -31,11 +31,11 @@ class Commits:
         """Partitions whose commit is refused. For one thread."""
 
     def found(self, offsets: Offsets) -> None:
-        """Replaces all that was known by the committed offsets that the broker answered at an assignment."""
+        """Replaces everything known by the broker's answer at an assignment."""
         self.known = dict(offsets)
 
     def due(self, positions: Offsets) -> dict[TopicPartition, int]:
-        """Returns the positions that are stored and not committed."""
+        """Returns positions that are stored but not committed."""
         return {tp: position for tp, position in positions.items() if self.known.get(tp) != position}
 
     @property
@@ -44,7 +44,7 @@ class Commits:
         return time.monotonic() - self._changed_at >= QUIET_SECONDS
 
     def answered(self, offsets: Offsets, refused: Collection[TopicPartition], now: float) -> None:
-        """Records a response: all `offsets` are committed but those of `refused` partitions. Main thread only."""
+        """Records a response: all `offsets` are committed except `refused` partitions. Main thread only."""
         self.done({tp: offset for tp, offset in offsets.items() if tp not in refused})
         still = {tp: before for tp, before in self._refused.items() if tp not in offsets}
         for tp in refused:
@@ -53,16 +53,15 @@ class Commits:
         self._refused = still
 
     def waiting(self, assigned: Collection[TopicPartition], now: float) -> frozenset[TopicPartition]:
-        """The refused partitions whose back-off has not ended. Forgets partitions that are no longer assigned."""
+        """Refused partitions in back-off. Forgets partitions that are no longer assigned."""
         self._refused = {tp: refused for tp, refused in self._refused.items() if tp in assigned}
         return frozenset(tp for tp, refused in self._refused.items() if now < refused.retry_at)
 
     @property
     def is_refused(self) -> bool:
-        """Whether the commit of some partition is refused at present."""
         return bool(self._refused)
 
     def done(self, offsets: Offsets) -> None:
-        """Records that these offsets are committed. Never blocks: it is called on kafka-python's I/O thread too."""
+        """Records committed offsets. Never blocks: kafka-python's I/O thread calls it too."""
         self.known = {**self.known, **offsets}
         self._changed_at = time.monotonic()

@@ -1,8 +1,8 @@
-"""Membership in the consumer group: kafka-python joins, heartbeats and commits; it fetches nothing.
+"""Membership in the consumer group: kafka-python joins, heartbeats and commits, but fetches nothing.
 
-All partitions are paused the moment they are assigned; Spark reads the records. The rebalance listener is awaited on
-kafka-python's I/O loop, where nothing may block and `commit()` raises; so the blocking part runs in a thread of its own
-while the heartbeats go on, and the offsets are committed inside the callback.
+All partitions are paused when they are assigned; Spark reads the records. The rebalance listener is awaited on
+kafka-python's I/O loop, where nothing may block and `commit()` raises. So blocking work runs in its own thread while
+heartbeats continue, and offsets are committed inside the callback.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 COMMIT_TIMEOUT_MS = 5000
 CLOSE_TIMEOUT_MS = 10_000
 METADATA_MAX_AGE_MS = 5000
-"""How soon the leader notices that a topic has grown, and everybody's share is made anew."""
+"""How soon the leader notices that a topic has grown."""
 
 _UUID_CHARS = len("-00000000-0000-0000-0000-000000000000")
 
@@ -40,18 +40,20 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class MemberLost(Exception):
-    """The member's session expired: the group goes on without it. Nothing may be committed; it joins again."""
+    """The session expired and the group continues without this member: it must not commit, and joins again."""
 
 
 class MemberFenced(Exception):
-    """Another member has joined with this `group.instance.id`: to join again would fence that one."""
+    """Another member has joined with this `group.instance.id`: joining again would fence that one."""
 
 
 class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
-    """A group member. `poll`, `commit` and `close` are for the main thread; the rest may be read from any thread.
-    `note(partition)` is what is committed with its offset, as metadata; it must not block either.
-    `on_revoked(partitions)` runs in a thread and returns the offsets to commit; `on_lost()` likewise, with nothing to
-    commit; `on_committed(offsets)` gets what a callback has committed, on the I/O thread: it must not block."""
+    """A group member. `poll`, `commit` and `close` are for the main thread; the rest is safe from any thread.
+
+    `note(partition)` is the metadata committed with its offset. `on_revoked(partitions)` runs in a thread and returns
+    the offsets to commit; `on_lost()` runs in a thread, with nothing to commit. `on_committed(offsets)` gets what a
+    callback has committed. `note` and `on_committed` run on the I/O thread and must not block.
+    """
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """The partitions that this member may read now; empty while a rebalance or a loss is under way."""
+        """The partitions that this member may read; empty during a rebalance or a loss."""
         generation: int = self._metadata().generation_id
         if self._suspended or generation < 0 or generation == self._given_up:
             return frozenset()
@@ -116,7 +118,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     @property
     def partition_counts(self) -> list[int]:
-        """Returns the number of partitions of each topic of the group, whatever this member reads of them."""
+        """Returns the number of partitions of each topic of the group."""
         return [len(self._consumer.partitions_for_topic(topic)) for topic in self._settings.topics]
 
     @property
@@ -140,7 +142,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         )
 
     def poll(self, timeout_seconds: float) -> None:
-        """Takes part in the group: rejoins when asked, calls the listener. Raises Fenced, KafkaError."""
+        """Takes part in the group: rejoins if needed, calls the listener. Raises Fenced, KafkaError."""
         take_up_forgotten_join(self._consumer)
         try:
             self._consumer.poll(timeout_ms=int(timeout_seconds * 1000))
@@ -150,9 +152,11 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             raise self._fenced()
 
     def commit(self, offsets: Offsets, *, is_reset: bool = False) -> dict[TopicPartition, type[KafkaError]]:
-        """Commits these offsets; as a reset of the group without a note, as every other client would. Returns the
-        partitions that the broker refuses to commit, each with its error; the others are committed. Raises Lost when
-        this member is no longer one, Fenced when another has its place, KafkaError when it may work later."""
+        """Commits offsets; as a reset of the group, without a note. Returns the partitions that the broker refuses,
+        with errors.
+
+        Raises Lost (no longer a member), Fenced (another has its place), KafkaError (may work later).
+        """
         commit = self._commit(offsets, (lambda _: "") if is_reset else self.note)
         try:
             self._consumer.commit(commit, timeout_ms=COMMIT_TIMEOUT_MS)
@@ -168,7 +172,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         self._consumer.close(autocommit=False, timeout_ms=CLOSE_TIMEOUT_MS)
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        """Stops reading and commits before these partitions go to another member. Awaited on the I/O loop."""
+        """Stops reading and commits before other members get these partitions. Awaited on the I/O loop."""
         self._suspended = True
         try:
             offsets = await self._in_thread(lambda: self.on_revoked(revoked))
@@ -186,14 +190,14 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             self._suspended = self._is_eager
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        """Pauses partitions. Awaited on the I/O loop: after this callback the first poll has returned records."""
+        """Pauses partitions. Awaited on the I/O loop: after this callback the first poll would return records."""
         self._consumer.pause(*assigned)
         self._suspended = False
         names = partition_names(self._consumer.assignment())
         log.info("generation %d of the group, assigned: %s", self._metadata().generation_id, names)
 
     async def on_partitions_lost(self, lost: set[TopicPartition]) -> None:  # noqa: ARG002
-        """Gives up these partitions, uncommitted: the group went on without this member. Awaited on the I/O loop."""
+        """Drops partitions without a commit: the group continues without this member. Awaited on the I/O loop."""
         self._suspended = True
         try:
             await self._in_thread(self.on_lost)
@@ -202,7 +206,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     @property
     def _is_eager(self) -> bool:
-        """Eager: after a revocation nothing is ours until the next assignment. Cooperative: what stays goes on."""
+        """Eager: after a revocation nothing is ours until the next assignment. Cooperative: the rest stays ours."""
         return self._settings.assignor != "cooperative-sticky"
 
     def _metadata(self) -> Any:
@@ -225,13 +229,15 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             watch_metadata(self._consumer, partitions)
 
     def _is_self(self, leader: str) -> bool:
-        """Whether this member id is ours, or that of our predecessor with this `group.instance.id`: the broker makes
-        ids of that and a UUID, and lets who was the leader lead on under another."""
+        """Whether this member id is ours or our predecessor's with the same `group.instance.id`.
+
+        The broker makes such ids from it and a UUID, and a restarted leader may lead under its old id.
+        """
         instance = self._settings.group_instance_id
         return leader == self._metadata().member_id or (instance is not None and leader[:-_UUID_CHARS] == instance)
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        """Run blocking work beside the I/O loop and await its result there."""
+        """Runs blocking work beside the I/O loop and awaits its result."""
         done, loop = Future(), self._consumer._net  # noqa: SLF001 - kafka-python offers no public way to its loop
 
         def run() -> None:
@@ -248,23 +254,30 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def take_in_metadata(consumer: Any) -> None:
-    """Takes in metadata; to be called after `subscribe`. kafka-python 3.0.12 takes in the partitions with the next
-    metadata, finds that a leader has assigned them without knowing any, and has the whole group join once more."""
+    """Loads metadata; to be called after `subscribe`.
+
+    kafka-python 3.0.12 takes in partitions with the next metadata only, finds that a leader has assigned them without
+    knowing any, and makes the whole group join again.
+    """
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._handle_metadata_update(coordinator._cluster)  # noqa: SLF001
 
 
 def watch_metadata(consumer: Any, partitions: Mapping[str, int]) -> None:
-    """Makes a leader join again, and so share out anew, as soon as topics have other numbers of partitions than these.
-    kafka-python 3.0.12 watches where it has assigned itself. A static leader that was started again has not, and nobody
-    else would watch: the broker lets it lead on without a rebalance."""
+    """Makes a leader join again, and so reassign, as soon as topics have other partition counts than these.
+
+    kafka-python 3.0.12 does this only where it has made the assignment itself. A restarted static leader has not: the
+    broker lets it lead without a rebalance.
+    """
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._assignment_snapshot = {topic: set(range(count)) for topic, count in partitions.items()}  # noqa: SLF001
 
 
 def prepare_each_join(consumer: Any) -> None:
-    """Makes a member that is evicted between JoinGroup and SyncGroup learn what it has lost before it joins again:
-    else, in kafka-python 3.0.12, a cooperative one takes for owned what may have been another's meanwhile."""
+    """Makes a member that is evicted between JoinGroup and SyncGroup learn its losses before it joins again.
+
+    Otherwise, in kafka-python 3.0.12, a cooperative member claims partitions that another may have owned meanwhile.
+    """
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to see it
     reset = coordinator.reset_generation
 
@@ -276,8 +289,10 @@ def prepare_each_join(consumer: Any) -> None:
 
 
 def has_given_up_heartbeats(consumer: Any) -> bool:
-    """Whether the member counts as stable, while kafka-python 3.0.12 sends no heartbeat for it and will not join again:
-    that is all it does about a heartbeat that is answered by FENCED_INSTANCE_ID."""
+    """Whether the member counts as stable while kafka-python 3.0.12 neither sends heartbeats nor rejoins.
+
+    That is its only reaction to a heartbeat that is answered by FENCED_INSTANCE_ID.
+    """
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to ask
     with coordinator._lock:  # noqa: SLF001
         is_silent = coordinator.state is MemberState.STABLE and not coordinator._heartbeat_enabled  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""Names of partitions for a line of the log: no more of them than a person reads."""
+"""Partition names for a log line, shortened."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST = 20
 def partition_names(
     partitions: Collection[TopicPartition], at: Mapping[TopicPartition, int] = MappingProxyType({})
 ) -> str:
-    """The names of the first partitions in order, with their offsets where given, and how many more there are."""
+    """The first partitions in order, with their offsets if given, and how many more there are."""
     first = sorted(partitions)[:MOST]
     names = ", ".join(f"{tp.topic}-{tp.partition}" + (f" from {at[tp]}" if tp in at else "") for tp in first)
     return f"{names} and {len(partitions) - MOST} more" if len(partitions) > MOST else names or "none"

@@ -1,1 +1,1 @@
-"""The state machine of a worker: what it does next. Pure: no clock, no Spark, no broker, no storage."""
+"""The state machine of a worker. Pure: no clock, Spark, broker or storage."""

@@ -1,4 +1,4 @@
-"""The actions of `Lifecycle`, and the states of a worker and its queries: plain values."""
+"""The actions of `Lifecycle`, and the states of a worker and its queries."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ NONE: Group = frozenset()
 
 
 class WorkerState(StrEnum):
-    """States of a worker that `Lifecycle` decides on; `starting` before, and `failed`, are the process's."""
+    """States that `Lifecycle` decides on; the process adds `starting` and `failed`."""
 
     JOINING = "joining"
     ASSIGNED = "assigned"
-    """The worker has partitions, and no query yet."""
+    """The worker has partitions but no query yet."""
     RUNNING = "running"
     THROTTLED = "throttled"
     """The storage has no room: no query, or one that ends."""
     PAUSED = "paused"
-    """All its partitions are paused by an operation."""
+    """An operation has paused all its partitions."""
     REBALANCING = "rebalancing"
     STOPPING = "stopping"
 
@@ -33,12 +33,10 @@ class Phase(StrEnum):
     DRAINING = "draining"
     """No further batch begins; one may still run."""
     DRAINED = "drained"
-    """No batch runs, and none will."""
+    """No batch runs or will."""
 
 
 class Action:
-    """What is to be done."""
-
     __slots__ = ()
 
 
@@ -51,9 +49,9 @@ class LogsObserved:
     is_recreated: bool = False
     """Whether a topic that is read has another id."""
     is_leaderless: bool = False
-    """Whether a partition that is read has had no leader for longer than an election takes."""
+    """Whether a partition has been without a leader for longer than an election takes."""
     is_hopeless: bool = False
-    """Whether the leader is gone for so long that a running batch waits for it in vain."""
+    """Whether the leader is gone for so long that a running batch waits in vain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +70,11 @@ class Commit(Action):
 
 @dataclass(frozen=True, slots=True)
 class StartQuery(Action):
-    """Start a query for these partitions. Answered by `query_started`, `start_failed`, `driver_ended` or `lost`."""
+    """Start a query. Answered by `query_started`, `start_failed`, `driver_ended` or `lost`."""
 
     group: Group
     is_careful: bool = False
-    """Whether it finds out which of them cannot be read."""
+    """Whether it searches for the partitions that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +90,12 @@ class StopQuery(Action):
 
     group: Group | None = None
     is_waited_for: bool = False
-    """Whether a running batch has time to end (`workers.revoke_timeout_seconds`); else it is abandoned."""
+    """Whether a running batch has `workers.revoke_timeout_seconds` to end; otherwise it is abandoned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Throttle(Action):
-    """Publish why no new batch is begun; None: batches are begun again."""
+    """Publish why no batch begins; None: batches begin again."""
 
     why: str | None
 
@@ -112,7 +110,7 @@ class ReportEvent(Action):
 
 @dataclass(frozen=True, slots=True)
 class ReportRetry(Action):
-    """Report `failures` of a query in a row, and that it is started again in `seconds`."""
+    """Report `failures` of a query in a row, and the restart in `seconds`."""
 
     why: str
     failures: int
@@ -122,7 +120,7 @@ class ReportRetry(Action):
 
 @dataclass(frozen=True, slots=True)
 class ReportQueryFailed(Action):
-    """Count a query that has failed."""
+    """Count a failed query."""
 
     why: str
     is_first: bool

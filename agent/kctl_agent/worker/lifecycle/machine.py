@@ -1,9 +1,8 @@
 """The state machine of a worker: events in, actions out.
 
-Pure: no clock, no Spark, no Kafka, no storage; times are the caller's monotonic seconds. Each method is an event and
-returns the actions that follow, to be carried out in their order; what they come to is reported as further events.
-`main_thread.main_loop` does both. Events are facts; decisions are taken at `tick` (what has to end) and `start_due`
-(what may begin), so that one turn never does more than one slow thing.
+Pure; times are the caller's monotonic seconds. Each method is an event and returns the actions that follow, in order;
+their results come back as further events. `main_thread.main_loop` does both. Events are facts; decisions are made at
+`tick` (what must end) and `start_due` (what may begin), so that one turn does at most one slow thing.
 """
 
 from __future__ import annotations
@@ -20,8 +19,10 @@ from kctl_agent.worker.lifecycle.query_groups import Group, QueryGroups
 
 
 class Lifecycle:
-    """The state of a worker and its queries. The first event is `polled`. For the main thread, or that of a revocation
-    while it waits for it."""
+    """The state of a worker and its queries. The first event is `polled`.
+
+    For the main thread, or that of a revocation while the main thread waits for it.
+    """
 
     def __init__(self) -> None:
         self.state = WorkerState.JOINING
@@ -55,35 +56,35 @@ class Lifecycle:
 
     @property
     def is_drained(self) -> bool:
-        """Whether no batch runs or will, while this member keeps its partitions in the group."""
+        """Whether no batch runs or will, while this member keeps its partitions."""
         return not self._is_rebalancing and all(phase is Phase.DRAINED for phase in self.queries.values())
 
     def left_out(self, seconds: float, now: float) -> dict[TopicPartition, str]:
-        """Returns the partitions that have been left out for so long because no leader answers for them, and why."""
+        """Returns the partitions left out for so long because no leader answers, with reasons."""
         return self._left_out.lasting(seconds, now)
 
     def isolated(self) -> dict[TopicPartition, UnreadPartition]:
-        """Returns the partitions whose next record cannot be read, and why."""
+        """Returns the partitions whose next record cannot be read, with reasons."""
         return {tp: each for tp, each in self._unreadable.items() if tp in self._groups.suspects}
 
     def polled(self, assigned: Group, *, is_rebalancing: bool = False) -> list[Action]:
-        """The group was polled: this member may read `assigned` now, and nothing while it rebalances."""
+        """The group was polled: this member may read `assigned`, and nothing during a rebalance."""
         self._assigned, self._is_rebalancing = NONE if is_rebalancing else assigned, is_rebalancing
         return self._enter(WorkerState.REBALANCING) if is_rebalancing else [self._commit()]
 
     def paused(self, partitions: Group) -> None:
-        """The operator has paused these of the assigned partitions, and no others."""
+        """The operator has paused exactly these of the assigned partitions."""
         self._paused = partitions
 
     def revoked(self, partitions: Group) -> list[Action]:
-        """These partitions go to another member as soon as the actions are carried out."""
+        """Another member gets these partitions as soon as the actions are done."""
         if not partitions:
             return []
         self._is_rebalancing = True
         return [*self._enter(WorkerState.REBALANCING), *self._stop_reading(is_waited_for=True)]
 
     def lost(self) -> list[Action]:
-        """The session expired, and the group goes on without this member. Nothing may be committed."""
+        """The session expired: the group continues without this member, which must not commit."""
         report = actions.ReportEvent("lost", "the group went on without this worker; it joins again")
         return [report, *self._stop_reading()]
 
@@ -96,7 +97,7 @@ class Lifecycle:
         self._logs = logs
 
     def storage_counted(self, full: str | None, nearly_full: str | None) -> None:
-        """Why the storage has no room for another batch, and why too little to go on after it had none."""
+        """Why the storage has no room for a batch, and why too little to resume after it had none."""
         self._full, self._nearly_full = full, nearly_full
 
     def batch_stored(self, partitions: Group) -> None:
@@ -104,29 +105,28 @@ class Lifecycle:
         self._groups.stored(partitions)
 
     def read_carefully(self, cleared: Group, unreadable: Mapping[TopicPartition, UnreadPartition]) -> None:
-        """The careful query has found these partitions to be good, and these to have a record that cannot be read."""
+        """The careful query's result: partitions that are good, and partitions with an unreadable record."""
         self._groups.clear(cleared)
         self._unreadable = unreadable
 
     def query_started(self, partitions: Group, unanswered: Mapping[TopicPartition, str], now: float) -> list[Action]:
-        """The answer to `StartQuery`: the query reads these partitions. The others of its group are not read, and
-        why."""
+        """The answer to `StartQuery`: partitions that are read, and the others of the group with reasons."""
         self._left_out.add(unanswered, now)
         self._left_out.take_in(partitions)
         self.queries = {**self.queries, partitions: Phase.READING}
         return [self._commit(), *self._enter(WorkerState.RUNNING)]
 
     def start_failed(self, group: Group, why: str, outside: Outside | None, now: float) -> list[Action]:
-        """The answer to `StartQuery` where the query could not be started."""
+        """The answer to `StartQuery` if the query could not be started."""
         failures, seconds = self._groups.failed(group, now, is_own_fault=outside is None, was_read=False)
         return [actions.ReportRetry(why, failures, seconds, outside)]
 
     def query_failed(self, group: Group, why: str, outside: Outside | None) -> None:
-        """A query has ended by itself. An outage is everybody's, whatever they read."""
+        """A query has ended by itself. An outage affects all queries."""
         self._failed[group] = (why, outside)
 
     def draining(self, groups: Iterable[Group]) -> None:
-        """These queries begin no further batch: the log was truncated, or the storage has gone back."""
+        """These queries begin no further batch: the log was truncated, or the storage was rolled back."""
         self._set_phase({each for each in groups if self.queries.get(each) is Phase.READING}, Phase.DRAINING)
 
     def drained(self, group: Group) -> list[Action]:
@@ -139,27 +139,27 @@ class Lifecycle:
         return [self._commit(), *self._stop_one(group)]  # its last batch may have ended since the last commit
 
     def driver_ended(self, why: str) -> list[Action]:
-        """The Spark driver is gone, and with it all queries."""
+        """The Spark driver has ended, and with it all queries."""
         report = actions.ReportEvent("engine_lost", why)
         if not self.queries:
             return [report]
         return [report, *self._stop_all(), *self._enter(WorkerState.ASSIGNED)]
 
     def seek_requested(self) -> list[Action]:
-        """An operation has to move a stored offset: all queries drain, and none is started or stopped until it ends."""
+        """An operation must move a stored offset: all queries drain, and none starts or stops until it ends."""
         self.is_seeking = True
         return [] if self._is_rebalancing else self._drain(set(self.queries))
 
     def seek_begun(self) -> list[Action]:
-        """All queries have drained for a seek: the stored offset is moved now."""
+        """All queries have drained: the stored offset is moved now."""
         return [self._commit(), *self._stop_all()]
 
     def seek_ended(self) -> None:
-        """The seek has ended, well or not."""
+        """The seek has ended, successfully or not."""
         self.is_seeking = False
 
     def tick(self, now: float) -> list[Action]:
-        """The end of a turn: all that is known was reported, and what has to end is ended."""
+        """The end of a turn: ends what must end."""
         if self._is_held:
             return []
         self._left_out.keep(self._assigned, now)
@@ -192,12 +192,12 @@ class Lifecycle:
         return [*before, start]  # one: it may take long, and the group must be polled
 
     def stop_requested(self) -> list[Action]:
-        """The worker was asked to stop: it leaves its group next, which revokes its partitions."""
+        """The worker was asked to stop; next it leaves its group, which revokes its partitions."""
         return self._enter(WorkerState.STOPPING)
 
     def _end_outdated(self) -> list[Action]:
-        """Ends queries that read other partitions than they should, that drain already, that read a topic that was
-        recreated or has a partition without a leader, or that have to wait for room."""
+        """Ends queries that read the wrong partitions, drain already, read a recreated topic or a partition without a
+        leader, or must wait for room."""
         if not self.queries:
             return []
         throttled: list[Action] = []
@@ -228,7 +228,7 @@ class Lifecycle:
         return self._assigned - self._paused
 
     def _throttle(self) -> list[Action]:
-        """Throttles while the storage is full, with hysteresis: it has to have more room before batches begin again."""
+        """Throttles while the storage is full, with hysteresis."""
         before = self._throttled_by
         why = self._throttled_by = self._nearly_full if before else self._full
         found: list[Action] = []
@@ -239,7 +239,7 @@ class Lifecycle:
         return [*found, actions.Throttle(why)] if why != before else found
 
     def _enter(self, state: WorkerState) -> list[Action]:
-        """Enters a state and publishes it. A worker that stops keeps that state."""
+        """Enters a state and publishes it. A stopping worker keeps that state."""
         if state is self.state or self.state is WorkerState.STOPPING:
             return []
         self.state = state
@@ -260,7 +260,7 @@ class Lifecycle:
         return [actions.StopQuery(group)]
 
     def _stop_reading(self, *, is_waited_for: bool = False) -> list[Action]:
-        """Ends all queries: what is assigned, and which there should be, is not known before the next poll and tick."""
+        """Ends all queries: the next poll and tick decide what is read."""
         self._assigned, self._plan = NONE, []
         return self._stop_all(is_waited_for=is_waited_for)
 

@@ -1,9 +1,8 @@
-"""The distribution of a worker's partitions over two queries: one streams, a careful one reads those under suspicion.
+"""Divides a worker's partitions between two queries: one streams, a careful one reads suspicious partitions.
 
-If the streaming query fails again and again, the cause is in its records: all its partitions come under suspicion, and
-the careful query finds out which (`query.careful_search`). It clears the others, and they are streamed again. What
-fails while something outside is away puts nothing under suspicion. Pure: times are the caller's monotonic seconds.
-For one thread.
+If the streaming query fails repeatedly, the cause is in its records: all its partitions become suspicious, and the
+careful query finds the bad ones (`query.careful_search`). The others are streamed again. Failures during an outage make
+nothing suspicious. Pure; times are the caller's monotonic seconds. For one thread.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from kafka import TopicPartition
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Back-off between starts of a query that ended by itself."""
 MOST_RETRY_SECONDS = 5.0
-"""The longest back-off while something outside is away, which may come back at any time."""
+"""The longest back-off during an outage, which may end at any time."""
 SUSPECT_AFTER = 2
-"""Failures in a row, without a batch between them, after which the partitions are read carefully."""
+"""Failures in a row, without a batch between them, after which partitions are read carefully."""
 
 Group = frozenset[TopicPartition]
 
@@ -32,7 +31,7 @@ class _State:
 
 
 class QueryGroups:
-    """Partitions by query. `plan` returns which queries there should be; `failed` and `stored` what became of them."""
+    """Partitions by query. `plan` returns the queries that there should be; `failed` and `stored` record results."""
 
     def __init__(self) -> None:
         self.suspects: Group = frozenset()
@@ -40,24 +39,26 @@ class QueryGroups:
         self._streaming, self._careful = _State(), _State()
 
     def plan(self, partitions: Group) -> list[Group]:
-        """Returns the partitions of each query, those of the streaming one first; together they are `partitions`."""
+        """Returns the partitions of each query, the streaming one first; together they are `partitions`."""
         if partitions:
             self.suspects &= partitions
         return [group for group in (partitions - self.suspects, partitions & self.suspects) if group]
 
     def is_careful(self, group: Group) -> bool:
-        """Whether this is the group of the careful query."""
+        """Whether this is the careful query's group."""
         return not group.isdisjoint(self.suspects)
 
     def is_due(self, group: Group, now: float) -> bool:
-        """Whether the query of this group may be started."""
+        """Whether this group's query may be started."""
         return now >= self._state(group).retry_at
 
     def failed(
         self, group: Group, now: float, *, is_own_fault: bool = True, was_read: bool = True
     ) -> tuple[int, float]:
-        """Records that the query of a group ended by itself, or (not `was_read`) could not be started. Returns how
-        often in a row, and after how many seconds its partitions are read again."""
+        """Records that a group's query ended by itself or (not `was_read`) could not be started.
+
+        Returns the number of failures in a row, and the seconds until the next start.
+        """
         state = self._state(group)
         seconds = RETRY_SECONDS[min(state.failures, len(RETRY_SECONDS) - 1)]
         seconds = seconds if is_own_fault else min(seconds, MOST_RETRY_SECONDS)
@@ -71,7 +72,7 @@ class QueryGroups:
         return failures, seconds
 
     def stored(self, partitions: Group) -> None:
-        """Records that a batch of the query of these partitions is stored."""
+        """Records that this group's query has stored a batch."""
         state = self._state(partitions)
         state.failures = state.faults = 0
 

@@ -1,1 +1,1 @@
-"""The turns of the main thread, and what it does in them."""
+"""The turns of the main thread."""

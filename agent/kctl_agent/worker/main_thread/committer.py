@@ -1,4 +1,4 @@
-"""Commits to the group what is stored."""
+"""Commits stored offsets to the group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kctl_agent.worker.stats import WorkerStats
 
 @dataclass(eq=False)
 class Committer:
-    """For the main thread. `describe(error, what)` is an error of Kafka's in one sentence."""
+    """For the main thread. `describe(error, what)` is a Kafka error in one sentence."""
 
     _membership: Membership
     _progress: ReadProgress
@@ -24,7 +24,7 @@ class Committer:
     _describe: Callable[[KafkaError, str], str]
 
     def commit(self, positions: Mapping[TopicPartition, int], now: float) -> None:
-        """Commit what is due of these; what fails is tried again in the next turn. Raises Lost, Fenced."""
+        """Commits what is due; failures are retried in the next turn. Raises Lost, Fenced."""
         commits, epochs = self._progress.commits, self._progress.epochs
         waiting = commits.waiting(self._membership.partitions, now)
         positions = {tp: position for tp, position in positions.items() if tp not in waiting}
@@ -53,5 +53,4 @@ class Committer:
 
 
 def topics_of(partitions: Iterable[TopicPartition]) -> str:
-    """Their names."""
     return ", ".join(sorted({tp.topic for tp in partitions}))

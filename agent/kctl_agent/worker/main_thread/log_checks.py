@@ -1,6 +1,6 @@
-"""Whether what is read and stored is still there: in the logs of the brokers and in the storage.
+"""Checks that what was read and stored is still in the brokers' logs and in the storage. For the main thread.
 
-For the main thread. Where it is not, the queries drain: the next one begins where brokers and storage really are.
+If not, the queries drain: the next one begins where brokers and storage really are.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from kctl_agent.worker.query.pipeline import Pipeline
 log = logging.getLogger("kctl_agent.worker")
 
 STORAGE_CHECK_SECONDS = 5.0
-"""So often a worker without a batch checks whether the storage still holds what was put into it."""
+"""Interval at which a worker without a batch checks the storage."""
 
 
 class LogChecks:
-    """Of the queries that run."""
+    """Checks for the running queries."""
 
     def __init__(self, pipeline: Pipeline, brokers: Brokers, storage: OffsetStore, progress: ReadProgress) -> None:
         self._pipeline = pipeline
@@ -37,13 +37,16 @@ class LogChecks:
         self._check_at = 0.0
 
     def check(self, running: Mapping[TopicPartition, KafkaSource], view: BrokerView) -> None:
-        """`view` is what the brokers reported last."""
+        """`view` is the brokers' last report."""
         self._compare_logs(running, view)
         self._check_storage()
 
     def _compare_logs(self, running: Mapping[TopicPartition, KafkaSource], view: BrokerView) -> None:
-        """If the log of a partition was truncated below what is read of it, let the query end: the next one begins
-        where the log differs. A broker is asked only when another one leads than before."""
+        """Drains the query if the log of a partition was truncated below its position: the next one begins where the
+        log differs.
+
+        A broker is asked only after a change of leader.
+        """
         if view is self._compared:
             return
         self._compared = view
@@ -61,7 +64,7 @@ class LogChecks:
         epochs.observe({tp: seen for tp, seen in logs.items() if tp not in cut and tp not in unknown})
 
     def _check_storage(self) -> None:
-        """If the storage holds less than was put into it, let the query end: the next one reads that again."""
+        """Drains the query if the storage holds less than was put into it: the next one reads that again."""
         if time.monotonic() < self._check_at or self._pipeline.batch_started_at is not None:
             return
         self._check_at = time.monotonic() + STORAGE_CHECK_SECONDS

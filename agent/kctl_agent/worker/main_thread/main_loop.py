@@ -1,7 +1,7 @@
-"""The main thread's turns: what happens goes into the `lifecycle`, and the actions that follow are performed.
+"""The main thread's turns: pass events to the `lifecycle` and perform its actions.
 
-A turn polls the group, carries out operations, checks the queries, the storage and the logs, and never waits long. A
-revocation runs in a thread of its own while the main thread waits for it inside `poll` (`consumer_group.membership`).
+A turn polls the group, executes operations, checks queries, storage and logs, and never waits long. A revocation runs
+in its own thread while the main thread waits for it inside `poll` (`consumer_group.membership`).
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ log = logging.getLogger("kctl_agent.worker")
 
 POLL_SECONDS = 0.1
 TURN_SHARE = 0.8
-"""Of `kafka.max_poll_interval_seconds`, for all that a turn waits for; the rest is for the poll and commits."""
+"""Part of `kafka.max_poll_interval_seconds` for everything that a turn waits for; the rest is for poll and commits."""
 LEADERLESS_SECONDS = 15.0
-"""Without a leader for longer (a dead one is noticed after 9 s) a partition is left out of the query."""
+"""After so long without a leader (a dead one is noticed after 9 s) the query leaves a partition out."""
 ABANDON_SECONDS = 30.0
-"""A batch that runs for so long beside a partition without leader waits for its records: it is not waited for."""
+"""A batch that runs for so long beside a leaderless partition waits for its records: it is abandoned."""
 REQUEUE_SECONDS = 5.0
-"""For dead letters that are put back while the worker stops, after it has left the group."""
+"""Time for dead letters that are put back while the worker stops, after it has left the group."""
 RESUME_FRACTION = 0.8
-"""A throttled worker goes on when the storage holds less than this part of its limit, so that it does not flap."""
+"""A throttled worker resumes when the storage holds less than this part of its limit."""
 
 
 class MainLoop:
-    """A member of the group, from its making on. `turn` and `close` are the main thread's."""
+    """A group member while it exists. `turn` and `close` are for the main thread."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class MainLoop:
         inbox: Inbox,
         stored: deque[Group],
     ) -> None:
-        """`stored` is what batches have stored of since the last turn, filled by Spark's callback threads."""
+        """`stored` collects partitions of stored batches since the last turn, from Spark's callback threads."""
         self._settings = settings
         self._pipeline = pipeline
         self._turn_seconds = TURN_SHARE * settings.kafka.max_poll_interval_seconds
@@ -115,7 +115,7 @@ class MainLoop:
         self._watcher.start()
 
     def turn(self) -> None:
-        """Poll the group, carry out what was asked for, look after the queries: once. Raises what ends the worker."""
+        """Polls the group, executes operations and checks the queries, once. Raises what ends the worker."""
         self._begun = deadline.begin(self._turn_seconds)
         try:
             self._poll()
@@ -129,7 +129,7 @@ class MainLoop:
             raise
 
     def close(self) -> None:
-        """The batch ends, its offsets are committed, the group is left; at once after a turn without time left."""
+        """Ends the batch, commits its offsets and leaves the group; immediately if the turn has no time left."""
         if deadline.left() > 0:
             self._begun = deadline.begin(self._turn_seconds)
         self._perform(self._lifecycle.stop_requested())
@@ -167,7 +167,7 @@ class MainLoop:
         self._perform(self._lifecycle.polled(member.partitions, is_rebalancing=member.is_rebalancing))
 
     def _check_queries(self) -> None:
-        """Make them read what is assigned, as long as the storage has room."""
+        """Makes queries read what is assigned, while the storage has room."""
         view = self._watcher.view
         self._observe(view)
         self._perform(self._lifecycle.tick(time.monotonic()))
@@ -183,7 +183,7 @@ class MainLoop:
             self._perform(self._lifecycle.start_due(time.monotonic()))
 
     def _is_connected(self) -> bool:
-        """Whether queries have a driver to run in. That of the engine may be starting, while the group is joined."""
+        """Whether there is a driver for queries. The engine's may still be starting after the group is joined."""
         why = self._pipeline.connect()
         if why is None:
             self._stats.works("engine")
@@ -257,7 +257,7 @@ class MainLoop:
         self._progress.reached(self._pipeline.stop(wait_seconds, action.group))
 
     def _explained(self, failure: BatchFailure) -> tuple[str, Outside | None]:
-        """Why a query has failed. As long as something outside is away, no failure is the fault of a record."""
+        """Why a query has failed. During an outage no failure is a record's fault."""
         if failure.is_storage:
             return failure.text, "storage"
         known = self._stats.outside(besides="query")
@@ -267,7 +267,7 @@ class MainLoop:
         return (failure.text, None) if full is None else (f"{full}; {failure.text}", "disk")
 
     def _report_retry(self, action: actions.ReportRetry) -> None:
-        """The first failure may be one that the next try heals, and is only logged."""
+        """The first failure is only logged: a retry may succeed."""
         if action.failures > 1 or action.outside is not None:
             why, is_own = f"{action.why}; next try in {action.seconds:.0f} s", action.outside is None
             self._stats.failing("query", why, action.outside, is_grave=is_own)
@@ -275,14 +275,14 @@ class MainLoop:
             log.warning("%s; tried again in %.0f s", action.why, action.seconds)
 
     def _on_watched(self, why: str | None) -> None:
-        """On the watcher's thread: the brokers have answered, or not, and why."""
+        """On the watcher's thread: the brokers have answered, or why not."""
         if why is None:
             self._stats.works("offsets")
         else:
             self._stats.failing("offsets", why, "brokers")
 
     def _on_revoked(self, partitions: set[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """In a thread of its own, while the I/O loop goes on with the heartbeats. Returns what has to be committed."""
+        """Returns what must be committed. Runs in its own thread while the I/O loop sends heartbeats."""
         if not partitions:
             return {}
         deadline.go_on(self._begun)

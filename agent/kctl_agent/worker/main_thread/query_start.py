@@ -1,5 +1,7 @@
-"""Begins a query: decide, set the stored offsets, commit, read: in this order. A worker that is frozen after any of the
-steps finds itself refused at the next one, by the stored offset's version or by the group's coordinator."""
+"""Begins a query: decide, set the stored offsets, commit, read, in this order.
+
+A worker that freezes after any step is refused at the next, by the stored offset's version or the group's coordinator.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,12 @@ from kctl_agent.worker.stats import WorkerStats
 log = logging.getLogger("kctl_agent.worker")
 
 JVM_SECONDS = 15.0
-"""A JVM that is well starts a query sooner; one that had less would be taken for one that hangs."""
+"""A healthy JVM starts a query sooner; a shorter limit would take it for a hanging one."""
 
 
 @dataclass(eq=False)
 class QueryStart:
-    """For the main thread; it blocks. `describe(error, what)` is an error of Kafka's in one sentence."""
+    """For the main thread; blocks. `describe(error, what)` is a Kafka error in one sentence."""
 
     _lifecycle: Lifecycle
     _pipeline: Pipeline
@@ -48,11 +50,13 @@ class QueryStart:
     _stats: WorkerStats
     _describe: Callable[[KafkaError, str], str]
     _reported: set[tuple[TopicPartition, Moved]] = field(default_factory=set)
-    """By starts that failed since the last one that did not: the next try finds the same once more."""
+    """What failed starts have reported since the last successful one: a retry finds the same again."""
 
     def start(self, wanted: frozenset[TopicPartition], *, is_careful: bool = False) -> list[Action]:
-        """Begin to read these with a query of their own, or those of them that can be read. Returns what follows from
-        it. Raises Lost, Fenced, BootstrapError; what Py4J raises where the JVM of this process has ended."""
+        """Begins to read these partitions, or those of them that can be read, with their own query.
+
+        Returns the result. Raises Lost, Fenced, BootstrapError; Py4J's errors if this process's JVM has ended.
+        """
         try:
             return self._start(wanted, is_careful=is_careful)
         except Exception as error:
@@ -94,7 +98,7 @@ class QueryStart:
         return self._lifecycle.query_started(readable, unanswered, time.monotonic())
 
     def _report(self, decided: Decided) -> None:
-        """What has moved, once."""
+        """Reports what has moved, once."""
         for tp, moved in decided.moves:
             if (tp, moved) in self._reported:
                 continue
@@ -105,7 +109,7 @@ class QueryStart:
     def _commit_first(
         self, decided: Decided, readable: frozenset[TopicPartition]
     ) -> dict[TopicPartition, type[KafkaError]]:
-        """What has to be committed before anything is read. Returns what the broker refuses."""
+        """Commits what must be committed before reading. Returns what the broker refuses."""
         first = decided.first_commits(readable)
         if not first:
             return {}
@@ -115,7 +119,7 @@ class QueryStart:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether the next try may start the query: a full disk, a cluster that is away. Not the end of our JVM."""
+    """Whether a retry may succeed: a full disk, an unavailable cluster. Not after the end of our JVM."""
     if isinstance(error, (KafkaError, StorageError, DriverLost, TransformFailed)):
         return True
     from py4j.protocol import Py4JError

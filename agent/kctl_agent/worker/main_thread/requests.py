@@ -1,4 +1,4 @@
-"""Carries out the operations that the agent has accepted, one after another, a step in each turn of the main thread."""
+"""Executes accepted operations one after another, a step in each turn of the main thread."""
 
 from __future__ import annotations
 
@@ -21,15 +21,18 @@ from kctl_agent.worker.main_thread.seeking import HalfMoved, Seeking
 log = logging.getLogger("kctl_agent.worker")
 
 OPERATIONS = (PauseScopes, SeekPartition)
-"""What a worker can be asked to do; `Requests` has a step for each."""
+"""The operations of a worker; `Requests` has a step for each."""
 
 _WAITS = Outcome("waiting", "the running batch is finished first")
 
 
 @dataclass(eq=False)
 class Requests:
-    """For the main thread. `perform` carries out the lifecycle's actions; `on_lost` does what follows when the group
-    goes on without this member; `describe(error, what)` is an error of Kafka's in one sentence."""
+    """For the main thread.
+
+    `perform` executes the lifecycle's actions; `on_lost` handles the loss of the membership; `describe(error, what)` is
+    a Kafka error in one sentence.
+    """
 
     _name: str
     _inbox: Inbox
@@ -43,7 +46,7 @@ class Requests:
     """The oldest first."""
 
     def carry_out(self) -> None:
-        """As many as can be without waiting. One that is dropped while it waits leaves the queries to begin again."""
+        """Executes as many as possible without waiting. If a waiting one is dropped, the queries begin again."""
         self._waiting += self._inbox.take()
         while self._waiting:
             operation = self._waiting[0]
@@ -70,7 +73,7 @@ class Requests:
             return Outcome("failed", str(error))
 
     def _pause(self, _operation: AcceptedOperation) -> Outcome:
-        """The inbox knows the scopes already; what they cover is read no more as soon as its query has drained."""
+        """The inbox knows the scopes already; their partitions are no longer read once the query has drained."""
         scopes = self._inbox.paused
         if any(is_paused(scopes, tp.topic, tp.partition) for tp in self._lifecycle.reading):
             return _WAITS

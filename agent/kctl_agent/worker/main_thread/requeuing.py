@@ -1,7 +1,7 @@
-"""Has dead letters of a table put back, in a thread beside the queries: the main thread must not wait for Spark.
+"""Puts dead letters of a table back, in a thread beside the queries: the main thread must not wait for Spark.
 
-The log of the table of dead letters is watched for requests. Which worker takes one, and that nothing is stored twice,
-is the tables' business; so nothing has to be stopped when partitions move, are paused or throttled.
+Watches the log of the dead-letter table for requests. The tables decide which worker takes one and prevent duplicates,
+so nothing has to stop when partitions move, are paused or throttled.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ log = logging.getLogger("kctl_agent.worker")
 
 POLL_SECONDS = 1.0
 REMOTE_POLL_SECONDS = 10.0
-"""Where the log is no folder of this machine: to see that nothing was asked for takes two requests."""
+"""Interval if the log is not a local folder: seeing that there is no request takes two HTTP requests."""
 RECHECK_SECONDS = 60.0
-"""After so long the tables are read again even if nothing was committed: two commits may have the same time."""
+"""After so long the tables are read again even without a commit: two commits may have the same time."""
 
 
 class Requeuing:
-    """For the main thread. `put_next` is called in another one: see `RequeuePut.put_next`, with the session of now."""
+    """For the main thread. `put_next` runs in another one: see `RequeuePut.put_next`, with the current session."""
 
     def __init__(
         self, dead_letters: Folder, begin: Callable[[], Callable[[], PutBack | None] | None], stats: WorkerStats
     ) -> None:
-        """`begin` returns what puts back what was asked for, or None while that cannot be done."""
+        """`begin` returns what puts the requests back, or None while that is impossible."""
         self._log = None if dead_letters.local is None else dead_letters.local / LOG
         self._begin = begin
         self._stats = stats
@@ -48,7 +48,7 @@ class Requeuing:
         self._due_at = self._recheck_at = 0.0
 
     def turn(self, now: float) -> None:
-        """Begin to put back what was asked for, and report what became of it. Never waits."""
+        """Begins to put back what was requested, and reports results. Never waits."""
         if self._thread is not None:
             if self._thread.is_alive():
                 return
@@ -66,7 +66,7 @@ class Requeuing:
             self._thread.start()
 
     def close(self, seconds: float) -> None:
-        """What runs has so long to end; then it is abandoned, and done again by the next worker."""
+        """Gives running work so long to end; then it is abandoned, and the next worker repeats it."""
         if self._thread is not None:
             self._thread.join(seconds)
             if self._thread.is_alive():
@@ -97,7 +97,7 @@ class Requeuing:
         self._stats.works("requeue")
 
     def _stamp(self, now: float) -> int | None:
-        """Another one with each commit, or now and then where that takes requests; None: there is no such table."""
+        """Changes with each commit, or now and then if that takes requests; None: no such table."""
         if self._log is None:
             return int(now / REMOTE_POLL_SECONDS)
         try:

@@ -1,4 +1,4 @@
-"""Moves a stored offset and what the group has committed, while no query runs: what a `seek` is carried out with."""
+"""Moves a stored offset and the group's committed offset for a `seek`, while no query runs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from kctl_agent.worker.stats import WorkerStats
 
 
 class HalfMoved(Exception):
-    """The group is reset, or may be, and the stored offset is not moved: reading goes on there with the next start."""
+    """The group is reset, or may be, but the stored offset has not moved: the next start reads from there."""
 
 
 @dataclass(eq=False)
 class Seeking:
-    """For the main thread; it blocks."""
+    """For the main thread; blocks."""
 
     _pipeline: Pipeline
     _brokers: Brokers
@@ -37,13 +37,13 @@ class Seeking:
     _stats: WorkerStats
 
     def plan(self, tp: TopicPartition, to: str) -> tuple[Found, SeekPlan]:
-        """What a seek of this partition would do. Raises BadParams, KafkaError, StorageError."""
+        """Returns what a seek of this partition would do. Raises BadParams, KafkaError, StorageError."""
         found = self._brokers.found([tp])[0][tp]
         position = self.position(tp, found)
         return found, plan(to, found, position, lambda at: self._brokers.offset_at(tp, at))
 
     def position(self, tp: TopicPartition, found: Found) -> int | None:
-        """The next offset that would be stored: what the query has reached, else stored offset, else committed."""
+        """The next offset that would be stored: the query's position, else the stored, else the committed offset."""
         reached = self._pipeline.positions.get(tp)
         if reached is not None:
             return reached
@@ -51,8 +51,11 @@ class Seeking:
         return stored.next if stored is not None and stored.topic_id == found.topic_id else found.committed
 
     def move(self, tp: TopicPartition, found: Found, planned: SeekPlan) -> None:
-        """The group first: if the broker refuses, nothing has changed; killed in between, or if the stored offset has
-        moved, the next start sees a reset. Raises Lost, KafkaError, StorageError: nothing has changed; HalfMoved."""
+        """Moves the group first: if the broker refuses, nothing has changed.
+
+        If the worker is killed in between, or the stored offset has moved, the next start sees a reset. Raises Lost,
+        KafkaError, StorageError (nothing has changed) or HalfMoved.
+        """
         stored_offsets = self._storage.stored_offsets([tuple(tp)])
         stored = stored_offsets.get(tuple(tp))
         try:
