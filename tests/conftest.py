@@ -96,17 +96,25 @@ def short_dir() -> Iterator[Path]:
     shutil.rmtree(path, ignore_errors=True)
 
 
+@pytest.fixture(scope="session")
+def runtime_folder() -> Iterator[Path]:
+    """One for all tests of this process, and empty for each: to make and remove one takes longer than most tests."""
+    path = Path(tempfile.mkdtemp(prefix="x", dir="/tmp"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
 @pytest.fixture(autouse=True)
-def own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def own_surroundings(runtime_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No setting of the person who runs the tests reaches them, and their fleets and audit log are not touched."""
     for name in list(os.environ):
         if name.startswith("KCTL_") and not name.startswith(FOR_TESTS):
             monkeypatch.delenv(name)
-    runtime = Path(tempfile.mkdtemp(prefix="x", dir="/tmp"))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    monkeypatch.setenv("XDG_STATE_HOME", str(runtime / "state"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime_folder))
+    monkeypatch.setenv("XDG_STATE_HOME", str(runtime_folder / "state"))
     yield
-    shutil.rmtree(runtime, ignore_errors=True)
+    for path in runtime_folder.iterdir():
+        shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
