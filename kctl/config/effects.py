@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import Field, dataclass, fields
 from typing import Any
 
-from kctl.config.declared import mark
+from kctl.config.clusters import CheckpointSection
+from kctl.config.declared import default_of, mark
 from kctl.config.forms import Effect, Section
 from kctl.config.sections import SECTIONS, Config
 from kctl.config.values import as_json, shown
@@ -36,6 +37,12 @@ def changes(before: Config, after: Config) -> list[SettingChange]:
             if was != becomes:
                 name, when = f"{section}.{setting.name}", effect(kind, setting)
                 found.append(SettingChange(name, shown(setting, was), shown(setting, becomes), when))
+    for name in sorted({*before.checkpoints, *after.checkpoints}):
+        sections = before.checkpoints.get(name), after.checkpoints.get(name)
+        for setting in fields(CheckpointSection):
+            was, becomes = (getattr(each, setting.name, default_of(setting)) for each in sections)
+            if was != becomes:
+                found.append(SettingChange(f"checkpoints.{name}.{setting.name}", was, becomes, Effect.NOW))
     return found
 
 

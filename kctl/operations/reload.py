@@ -82,11 +82,11 @@ def _after_restart(context: Context) -> str:
 
 
 def _applicable(context: Context, changed: list[SettingChange], wanted: Config) -> Config:
-    """The current configuration with these settings changed, except counts (see `scaled`)."""
-    config = context.config
+    """The current configuration with these settings changed, except counts (see `scaled`), and with all checkpoints."""
+    config = replace(context.config, checkpoints=wanted.checkpoints)
     for change in changed:
         section, _, key = change.name.partition(".")
-        if key != "count":
+        if section != "checkpoints" and key != "count":
             value = getattr(getattr(wanted, section), key)
             config = replace(config, **{section: replace(getattr(config, section), **{key: value})})
     return config

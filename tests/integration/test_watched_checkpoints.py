@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import threading
 import time
+import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 
+from kctl.config.document import read_document
 from tests.checkpoint_faults import NEXT_OFFSETS, RECORDED, copied
 from tests.command_lines import run_here
 from tests.conftest import eventually
 from tests.exporters import Exporter, Samples, running_exporter
+from tests.object_store_server import BUCKET, ObjectStoreServer
+from tests.proxies import UnconditionalProxy
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 
@@ -179,3 +187,97 @@ def test_a_checkpoint_needs_a_cluster_of_the_file(broker: KafkaBroker, tmp_path:
 
     assert exporter.process.wait(60) != 0
     assert "checkpoints.job.cluster is `m`: it takes the name of a cluster: main" in exporter.log.read_text()
+
+
+@pytest.mark.shows("a fleet shows the checkpoints of its file beside its own group, and those that a reload brings")
+def test_a_fleet_shows_the_checkpoints_of_its_file_and_of_a_reload(
+    broker: KafkaBroker, tmp_path: Path, master: Callable[..., Any]
+) -> None:
+    topics.create_topic(broker.bootstrap_servers, "of-jobs", 2)
+    topics.produce(broker.bootstrap_servers, "of-jobs", {0: 30, 1: 20})
+    jobs = {
+        name: copied(RECORDED / "4.2.0" / "plain", tmp_path / name, orders="of-jobs") for name in ("first", "other")
+    }
+    sections = {name: {"uri": str(job), "interval_seconds": 1.0} for name, job in jobs.items()}
+    fleet = master(exporter={"interval_seconds": 0.2}, workers={"count": 1}, checkpoints={"first": sections["first"]})
+
+    def lags() -> dict[str, int]:
+        with urllib.request.urlopen(fleet.about["http_url"] + "/metrics", timeout=20) as response:
+            found = lag_of(Samples(response.read().decode()))
+        return {name: found.get(name, -1) for name in jobs}
+
+    def reload(**checkpoints: object) -> str:
+        fleet.config.write_text(tomli_w.dumps(read_document(fleet.config) | {"checkpoints": checkpoints}))
+        begun = fleet.ask("reload").result["id"]
+        ended: str = eventually(
+            lambda: (now := fleet.ask("operation", of_master=True, id=begun).result["state"]) != "running" and now
+        )
+        return ended
+
+    eventually(lambda: lags() == {"first": 14, "other": -1}, 60, "the checkpoint of the file")
+    assert reload(**sections) == "done"
+    eventually(lambda: lags() == {"first": 14, "other": 14}, 60, "that of the reload, too")
+    assert reload(first=sections["first"], other={**sections["other"], "group": "first"}) == "failed"
+    assert reload(other=sections["other"]) == "done"
+    eventually(lambda: lags() == {"first": -1, "other": 14}, 60, "the first one is gone")
+    assert fleet.stop() == 0
+
+
+def lag_of(samples: Samples) -> dict[str, int]:
+    """The lag of each group of the cluster."""
+    return {name: int(value) for (name,), value in samples.of("kctl_group_lag", "group").items()}
+
+
+class HangingProxy(UnconditionalProxy):
+    """Forwards until it hangs: then it holds what comes until it is over."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(port)
+        self.answers = threading.Event()
+        self.answers.set()
+
+    def _forward(self, source: socket.socket, target: socket.socket, is_reply: bool) -> None:
+        with suppress(OSError):
+            while received := source.recv(1 << 16):
+                self.answers.wait()
+                target.sendall(received)
+            target.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.long
+@pytest.mark.shows("a bucket that hangs for a minute delays no checkpoint in a folder and no scrape, and comes back")
+def test_a_bucket_that_hangs_for_a_minute_holds_up_no_folder(
+    broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics.create_topic(broker.bootstrap_servers, "stored", 2)
+    topics.produce(broker.bootstrap_servers, "stored", {0: 30, 1: 20})
+    folder = copied(RECORDED / "4.2.0" / "plain", tmp_path / "folder", orders="stored")
+    with ObjectStoreServer(tmp_path / "s3") as server, HangingProxy(server.port) as proxy:
+        bucket, sections = server.folder("job"), checkpoint_of("folder", folder)
+        for each in (each for each in folder.rglob("*") if each.is_file()):
+            bucket.write(str(each.relative_to(folder)), each.read_bytes())
+        for number in range(6):
+            sections += checkpoint_of(f"bucket-{number}", f"s3://{BUCKET}/job")
+        assert server.keys is not None
+        keys = {"ACCESS_KEY_ID": server.keys.id, "SECRET_ACCESS_KEY": server.keys.secret, "REGION": "us-east-1"}
+        for name, value in {**keys, "ENDPOINT_URL": proxy.endpoint, "ALLOW_HTTP": "true"}.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        file = tmp_path / "kctl.toml"
+        file.write_text(SETTINGS.format(servers=broker.bootstrap_servers) + sections)
+        with running_exporter(tmp_path, "-c", str(file)) as exporter:
+            eventually(lambda: len(lag_of(exporter.samples())) == 7, 60, "all are shown")
+            proxy.answers.clear()
+            until, slowest, offset = time.monotonic() + 60, 0.0, 18
+            while time.monotonic() < until:
+                offset += 1
+                batch(folder, offset - 16, min(offset, 20))
+                left = 50 - 2 * min(offset, 20)
+                eventually(lambda now=left: lag_of(exporter.samples())["folder"] == now, 10, "the folder is read")
+                asked = time.monotonic()
+                exporter.samples()
+                slowest = max(slowest, time.monotonic() - asked)
+                threading.Event().wait(1)
+            assert slowest < 5
+            assert group(exporter, "bucket-0")["status"] == "unknown"
+            proxy.answers.set()
+            eventually(lambda: lag_of(exporter.samples()).get("bucket-5") == 14, 120, "the bucket is read again")
