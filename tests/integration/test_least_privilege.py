@@ -7,21 +7,26 @@ import contextlib
 import io
 import json
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from kctl.cli.entry import run
+from kctl.config.clusters import CheckpointSection
 from kctl.config.exporter import load_exporter
 from kctl.config.load import load
+from kctl.config.sections import ExporterSection, StatusSection
 from kctl.groups.collector import ClusterCollector, CollectedCluster
 from kctl.kafka.client.access import of_cluster, of_fleet
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.master.launch import worker_settings
+from kctl_agent.attached.brokers import EndOffsets
+from kctl_agent.attached.shadow import ShadowGroup
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.offsets.brokers import Brokers
@@ -59,12 +64,13 @@ COMMANDS = {
     "delete-topic": [TOPIC + "-2", "--execute"],
     "delete-group": ["idle", "--execute"],
     "show": [],
-    "commit": ["-g", GROUP, "--interval", "0.1", "--force", "--yes"],
+    "commit": ["-g", GROUP, "--interval", "0.1", "--force", "--trust", "--yes"],
 }
 OF_CHECKPOINTS = ("show", "commit")
 SHOWN = {"groups": GROUP, "topics": TOPIC, "brokers": '"leaders": 2', "delete-group": TOPIC}
 """What stands in the answer to a user that may have it; others get a shorter one, without an error."""
 OTHER_NAMES = {
+    "attached application": {"GROUP": "shadow"},
     "create-topic": {"TOPIC": TOPIC + "-2"},
     "delete-topic": {"TOPIC": TOPIC + "-2"},
     "delete-group": {"GROUP": "idle"},
@@ -176,6 +182,36 @@ def can_be_an_exporter(secured: SecuredBroker, file: Path) -> bool:
     return lags["secured"] == lags["plain"]
 
 
+def can_watch(file: Path, job: Path) -> bool:
+    """The lag of a query by its checkpoint, for the section `[checkpoints.NAME]` of a fleet or an exporter."""
+    access, section = of_fleet(load(file, {})), CheckpointSection(uri=str(job), interval_seconds=1.0)
+    exporter, status = ExporterSection(groups=(), timeout_seconds=5.0), StatusSection()
+    collected = CollectedCluster("secured", access, exporter, status, (), {"job": section})
+    collector = ClusterCollector(collected)
+    try:
+        lags = [group.lag for _ in range(20) if pause() for group in collector.collect().groups]
+        return any(lag.total is not None and not lag.unknown for lag in lags)
+    finally:
+        asyncio.run(collector.close())
+
+
+def pause() -> bool:
+    return not threading.Event().wait(0.1)
+
+
+def can_be_attached(file: Path) -> bool:
+    """Asks where the logs of its topics end, and commits to a group without members."""
+    settings = parse(json.dumps(worker_settings(load(file, {}), "worker-0", []))).kafka
+    assert settings.security is not None
+    client = settings.security.client_settings() | {"bootstrap_servers": settings.bootstrap_servers}
+    try:
+        with closing(KafkaAdminClient(**client, request_timeout_ms=5000)) as admin:
+            _, ends = EndOffsets(admin).bounds([(TOPIC, 0), (TOPIC, 1)])
+            return len(ends) == 2 and ShadowGroup(admin, "shadow").commit(ends) == ends
+    except KafkaError:
+        return False
+
+
 def prepare(secured: SecuredBroker, who: str) -> None:
     """What the command is about, as it must be before it."""
     if who in ("create-topic", "delete-topic"):
@@ -203,6 +239,10 @@ def test_the_documented_rights_in_kafka_suffice_and_each_of_them_is_needed(
             return can_be_a_master(file)
         if who == "exporter":
             return can_be_an_exporter(secured, file)
+        if who == "watched checkpoint":
+            return can_watch(file, job)
+        if who == "attached application":
+            return can_be_attached(file)
         prepare(secured, who)
         printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")  # `consume` writes the bytes of messages
         with contextlib.redirect_stdout(printed):
