@@ -1,6 +1,6 @@
-"""TLS and SASL towards the brokers, as Spark's Java client wants to be configured.
+"""TLS and SASL towards the brokers, as options of Spark's Java client.
 
-Keys and certificate of our own go to the Java client as text, which it takes only so (KIP-651) and never logs.
+It takes our key and certificate only as text (KIP-651), and never logs them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _MODULES = "org.apache.kafka.common.security"
 
 
 def spark_options(security: Security) -> dict[str, str]:
-    """Returns the options of Spark's source `kafka`. Raises OSError when certificate or key cannot be read."""
+    """Returns the options of Spark's source `kafka`. Raises OSError: certificate or key cannot be read."""
     options: dict[str, str | None] = {"security.protocol": security.protocol}
     if security.is_encrypted:
         options |= {

@@ -24,10 +24,12 @@ class KafkaSettings:
     group_instance_id: str | None
     security: Security = Security()  # noqa: RUF009 - it is immutable
     max_poll_interval_seconds: float = 60.0
-    """How long the main thread may go without a poll: then it leaves the group, and others wait no longer for it."""
+    """Maximum time of the main thread between polls; after it the group continues without this member."""
     client_id: str = ""
-    """The name of the member in the group; empty: the worker's name. With several hosts it is `node-2/worker-0`, by
-    which the masters of the other hosts know who reads a partition."""
+    """The member's name in the group; empty: the worker's name.
+
+    With several hosts it is `node-2/worker-0`; the masters of other hosts show by it who reads a partition.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +46,17 @@ class PipelineSettings:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings(ProcessSettings):
-    """The settings of one worker. `storage` stays a mapping: `kctl_agent.storage.open_storage` knows its keys."""
+    """The settings of one worker. `storage` stays a mapping for `kctl_agent.storage.open_storage`."""
 
     kafka: KafkaSettings
     pipeline: PipelineSettings
     storage: dict[str, Any]
     spark: SparkSettings | None = None
-    """Settings of a driver of its own; None: it takes part in that of the engine."""
+    """Settings of its own driver; None: it uses the engine's."""
 
 
 def parse(line: str) -> WorkerSettings:
-    """Parses settings from the first line of stdin. Raises BootstrapError that names what is missing or unknown."""
+    """Parses the first line of stdin. Raises BootstrapError that names what is missing or unknown."""
     with fitting("worker"):
         given = decoded(line)
         kafka, pipeline, spark = given.pop("kafka"), given.pop("pipeline"), given.pop("spark")

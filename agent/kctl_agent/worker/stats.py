@@ -1,6 +1,6 @@
-"""The snapshot that a worker publishes about itself, gathered from its parts.
+"""The snapshot that a worker publishes about itself.
 
-Nothing here calls the JVM or asks a storage: what hangs there would hold up every answer.
+Nothing here calls the JVM or a storage: a hang there would delay every answer.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from kctl_agent.worker.query.pipeline import Pipeline
 from kctl_agent.worker.query.run import Batch
 
 LONG_BATCH_SECONDS = 15.0
-"""Seconds after which a running batch is checked every so often for whether it still stores something."""
+"""Seconds after which a running batch is checked regularly for progress in storing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The parts of a worker that have its stats; each is read on the publishing thread and must not wait."""
+    """The parts of a worker with stats; each is read on the publishing thread and must not wait."""
 
     member: Membership
     watcher: BrokerWatcher
     pipeline: Pipeline
     progress: ReadProgress
     reset: str = "earliest"
-    """`auto.offset.reset`: where a group begins that has committed nothing."""
+    """`auto.offset.reset`: where a group without commits begins."""
 
 
 class WorkerStats(StoringStats):
-    """State, work and events of one worker. Every method may be called from any thread."""
+    """State, work and events of one worker. Thread-safe."""
 
     def __init__(self, name: str, server: AgentServer, storage: OffsetStore, inbox: Inbox) -> None:
         super().__init__(name, server, storage, inbox)
@@ -58,12 +58,12 @@ class WorkerStats(StoringStats):
         self._stored_offsets: dict[tuple[str, int], int] = {}
 
     def why_full(self, share: float) -> str | None:
-        """Returns why the storage, as last counted, has no room for another batch (`storage.room`); else None."""
+        """Returns why the storage, by the last count, has no room for a batch (`storage.room`); else None."""
         counted = self._storage_stats  # the counting thread sets it
         return None if counted is None else why_full(counted, share)
 
     def is_throttled_by(self, why: str | None) -> None:
-        """Why no new batch is taken; None: it is. Reported as the last error as long as there is no other."""
+        """Sets why no batch begins; None: batches begin. Reported as the last error if there is no other."""
         self._throttled_by = why
         self._wake.set()
 
@@ -71,13 +71,13 @@ class WorkerStats(StoringStats):
         self._sources = sources
 
     def leaves_out(self, now: Mapping[TopicPartition, str]) -> None:
-        """Records partitions that are assigned and not read, for longer than an election takes, and why."""
+        """Records partitions that are assigned but unread for longer than an election takes, with reasons."""
         before, self._left_out = self._left_out, now
         self._changed("partition_left_out", now, before, "is not read: {}; the other partitions are")
         self._changed("partition_taken_in", before, now, "is left out no more")
 
     def isolates(self, now: Mapping[TopicPartition, UnreadPartition]) -> None:
-        """Records partitions whose next record cannot be read, and why."""
+        """Records partitions whose next record cannot be read, with reasons."""
         before, self._isolated = self._isolated, now
         found = {tp: f"offset {each.offset}: {each.why}" for tp, each in now.items()}
         self._changed("partition_isolated", found, before, "cannot be read from {}")
@@ -86,14 +86,15 @@ class WorkerStats(StoringStats):
     def _changed(
         self, kind: str, found: Mapping[TopicPartition, str], besides: Mapping[TopicPartition, object], what: str
     ) -> None:
-        """Reports an event for each partition that is in the one and not in the other."""
+        """Reports an event for each partition in one and not in the other."""
         for tp in sorted(found.keys() - besides):
             self.happened(kind, f"{tp.topic}-{tp.partition} {what.format(found[tp])}", tp)
         if found.keys() != besides.keys():
             self._wake.set()
 
     def query_failed(self, why: str, *, is_first: bool) -> None:
-        """A query has ended by itself. The first of several in a row is an event too; more would push all else out."""
+        """Records that a query ended by itself. Only the first failure in a row is an event; more would displace all
+        others."""
         with self._lock:
             self._queries_failed += 1
         if is_first:
@@ -102,7 +103,7 @@ class WorkerStats(StoringStats):
     def happened(
         self, kind: str, text: str, tp: TopicPartition | None = None, offsets: tuple[int, int] | None = None
     ) -> None:
-        """Logs an event and keeps it for the replies."""
+        """Logs an event and keeps it for replies."""
         topic, partition = tp or (None, None)
         begin, end = offsets or (None, None)
         self._record(Event(time.time(), kind, text, topic, partition, begin, end))
@@ -187,8 +188,10 @@ class WorkerStats(StoringStats):
         return tuple(row(tp, position) for tp, position in sorted(positions.items()))
 
     def _in_storage(self) -> Callable[[TopicPartition], tuple[int | None, float | None]]:
-        """Returns a function to the number of unfinished messages of a partition in the storage, and the age of the
-        oldest, by the last count. In a table nothing waits."""
+        """Returns a function for a partition's unfinished messages and the age of the oldest, by the last count.
+
+        In a table nothing waits.
+        """
         stats, counted_at = self._storage_stats, self._counted_at
         if stats is None or counted_at is None:
             return lambda _: (None, None)
@@ -205,7 +208,7 @@ class WorkerStats(StoringStats):
         return found
 
     def _has_long_batch_stored(self, sources: Sources) -> bool:
-        """Whether a batch that runs for long has moved stored offsets since they were last read."""
+        """Whether a long batch has moved stored offsets since they were last read."""
         now, started = time.monotonic(), sources.pipeline.batch_started_at
         if started is None or now - max(started, self._long_batch_seen_at) < LONG_BATCH_SECONDS:
             return False
@@ -219,7 +222,8 @@ class WorkerStats(StoringStats):
 
 
 def _end(known: int | None, read: int | None) -> int | None:
-    """A log end, moved by what a batch has read since it was asked for; one that is behind otherwise was cut."""
+    """A log end, moved by what a batch has read since the request; an end that is behind for another reason was
+    truncated."""
     return None if known is None else max(known, read or 0)
 
 

@@ -1,4 +1,4 @@
-"""A running worker: opens what it needs in order, turns its main loop until it is stopped, closes all in reverse."""
+"""A running worker: opens what it needs, turns its main loop until it is stopped, closes everything in reverse."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Worker:
-    """A worker but for its Spark session, socket and exit code. `run` and `close` are for the main thread."""
+    """A worker without Spark session, socket and exit code. `run` and `close` are for the main thread."""
 
     def __init__(self, settings: WorkerSettings, stats: WorkerStats, storage: OffsetStore, inbox: Inbox) -> None:
         self._settings = settings
@@ -42,11 +42,11 @@ class Worker:
         """Functions that close what was opened, the last first."""
 
     def stop(self) -> None:
-        """Asks the worker to stop. May be called from a signal handler and from any thread."""
+        """Asks the worker to stop. Safe in a signal handler and from any thread."""
         self._stop.ask()
 
     def run(self) -> None:
-        """Works until `stop`. Raises Stopped, BootstrapError, Fenced, or what cannot be healed from inside."""
+        """Works until `stop`. Raises Stopped, BootstrapError, Fenced, or what cannot be repaired from inside."""
         until_it_works(self._storage.prepare, self._stats, self._stop)
         self._pipeline.open()
         brokers = self._once_it_answers(lambda: Brokers(self._settings.kafka, self._settings.name))
@@ -57,7 +57,7 @@ class Worker:
             loop.turn()
 
     def close(self) -> None:
-        """Leaves in order: the batch ends, its offsets are committed, the group is left, the JVM ends."""
+        """Leaves in order: ends the batch, commits its offsets, leaves the group, ends the JVM."""
         self._stats.enter(WorkerState.STOPPING)
         for close in reversed(self._endings):
             try:
@@ -75,6 +75,6 @@ class Worker:
         return MainLoop(self._settings, self._pipeline, brokers, self._storage, self._stats, self._inbox, self._stored)
 
     def _batch_done(self, batch: Batch) -> None:
-        """Takes in a stored batch. On Spark's callback thread."""
+        """Records a stored batch. On Spark's callback thread."""
         self._stored.append(frozenset(batch.ends))
         self._stats.batch(batch)

@@ -152,8 +152,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             raise self._fenced()
 
     def commit(self, offsets: Offsets, *, is_reset: bool = False) -> dict[TopicPartition, type[KafkaError]]:
-        """Commits offsets; as a reset of the group, without a note. Returns the partitions that the broker refuses,
-        with errors.
+        """Commits offsets, without a note if it is a reset. Returns the partitions that the broker refuses, with
+        errors.
 
         Raises Lost (no longer a member), Fenced (another has its place), KafkaError (may work later).
         """

@@ -1,1 +1,1 @@
-"""Start offsets and reading progress: what brokers, storage and group know, compared with each other."""
+"""Start offsets and reading progress, from what brokers, storage and group know."""

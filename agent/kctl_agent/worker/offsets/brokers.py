@@ -1,7 +1,7 @@
-"""Requests to brokers for ends of the log, the group's offsets, metadata. One admin client, asked from two threads.
+"""Requests to brokers for log ends, the group's offsets and metadata: one admin client, used by two threads.
 
-`Brokers` blocks; the main thread asks it at an assignment. `BrokerWatcher` asks it every second in a thread of its own
-and keeps the last answer, so that a broker that hangs ages the answers but stops nothing.
+`Brokers` blocks; the main thread uses it at an assignment. `BrokerWatcher` asks every second in its own thread and
+keeps the last answer, so a hanging broker ages the answers but blocks nothing.
 """
 
 from __future__ import annotations
@@ -41,21 +41,23 @@ log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_MS = 5000
 BOOTSTRAP_TIMEOUT_MS = 10_000
-"""How long the client looks for a broker before the outage is reported; it is tried again."""
+"""How long the client searches for a broker before it reports the outage; it is retried."""
 METADATA_EVERY_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Partitions and topic ids of the subscribed topics, from the brokers' metadata. `ids` are those of KIP-516, absent
-    with old brokers; a topic with an error has neither rows nor an id."""
+    """Partitions and topic ids of the subscribed topics, from the brokers' metadata.
+
+    `ids` are those of KIP-516, missing with old brokers; a topic with an error has neither rows nor an id.
+    """
 
     rows: tuple[PartitionMetadata, ...]
     ids: dict[str, str]
     errors: dict[str, type[KafkaError]]
 
     def ids_since(self, before: Mapping[str, str]) -> dict[str, str]:
-        """Returns the topic ids, with those from `before` for topics that cannot be described for the moment."""
+        """Returns the topic ids, with those from `before` for topics that cannot be described now."""
         kept = {
             t: i
             for t, i in before.items()
@@ -64,8 +66,11 @@ class Topics:
         return {**kept, **self.ids}
 
     def undescribed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """Returns the partitions of topics with an error, with the reasons. Without the topic's id nobody would notice
-        that it was recreated. Raises KafkaError when that is all of them."""
+        """Returns partitions of topics with an error, with reasons: without a topic's id nobody would notice its
+        recreation.
+
+        Raises KafkaError if those are all.
+        """
         errors = {tp: self.errors[tp.topic] for tp in partitions if tp.topic in self.errors}
         if errors and len(errors) == len(partitions):
             tp = min(errors)
@@ -75,7 +80,7 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """The brokers' last answers; each with the monotonic second at which it was taken, None before the first."""
+    """The brokers' last answers, each with its monotonic second; None before the first."""
 
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
@@ -90,7 +95,7 @@ class BrokerView:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """A partition that no leader answers for: why, and the monotonic second since which."""
+    """A partition that no leader answers for: the reason, and since which monotonic second."""
 
     why: str
     since: float
@@ -98,7 +103,7 @@ class Unanswered:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Log start and end offsets of the partitions whose leaders answered; of the others the reason why not."""
+    """Start and end offsets of the logs whose leaders answered; for the others the reason."""
 
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
@@ -108,7 +113,7 @@ class Bounds:
 
 
 class Brokers:
-    """Blocking questions to the cluster; safe to call from several threads (kafka-python runs one I/O thread)."""
+    """Blocking requests to the cluster; thread-safe (kafka-python runs one I/O thread)."""
 
     def __init__(self, settings: KafkaSettings, client_id: str) -> None:
         self._settings = settings
@@ -125,7 +130,7 @@ class Brokers:
 
     @property
     def _admin(self) -> Any:
-        """The admin client. Raises KafkaTimeoutError: the deadline of this thread leaves no time for a request."""
+        """The admin client. Raises KafkaTimeoutError: this thread's deadline leaves no time for a request."""
         if not deadline.allows(QUESTION_SECONDS):
             raise KafkaTimeoutError("no time is left in this turn")
         return self._client
@@ -134,13 +139,15 @@ class Brokers:
         self._client.close()
 
     def describe(self, error: KafkaError, what: str) -> str:
-        """Returns one sentence: what could not be done and why, with the brokers' addresses."""
+        """Returns one sentence: what failed and why, with the brokers' addresses."""
         return describe(error, what, self._settings.bootstrap_servers)
 
     def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
-        """Requests log start and end offsets, with the leaders that reported the ends. With `read_committed` the end is
-        the last stable offset. A partition that has no leader, or whose leader does not answer, keeps nothing from
-        being known of the others. Raises KafkaError when none is answered for."""
+        """Requests start and end offsets of logs, with the leaders that reported the ends.
+
+        With `read_committed` the end is the last stable offset. A partition whose leader is missing or silent does not
+        affect the others. Raises KafkaError if there is no answer at all.
+        """
         try:
             starts, unstarted = answered_offsets(self._admin, partitions, OffsetSpec.EARLIEST)
             isolation = self._settings.isolation_level
@@ -161,8 +168,11 @@ class Brokers:
     def found(
         self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, LogSeen] | None = None
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
-        """Requests all that decides where to start reading partitions; of those that no leader answers for, why. Logs
-        are compared with what is `known`, else with what was noted with the committed offset. Raises KafkaError."""
+        """Requests everything that decides where reading starts; for partitions without an answering leader, the
+        reason.
+
+        Logs are compared with `known`, else with the note of the committed offset. Raises KafkaError.
+        """
         group = self._settings.group
         try:
             offsets = self._admin.list_group_offsets({group: list(partitions)})[group]
@@ -198,8 +208,11 @@ class Brokers:
     def divergences(
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
     ) -> dict[TopicPartition, int]:
-        """Returns from where on logs differ from those seen before; no broker is asked unless another one leads. Raises
-        KafkaError when it can be known later; when it never can, that is logged, and nothing is known."""
+        """Returns the offsets from which logs differ from those seen before; asks brokers only after a change of
+        leader.
+
+        Raises KafkaError if this can be known later; if never, that is logged, and the offset is unknown.
+        """
         moved = {
             tp: (seen, now[tp]) for tp, seen in before.items() if seen and tp in now and now[tp].is_newer_than(seen)
         }
@@ -210,7 +223,7 @@ class Brokers:
     def divergences_of_each(
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-        """As `divergences`, and why it is not known of some. Raises KafkaError when it is known of none."""
+        """As `divergences`, with reasons where it is unknown. Raises KafkaError if it is unknown for all."""
         try:
             return self.divergences(before, now), {}
         except KafkaError as error:
@@ -226,8 +239,10 @@ class Brokers:
         return diverged, unknown
 
     def _ends_of_epochs(self, asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]) -> dict[TopicPartition, int]:
-        """OffsetForLeaderEpoch: where the log ends that was written up to the older epoch, as the newer leader answers.
-        kafka-python has the message, and no method of its admin client for it."""
+        """OffsetForLeaderEpoch: where the log of the older epoch ends, as the newer leader answers.
+
+        kafka-python has the message, but its admin client has no method for it.
+        """
         admin, ends = self._admin, dict[TopicPartition, int]()
 
         async def ask() -> None:
@@ -251,17 +266,17 @@ class Brokers:
         return ends
 
     def _look_for_brokers(self) -> None:
-        """Refreshes the brokers: kafka-python's admin client would not know one that has come back for minutes."""
+        """Refreshes the brokers: kafka-python's admin client would miss a returned one for minutes."""
         self._admin._manager.cluster.request_update()  # noqa: SLF001 - it offers no public way
 
     def offset_at(self, partition: TopicPartition, milliseconds: int) -> int | None:
-        """The first offset of a record not older than this time; None when there is none. Raises KafkaError."""
+        """The first offset of a record not older than this time; None if there is none. Raises KafkaError."""
         found = self._admin.list_partition_offsets({partition: milliseconds})
         offset: int = found[partition].offset
         return offset if offset >= 0 else None
 
     def cluster_id(self) -> str | None:
-        """The cluster's id; None with brokers too old to have one; asked until it is known. Raises KafkaError."""
+        """The cluster's id, requested until it is known; None with too old brokers. Raises KafkaError."""
         if self._cluster_id is None:
             self._cluster_id = self._admin.describe_cluster()["cluster_id"]
         return self._cluster_id
@@ -293,8 +308,10 @@ class Brokers:
         )
 
     def _controller(self, reported: int) -> int | None:
-        """Returns the controller: with KRaft the leader of the quorum. DescribeCluster answers the controller with
-        ZooKeeper only; KRaft hides it there, and any broker is named."""
+        """Returns the controller: with KRaft the leader of the quorum.
+
+        DescribeCluster returns the real controller with ZooKeeper only; KRaft hides it there and names any broker.
+        """
         try:
             quorum = self._admin.describe_metadata_quorum()
         except UnsupportedVersionError:
@@ -333,8 +350,10 @@ def _topic_partition(topic: str, partition: dict[str, Any]) -> PartitionMetadata
 
 
 class BrokerWatcher(threading.Thread):
-    """A daemon thread that asks brokers for the partitions that `watched()` names, once a second; `view` is the last
-    answer (atomic to read). `report(why)` is called each time: why there was none, or None."""
+    """A daemon thread that asks brokers once a second for the partitions of `watched()`.
+
+    `view` is the last answer (atomic to read). `report(why)` is called each time: why there was no answer, or None.
+    """
 
     def __init__(
         self,
@@ -353,7 +372,7 @@ class BrokerWatcher(threading.Thread):
         self._metadata_at = float("-inf")
 
     def stop(self) -> None:
-        """Ends the thread; it is not waited for, because a request may hang until its time-out."""
+        """Ends the thread without waiting: a request may hang until its time-out."""
         self._stop_asked.set()
 
     def run(self) -> None:

@@ -1,8 +1,8 @@
-"""Log truncation, detected by leader epochs (KIP-320): whether the log that is led now is still the one that was read.
+"""Detects log truncation by leader epochs (KIP-320): is the current log still the one that was read?
 
-A log that was truncated and has grown past the position again has an end like any other. But a new leader knows how far
-its log goes that was written up to an older epoch: if that is less than the older leader once reported, what lay
-between is gone. Pure. What is compared was reported by leaders: Spark does not hand over the epochs of records.
+A log that was truncated and has grown past the position again has an ordinary end. But a new leader knows where its log
+of an older epoch ends: if that is below the end that the older leader reported, the records between are lost. Pure.
+Compares what leaders reported: Spark does not expose the epochs of records.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafka import TopicPartition
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogSeen:
-    """A leader epoch, and the log end that its leader has reported; the log may go further by now."""
+    """A leader epoch, and the log end that its leader reported; the log may be longer by now."""
 
     epoch: int
     end: int
@@ -26,16 +26,20 @@ class LogSeen:
 
 
 def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
-    """The offset from which on a log differs from the one seen before; None: nowhere, or unknown. `end_of_epoch`: where
-    the log ends that was written up to the epoch of `before`; negative: unknown."""
+    """The offset from which a log differs from the one seen before; None: nowhere, or unknown.
+
+    `end_of_epoch`: where the log of the epoch of `before` ends; negative: unknown.
+    """
     if end_of_epoch is None or end_of_epoch < 0 or end_of_epoch >= before.end:
         return None
     return end_of_epoch
 
 
 class Epochs:
-    """The last log end and leader epoch that was seen of each partition, for as long as it stays with this worker:
-    another owner may have dealt with a truncation. `began`, `observe` and `committed` are for one thread."""
+    """The last seen log end and leader epoch of each partition, while this worker owns it.
+
+    Another owner may have handled a truncation. `began`, `observe` and `committed` are for one thread.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[TopicPartition, LogSeen] = {}
@@ -44,34 +48,37 @@ class Epochs:
 
     @property
     def known(self) -> dict[TopicPartition, LogSeen]:
-        """Returns the logs of the partitions that have been with this worker since."""
+        """Returns the logs of partitions that this worker has owned since."""
         return {tp: seen for tp, seen in self._seen.items() if tp not in self._given_up}
 
     def began(self, found: Mapping[TopicPartition, LogSeen | None]) -> None:
-        """Begins to read partitions, in the logs that were found; whatever was known before has been compared."""
+        """Begins to read partitions in these logs; earlier knowledge has been compared."""
         self._seen = {tp: seen for tp, seen in {**self._seen, **found}.items() if seen is not None}
         self._given_up -= found.keys()
 
     def give_up(self, partitions: Collection[TopicPartition]) -> None:
-        """Forgets partitions that go to another member."""
+        """Forgets partitions that another member gets."""
         self._given_up |= frozenset(partitions)
 
     def observe(self, logs: Mapping[TopicPartition, LogSeen]) -> None:
-        """Takes in newer ends of the logs that are read; what an older leader reports counts for nothing."""
+        """Records newer log ends of partitions that are read; ignores older leaders."""
         newer = {tp: log for tp, log in logs.items() if (before := self._seen.get(tp)) is None or log > before}
         self._seen = {**self._seen, **newer}
 
     def seen(self, tp: TopicPartition) -> LogSeen | None:
-        """Returns what is committed in the note of this partition. Not as the `committed_leader_epoch`: that is the
-        epoch of the last record below the offset, and other clients would take a lower one for a truncation."""
+        """Returns what the commit note of this partition contains.
+
+        Not usable as `committed_leader_epoch`: that is the epoch of the last record below the offset, and other clients
+        would treat a lower one as a truncation.
+        """
         return self._seen.get(tp)
 
     def committed(self, partitions: Collection[TopicPartition]) -> None:
-        """Records committed notes. A little more may have been seen meanwhile; then it is uncommitted again."""
+        """Records committed notes. If more has been seen meanwhile, the note is uncommitted again."""
         self._committed = {**self._committed, **{tp: self._seen[tp] for tp in partitions if tp in self._seen}}
 
     def uncommitted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Returns positions whose committed notes have an older log end, as the last one of a flow mostly has."""
+        """Returns positions whose committed notes have an older log end, as the last one of a flow usually has."""
         return {
             tp: position
             for tp, position in positions.items()

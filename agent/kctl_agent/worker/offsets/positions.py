@@ -1,6 +1,6 @@
-"""Where a worker begins to read a partition: committed offset and its note, stored offset, log and reset policy.
+"""Where a worker begins to read a partition, from committed offset and note, stored offset, log and reset policy.
 
-Pure. The cases are those of docs/architecture.md, "What the stored offset must not hide".
+Pure. For the cases see docs/architecture.md, "What the stored offset must not hide".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kctl_agent.worker.offsets.epochs import LogSeen
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The brokers' answers about one partition. `committed` None: no offset; `note` None: another client's."""
+    """The brokers' answers about a partition. `committed` None: no offset; `note` None: another client's."""
 
     topic: str
     partition: int
@@ -24,24 +24,27 @@ class Found:
     log_end: int
     note: CommitNote | None = None
     seen: LogSeen | None = None
-    """Which leader has reported the log end; None when the brokers are too old to report it."""
+    """The leader that reported the log end; None if the brokers are too old for that."""
     diverged: int | None = None
-    """The offset from which on the log is another one than was read; None: it is the same, or it is not known."""
+    """The offset from which the log differs from the one that was read; None: the same, or unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A read position that did not simply go on, with the reason. `kind`: rewound, skipped, topic_recreated, truncated,
-    records_lost, storage_rolled_back, storage_lost_offsets, other_storage."""
+    """A read position that did not simply continue, with the reason.
+
+    `kind`: rewound, skipped, topic_recreated, truncated, records_lost, storage_rolled_back, storage_lost_offsets,
+    other_storage.
+    """
 
     kind: str
     from_offset: int
     to_offset: int
     storages: tuple[str, str] = ("", "")
-    """Names of the storage that the committed offset speaks of, and of this one."""
+    """Names of the committed offset's storage and of this one."""
 
     def sentence(self, where: str) -> str:
-        """Returns what was found and what is done about it, for logs and events; `where` is `topic-partition`."""
+        """Returns what was found and what follows, for logs and events; `where` is `topic-partition`."""
         return f"{where}: {self.cause}; {self._effect}"
 
     @property
@@ -76,9 +79,11 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class StartOffset:
-    """The first offset to read, the stored offset to set (None: it stays as it is) and what has to be reported. With
-    `must_commit` this offset has to be committed, with a note, before anything is read from it: else what is put next
-    would make the committed offset pass for a reset, or once more like a storage that has gone back."""
+    """The first offset to read, the stored offset to set (None: unchanged) and what must be reported.
+
+    With `must_commit` this offset must be committed with a note before it is read: otherwise the next put would make
+    the committed offset seem a reset, or once more a rolled-back storage.
+    """
 
     offset: int
     stored_offset: StoredOffset | None
@@ -87,19 +92,18 @@ class StartOffset:
 
 
 def decide(found: Found, stored: StoredOffset | None, first: int, storage: StorageId) -> StartOffset:
-    """Decides where reading one partition begins. `first` is where to begin when nobody has read it yet.
+    """Decides where reading a partition begins. `first` is where to begin if nobody has read it yet.
 
-    - Another topic id voids the stored offset, and an offset that was committed with it. An id that is not known voids
-      nothing.
-    - A committed offset without a note is somebody else's, and honoured: a reset if there is a stored offset, else a
-      group that another client has left.
-    - One that was noted with this storage only shows how far the storage once was: reading goes on from the stored
-      offset. Above the stored offset it shows that the storage has gone back in time; without a stored offset, that it
-      was emptied.
-    - One that was noted with another storage counts instead of the stored offset.
+    - Another topic id invalidates the stored offset and an offset committed with it. An unknown id invalidates nothing.
+    - A committed offset without a note is another client's and is used: a reset if there is a stored offset, otherwise
+      a group that another client has left.
+    - A note with this storage only shows how far the storage once was: reading continues at the stored offset. If the
+      committed offset is higher, the storage was rolled back; if there is no stored offset, it was emptied.
+    - An offset noted with another storage replaces the stored offset.
 
-    At last the offset is brought into the log: above its end, or above the offset from which on it is another one, is
-    truncation, below its start is loss by retention."""
+    Finally the offset is brought into the log: above its end, or above the offset from which it differs, is truncation;
+    below its start is loss by retention.
+    """
     end = found.log_end if found.diverged is None else min(found.log_end, max(found.diverged, found.log_start))
     offset, moved = _go_on(found, stored, first, storage, end)
     if offset > end:

@@ -1,4 +1,4 @@
-"""How far reading and committing have come, as one worker knows it."""
+"""Progress of reading and committing, as one worker knows it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from kctl_agent.worker.offsets.start_offsets import Decided
 
 
 class ReadProgress:
-    """Positions, committed offsets and logs of a worker. Changed by the main thread, or a revocation; read by any."""
+    """Positions, committed offsets and logs of a worker. The main thread or a revocation changes it; any thread reads
+    it."""
 
     def __init__(self) -> None:
         self.commits = Commits()
@@ -25,13 +26,13 @@ class ReadProgress:
         """Positions at the end of earlier queries; what a throttled or waiting worker still knows."""
 
     def note(self, tp: TopicPartition, storage: StorageId) -> str:
-        """Returns the metadata that is committed with an offset; on kafka-python's I/O thread too."""
+        """Returns the metadata to commit with an offset; also called on kafka-python's I/O thread."""
         return CommitNote(storage, self.reading.topic_id(tp), self.epochs.seen(tp)).format()
 
     def began(
         self, decided: Decided, partitions: Collection[TopicPartition], assigned: Collection[TopicPartition], now: float
     ) -> None:
-        """Begins to read partitions: from here on the logs and offsets that were found are the ones that count."""
+        """Begins to read partitions: from now on these logs and offsets count."""
         found = {tp: decided.found[tp] for tp in partitions}
         self.reading.began({tp: at.topic_id for tp, at in found.items()}, now)
         self.epochs.began({tp: at.seen for tp, at in found.items()})
@@ -40,20 +41,20 @@ class ReadProgress:
         self.commits.found({**others, **committed})
 
     def reached(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Records the positions at which queries were stopped, or to which a seek has moved."""
+        """Records the positions at which queries stopped, or to which a seek has moved."""
         self._reached = {**self._reached, **ends}
 
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Returns the positions at which queries of these partitions were stopped."""
+        """Returns the positions at which queries of these partitions stopped."""
         return {tp: self._reached[tp] for tp in partitions if tp in self._reached}
 
     def positions(
         self, assigned: Collection[TopicPartition], running: Mapping[TopicPartition, int], view: BrokerView
     ) -> dict[TopicPartition, int | None]:
-        """Returns the position of each assigned partition, whether a query reads it just now or not."""
+        """Returns the position of each assigned partition, read at present or not."""
         reached = {**self._reached, **running}
         return {tp: None if self.reading.is_void(tp, view) else reached.get(tp) for tp in assigned}
 
     def committed(self, view: BrokerView) -> dict[TopicPartition, int]:
-        """Returns the committed offsets, but for topics that were deleted or recreated."""
+        """Returns the committed offsets, except those of deleted or recreated topics."""
         return {tp: offset for tp, offset in self.commits.known.items() if not self.reading.is_void(tp, view)}

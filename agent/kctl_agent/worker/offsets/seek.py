@@ -1,4 +1,4 @@
-"""The plan of a seek: where a partition goes on, and what that skips or reads again, as a dry run reports it. Pure."""
+"""The plan of a seek: the new position, and what it skips or reads again. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kctl_agent.worker.offsets.positions import Found
 
 @dataclass(frozen=True, slots=True)
 class SeekPlan:
-    """The seek of one partition: read up to `position`, to go on at `target`."""
+    """The seek of a partition that was read up to `position` and continues at `target`."""
 
     topic: str
     partition: int
@@ -27,7 +27,7 @@ class SeekPlan:
 
     @property
     def again(self) -> int:
-        """The number of offsets that are read, stored and handled a second time."""
+        """The number of offsets that are read, stored and processed a second time."""
         return max(self.position - self.target, 0) if self.position is not None else 0
 
     @property
@@ -53,9 +53,11 @@ class SeekPlan:
 
 
 def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int], int | None]) -> SeekPlan:
-    """Plans a seek to `earliest`, `latest`, an offset, or `@` and milliseconds since 1970: the first record not older
-    than it, the end of the log when there is none. `offset_at` asks the broker. Raises BadParams: none of these, or an
-    offset outside the log, which Kafka would answer with a reset."""
+    """Plans a seek to `earliest`, `latest`, an offset, or `@` and milliseconds since 1970.
+
+    A time means the first record not older than it, or the end of the log; `offset_at` asks the broker. Raises
+    BadParams: anything else, or an offset outside the log, which Kafka would answer with a reset.
+    """
     begin, end = found.log_start, found.log_end
     if to in ("earliest", "latest"):
         target = begin if to == "earliest" else end
@@ -74,7 +76,7 @@ def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int],
 
 
 def _number(text: str) -> int | None:
-    """Parses a number of the 64 bits that Kafka gives offsets and times; None: the text is none."""
+    """Parses a 64-bit number, as Kafka's offsets and times are; None: not a number."""
     return int(text) if text.isdecimal() and len(text) < 20 and int(text) < 2**63 else None
 
 

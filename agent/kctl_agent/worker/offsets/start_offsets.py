@@ -1,6 +1,6 @@
 """Start offsets of a query: asks brokers and storage, lets `positions` decide, sets the stored offsets.
 
-For the main thread; it blocks. What is read and what is committed is the worker's business.
+For the main thread; blocks. Reading and committing are the worker's.
 """
 
 from __future__ import annotations
@@ -30,21 +30,23 @@ CALL_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The decided start offsets, with what they follow from: the stored offsets, read before anything else, and the
-    brokers' answers. With a topic that is new to the group more partitions than were asked for."""
+    """The start offsets and their basis: the stored offsets, read before anything else, and the brokers' answers.
+
+    For a topic that is new to the group, contains more partitions than were requested.
+    """
 
     stored_offsets: Mapping[tuple[str, int], StoredOffset]
     found: Mapping[TopicPartition, Found]
     starts: Mapping[TopicPartition, StartOffset]
     unanswered: Mapping[TopicPartition, str]
-    """Partitions that no leader answers for, and why."""
+    """Partitions that no leader answers for, with reasons."""
 
     @property
     def moves(self) -> list[tuple[TopicPartition, Moved]]:
         return [(tp, moved) for tp, start in sorted(self.starts.items()) for moved in start.moved]
 
     def first_commits(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Returns the offsets that have to be committed before anything is read."""
+        """Returns the offsets that must be committed before anything is read."""
         return {tp: self.starts[tp].offset for tp in partitions if self.starts[tp].must_commit}
 
     def source(self, tp: TopicPartition) -> KafkaSource:
@@ -57,7 +59,7 @@ class Decided:
 
 
 class StartOffsets:
-    """Decides and sets start offsets. `identity` is the storage's, as commits name it; known after a decision."""
+    """Decides and sets start offsets. `identity` is the storage's, as in commits; known after a decision."""
 
     def __init__(self, settings: WorkerSettings, storage: OffsetStore, brokers: Brokers) -> None:
         self._settings = settings
@@ -66,9 +68,12 @@ class StartOffsets:
         self.identity = StorageId("", "")
 
     def decide(self, partitions: frozenset[TopicPartition], known: Mapping[TopicPartition, LogSeen]) -> Decided:
-        """Decides where partitions begin; their logs are compared with what is `known`. Stored offsets are read before
-        the committed ones, and once more where something has moved: what another owner does shows in them. Raises
-        BootstrapError: another group's storage, or a setting is `stop`; KafkaError, StorageError."""
+        """Decides where partitions begin; compares their logs with `known`.
+
+        Stored offsets are read before the committed ones, and again where something has moved: they show another
+        owner's actions. Raises BootstrapError: another group's storage, or a setting is `stop`; KafkaError,
+        StorageError.
+        """
         self._bind()
         is_latest = self._settings.kafka.auto_offset_reset == "latest"
         every = self._brokers.partitions_of({tp.topic for tp in partitions})
@@ -106,7 +111,7 @@ class StartOffsets:
 
     @property
     def _storage(self) -> OffsetStore:
-        """Opens the storage, for one call. Raises StorageUnusable: the thread's deadline leaves no time for it."""
+        """Opens the storage for one call. Raises StorageUnusable: the thread's deadline leaves no time for it."""
         if not deadline.allows(CALL_SECONDS):
             raise StorageUnusable("no time is left in this turn to ask the storage")
         return self._store
@@ -114,9 +119,11 @@ class StartOffsets:
     def _found(
         self, partitions: frozenset[TopicPartition], new: Set[TopicPartition], known: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
-        """Returns the brokers' answers about partitions; of those that no leader answers for, the reasons. All of a
-        topic that is `new` to the group are placed at once, also those that others read: so a partition without a
-        stored offset beside others that have one was added later, and what it got meanwhile is read."""
+        """Returns the brokers' answers about partitions; the reasons where no leader answers.
+
+        All partitions of a topic that is `new` to the group are placed at once, also those of other members. So a
+        partition without a stored offset beside others with one was added later, and is read from its start.
+        """
         found, unanswered = self._brokers.found(partitions | new, known)
         late = {tp.topic: f"of {tp.topic}-{tp.partition}: {unanswered[tp]}" for tp in new & unanswered.keys()}
         for tp in [tp for tp in found if tp.topic in late]:
@@ -125,13 +132,13 @@ class StartOffsets:
         return found, unanswered
 
     def _check_unmoved(self, decided: Decided) -> None:
-        """Checks what another owner has done since the stored offsets were read. Raises StoredOffsetMoved."""
+        """Checks that no other owner has acted since the stored offsets were read. Raises StoredOffsetMoved."""
         now = self._storage.stored_offsets([tuple(tp) for tp in decided.found])
         for tp in decided.found:
             refuse_moved(tuple(tp), now.get(tuple(tp)), decided.stored_offsets.get(tuple(tp)))
 
     def _bind(self) -> None:
-        """Binds the storage to its cluster and group. Each time: a storage may be exchanged while a worker runs."""
+        """Binds the storage to its cluster and group. Each time: it may be exchanged while a worker runs."""
         owner = Binding(self._settings.kafka.group, self._brokers.cluster_id())
         take_over = self._settings.storage["on_other_storage"] == "take_over"
         try:
@@ -143,7 +150,7 @@ class StartOffsets:
         self.identity = StorageId(id_, _name(self._storage))
 
     def _refuse(self, moves: Sequence[tuple[TopicPartition, Moved]]) -> None:
-        """Ends the worker where a setting (`stop`) forbids such a move of offsets. Raises BootstrapError."""
+        """Ends the worker if a setting (`stop`) forbids such a move. Raises BootstrapError."""
         storage = self._settings.storage
         for setting, kind, choice in (
             ("workers.on_data_loss", "records_lost", self._settings.pipeline.on_data_loss),
@@ -158,6 +165,6 @@ class StartOffsets:
 
 
 def _name(storage: OffsetStore) -> str:
-    """The name of a storage, with the machine where it is a file: two machines may have files of the same name."""
+    """A storage's name, with its machine if it is a file: two machines may have files of the same name."""
     is_remote = storage.identity.startswith("redis:")
     return storage.identity if is_remote else f"{socket.gethostname()}:{storage.identity}"
