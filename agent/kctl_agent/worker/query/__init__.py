@@ -1,1 +1,1 @@
-"""The streaming query: the driver's side, the executors' side, and the user's transform in between."""
+"""The streaming query: driver side, executor side, and the user's transform between them."""

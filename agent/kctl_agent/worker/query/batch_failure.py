@@ -1,7 +1,7 @@
-"""The reason why a batch failed: in one line, and whether it was the storage's fault.
+"""The reason why a batch failed, in one line, and whether the storage was the cause.
 
-An exception of an executor's Python comes to the driver as text. What the put raises there is handed over on a line
-that begins with a token of its job, which nobody else knows: an exception of a user's code may quote any record.
+The driver gets an exception of an executor's Python as text. Exceptions of the put are on a line that begins with a
+secret token of its job: an exception of user code may quote any record.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ OF_RECORD = ("", "bad_order", RowRefused.code, "day_refused")
 PY4J = "An error occurred while calling"
 FILE = re.compile(r'^File "([^"]+)", line (\d+)')
 JAVA_CLASS = re.compile(r"^: (\w+\.)*")
-"""Matches what stands before the name of the exception's class, on the line behind Py4J's own."""
+"""Matches the text before the exception's class name, on the line after Py4J's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchFailure:
-    """Why a batch failed. `is_storage`: the storage could not be used, whatever was to be put into it. `code` is that
-    of an error of the storage; empty: it is none."""
+    """Why a batch failed. `is_storage`: the storage was unusable, whatever the data.
+
+    `code` is that of a storage error; empty: it is none.
+    """
 
     text: str
     is_storage: bool = False
@@ -34,12 +36,12 @@ class BatchFailure:
 
     @property
     def is_moved(self) -> bool:
-        """Whether the stored offsets are not those that the batch was planned on."""
+        """Whether the stored offsets differ from those that the batch was planned on."""
         return self.code in MOVED
 
     @property
     def may_be_of_record(self) -> bool:
-        """Whether the cause may be a single record, and not what the storage is like."""
+        """Whether a single record may be the cause, and not the state of the storage."""
         return self.code in OF_RECORD
 
     def __str__(self) -> str:
@@ -47,7 +49,7 @@ class BatchFailure:
 
 
 class TaskFailed(Exception):
-    """An error of the storage inside a task, as the task hands it over to the driver."""
+    """A storage error inside a task, as passed to the driver."""
 
     def __init__(self, token: str, error: StorageError) -> None:
         sentence = " ".join(f"{type(error).__name__}: {error}".split())
@@ -55,7 +57,7 @@ class TaskFailed(Exception):
 
 
 def failure(error: BaseException, token: str) -> BatchFailure:
-    """Returns the failure that an exception of a batch in the driver means; `token` is that of the batch's job."""
+    """Returns the failure that a batch's exception in the driver means; `token` is that of the batch's job."""
     if isinstance(error, StorageError):
         text = f"{type(error).__name__}: {_one_line(error)}"[:MAX_TEXT]
         return BatchFailure(text, isinstance(error, StorageUnusable), error.code)
@@ -65,7 +67,7 @@ def failure(error: BaseException, token: str) -> BatchFailure:
 
 
 def _one_line(error: BaseException) -> str:
-    """Returns the cause in one line: where Spark's text holds an executor's Python trace, the last line of that."""
+    """Returns the cause in one line: if Spark's text contains an executor's Python trace, its last line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     traces = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
     if not traces:

@@ -1,4 +1,4 @@
-"""The driver's side of a put: the contract between the `pipeline` and the kinds of storages."""
+"""The driver's side of a put: the contract between the `pipeline` and the kinds of storage."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 UNEVEN_TASKS = 4
-"""Tasks for each that runs at a time, where partitions differ much in size."""
+"""Tasks per concurrent task if partitions differ much in size."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRange:
-    """Offsets `start` up to, not including, `end` of a partition, planned on a stored offset's `version`."""
+    """Offsets `start` to `end` (exclusive) of a partition, planned on a stored offset's `version`."""
 
     start: int
     end: int
@@ -29,25 +29,29 @@ class BatchRange:
 
 @dataclass(frozen=True, slots=True)
 class PutDone:
-    """A finished put: its rows, and Unix seconds of the last record of each partition, where known: not of a table."""
+    """A finished put: its rows, and per partition Unix seconds of the last record, if known (not for a table)."""
 
     rows: int
     last_timestamps: Mapping[tuple[str, int], float]
 
 
 def in_few_tasks(frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], least_records: int = 1) -> DataFrame:
-    """Coalesces the records of a batch into as few tasks as pay, each of whole Kafka partitions in offset order: a task
-    with a call of Python costs about 50 ms whatever is in it (benchmarks/README.md). For `least_records`
-    see `task_count`."""
+    """Coalesces a batch's records into few tasks, each of whole Kafka partitions in offset order.
+
+    A task with a Python call costs about 50 ms even if empty (benchmarks/README.md). For `least_records` see
+    `task_count`.
+    """
     sizes = [size for each in ranges.values() if (size := each.end - each.start) > 0]
     tasks = task_count(sizes, frame.sparkSession.sparkContext.defaultParallelism, least_records)
     return frame.coalesce(tasks) if 0 < tasks < len(sizes) else frame
 
 
 def task_count(sizes: Collection[int], at_a_time: int, least_records: int = 1) -> int:
-    """How many tasks a batch over partitions of these numbers of records is to have, of which so many run at a time: as
-    many as that; more where a partition is so large that tasks of as many partitions would not be alike; fewer if they
-    would have less than `least_records` on average."""
+    """The number of tasks for a batch over partitions of these record counts, as many of which run concurrently.
+
+    One per concurrent task; more if a partition is so large that equal numbers of partitions would make unequal tasks;
+    fewer if tasks would have less than `least_records` on average.
+    """
     largest, total = max(sizes, default=0), sum(sizes)
     is_uneven = largest > 2 * total / max(len(sizes), 1) and largest > total / (UNEVEN_TASKS * at_a_time)
     most = UNEVEN_TASKS * at_a_time if is_uneven else at_a_time
@@ -55,15 +59,15 @@ def task_count(sizes: Collection[int], at_a_time: int, least_records: int = 1) -
 
 
 class BatchPut(ABC):
-    """The driver's side of a storage, with the user's transform. By `token` the errors of a batch are known."""
+    """The driver's side of a storage, with the user's transform. `token` identifies a batch's errors."""
 
     def __init__(self, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
-        """`name` is that of the transform in the configuration, empty where there is none."""
+        """`name` is the transform's in the configuration; empty: there is none."""
         self._transform = transform
         self.name = name
 
     def transformed(self, frame: DataFrame) -> DataFrame:
-        """Returns what the user's transform makes of records. Raises what `call_transform` does."""
+        """Returns the transformed records. Raises what `call_transform` does."""
         return call_transform(self._transform, self.name, frame)
 
     @abstractmethod
@@ -72,15 +76,17 @@ class BatchPut(ABC):
 
     @abstractmethod
     def stream(self, source: DataFrame) -> DataFrame:
-        """Returns the frame that the streaming query is made of."""
+        """Returns the frame of the streaming query."""
 
     @abstractmethod
     def give_up(
         self, session: SparkSession, messages: Sequence[Message], planned: BatchRange, errors: Sequence[str]
     ) -> None:
-        """Makes dead letters of these messages of one partition, as they were sent, with one error each, and moves its
-        stored offset over the range that they are in. Raises StorageError: nothing was done, or (a table) only the
-        first of the two."""
+        """Makes dead letters of these unchanged messages of one partition, one error each, and moves its stored offset
+        past their range.
+
+        Raises StorageError: nothing was done, or (a table) only the first of the two.
+        """
 
     @abstractmethod
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:

@@ -1,8 +1,8 @@
-"""The order in which partitions are read whose query has failed, so that each bad record stops its own partition only.
+"""The reading order of partitions whose query failed, so that each bad record stops only its own partition.
 
-Groups of partitions are read first; one that fails is divided, until a partition fails alone. Of that partition ever
-smaller ranges are read, in turn with the others, until its next record fails alone: it is retried with a back-off.
-Pure: times are the caller's monotonic seconds. `next`, `failed` and `done` are for one thread, the others for any.
+Groups of partitions are read first; a failed group is divided until a partition fails alone. Of that partition ever
+smaller ranges are read, in turn with the others, until its next record fails alone; it is retried with a back-off.
+Pure; times are the caller's monotonic seconds. `next`, `failed` and `done` are for one thread, the others for any.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from kafka import TopicPartition
 from kctl_agent.replies.workers import UnreadPartition
 
 PARTS = 6
-"""Parts into which a range that failed is divided: of 40 partitions with 8 bad ones 14 reads fail, and with halves 23;
-a read that fails takes two to three times as long as one that does not."""
+"""Parts of a divided range. Of 40 partitions with 8 bad ones 14 reads fail, with halves 23; a failed read takes two to
+three times as long as a good one."""
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Back-off between tries of a record that fails alone."""
 JOIN_SECONDS = 20.0
-"""Seconds after which partitions that were read are cleared, though others are not found out about yet."""
+"""Seconds after which good partitions are cleared although the search goes on for others."""
 HEALTHY_SECONDS = 600.0
-"""Seconds after its last bad record for which a partition is read carefully, so that the next one disturbs no other."""
+"""Seconds after its last bad record for which a partition is read carefully, so that another one disturbs no other."""
 
 Ranges = Mapping[TopicPartition, tuple[int, int]]
 """Offsets by partition: the first, and the one after the last."""
@@ -33,13 +33,13 @@ Ranges = Mapping[TopicPartition, tuple[int, int]]
 class _Partition:
     position: int
     goal: int | None = None
-    """The end of the log when the partition was seen first, or failed last: read up to there it is good."""
+    """The end of the log when the partition was first seen or last failed: read up to there, it is good."""
     alone: int = 0
-    """How many records are read of it next, alone; 0: it is read with others."""
+    """How many of its records are read next, alone; 0: it is read with others."""
     bad_before: int = 0
-    """The end of the range that failed last, in which there is a bad record; not above `position`: there is none."""
+    """The end of the last failed range, which contains a bad record; not above `position`: there is none."""
     failures: int = 0
-    """In a row, of the record at `position` alone."""
+    """Failures in a row of the record at `position` alone."""
     retry_at: float = 0.0
     bad_at: float | None = None
     why: str = ""
@@ -56,8 +56,10 @@ class CarefulSearch:
         now: float,
         before: CarefulSearch | None = None,
     ) -> None:
-        """At most so many records are read at a time; those of good partitions wait for so long to be as many. What an
-        earlier search knows of the same positions is kept."""
+        """Sets the most records read at a time, and how long those of good partitions wait to be as many.
+
+        Keeps what an earlier search knows of the same positions.
+        """
         known = before.partitions if before else {}
         self.partitions: dict[TopicPartition, _Partition] = {
             tp: replace(known[tp]) if tp in known and known[tp].position == at else _Partition(at)
@@ -74,7 +76,7 @@ class CarefulSearch:
         self._was_good = False
 
     def next(self, ends: Mapping[TopicPartition, int], now: float) -> Ranges:
-        """Returns what is to be read now; nothing: there are no records, or a back-off has not ended."""
+        """Returns what to read now; empty: no records, or a back-off has not ended."""
         for tp, each in self.partitions.items():
             if each.goal is None:
                 each.goal = ends.get(tp)
@@ -103,7 +105,7 @@ class CarefulSearch:
                 each.alone = max(left // PARTS, 1)
 
     def failed(self, ranges: Ranges, why: str, now: float) -> None:
-        """Records that these were not stored because of some of their records."""
+        """Records that some of these records prevented their storing."""
         if len(ranges) > 1:
             self.waiting.extend(_divided(ranges))
             return
@@ -115,7 +117,7 @@ class CarefulSearch:
             each.failures, each.bad_at, each.why = each.failures + 1, now, why
 
     def gave_up(self, tp: TopicPartition, position: int, now: float) -> None:
-        """Records that what could not be read of this partition became dead letters, up to this position."""
+        """Records that the unreadable records of this partition up to this position became dead letters."""
         each = self.partitions[tp]
         each.position, each.failures, each.alone, each.bad_at, each.retry_at = position, 0, 1, now, now
 
@@ -140,7 +142,7 @@ class CarefulSearch:
         }
 
     def _divided_before(self, before: CarefulSearch | None) -> list[list[TopicPartition]]:
-        """Returns the groups that an earlier search has not read, and those of the partitions that are new here."""
+        """Returns the groups that an earlier search has not read, and those of new partitions."""
         old = [[tp for tp in group if tp in self.partitions] for group in (before.waiting if before else ())]
         return [group for group in old if group] + _divided(set(self._good()).difference(*old))
 
@@ -153,7 +155,7 @@ class CarefulSearch:
         return {tp: (start, min(ends[tp], start + share)) for tp, start in found.items()}
 
     def _failing(self, ends: Mapping[TopicPartition, int], now: float) -> Ranges:
-        """Returns the next range of a partition that fails alone: of the one that has waited longest."""
+        """Returns the next range of a partition that fails alone: the one that has waited longest."""
         due = [
             (each.retry_at, tp)
             for tp, each in self.partitions.items()

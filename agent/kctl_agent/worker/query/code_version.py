@@ -1,6 +1,6 @@
-"""The version of the user's code that a worker runs, so that the executors' Pythons run the same.
+"""The version of the user's code in a worker, so that the executors' Pythons run the same.
 
-An engine's outlive a worker; Spark keeps Pythons of different environments apart, so the version goes into theirs.
+An engine's Pythons outlive a worker; Spark separates Pythons by environment, so the version goes into it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ VARIABLE = "KCTL_CODE_VERSION"
 
 
 def code_version(import_dir: Path) -> dict[str, str]:
-    """Returns the environment that stands for what this process has imported from `import_dir`: nothing if it has
-    imported nothing. Files are known by path, size and time of change."""
+    """Returns an environment for what this process has imported from `import_dir`; empty if nothing.
+
+    Files are identified by path, size and modification time.
+    """
     versions = sorted(filter(None, (_described(module, import_dir) for module in list(sys.modules.values()))))
     if not versions:
         return {}
@@ -24,7 +26,7 @@ def code_version(import_dir: Path) -> dict[str, str]:
 
 
 def forget_code(name: str, import_dir: Path) -> None:
-    """Makes the module of `module:function`, and all that lies in `import_dir`, be imported anew."""
+    """Makes the module of `module:function` and everything in `import_dir` be imported again."""
     module = name.partition(":")[0]
     for known in [each for each, loaded in sys.modules.items() if each == module or _described(loaded, import_dir)]:
         del sys.modules[known]

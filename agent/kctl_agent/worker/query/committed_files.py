@@ -1,8 +1,8 @@
-"""Parquet files of a batch under names that tell task attempts apart.
+"""Parquet files of a batch, with names that separate task attempts.
 
-Spark runs a task again, or twice at a time, and an attempt that it has given up may write for as long as it likes. The
-commit protocol of its streaming file sink gives each file a random name, and the driver the names of one attempt of
-each task: the one whose rows it has counted. All other files are leftovers, whenever they appear. No file is renamed.
+Spark may run a task again, or twice at a time, and an abandoned attempt may write for any time. The commit protocol of
+its streaming file sink gives each file a random name, and the driver the names of one attempt per task: the one whose
+rows it counted. All other files are leftovers. No file is renamed.
 """
 
 # ruff: noqa: SLF001 - PySpark has no public way to choose the protocol of one job
@@ -19,8 +19,10 @@ from pyspark.sql import DataFrame
 
 
 def write_committed(rows: DataFrame, uri: str, partition_by: Sequence[str]) -> frozenset[str]:
-    """Writes rows into a folder that has a name of its own; returns the names in it of the files that Spark has
-    committed. Observations of `rows` are complete then. Raises OSError, and what Spark and the user's code raise."""
+    """Writes rows into their own folder; returns the names of the files that Spark committed.
+
+    Observations of `rows` are then complete. Raises OSError, and what Spark and the user's code raise.
+    """
     session: Any = rows.sparkSession._jsparkSession
     jvm: Any = rows.sparkSession._jvm
     sql, python = jvm.org.apache.spark.sql.execution, jvm.org.apache.spark.api.python.PythonUtils

@@ -1,5 +1,8 @@
-"""Rows that Spark counts while it writes them: the count is compared with the files that are found
-(`lake.files.written_files`), for between the two are a file system, a locale and a listing."""
+"""Rows that Spark counts while it writes them.
+
+The count is compared with the files found (`lake.files.written_files`): a file system, a locale and a listing are
+between them.
+"""
 
 # ruff: noqa: SLF001 - PySpark waits for an observation without end
 from __future__ import annotations
@@ -13,11 +16,11 @@ from pyspark.sql import functions as f
 from kctl_agent.storage.base import StorageUnusable
 
 REPORT_SECONDS = 60
-"""How long Spark's report of a count is waited for: its listener bus drops events where it is overrun."""
+"""Maximum wait for Spark's report of a count: an overloaded listener bus drops events."""
 
 
 class CountedRows:
-    """A frame with an observed row count. `rows` takes the frame's place, and is to be used once."""
+    """A frame with an observed row count. `rows` replaces the frame, and may be used once."""
 
     def __init__(self, rows: DataFrame) -> None:
         self._seen = Observation()
@@ -25,14 +28,17 @@ class CountedRows:
 
     @property
     def count(self) -> int:
-        """Returns the number of rows, only after `rows` were used. Raises StorageUnusable: Spark does not report it."""
+        """Returns the number of rows; call it only after `rows` were used. Raises StorageUnusable: Spark does not
+        report it."""
         found = observed(self._seen)
         return int(found["count"]) if found else 0
 
 
 def observed(seen: Observation) -> dict[str, Any] | None:
-    """Returns what Spark has observed; None where it has found rows to be none before it ran anything, and left the
-    count out with them: its `toPyRow` fails by an assertion then. Raises StorageUnusable: it does not report it."""
+    """Returns Spark's observation, or None if Spark found that there are no rows before it ran anything.
+
+    It omits the count then, and its `toPyRow` fails by an assertion. Raises StorageUnusable: no report.
+    """
     inner: Any = seen
     scala = inner._jvm.scala.concurrent
     try:

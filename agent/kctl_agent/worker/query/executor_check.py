@@ -1,6 +1,8 @@
-"""Checks executors on other machines before a table relies on them: that there are any, and that this machine sees
-what they write. A batch is safe without this check, because it counts the rows of its files; it would fail each time,
-without a word of which machine is the cause."""
+"""Checks executors on other machines before a table relies on them: there are any, and this machine sees their files.
+
+A batch is safe without this check, because it counts the rows of its files, but would fail each time without naming the
+machine.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 START_SECONDS = 10.0
-"""For so long a cluster may start executors before the check reports that there are none."""
+"""Time for a cluster to start executors before the check reports that there are none."""
 RETRY_SECONDS = 5.0
 _POLL_SECONDS = 0.5
 _HOST = "coalesce(try_reflect('java.net.InetAddress', 'getLocalHost'), 'an executor')"
 
 
 class ExecutorCheck:
-    """Repeats the check in a thread of its own until it succeeds once, or until `end`."""
+    """Repeats the check in its own thread until it succeeds, or until `end`."""
 
     def __init__(self, session: SparkSession, folder: Folder, pool: str) -> None:
-        """`folder` is the table's; `pool` is that of Spark's scheduler."""
+        """`folder` is the table's; `pool` is one of Spark's scheduler."""
         self._session, self._folder, self._pool = session, folder, pool
         self._context: Any = session.sparkContext
         self._ended = threading.Event()
@@ -44,7 +46,7 @@ class ExecutorCheck:
         threading.Thread(target=self._run, name="kctl-executors", daemon=True).start()
 
     def end(self) -> None:
-        """Stops the check, which waits for no job."""
+        """Stops the check without waiting for a job."""
         self._ended.set()
 
     def _run(self) -> None:
@@ -113,7 +115,7 @@ class ExecutorCheck:
 
 
 def _cause(error: Exception) -> str:
-    """Returns what an executor has reported, where Spark quotes it."""
+    """Returns an executor's report, if Spark quotes it."""
     lines = [line.strip() for line in str(error).splitlines()]
     return next(
         (line.partition(": ")[2] for line in lines if "Exception: " in line and "Job aborted" not in line), ""

@@ -1,4 +1,4 @@
-"""The streaming source of a query: which partitions it reads from where, and how its Kafka consumers are set."""
+"""The streaming source of a query: partitions, start offsets and the options of its Kafka consumers."""
 
 from __future__ import annotations
 
@@ -20,26 +20,34 @@ if TYPE_CHECKING:
 HELD_BYTES, HELD_RECORDS = 32 << 20, 50_000
 LEAST_BYTES, MOST_BYTES = 64 << 10, 1 << 20
 LEAST_RECORDS, MOST_RECORDS = 50, 2000
-"""Bounds of what a query's consumers hold of records that no task has asked for yet: in all (it may be twice as much),
-and each at the least and at the most. Consumers of 400 partitions filled a heap of 512 MB with Kafka's 1 MB and 2,000
-records each; with the default of 500 records a batch over few partitions took a quarter to a third longer
-(benchmarks/README.md). A larger record is fetched all the same (KIP-74)."""
+"""Bounds of the records that a query's consumers hold before a task needs them: in total (up to twice as much), and the
+least and most of each.
+
+With Kafka's 1 MB and 2,000 records each, consumers of 400 partitions filled a heap of 512 MB; with the default of 500
+records a batch over few partitions took a quarter to a third longer (benchmarks/README.md). A larger record is still
+fetched (KIP-74).
+"""
 REQUEST_TIMEOUT_MS = 10_000
-"""Request time-out of Java's AdminClient, which Spark asks for the ends: for a leader that was killed and is gone from
-the metadata it waits all of its minute; after its time-out Spark asks anew, and learns of the next leader."""
+"""Request time-out of the AdminClient that Spark asks for log ends.
+
+It waits the whole time for a killed leader that is gone from the metadata (a minute by default); then Spark asks again
+and learns of the next leader.
+"""
 
 FETCH_WAIT_MS = 1
-"""How long a broker holds a fetch that finds nothing (`fetch.max.wait.ms`), behind which Spark's question for ends
-waits: with Kafka's own 500 ms each partition of a worker that keeps up took half a second longer, and with 10 ms a
-message into one of 400 waited for 7.0 instead of 2.8 s (benchmarks/README.md)."""
+"""How long a broker holds an empty fetch (`fetch.max.wait.ms`); Spark's request for ends waits behind it.
+
+With Kafka's 500 ms each partition of a worker without lag took half a second longer; with 10 ms a message into one of
+400 waited 7.0 instead of 2.8 s (benchmarks/README.md).
+"""
 
 WITHOUT_METRICS = {"kafka.enable.metrics.push": "false", "kafka.auto.include.jmx.reporter": "false"}
-"""Neither KIP-714 nor JMX: to open one takes 5.2 instead of 7.5 ms (benchmarks/README.md)."""
+"""Neither KIP-714 nor JMX: with them opening a consumer takes 7.5 instead of 5.2 ms (benchmarks/README.md)."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
-    """The start offset of one partition, and the version of the stored offset that this was decided on."""
+    """The start offset of a partition, and the stored offset's version that it was decided on."""
 
     start: int
     topic_id: str | None
@@ -53,7 +61,7 @@ def kafka_source(
     max_records: int,
     wait_seconds: float,
 ) -> DataFrame:
-    """Returns the streaming frame of these partitions' records, at most so many in a batch, for which it waits."""
+    """Returns the streaming frame of these partitions' records, with a limit per batch, for which it waits."""
     starts = {tp: source.start for tp, source in sources.items()}
     more: dict[str, str | int] = {
         "minOffsetsPerTrigger": max_records,
@@ -65,8 +73,10 @@ def kafka_source(
 def kafka_range(
     session: SparkSession, kafka: KafkaSettings, ranges: Mapping[TopicPartition, tuple[int, int]], name: str
 ) -> DataFrame:
-    """Returns the frame of these offsets' records, each the first and the one after the last. The consumers are those
-    of the last call with the same `name`, which is all that their group id is for."""
+    """Returns the frame of the records in these ranges (first offset, and the one after the last).
+
+    Reuses the consumers of the last call with the same `name`; their group id serves only this.
+    """
     more: dict[str, str | int] = {
         "endingOffsets": _by_topic({tp: end for tp, (_, end) in ranges.items()}),
         "kafka.group.id": name,

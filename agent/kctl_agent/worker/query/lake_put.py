@@ -1,4 +1,4 @@
-"""The driver's side of a batch that becomes files of a table, by Spark's own Parquet writer in the executors."""
+"""The driver's side of a batch that becomes table files, by Spark's Parquet writer in the executors."""
 
 from __future__ import annotations
 
@@ -31,20 +31,23 @@ from kctl_agent.worker.query.unreadable_records import is_readable
 log = logging.getLogger(__name__)
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
-"""Columns that a transform is given, and that the table has without one."""
+"""Columns that a transform gets, and that the table has without one."""
 HEADERS = "array<struct<key: string, value: binary>>"
 NAME_BYTES = 255
-"""Longest name of a file or folder, in bytes, on every file system of Linux."""
+"""Longest name of a file or folder, in bytes, on every Linux file system."""
 FILE_RECORDS = 25_000
 """A batch of fewer records is one file, unless the table is partitioned."""
 ESCAPED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
-"""Characters that Spark writes as `%XX` in the name of a folder (`ExternalCatalogUtils.escapePathName`)."""
+"""Characters that Spark writes as `%XX` in folder names (`ExternalCatalogUtils.escapePathName`)."""
 TOO_LONG = re.compile(r"a row of the batch has \d+ bytes in .*?; nothing was stored")
 
 
 class LakePut(BatchPut):
-    """Puts batches of one query into a lake's table; the transform is a function of a batch. Messages whose rows it
-    marks as not readable become dead letters. The query's partitions are nobody else's from the first batch on."""
+    """Puts batches of one query into a table; the transform is a function of a batch.
+
+    Messages whose rows it marks as unreadable become dead letters. From the first batch on, nobody else has the query's
+    partitions.
+    """
 
     def __init__(self, storage: LakeStorage, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
         super().__init__(transform, name)
@@ -111,9 +114,11 @@ class LakePut(BatchPut):
         return PutDone(sum(file.rows for file in files), {})
 
     def write_rows(self, messages: DataFrame, folder: Folder) -> tuple[Written, MarkedRows | None]:
-        """Writes the transformed rows of these messages as files of the table into this folder; returns what was
-        written, and the rows that the transform marked instead, None where there are none. Raises BootstrapError,
-        TableRefused, StorageUnusable, and what Spark and the user's transform raise."""
+        """Writes the transformed rows of these messages as table files into this folder.
+
+        Returns what was written, and the marked rows (None: there are none). Raises BootstrapError, TableRefused,
+        StorageUnusable, and what Spark and the user's transform raise.
+        """
         rows = self.transformed(messages)
         marked = MarkedRows(rows) if is_marking(rows) else None
         if marked is not None:
@@ -143,7 +148,7 @@ class LakePut(BatchPut):
         log.warning("%s became dead letters: %s", number_of(written.rows, "message"), table.identity)
 
     def transformed(self, frame: DataFrame) -> DataFrame:
-        """Returns what the user's transform makes of records. Raises BootstrapError, and what the transform raises."""
+        """Returns the transformed records. Raises BootstrapError, and what the transform raises."""
         made = super().transformed(frame.select(*COLUMNS))
         if not isinstance(made, SparkDataFrame) or made.isStreaming:
             kind = "a stream" if isinstance(made, SparkDataFrame) else type(made).__name__
@@ -162,8 +167,10 @@ class LakePut(BatchPut):
 
 
 def records(session: SparkSession, messages: Sequence[Message], errors: Sequence[str]) -> DataFrame:
-    """Returns messages as Spark's source has them, marked by their errors. A timestamp that it cannot have becomes
-    Kafka's for none, -1."""
+    """Returns messages in the form of Spark's source, marked by their errors.
+
+    A timestamp that Spark cannot represent becomes -1, Kafka's for none.
+    """
     rows = [
         (m.topic, m.partition, m.offset, m.timestamp if is_readable(m.timestamp) else -1, m.key, m.value, m.headers, e)
         for m, e in zip(messages, errors, strict=True)
@@ -174,8 +181,11 @@ def records(session: SparkSession, messages: Sequence[Message], errors: Sequence
 
 
 def check_file_names(java: str, python: str) -> None:
-    """Checks that Spark's driver and this process name files by UTF-8. Raises BootstrapError: other than UTF-8, so that
-    one would not find what the other has written, and partitions of several values would become one."""
+    """Checks that Spark's driver and this process encode file names in UTF-8.
+
+    Raises BootstrapError: otherwise one would not find the other's files, and partitions of several values would become
+    one.
+    """
     for whose, encoding in ("Spark's driver", java), ("Python", python):
         if encoding.upper() not in ("UTF-8", "UTF8"):
             raise BootstrapError(
@@ -211,7 +221,7 @@ def _not_stored(rows: DataFrame, below: Mapping[TopicPartition, int]) -> DataFra
 
 
 def _without(rows: DataFrame, messages: Sequence[tuple[str, int, int]]) -> DataFrame:
-    """Returns the rows without those of these topics, partitions and offsets."""
+    """Returns the rows without these topics, partitions and offsets."""
     if not messages:
         return rows
     types = ", ".join(f"{name} {type_}" for name, type_ in MESSAGE.items())
@@ -219,8 +229,11 @@ def _without(rows: DataFrame, messages: Sequence[tuple[str, int, int]]) -> DataF
 
 
 def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> Written:
-    """Writes rows as Parquet files of a table into this folder, beside what is there; returns what Spark has committed,
-    and how many rows went to its writer. Raises StorageUnusable, and what Spark and the user's transform raise."""
+    """Writes rows as Parquet files of a table into this folder, beside existing files.
+
+    Returns the files that Spark committed, and the number of rows that its writer got. Raises StorageUnusable, and what
+    Spark and the user's transform raise.
+    """
     try:
         folder.make()
     except OSError as error:
@@ -237,8 +250,10 @@ def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> 
 
 
 def _with_folder_names(rows: DataFrame, partition_by: Sequence[str]) -> DataFrame:
-    """Returns rows whose values can name the folder of their partition, `COLUMN=VALUE`. Bytes that are not UTF-8, and
-    NUL, become U+FFFD; the text that Hive has for null becomes null. A row whose value is too long fails by a sentence.
+    """Returns rows whose values can name their partition's folder, `COLUMN=VALUE`.
+
+    Bytes that are not UTF-8, and NUL, become U+FFFD; the text that Hive has for null becomes null. A row with a too
+    long value fails with a sentence.
     """
     types = dict(rows.dtypes)
     for name in partition_by:

@@ -1,8 +1,8 @@
-"""Rows that a transform has marked as not readable, by an error in the column `_kctl_error`: they become dead letters.
+"""Rows that a transform marked as unreadable, by an error in the column `_kctl_error`: they become dead letters.
 
-All other rows go to the table in one pass, in which the marked ones are only counted; where there are any, a second
-pass makes dead letters of them. The two are compared, and messages counted: a transform that marks other rows then, or
-by another topic, partition or offset, would lose messages or store them twice.
+The first pass writes all other rows to the table and only counts the marked ones; if there are any, a second pass makes
+dead letters of them. Both passes are compared, and messages counted: a transform that then marks other rows, or changes
+topic, partition or offset, would lose messages or store them twice.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from kctl_agent.worker.query.counted_rows import observed
 
 ERROR = "_kctl_error"
 MESSAGE = {"topic": "string", "partition": "int", "offset": "bigint"}
-"""Columns that identify the message of a row, with their types."""
+"""Columns that identify a row's message, with their types."""
 MAX_ERROR = 8192
-"""Most characters of an error that are kept."""
+"""Maximum length of a stored error."""
 
 
 class UnsteadyMarks(StorageError):
-    """The transform marked other rows when it was run again."""
+    """The transform marked other rows in its second run."""
 
     code = "unsteady_marks"
 
 
 class UntracedMarks(StorageError):
-    """The transform marked rows by which no message is found."""
+    """The transform marked rows without a matching message."""
 
     code = "untraced_marks"
 
@@ -64,7 +64,7 @@ def check_marks(name: str, rows: DataFrame) -> None:
 
 
 class MarkedRows:
-    """Marked rows. `rows` are what the transform made of a batch; `others`, not marked, are to be written first."""
+    """The marked `rows` of a transformed batch; `others`, not marked, must be written first."""
 
     def __init__(self, rows: DataFrame) -> None:
         self._rows = rows
@@ -75,14 +75,16 @@ class MarkedRows:
 
     @property
     def count(self) -> int:
-        """Returns the number of marked rows. Only after `others` are written."""
+        """Returns the number of marked rows; call it only after `others` are written."""
         if self._counted is None:
             self._counted = observed(self._first) or self._rows.agg(*_counts()).collect()[0].asDict()
         return int(self._counted["count"])
 
     def messages(self, source: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column) -> DataFrame:
-        """Returns the messages of the marked rows, once each, as they are in `source`, as rows of the table of dead
-        letters, with their cluster, group, number of tries and reading of their partition."""
+        """Returns the messages of the marked rows, once each, as they are in `source`.
+
+        They are rows of the dead-letter table, with cluster, group, number of tries and reading of their partition.
+        """
         marked = self._rows.observe(self._second, *_counts()).where(f"{ERROR} is not null")
         text = f.substring(f.make_valid_utf8(f.min(ERROR)), 1, MAX_ERROR)  # it may quote the message
         errors = marked.groupBy(*MESSAGE).agg(text.alias("error")).observe(self._marked, f.count("*").alias("count"))
@@ -120,6 +122,6 @@ class MarkedRows:
 
 
 def _counts() -> list[Column]:
-    """Aggregates of marked rows: their number, and a number that other rows would not have."""
+    """Aggregates of marked rows: their number, and a checksum."""
     of_marked: Column = f.when(f.col(ERROR).isNotNull(), f.xxhash64(*MESSAGE))
     return [f.count(of_marked).alias("count"), f.bit_xor(of_marked).alias("which")]

@@ -1,8 +1,8 @@
-"""The streaming queries of a worker: from assigned partitions and their start offsets to batches that are stored.
+"""The streaming queries of a worker: from assigned partitions and start offsets to stored batches.
 
-One query for each set of partitions, as a rule one for all, with a scratch checkpoint that nobody needs afterwards.
-Spark asks for a batch on a Py4J callback thread (`Run.put_batch`); the main thread starts and stops queries. The end
-offsets of a batch are read from the checkpoint's offset log, which Spark writes before it runs the batch.
+One query per set of partitions, usually one for all, with a scratch checkpoint. Spark requests a batch on a Py4J
+callback thread (`Run.put_batch`); the main thread starts and stops queries. A batch's end offsets are read from the
+checkpoint's offset log, which Spark writes before it runs the batch.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LEAST_STOP_SECONDS = 1.0
-"""Time for queries to stop, though the turn has used up its own: a JVM that is well needs less."""
+"""Time for queries to stop even if the turn has used up its own: a healthy JVM needs less."""
 
 
 class Pipeline:
-    """The queries of a worker, and the driver that they run in. For one thread at a time."""
+    """The queries of a worker, and their driver. For one thread at a time."""
 
     def __init__(self, settings: WorkerSettings, storage: OffsetStore, on_batch: Callable[[Batch], None]) -> None:
         self.on_batch = on_batch
@@ -78,14 +78,17 @@ class Pipeline:
         """Whether the cause of a failure is in the records, as far as is known. For any thread."""
 
     def open(self) -> None:
-        """Starts JVM and session where they are the worker's own, and checks the transform. Raises BootstrapError."""
+        """Starts JVM and session if they are the worker's own, and checks the transform. Raises BootstrapError."""
         self._driver.open()
         if self._driver.session is not None:
             self._check_early()
 
     def connect(self) -> str | None:
-        """Makes sure that there is a session, where it can be had without waiting for it; else returns why there is
-        none, or why its executors cannot be used. Raises BootstrapError: the user's transform does not fit."""
+        """Makes sure that there is a session, if that needs no waiting; otherwise returns why there is none, or why its
+        executors cannot be used.
+
+        Raises BootstrapError: the user's transform does not fit.
+        """
         before = self._driver.session
         why = self._driver.connect()
         if why is None and self._driver.session is not before:
@@ -97,8 +100,8 @@ class Pipeline:
         return why if why is not None or self._executors is None else self._executors.why
 
     def _check_early(self) -> None:
-        """Checks the transform and executors at the start. A transform that raises is no reason to end: the next query
-        fails by it."""
+        """Checks transform and executors at the start. A transform that raises does not end the worker: the next query
+        fails."""
         if self._settings.pipeline.transform and self._writes_from_executors:
             ship_modules(self._session().sparkContext, self._settings.pipeline.import_dir)
         try:
@@ -108,7 +111,7 @@ class Pipeline:
         self._check_executors()
 
     def _check_executors(self) -> None:
-        """Begins to check executors on other machines, if they write a table."""
+        """Begins to check executors on other machines if they write a table."""
         if self._executors is not None:
             self._executors.end()
             self._executors = None
@@ -133,8 +136,11 @@ class Pipeline:
         return EngineDriver(settings.run_dir, settings.name, settings.scratch_dir, self._with_code)
 
     def _with_code(self) -> dict[str, str]:
-        """Returns the environment that separates executors' Pythons of this code from those of another. In the next
-        engine the code is loaded anew: what it made in the last one, such as a `udf` of its module, is gone."""
+        """Returns the environment that separates executors' Pythons by the version of this code.
+
+        In the next engine the code is loaded again: what it made in the last one, such as a `udf` of its module, is
+        gone.
+        """
         transform, import_dir = self._settings.pipeline.transform, self._settings.pipeline.import_dir
         if self._is_called and transform:
             forget_code(transform, import_dir)
@@ -165,7 +171,7 @@ class Pipeline:
         return self._driver.session
 
     def requeue_put(self) -> RequeuePut | None:
-        """Returns what puts dead letters of a table back with this transform; None: their cluster is not known yet."""
+        """Returns what puts dead letters of a table back with this transform; None: their cluster is still unknown."""
         from kctl_agent.storage.lake.storage import LakeStorage
         from kctl_agent.worker.query.requeue_put import RequeuePut
 
@@ -183,7 +189,7 @@ class Pipeline:
 
     @property
     def sources(self) -> dict[TopicPartition, KafkaSource] | None:
-        """The partitions that are read now; None when no query runs."""
+        """The partitions that are read now; None if no query runs."""
         runs = self._runs.values()
         return {tp: source for run in runs for tp, source in run.sources.items()} if runs else None
 
@@ -194,7 +200,7 @@ class Pipeline:
 
     @property
     def planned(self) -> dict[TopicPartition, int]:
-        """End offsets of the batches that run, else of the last finished ones."""
+        """End offsets of the running batches, else of the last finished ones."""
         return {tp: offset for run in self._runs.values() for tp, offset in run.planned.items()}
 
     @property
@@ -204,7 +210,7 @@ class Pipeline:
 
     @property
     def batch_started_at(self) -> float | None:
-        """`time.monotonic()` at which the batch that is being put began, the oldest of several; else None."""
+        """`time.monotonic()` at the start of the oldest running batch; else None."""
         return min((at for run in self._runs.values() if (at := run.batch_started_at) is not None), default=None)
 
     @property
@@ -215,18 +221,20 @@ class Pipeline:
 
     @property
     def unreadable(self) -> dict[TopicPartition, UnreadPartition]:
-        """The partitions of the last careful query whose next record cannot be read, and why."""
+        """The partitions of the last careful query whose next record cannot be read, with reasons."""
         return {} if self._search is None else self._search.unreadable()
 
     def limit_kept_consumers(self, topics: Collection[int]) -> str | None:
-        """Limits how many consumers the driver keeps, before its first query: see `kept_consumers`."""
+        """Limits the driver's cached consumers, before its first query: see `kept_consumers`."""
         with self._driver_used():
             return None if self._driver.session is None else limit_kept_consumers(self._driver.session, topics)
 
     def start(self, sources: Mapping[TopicPartition, KafkaSource], *, is_careful: bool = False) -> None:
-        """Starts a query for these partitions; a careful one reads them range by range (`run.CarefulRun`). Raises what
-        Spark raises when it cannot be started, DriverLost when there is no driver any more, TransformFailed,
-        BootstrapError: the user's transform does not fit."""
+        """Starts a query for these partitions; a careful one reads them range by range (`run.CarefulRun`).
+
+        Raises what Spark raises if it cannot start; DriverLost: there is no driver; TransformFailed; BootstrapError:
+        the user's transform does not fit.
+        """
         if not self._is_checked:
             self._check()
         checkpoint = Path(tempfile.mkdtemp(prefix="query-", dir=self._settings.scratch_dir))
@@ -272,7 +280,7 @@ class Pipeline:
         )
 
     def drain(self, group: frozenset[TopicPartition] | None = None) -> bool:
-        """Lets no further batch begin, of this query or of any; True when none is running."""
+        """Lets no further batch begin, of this query or of any; True if none is running."""
         runs = self._of(group).values()
         for run in runs:
             run.gate.set()
@@ -280,12 +288,14 @@ class Pipeline:
 
     @property
     def draining(self) -> frozenset[frozenset[TopicPartition]]:
-        """The queries that begin no further batch: they have to be stopped."""
+        """The queries that begin no further batch and must be stopped."""
         return frozenset(group for group, run in self._runs.items() if run.gate.is_set())
 
     def stop(self, wait_seconds: float, group: frozenset[TopicPartition] | None = None) -> dict[TopicPartition, int]:
-        """Ends this query, or all: waits so long for running batches, then abandons them. Returns the positions that
-        are stored. An abandoned task may still write for a moment: the stored offset makes that harmless."""
+        """Ends this query, or all: waits so long for running batches, then abandons them. Returns the stored positions.
+
+        An abandoned task may still write for a moment: the stored offset makes that harmless.
+        """
         runs = self._of(group)
         self._runs = {key: run for key, run in self._runs.items() if key not in runs}
         wait_seconds = min(wait_seconds, max(deadline.left(), 0.0))
@@ -305,12 +315,12 @@ class Pipeline:
         return {tp: offset for run in runs.values() for tp, offset in run.positions.items()}
 
     def has_settled(self, seconds: float) -> bool:
-        """Whether every query has run for so long, and no batch is under way that may still fail."""
+        """Whether every query has run for so long, and no running batch may still fail."""
         now, runs = time.monotonic(), self._runs.values()
         return bool(runs) and all(run.batch_started_at is None and now - run.began_at > seconds for run in runs)
 
     def failures(self) -> dict[frozenset[TopicPartition], BatchFailure]:
-        """Returns the queries that ended by themselves, and why. Raises DriverLost: all did, with the driver."""
+        """Returns the queries that ended by themselves, with reasons. Raises DriverLost: all did, with the driver."""
         found = {}
         with self._driver_used():
             for group, run in self._runs.items():
@@ -324,7 +334,7 @@ class Pipeline:
 
     @contextmanager
     def _driver_used(self) -> Iterator[None]:
-        """Turns an error inside into DriverLost where that is the reason."""
+        """Converts an error inside to DriverLost if that is the reason."""
         try:
             yield
         except DriverLost:

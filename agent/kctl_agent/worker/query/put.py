@@ -1,7 +1,7 @@
 """The executor's side of a put: Arrow batches of a task's Kafka partitions into the storage.
 
-A task reads whole Kafka partitions in offset order (`in_few_tasks`); what an Arrow batch holds of them is stored in one
-transaction as a rule. Memory is bounded by two Arrow batches, never by the Spark batch.
+A task reads whole Kafka partitions in offset order (`in_few_tasks`); the records of an Arrow batch are usually stored
+in one transaction. Memory is bounded by two Arrow batches, not by the Spark batch.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ HEADERS = (
     "cast(to_json(cast(headers as array<struct<k:string,v:binary>>), map('ignoreNullFields', 'true')) as binary)"
     " as headers"
 )
-"""Headers as JSON: an array of structs in Arrow made the whole put four times slower, even with every one null. Renamed
-by a cast and not by `transform`, with which a batch took an eighth longer, headers or not (benchmarks/README.md)."""
+"""Headers as JSON: an array of structs in Arrow made the whole put four times slower, even if every one was null.
+
+Renamed by a cast: with `transform` a batch took an eighth longer, with or without headers (benchmarks/README.md).
+"""
 
 RESULT_SCHEMA = "topic string, partition int, last long, stored long, skipped long, last_timestamp_ms long"
 KEEP = "the transform must not change topic or partition"
@@ -37,7 +39,7 @@ SORTED = "the transform must not sort records"
 
 
 class BadOrder(StorageError):
-    """The records of a task are not those of whole partitions in offset order: the transform changed or moved them."""
+    """A task's records are not whole partitions in offset order: the transform changed or moved them."""
 
     code = "bad_order"
 
@@ -49,15 +51,18 @@ class PutJob:
     storage: Storage
     ranges: Mapping[TopicPartition, BatchRange]
     token: str = ""
-    """A token by which the driver knows the errors of its own tasks (`batch_failure`)."""
+    """A token by which the driver recognizes errors of its own tasks (`batch_failure`)."""
 
     @cached_property
     def topics(self) -> list[str]:
         return sorted({topic for topic, _ in self.ranges})
 
     def selected(self) -> list[str]:
-        """Returns the columns that are handed to Python, as SQL expressions. A topic goes as its place in `topics`:
-        with its name in each row Spark took 3 to 8 % longer (benchmarks/README.md)."""
+        """Returns the columns that Python gets, as SQL expressions.
+
+        A topic is passed as its place in `topics`: with its name in each row Spark took 3 to 8 % longer
+        (benchmarks/README.md).
+        """
         # Kafka's names of topics have nothing that SQL would need quoted.
         places = "".join(f" when '{topic}' then {place}" for place, topic in enumerate(self.topics))
         timestamp = "unix_millis(timestamp) as timestamp_ms"
@@ -65,7 +70,7 @@ class PutJob:
 
 
 def put_in_task(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
-    """Runs `put_partitions`, with errors that the driver can tell apart. Raises TaskFailed."""
+    """Runs `put_partitions`, with errors that the driver can distinguish. Raises TaskFailed."""
     try:
         yield from put_partitions(job, batches)
     except StorageError as error:
@@ -74,7 +79,7 @@ def put_in_task(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
 
 @dataclass(slots=True)
 class _Progress:
-    """The progress of a task with one partition: `planned` is where its next chunk begins."""
+    """A task's progress with one partition; its next chunk begins at `planned`."""
 
     planned: int
     last: int = -1
@@ -91,7 +96,7 @@ class _Progress:
 
 @dataclass(slots=True)
 class _Task:
-    """The progress of a task, by partition in the order in which they came."""
+    """The progress of a task, by partition in order of arrival."""
 
     job: PutJob
     progress: dict[TopicPartition, _Progress] = field(default_factory=dict)
@@ -113,9 +118,12 @@ class _Task:
 
 
 def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
-    """Stores one task's Arrow record batches (columns `PutJob.selected`); yields one record batch with a row of
-    `RESULT_SCHEMA` for each partition, or nothing. Raises BadOrder, GapRefused, StoredOffsetMoved: nothing of that
-    portion was written; the Spark batch fails; StorageUnusable: the same, and it may work later."""
+    """Stores one task's Arrow record batches (columns `PutJob.selected`).
+
+    Yields one record batch with a row of `RESULT_SCHEMA` per partition, or nothing. Raises BadOrder, GapRefused,
+    StoredOffsetMoved: nothing of that portion was written, and the Spark batch fails; StorageUnusable: the same, but a
+    retry may work.
+    """
     task = _Task(job)
     with job.storage.writer() as writer:
         for batch in batches:
@@ -130,7 +138,7 @@ def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _result(progress: Mapping[TopicPartition, _Progress]) -> Any:
-    """Returns a record batch, out of buffers: `pa.array` would import pandas, for most of a second in every Python."""
+    """Returns a record batch, built from buffers: `pa.array` would import pandas, most of a second in every Python."""
     import pyarrow as pa
 
     topics = [topic.encode() for topic, _ in progress]
@@ -153,20 +161,22 @@ def _numbers(values: NDArray[Any]) -> Any:
 
 @cache
 def _spare_collections() -> None:
-    """Takes all present objects out of the reach of the garbage collector, which PySpark's daemon has walk through them
-    after each task: 50 to 85 ms of a processor (benchmarks/README.md)."""
+    """Hides all present objects from the garbage collector, which PySpark's daemon runs after each task.
+
+    It would take 50 to 85 ms of a processor (benchmarks/README.md).
+    """
     gc.collect()
     gc.freeze()
 
 
 def _run_starts(*columns: NDArray[Any]) -> NDArray[np.int64]:
-    """Returns the rows that differ from the one before in any of these columns of equal length; 0 is the first."""
+    """Returns the rows that differ from the previous one in any of these columns of equal length; 0 is the first."""
     changes = [np.flatnonzero(np.diff(each)) + 1 for each in columns]
     return np.unique(np.concatenate([np.zeros(1, np.int64), *changes]))
 
 
 def _runs(batch: Any, job: PutJob) -> Iterator[tuple[TopicPartition, Columns]]:
-    """Yields the records of an Arrow batch by partition, as they follow one another. Raises BadOrder."""
+    """Yields the records of an Arrow batch by partition, in their order. Raises BadOrder."""
     places, partitions = batch.column(0), batch.column(1)
     if places.null_count:
         raise BadOrder(f"there are records of other topics than {', '.join(job.topics)}; {KEEP}")
@@ -188,7 +198,7 @@ def _columns(batch: Any) -> Columns:
 
 
 def _binary(array: Any) -> BinaryColumn | None:
-    """Returns a binary Arrow array as lengths and joined bytes, from its buffers; None when every value is null."""
+    """Returns a binary Arrow array as lengths and joined bytes, from its buffers; None if every value is null."""
     import pyarrow as pa
 
     if array.null_count == len(array):

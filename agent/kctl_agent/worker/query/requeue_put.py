@@ -1,5 +1,7 @@
-"""Requeues dead letters of a table: what an operator has asked for goes through the transform once more, as a batch of
-its own beside the query's. Spark reads and writes the rows; no value passes through Python."""
+"""Requeues dead letters of a table: transforms the requested ones again, in their own batch beside the query's.
+
+Spark reads and writes the rows; no value passes through Python.
+"""
 
 from __future__ import annotations
 
@@ -29,20 +31,20 @@ SCHEMA = (
     "timestampType int, key binary, value binary, headers array<struct<key: string, value: binary>>, "
     f"failed_at timestamp, {TRIES} int, {NUMBER} bigint, {READING} string"
 )
-"""The schema of dead letters; the columns of a record have the types that Spark's source `kafka` gives them."""
+"""The schema of dead letters; a record's columns have the types of Spark's source `kafka`."""
 WHOLE = {"ignoreMissingFiles": False, "ignoreCorruptFiles": False}
-"""Lets Spark skip no file, however the session is configured: what is not read is not put back, and then removed."""
+"""Lets Spark skip no file, whatever the session's options: what is skipped would be removed without being put back."""
 COPY = "_kctl_copy"
 GLOB = re.compile(r"([{}\[\]*?\\])")
 
 
 class RequeuePut:
-    """Puts requeued dead letters of a table back. For one thread at a time, whichever."""
+    """Puts requeued dead letters of a table back. For one thread at a time."""
 
     def __init__(
         self, storage: LakeStorage, transform: Callable[[DataFrame], DataFrame], name: str, group: str, worker: str
     ) -> None:
-        """`name` is that of the transform in the configuration."""
+        """`name` is the transform's in the configuration."""
         self._put_of = partial(LakePut, storage, transform, name)
         self._worker = worker
         self._storage = storage
@@ -50,7 +52,7 @@ class RequeuePut:
         self._requeues: Requeues | None = None
 
     def put_next(self, spark: SparkSession) -> PutBack | None:
-        """Puts back what was requested until now; None: nothing was. Raises RequeueTaken: another was faster."""
+        """Puts back what was requested until now; None: nothing. Raises RequeueTaken: another was faster."""
         batch = self._of_cluster().next()
         if batch is None:
             return None
@@ -67,19 +69,19 @@ class RequeuePut:
         return batch.commit()
 
     def _of_cluster(self) -> Requeues:
-        """The requests for this cluster, not known before the storage is bound. Raises StorageUnusable."""
+        """The requests for this cluster, unknown before the storage is bound. Raises StorageUnusable."""
         owner = Binding(self._group, self._storage.owner.cluster_id)
         if self._requeues is None or self._requeues.owner != owner:
             self._requeues = DeadLetterTable(self._storage, self._group).requeues
         return self._requeues
 
     def _refuse_full(self) -> None:
-        """Refuses a storage that is full, but for dead letters, which become fewer. Raises StorageUnusable."""
+        """Refuses a full storage, except for dead letters, which become fewer. Raises StorageUnusable."""
         if (why := why_full(replace(self._storage.stats(), dead=None))) is not None:
             raise StorageUnusable(why)
 
     def _messages(self, spark: SparkSession, batch: RequeueBatch) -> Iterator[DataFrame]:
-        """Frames of messages, each with one of the same coordinates at the most: by these a marked row is known."""
+        """Frames of messages, each with at most one of the same coordinates, which identify a marked row."""
         if not batch.messages:
             return
         reader = spark.read.schema(SCHEMA).options(**WHOLE)
@@ -114,5 +116,5 @@ class RequeuePut:
 
 
 def _escaped(file: Folder) -> str:
-    """Escapes a path, which Spark takes for a pattern."""
+    """Escapes a path, which Spark treats as a pattern."""
     return GLOB.sub(r"\\\1", file.spark_uri)

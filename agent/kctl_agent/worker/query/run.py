@@ -1,6 +1,6 @@
-"""A query while it runs: the batches that it stores, and how far they go.
+"""A running query: the batches that it stores, and their progress.
 
-A `Run` is a streaming query. A `CarefulRun` is a thread that reads range by range: what fails stops nothing else.
+A `Run` is a streaming query. A `CarefulRun` is a thread that reads range by range: a failure stops nothing else.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ log = logging.getLogger(__name__)
 MOST_OTHERS = 10
 """How many other records are tried, until one can be read, before a record counts as unreadable."""
 IDLE_SECONDS = 0.2
-"""Pause between looks for new records while there are none to be read."""
+"""Pause between checks for new records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A finished batch. `rows` are the messages it stored; `last_timestamps` in Unix seconds."""
+    """A finished batch. `rows` are its stored messages; `last_timestamps` in Unix seconds."""
 
     batch_id: int
     rows: int
@@ -49,7 +49,7 @@ class Batch:
 
 
 class Run:
-    """A query from its start to its end. `positions` are the ends of its last finished batch."""
+    """A query from start to end. `positions` are the ends of its last finished batch."""
 
     def __init__(
         self,
@@ -78,12 +78,14 @@ class Run:
         self._on_batch = on_batch
 
     def stream(self, source: DataFrame) -> DataFrame:
-        """Returns the frame that the query is made of."""
+        """Returns the frame of the query."""
         return self._batch_put.stream(source)
 
     def put_batch(self, frame: DataFrame, batch_id: int) -> None:
-        """Stores a batch. Spark calls it on a Py4J thread, one batch after another. Where it must not go on it raises
-        and never waits: `StreamingQuery.stop()` waits for it to return."""
+        """Stores a batch. Spark calls it on a Py4J thread, one batch after another.
+
+        If it must not continue, it raises and never waits: `StreamingQuery.stop()` waits for its return.
+        """
         with self.busy:
             if self.gate.is_set():
                 raise RuntimeError("the partitions were revoked or the query is stopping")
@@ -131,7 +133,7 @@ class Run:
 
 
 class CarefulRun(Run):
-    """Stores the ranges that a `CarefulSearch` names, each as a batch of its own. It is its own `query`."""
+    """Stores the ranges of a `CarefulSearch`, each as its own batch. It is its own `query`."""
 
     def __init__(
         self,
@@ -148,9 +150,11 @@ class CarefulRun(Run):
         log_ends: Callable[[], Mapping[TopicPartition, int]],
         is_own_fault: Callable[[BatchFailure], bool],
     ) -> None:
-        """Starts the thread; its jobs run in this pool of Spark's scheduler. `read` returns the records of ranges, with
-        consumers that are known by a name; `unreadable` those at an offset that are to be given up if they cannot be
-        read."""
+        """Starts the thread; its jobs run in this pool of Spark's scheduler.
+
+        `read` returns the records of ranges, with consumers known by a name; `unreadable` those at an offset that
+        become dead letters if they cannot be read.
+        """
         super().__init__(batch_put, sources, checkpoint, on_batch)
         self.query = self
         self._search, self._session = search, session
@@ -196,7 +200,7 @@ class CarefulRun(Run):
                 self._search.failed(ranges, why.text, time.monotonic())
 
     def _tried(self, ranges: Ranges) -> BatchFailure | None:
-        """Stores these records; returns why that failed, where the cause is in the records."""
+        """Stores these records; returns why that failed, if the cause is in the records."""
         self.last_batch_id += 1
         frame = self.stream(self._read(ranges, self._token))
         try:
@@ -211,8 +215,10 @@ class CarefulRun(Run):
         return None
 
     def _gave_up(self, tp: TopicPartition, offset: int, why: BatchFailure) -> bool:
-        """Makes a dead letter of the record at this offset, which has failed, if it is certain that the cause is in the
-        record. Returns whether reading goes on behind it."""
+        """Makes a dead letter of the failed record at this offset, if the cause is certainly in the record.
+
+        Returns whether reading continues after it.
+        """
         messages = self._unreadable(tp, offset) if why.may_be_of_record else []
         if not messages:
             return False
@@ -239,7 +245,7 @@ class CarefulRun(Run):
         return True
 
     def _can_read_another(self, tp: TopicPartition) -> bool:
-        """Whether another record can be read now, which shows that nothing outside is in the way. It is not stored."""
+        """Whether another record can be read now, so that there is no outage. It is not stored."""
         from kctl_agent.worker.query.counted_rows import CountedRows  # and PySpark, which no worker's start waits for
 
         known = self._search.readable

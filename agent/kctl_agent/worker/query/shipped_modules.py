@@ -1,4 +1,4 @@
-"""The user's modules on their way to executors on other machines, through Spark's own file server."""
+"""Ships the user's modules to executors on other machines, through Spark's own file server."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def ship_modules(context: Any, import_dir: Path) -> None:
-    """Gives executors the modules and packages of `import_dir` that this process has imported, and nothing else of that
-    folder: it may hold secrets. For a session's SparkContext, before the first Python function is made. Raises
-    OSError."""
+    """Gives executors the modules and packages of `import_dir` that this process has imported.
+
+    Nothing else of that folder, which may contain secrets. For a session's SparkContext, before its first Python
+    function. Raises OSError.
+    """
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(_imported(import_dir)):

@@ -1,4 +1,4 @@
-"""Stops of queries that end within a time, whatever hangs."""
+"""Stops queries within a time, even if they hang."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ log = logging.getLogger(__name__)
 
 
 def stop_queries(queries: Mapping[Path, Any], seconds: float) -> None:
-    """Stops these queries, by their checkpoints, all at once, each in a thread of its own, and waits for at most so
-    long: one that takes longer, or hangs with its JVM, is over for its worker. It begins no further batch."""
+    """Stops these queries, by their checkpoints, each in its own thread, and waits for at most so long.
+
+    A query that takes longer, or hangs with its JVM, is over for its worker. It begins no further batch.
+    """
     threads = [threading.Thread(target=_stop, args=each, name="kctl-stop", daemon=True) for each in queries.items()]
     for thread in threads:
         thread.start()

@@ -22,17 +22,17 @@ RECORDS = (
     "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int, "
     "headers array<struct<key: string, value: binary>>"
 )
-"""The schema of records as Spark's source for Kafka has them."""
+"""The schema of records from Spark's source for Kafka."""
 
 FIXED = ("CANNOT_MODIFY_STATIC_CONFIG", "CANNOT_MODIFY_CONFIG")
-"""Spark's error conditions for configuration that no session can have of its own."""
+"""Spark's error conditions for configuration that is the same for all sessions."""
 NODE = re.compile(r"\W*(\w+)")
-"""Matches the name of a plan's node, behind the lines of the tree and the `~` of a streaming one."""
+"""Matches the name of a plan's node, after the lines of the tree and the `~` of a streaming one."""
 MOVING = ("Repartition", "RebalancePartitions", "Sort", "Aggregate", "Join", "Window", "Deduplicate", "Union", "Offset")
 
 
 class TransformFailed(AgentError):
-    """The user's transform raised an exception where it was called; it is called again with the next query."""
+    """The user's transform raised an exception when called; the next query calls it again."""
 
     code = "transform_failed"
     retriable = True
@@ -42,7 +42,7 @@ class TransformFailed(AgentError):
 
 
 def load_transform(name: str, import_dir: Path) -> Callable[[DataFrame], DataFrame]:
-    """Returns the function that `module:function` names, `import_dir` first; for "" one that changes nothing."""
+    """Returns the function `module:function`, `import_dir` first; for "" one that changes nothing."""
     if not name:
         return lambda frame: frame
     search_first(import_dir)
@@ -59,8 +59,11 @@ def load_transform(name: str, import_dir: Path) -> Callable[[DataFrame], DataFra
 
 
 def call_transform(transform: Callable[[DataFrame], DataFrame], name: str, frame: DataFrame) -> DataFrame:
-    """Returns what the user's transform makes of records. Raises BootstrapError where it sets configuration that is the
-    same for all sessions of a driver; TransformFailed: what it raises itself, but where the JVM has ended."""
+    """Returns the transformed records.
+
+    Raises BootstrapError: it sets configuration that is the same for all sessions of a driver; TransformFailed: an
+    exception of its own, unless the JVM has ended.
+    """
     try:
         return transform(frame)
     except Exception as error:
@@ -75,7 +78,7 @@ def call_transform(transform: Callable[[DataFrame], DataFrame], name: str, frame
 
 
 def _fixed_by(error: Exception) -> str | None:
-    """Returns the configuration that could not be set, if that is what was raised."""
+    """Returns the configuration that could not be set, if that was the error."""
     from pyspark.errors import PySparkException
 
     if not isinstance(error, PySparkException) or error.getCondition() not in FIXED:
@@ -85,7 +88,7 @@ def _fixed_by(error: Exception) -> str | None:
 
 
 def check_transform(name: str, frame: DataFrame) -> None:
-    """Checks a transform by what it made of the source. Raises BootstrapError if it drops a column or moves records."""
+    """Checks a transform's result for the source. Raises BootstrapError: it drops a column or moves records."""
     if not name:
         return
     missing = [column for column in COLUMNS if column not in frame.columns]
@@ -102,7 +105,7 @@ def check_transform(name: str, frame: DataFrame) -> None:
 
 
 def try_transform(transform: Callable[[DataFrame], DataFrame], name: str, *, is_of_batches: bool) -> None:
-    """Calls a transform with no records, in a Spark of this process. Raises BootstrapError."""
+    """Calls a transform without records, in a Spark of this process. Raises BootstrapError."""
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()

@@ -17,19 +17,22 @@ from kctl_agent.worker.settings import KafkaSettings
 log = logging.getLogger(__name__)
 
 MOST_MILLISECONDS = (2**63 - 1) // 1000
-"""Spark counts microseconds in 64 bits, and its source fails at a record with a larger timestamp, such as one in
-nanoseconds, before any transform runs."""
+"""Spark counts microseconds in 64 bits: its source fails at a larger timestamp, such as one in nanoseconds, before any
+transform runs."""
 POLL_MS = 10_000
 
 
 def is_readable(timestamp: int) -> bool:
-    """Whether Spark can have this timestamp, in milliseconds."""
+    """Whether Spark can represent this timestamp, in milliseconds."""
     return abs(timestamp) <= MOST_MILLISECONDS
 
 
 def unreadable_records(kafka: KafkaSettings, tp: TopicPartition, offset: int, *, is_wanted: bool) -> list[Message]:
-    """Returns the record at this offset, which Spark has failed at; where that was for its timestamp, with those of the
-    same kind that follow it. Empty: it is not wanted, cannot be had, or is no record but a marker."""
+    """Returns the record at this offset, at which Spark has failed; if its timestamp was the cause, also those of this
+    kind that follow.
+
+    Empty: it is not wanted, unavailable, or a marker instead of a record.
+    """
     if not is_wanted:
         return []
     try:
@@ -62,7 +65,7 @@ def _records(kafka: KafkaSettings, tp: TopicPartition, offset: int) -> list[Mess
 def other_offsets(
     tp: TopicPartition, positions: Collection[tuple[TopicPartition, int]]
 ) -> Iterator[tuple[TopicPartition, int]]:
-    """Yields offsets below the positions that were read, where a record may be that can be read: first of the other
-    partitions, then ever further back in this one."""
+    """Yields offsets below the positions, for records that may be readable: first of the other partitions, then further
+    and further back in this one."""
     yield from ((other, at - 1) for other, at in positions if other != tp and at)
     yield from ((tp, at - 2**step) for other, at in positions if other == tp for step in range(16) if at >= 2**step)
