@@ -24,7 +24,6 @@ from kctl_agent.paths import remove_files, socket_owner
 _KILL_POLL_SECONDS = 0.02
 KILL_SECONDS = 5.0
 """A process that has not ended this long after SIGKILL counts as unkillable."""
-_ABORT_SECONDS = 1.0
 _MARK = "KCTL_SUPERVISED"
 
 
@@ -80,11 +79,6 @@ class Child:
         except TimeoutError:
             return False
         return True
-
-    async def abort(self) -> None:
-        """Makes a hung process write its stacks into its log (SIGABRT, with faulthandler), and waits a second."""
-        # One that is stopped takes no signal but SIGKILL.
-        await self.stop(_ABORT_SECONDS, signal.SIGABRT, signal.SIGCONT)
 
     def close(self) -> None:
         """Closes the pipe to a process that has ended."""

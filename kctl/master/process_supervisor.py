@@ -48,6 +48,7 @@ Probe = Callable[[str, float], Awaitable[PingReply | None]]
 
 _PROBE_INTERVAL_SECONDS = 0.1
 _PROBE_TIMEOUT_SECONDS = 1.0
+_ABORT_SECONDS = 1.0
 _CAUSES = {cause.value: cause for cause in Cause}
 _SURVIVORS_POLL_SECONDS = 0.5
 _SPAWN_FAILED = 127
@@ -391,7 +392,8 @@ class ProcessSupervisor:
         started = time.monotonic()
         if isinstance(event, Replace) and event.at_once:
             if event.cause is Cause.UNRESPONSIVE:
-                await child.abort()
+                # faulthandler writes where its threads stand; a stopped process takes no signal but SIGKILL.
+                await child.stop(_ABORT_SECONDS, signal.SIGABRT, signal.SIGCONT)
         else:
             given = event.timeout_seconds if isinstance(event, Stop) else None
             timeout_seconds = self.launch.stop_timeout_seconds if given is None else given

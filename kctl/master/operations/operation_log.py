@@ -239,25 +239,24 @@ class OperationLog:
 
         expiry = asyncio.get_running_loop().call_later(operation.deadline_seconds, expire)
         report = Report(write, time.monotonic() + operation.deadline_seconds)
+        state: OperationState = "failed"
+        result: JsonObject | None = None
         try:
             await asyncio.wait([written])
             text, result = await self._carried_out(given, host, operation, caller, report)
-            ended = self._ended(operation.id, "done", text, result)
+            state = "done"
         except asyncio.CancelledError:
-            ended = self._ended(operation.id, "failed", self._why(operation.id, ""))
-        except OperationUnknown as error:
-            why = self._why(operation.id, str(error))
-            if given.changes:
-                ended = self._ended(operation.id, "unknown", f"it may still happen: {why}")
-            else:
-                ended = self._ended(operation.id, "failed", why)
+            text = self._why(operation.id, "")
         except (KctlError, AgentError) as error:
-            ended = self._ended(operation.id, "failed", self._why(operation.id, str(error)))
+            text = self._why(operation.id, str(error))
+            if isinstance(error, OperationUnknown) and given.changes:
+                state, text = "unknown", f"it may still happen: {text}"
         except Exception:
             log.exception("action=operation_failed id=%s operation=%s", operation.id, operation.name)
-            ended = self._ended(operation.id, "failed", "a defect in kctl; the master's log has its traceback")
+            text = "a defect in kctl; the master's log has its traceback"
         expiry.cancel()
         self._given_up.setdefault(operation.id, "")  # nothing interrupts it any more
+        ended = self._ended(operation.id, state, text, result)
         await self._write_down(ended)
         self._end(ended)
         del self._given_up[operation.id], self._tasks[operation.id]
