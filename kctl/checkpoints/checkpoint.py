@@ -95,14 +95,15 @@ class _Reader:
         self._offsets = self._numbers("offsets")
         self._findings: list[Finding] = []
         self._entries: dict[int, Planned | None] = {}
+        self._stamps: dict[str, str] = {}
 
     def read(self, last: Checkpoint | None, *, with_state: bool) -> Checkpoint:
         planned, committed = max(self._offsets, default=None), max(self._commits, default=None)
-        file = None if planned is None else self._folder.find(f"offsets/{planned}")
-        stamp = None if file is None else file.stamp
-        is_same = last is not None and (last.planned, last.committed, last.stamp) == (planned, committed, stamp)
-        if last is not None and is_same and stamp is not None and not last.findings:
-            return last
+        entry = f"offsets/{planned}"
+        if last is not None and last.stamp and not last.findings:
+            file = self._folder.find(entry) if (last.planned, last.committed) == (planned, committed) else None
+            if file is not None and file.stamp == last.stamp:
+                return last
         query_id = self._query_id()
         newest = self._planned(planned)
         if planned is not None and newest is not None:
@@ -123,7 +124,7 @@ class _Reader:
             0 if newest is None else newest.watermark_ms,
             newest.conf if newest else {},
             tuple(self._findings),
-            stamp,
+            self._stamps.get(entry),
         )
 
     def _numbers(self, name: str) -> set[int]:
@@ -140,7 +141,8 @@ class _Reader:
     def _parsed(self, name: str, parse: Callable[[str], _T]) -> _T | None:
         """Returns what a file holds; None: Spark does not read it, or kctl does not. Raises FileNotFoundError."""
         try:
-            return parse(self._folder.read(name).decode())
+            content, self._stamps[name] = self._folder.read_stamped(name)
+            return parse(content.decode())
         except (BadEntry, UnicodeDecodeError) as error:
             reason = str(error) if isinstance(error, BadEntry) else "is not UTF-8"
             self._found(None if "does not know" in reason else False, f"{name} {reason}")
