@@ -13,6 +13,7 @@ from kctl_agent.message import Message
 from kctl_agent.process.tracebacks import MAX_CHARACTERS, stack_of, traceback_of
 from kctl_agent.sinker.failures import MAX_KINDS, REPEAT_SECONDS, FailureLog, HandlerError
 from kctl_agent.sinker.handler import Handler
+from tests.clock import Clock
 
 MESSAGES = [Message("t", 0, 5, None, b"", 0)]
 
@@ -127,13 +128,6 @@ def test_frames_of_ours_are_shown_where_they_are_asked_for() -> None:
         Handler("shop:handle", lambda _: None, 1.0)(MESSAGES)
 
     assert "handler.py" in traceback_of(caught.value, own_frames=True)
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def trace_at(line: int) -> str:

@@ -17,24 +17,12 @@ from kctl_agent.storage.base import Storage
 from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.redis import RedisStorage
+from tests.clock import Clock
 from tests.redis_server import is_installed, require_redis
 from tests.servers.redis_server import RedisServer
 
 BLOCK_MESSAGES = 3
 KINDS = ("file", "redis")
-
-
-class Clock:
-    """Goes on when a test advances it."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def pass_time(self, seconds: float) -> None:
-        self.now += seconds
 
 
 @dataclass(frozen=True)

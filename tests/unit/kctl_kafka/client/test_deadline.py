@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from kctl.kafka.client.transport import Deadline
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.clock import Clock
 
 
 def test_retries_end_at_half_of_the_time_and_waiting_at_a_fifth() -> None:
-    clock = Clock()
+    clock = Clock(100.0)
     deadline = Deadline(10.0, has_retries=True, clock=clock)
     seen = []
 
@@ -35,13 +28,13 @@ def test_retries_end_at_half_of_the_time_and_waiting_at_a_fifth() -> None:
 
 
 def test_without_retries_nothing_is_asked_again() -> None:
-    deadline = Deadline(10.0, has_retries=False, clock=Clock())
+    deadline = Deadline(10.0, has_retries=False, clock=Clock(100.0))
 
     assert (deadline.may_retry, deadline.may_wait, deadline.advice) == (False, False, "look at the broker")
 
 
 def test_a_renewed_deadline_has_the_whole_time_again() -> None:
-    clock = Clock()
+    clock = Clock(100.0)
     deadline = Deadline(10.0, has_retries=True, clock=clock)
     clock.now += 9
 

@@ -7,20 +7,14 @@ import pytest
 from kctl.errors import GroupMissing, KctlError, NotAuthorised
 from kctl.kafka.groups import Group, ListedGroup
 from kctl.kafka.polls.group_sources import MissingGroups
+from tests.clock import Clock
 
 DENIED = [Group("billing", 1, error=GroupMissing("there is no group billing"))]
 """By broker 1."""
 
 
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_denied_by_the_broker_that_has_listed_it_a_group_is_gone() -> None:
-    missing = MissingGroups(clock=Clock())
+    missing = MissingGroups(clock=Clock(100.0))
     missing.unclear(_listed_by(1), [])
 
     assert missing.of({}) == ["billing"]
@@ -29,7 +23,7 @@ def test_denied_by_the_broker_that_has_listed_it_a_group_is_gone() -> None:
 
 
 def test_one_that_was_never_there_is_not_missing() -> None:
-    missing = MissingGroups(clock=Clock())
+    missing = MissingGroups(clock=Clock(100.0))
 
     assert missing.unclear({}, DENIED) == {}
     assert missing.unclear({}, [Group("billing", 1, error=KctlError("it loads its groups"))]).keys() == {"billing"}
@@ -38,7 +32,7 @@ def test_one_that_was_never_there_is_not_missing() -> None:
 
 @pytest.mark.parametrize("change", ["another broker", "a new connection"])
 def test_denied_by_another_one_a_group_is_gone_after_half_a_minute(change: str) -> None:
-    clock = Clock()
+    clock = Clock(100.0)
     missing = MissingGroups(clock=clock)
     missing.unclear(_listed_by(999 if change == "another broker" else 1), [])
     if change == "a new connection":
@@ -54,7 +48,7 @@ def test_denied_by_another_one_a_group_is_gone_after_half_a_minute(change: str) 
 @pytest.mark.shows("a master that starts during a failover does not report its group as dead")
 def test_one_that_is_expected_and_was_never_seen_is_gone_after_half_a_minute() -> None:
     """By the coordinator that a master finds when it starts: it may have just taken over."""
-    clock = Clock()
+    clock = Clock(100.0)
     missing = MissingGroups(clock=clock)
     missing.expect(["billing"])
 
@@ -68,7 +62,7 @@ def test_one_that_is_expected_and_was_never_seen_is_gone_after_half_a_minute() -
 
 
 def test_one_that_is_listed_again_meanwhile_begins_anew() -> None:
-    clock = Clock()
+    clock = Clock(100.0)
     missing = MissingGroups(clock=clock)
     missing.unclear(_listed_by(999), [])
     missing.unclear({}, DENIED)
@@ -79,7 +73,7 @@ def test_one_that_is_listed_again_meanwhile_begins_anew() -> None:
 
 
 def test_one_that_cannot_be_described_stays_with_its_error() -> None:
-    missing = MissingGroups(clock=Clock())
+    missing = MissingGroups(clock=Clock(100.0))
     missing.unclear(_listed_by(1), [])
     error = NotAuthorised("GROUP_AUTHORIZATION_FAILED")
 
@@ -88,7 +82,7 @@ def test_one_that_cannot_be_described_stays_with_its_error() -> None:
 
 
 def test_what_some_brokers_have_listed_is_not_forgotten() -> None:
-    missing = MissingGroups(clock=Clock())
+    missing = MissingGroups(clock=Clock(100.0))
     missing.remember(_listed_by(999))
 
     assert missing.unclear({}, DENIED) == {"billing": None}
