@@ -1,1 +1,1 @@
-"""Messages as rows of a table in a lake, which others query."""
+"""Messages as rows of a lake's table, for others to query."""

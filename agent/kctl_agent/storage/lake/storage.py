@@ -1,4 +1,4 @@
-"""Mode `lake`: batches become rows of a Delta table; what a transform could not read, rows of a second one."""
+"""Mode `lake`: batches become rows of a Delta table; unreadable messages rows of a second one."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ class LakeStorage(TableStorage):
         return DeadLetterTable(self, self.owner.group) if self.is_bound else None
 
     def tables(self) -> list[TableStorage]:
-        """This one, and that of its dead letters where there is one. Raises StorageUnusable."""
+        """This table, and its dead-letter table if it exists. Raises StorageUnusable."""
         return [self, self._dead_letters] if self._dead_letters.table.exists() else [self]

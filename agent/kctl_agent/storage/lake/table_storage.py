@@ -1,8 +1,8 @@
-"""A Delta table to which batches are added, and whose log holds how far each partition is stored.
+"""A Delta table that batches are added to, and whose log contains the stored offsets.
 
-The files of a batch and the stored offsets of its partitions are one commit. Offsets stand under a group's own names
-(`offsets`), so several groups may fill one table. Files are written by Spark (`worker.query.lake_put`), each batch's
-into a folder of its own, which nobody sees before the commit names them.
+A batch's files and its partitions' stored offsets are one commit. Offsets have names of their group (`offsets`), so
+several groups may fill one table. Spark writes files (`worker.query.lake_put`), each batch's into a separate folder,
+invisible until the commit names them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ from kctl_agent.storage.limits import StorageLimits, TableCounts, TableStats
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved
 
 Move = tuple[StoredOffset | None, StoredOffset]
-"""What a stored offset was (None: there was none), and what it becomes."""
+"""A stored offset before (None: there was none) and after."""
 TARGET_FILE_BYTES = 128 << 20
 """As Delta's own auto compaction (`spark.databricks.delta.autoCompact.maxFileSize`)."""
 
 
 class TableStorage(OffsetStore):
-    """See `OffsetStore`. `partition_by` are the columns of a table that is made, `target_file_bytes` what files are to
-    be compacted to; with `merge_schema` new columns of a batch are added to the table."""
+    """See `OffsetStore`. `partition_by` are a new table's columns, `target_file_bytes` is the compaction's target.
+
+    With `merge_schema` a batch's new columns are added to the table.
+    """
 
     def __init__(
         self,
@@ -59,12 +61,12 @@ class TableStorage(OffsetStore):
         return f"lake:{self.folder}"
 
     def dead_letter_table(self) -> TableStorage:
-        """The table of its dead letters, in the folder beside it."""
+        """Its dead-letter table, in the folder beside it."""
         folder = self.folder.sibling(f"{self.folder.name}_dead_letters")
         return TableStorage(folder, target_file_bytes=self.target_file_bytes, limits=self.limits)
 
     def check_folders(self) -> None:
-        """What is found of a table on this machine without writing. Raises StorageUnusable, TableRefused."""
+        """Checks a table on this machine without writing. Raises StorageUnusable, TableRefused."""
         if self.folder.local is not None:
             self.folder.check()
 
@@ -72,11 +74,12 @@ class TableStorage(OffsetStore):
         self.table.prepare()
 
     def fit(self, schema: str) -> None:
-        """Make sure that the table takes rows of this schema (Spark's JSON). Raises TableRefused, StorageUnusable."""
+        """Makes sure that the table accepts rows of this schema (Spark's JSON). Raises TableRefused,
+        StorageUnusable."""
         self.table.fit(schema, self.partition_by, merge_schema=self.merge_schema)
 
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:  # noqa: ARG002
-        """The id of the table. Every group has names of its own in it, so none is refused."""
+        """Returns the table's id. Every group has separate names in it, so none is refused."""
         self._owner = owner.known_from(self._owner)
         with self.table.state() as table:
             return table.id
@@ -106,7 +109,7 @@ class TableStorage(OffsetStore):
         self.commit({tp: (before[tp], after[tp]) for tp in after if after[tp] != before[tp]})
 
     def stats(self) -> TableStats:
-        """The room on the disk, and what the table held when it was last counted; cheap, and waits for no commit."""
+        """The free disk space, and the table's last count; cheap, and waits for no commit."""
         free = self.folder.free()
         return TableStats(
             self.limits,
@@ -118,12 +121,12 @@ class TableStorage(OffsetStore):
         )
 
     def count(self) -> TableCounts:
-        """What the newest version holds. Raises StorageUnusable."""
+        """Counts the newest version. Raises StorageUnusable."""
         with self.table.errors():
             return count(self.folder, self.target_file_bytes)
 
     def group_offsets(self, group: str) -> list[tuple[Binding, StoredOffset]]:
-        """Of all partitions that a group has ever stored, by the cluster. Raises StorageUnusable."""
+        """Returns all partitions that a group has ever stored, by cluster. Raises StorageUnusable."""
         with self.table.state() as table:
             found = [
                 owned for name in table.transaction_names() if (owned := owner_of(name)) and owned[0].group == group
@@ -135,7 +138,7 @@ class TableStorage(OffsetStore):
         )
 
     def begin(self, advances: Collection[Advance]) -> LakeBatch:
-        """A batch that is to store these ranges. Raises GapRefused, StoredOffsetMissing, StoredOffsetMoved."""
+        """Returns a batch that is to store these ranges. Raises GapRefused, StoredOffsetMissing, StoredOffsetMoved."""
         with self.table.state() as table:
             before, id_, version = self._judged(table, advances), table.id, table.version
             claims = {tp: table.transaction_version(claim_id(self.owner, tp)) for tp in before}
@@ -153,8 +156,11 @@ class TableStorage(OffsetStore):
         below: Mapping[TopicPartition, int],
         claims: Mapping[TopicPartition, int | None] = MappingProxyType({}),
     ) -> LakeBatch:
-        """A batch that is to be committed to the table of this id, after this version, with these moves of stored
-        offsets. Its plan is for those that find its files when nobody else knows of them. Raises StorageUnusable."""
+        """Returns a batch to be committed to the table of this id, after this version, with these moves of stored
+        offsets.
+
+        Its plan is for those that find its files when nobody else knows of them. Raises StorageUnusable.
+        """
         batch = LakeBatch(self, id_, moves, below, claims)
         numbers: dict[str, int | None] = {}
         for tp, (before, _) in moves.items():
@@ -170,7 +176,7 @@ class TableStorage(OffsetStore):
         id_: str | None = None,
         claims: Mapping[TopicPartition, int | None] = MappingProxyType({}),
     ) -> None:
-        """Write what each stored offset becomes, with these files, if each is what it was, and each claim."""
+        """Writes the new stored offsets with these files, if each offset and claim is unchanged."""
         if not moves and not files:
             return
         owner = self.owner
@@ -183,8 +189,10 @@ class TableStorage(OffsetStore):
         self.table.commit(id_, partial(self._check, moves, claims), written, files)
 
     def claim(self, batch: LakeBatch) -> None:
-        """Have no other batch of these offsets committed that began before. Raises StoredOffsetMoved: this one may not
-        be either; StorageUnusable: whether it is, the next batch shows."""
+        """Prevents the commit of other batches of these offsets that began before.
+
+        Raises StoredOffsetMoved: this one may not commit either; StorageUnusable: the next batch shows whether it does.
+        """
         claims = {tp: secrets.randbits(62) for tp in batch.moves}
         written = {claim_id(self.owner, tp): number for tp, number in claims.items()}
         self.table.commit(batch.table_id, partial(self._check, batch.moves, batch.claims), written)
@@ -211,7 +219,7 @@ class TableStorage(OffsetStore):
 
     @property
     def owner(self) -> Binding:
-        """Whose stored offsets they are. Raises StorageUnusable: nobody was bound yet."""
+        """The owner of the stored offsets. Raises StorageUnusable: not bound yet."""
         if self._owner is None:
             raise StorageUnusable(f"whose stored offsets of {self.identity} are meant is not known yet")
         return self._owner
@@ -222,14 +230,16 @@ class TableStorage(OffsetStore):
 
     @property
     def cluster_id(self) -> str | None:
-        """None also where nobody was bound."""
+        """None also if not bound."""
         return self._owner.cluster_id if self._owner else None
 
 
 @dataclass(eq=False)
 class LakeBatch:
-    """The files of one batch on their way into the table, and what becomes of stored offsets with them. Offsets under
-    `below` are stored already. `claims`: who was last about to store dead letters of its partitions."""
+    """The files of one batch, and the moves of stored offsets with them.
+
+    Offsets under `below` are stored already. `claims`: who was last about to store dead letters of its partitions.
+    """
 
     _storage: TableStorage
     table_id: str
@@ -242,10 +252,13 @@ class LakeBatch:
         """Where its files are written, and stay."""
 
     def commit(self, written: Written | None = None) -> list[DataFile]:
-        """What was written becomes part of the table, and the stored offsets move to the ends of the batch; None: all
-        that is in the folder. Raises StoredOffsetMoved: another owner was faster; nothing of it is visible;
-        TableRefused: the table was changed, and does not take these files any more; nothing of it is visible;
-        StorageUnusable: whether it is stored, the stored offsets show. It is not where the files have other rows."""
+        """Adds the files to the table and moves the stored offsets to the batch's ends. `written` None: all files of
+        the folder.
+
+        Raises StoredOffsetMoved: another owner was faster, and nothing of it is visible; TableRefused: the table has
+        changed and does not accept the files, and nothing is visible; StorageUnusable: the stored offsets show whether
+        it is stored. It is not if the files have other rows.
+        """
         files = written_files(self._storage.folder, self.folder, written)
         if files is None:
             raise StorageUnusable(f"{self.folder}, what a batch has written, is gone: nothing of it was stored")
@@ -258,5 +271,5 @@ class LakeBatch:
         return files
 
     def discard(self) -> None:
-        """Remove what was written before the commit; what tasks that were given up still write is found by the plan."""
+        """Removes what was written before the commit; the plan finds what abandoned tasks still write."""
         self.folder.remove_all()

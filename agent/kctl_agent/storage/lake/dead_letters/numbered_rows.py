@@ -1,4 +1,4 @@
-"""Dead letters that were put back, in their table: they have a number, that of the request for them."""
+"""Requeued dead letters in their table: they have the number of their request."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kctl_agent.storage.lake.dead_letters.selection import READING, Condition, o
 from kctl_agent.storage.lake.delta.log import own_file
 
 NUMBER = "requeue"
-"""The column of a dead letter's request; null: nobody has asked for it."""
+"""The column of a dead letter's request; null: not requested."""
 TRIES = "tries"
 """The column that counts how often a message became a dead letter."""
 COORDINATES = ["topic", "partition", "offset"]
 CONDITIONS = frozenset({"group", "cluster", *COORDINATES, "failed_at", NUMBER, READING})
-"""The columns that a condition may be about."""
+"""The columns that a condition may use."""
 
 
 def numbered(owner: Binding, above: int, up_to: int) -> Condition:
@@ -27,19 +27,19 @@ def numbered(owner: Binding, above: int, up_to: int) -> Condition:
 
 
 def count(table: DeltaTable, wanted: Condition) -> tuple[int, int]:
-    """How many rows there are, and how many of the most frequent coordinates."""
+    """Returns the number of rows, and of rows with the most frequent coordinates."""
     found = read(table, COORDINATES, wanted)
     copies = found.group_by(COORDINATES).aggregate([([], "count_all")])["count_all"]
     return found.num_rows, pc.max(copies).as_py() or 0
 
 
 def read(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> pa.Table:
-    """These columns of the rows. Raises OSError, and what delta-rs raises."""
+    """Returns these columns of the rows. Raises OSError, and what delta-rs raises."""
     return pa.concat_tables(batches(table, columns, wanted))
 
 
 def batches(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Iterator[pa.Table]:
-    """The same, part by part; the first one is empty."""
+    """Yields the same in parts; the first one is empty."""
     schema = table.to_pyarrow_dataset().schema
     yield pa.schema([schema.field(name) for name in columns]).empty_table()
     for _, rows in parts(table, columns, wanted):
@@ -47,9 +47,10 @@ def batches(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Ite
 
 
 def parts(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Iterator[tuple[str, pa.Table]]:
-    """The same without the empty part, each with the name of its file; the file with the oldest row comes first. By
-    pyarrow: a query of delta-rs holds the interpreter for as long as a store does not answer, and the whole process
-    stands still."""
+    """Yields the same without the empty part, each with its file's name; the file with the oldest row comes first.
+
+    By pyarrow: a query of delta-rs holds the interpreter while a store does not answer, and blocks the whole process.
+    """
     try:
         dataset = table.to_pyarrow_dataset()
         of_condition = [name for name in dataset.schema.names if name in CONDITIONS]
@@ -66,7 +67,7 @@ def parts(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Itera
 
 
 def numbered_files(table: DeltaTable) -> list[str]:
-    """Those that may have rows of a request, by the log's statistics."""
+    """Returns the files that may have rows of a request, by the log's statistics."""
     actions = table.get_add_actions(flatten=True)
     nulls = f"null_count.{NUMBER}"
     columns = ["path", "num_records", *([nulls] if nulls in actions.schema.names else [])]

@@ -1,6 +1,6 @@
-"""Numbers of requests to put dead letters back, as `txn` actions of both tables: how far each step has come.
+"""Numbers of requests to put dead letters back, as `txn` actions of both tables: the progress of each step.
 
-A request has one number for all clusters with a group of this name; how far it is carried out is known by the cluster.
+A request has one number for all clusters with a group of this name; its progress is known per cluster.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kctl_agent.storage.lake.table_storage import TableStorage
 
 PUT_BACK = "kctl/requeued/"
 CANCELLED = -1
-"""In place of a folder of what stayed dead: all of it did."""
+"""Replaces the name of the folder for remaining dead letters: all of them remain."""
 
 
 class RequeueTaken(StorageError):
@@ -28,24 +28,25 @@ class RequeueTaken(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class RequeueState:
-    """Where the numbers are; 0: none is there. `table` and `dead` are the tables' ids, `version` the main table's."""
+    """The numbers; 0: there is none. `table` and `dead` are the tables' ids, `version` the main table's."""
 
     table: str
     version: int
     stored: int
-    """The request up to which rows are in the table; `kept` names the folder of what stayed dead, or is CANCELLED."""
+    """The request up to which rows are in the table; `kept` names the folder of the remaining dead letters, or is
+    CANCELLED."""
     kept: int
     above: int
-    """The request up to which rows were in the table before that."""
+    """The previous `stored`."""
     dead: str
     dead_version: int
     requested: int
     finished: int
-    """The request up to which the table of dead letters has what stays dead."""
+    """The request up to which the dead-letter table has the remaining ones."""
 
 
 class RequeueNumbers:
-    """Of one group of one cluster, in the main table and in that of its dead letters."""
+    """The numbers of one group of one cluster, in the main table and in its dead-letter table."""
 
     def __init__(self, lake: TableStorage, dead: TableStorage, owner: Binding) -> None:
         self._lake = lake
@@ -78,15 +79,15 @@ class RequeueNumbers:
             )
 
     def of_batch(self, number: int, kept: int, above: int) -> dict[str, int]:
-        """What the commit of a batch sets in the main table."""
+        """What a batch's commit sets in the main table."""
         return dict(zip(_of_batch(self.put_back), (number, kept, above), strict=True))
 
     def finished(self, table_id: str) -> str:
-        """In the table of dead letters: one that replaced the main table begins anew here too."""
+        """In the dead-letter table: a main table that replaced another starts again here too."""
         return f"{self.put_back}/{table_id}"
 
     def highest_put_back(self) -> int:
-        """In whichever cluster; it is above the newest request only where the table of dead letters was replaced."""
+        """Of all clusters; above the newest request only if the dead-letter table was replaced."""
         with self._lake.table.state() as table:
             names = [each for each in table.transaction_names() if each.startswith(PUT_BACK)]
             numbers = [table.transaction_version(each) or 0 for each in names if each.split("/")[3:] == [self._group]]
@@ -99,7 +100,7 @@ def _of_batch(name: str) -> tuple[str, str, str]:
 
 
 def unmoved(name: str, before: int) -> Callable[[LogState], None]:
-    """The check of a commit that is decided on this number."""
+    """The check of a commit that depends on this number."""
 
     def check(table: LogState) -> None:
         if (table.transaction_version(name) or 0) != before:

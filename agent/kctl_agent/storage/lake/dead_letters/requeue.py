@@ -1,18 +1,18 @@
-"""Dead letters of a table on their way back: what was asked for, and the batch that carries it out.
+"""Requeues dead letters of a table: the requests, and the batch that executes them.
 
-Three steps, and after each commit of theirs every message is in one place, whatever is killed:
+Three steps; after each of their commits every message is in one place, whatever is killed:
 
-1. *The request*, by the command line, on the table of dead letters: the chosen rows get the next number in the column
-   `requeue`. From then on they are no dead letters any more, and nothing but a worker removes them.
-2. *The batch*, by a worker, on the main table: what the transform has made of all rows with higher numbers than the
-   last batch's, and the number up to which it went. Whatever a second worker has made of them then is refused.
-3. *The rest*, by that worker or the next one, on the table of dead letters: what the transform has marked again is
-   added, then rows up to that number are removed. The files of the former were on the disk before the second commit,
-   which names their folder: so the transform, which may be another one by then, is not asked again.
+1. *The request*, by the command line, on the dead-letter table: the chosen rows get the next number in the column
+   `requeue`. From then on they are not dead letters, and only a worker removes them.
+2. *The batch*, by a worker, on the main table: the transformed rows with numbers above the last batch's, and the number
+   up to which it went. A second worker's result is refused from then on.
+3. *The rest*, by that worker or the next one, on the dead-letter table: rows that the transform marked again are added,
+   then rows up to that number are removed. The files of the added rows were on the disk before the second commit, which
+   names their folder: so the transform, which may have changed, does not run again.
 
-A cancellation is a batch too, without files: its third step takes the numbers away in place of the rows. A batch whose
-own commit is still to come is waited for: it may be run again, by another transform. Any process may do each step,
-several at once too: each commit is fenced by the number that it moves, a `txn` action named by the group.
+A cancellation is a batch without files: its third step removes the numbers instead of the rows. Dead letters of a batch
+that is not committed yet wait for it: it may run again, with another transform. Any process may do each step, also
+several at once: each commit is fenced by the number that it increases, a `txn` action named by the group.
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.table_storage import TableStorage
 
 KEPT = f"{BATCH}requeue-"
-"""How the folder of what stays dead begins; the rest of its name is a number of the second commit, in hexadecimal."""
+"""Prefix of the folder of remaining dead letters; the rest of the name is a number of the second commit, in
+hexadecimal."""
 
 
 class BatchNotStored(StorageError):
-    """Dead letters are of a batch that has to be run again before they are put back."""
+    """The batch of these dead letters must run again before they are put back."""
 
     code = "batch_not_stored"
     retriable = True
@@ -56,7 +57,7 @@ class BatchNotStored(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """What became of a batch of dead letters: of so many messages so many rows; `kept` of them are dead again."""
+    """The result of a batch: messages put back, their rows, and how many (`kept`) are dead letters again."""
 
     messages: int
     rows: int
@@ -82,7 +83,7 @@ class Requeues:
         """The request up to which nothing is left to be done: as long as it is the newest, one table is read."""
 
     def request(self, choose: Callable[[DeltaTable], str]) -> int:
-        """Ask for rows that nobody has asked for, as `choose` names them by SQL; returns how many."""
+        """Requests rows without a request, chosen by `choose` in SQL; returns their number."""
         stored = self._numbers.highest_put_back()
 
         def update(table: DeltaTable) -> int:
@@ -94,9 +95,12 @@ class Requeues:
         return self._dead.table.rewrite(update)
 
     def cancel(self) -> int:
-        """Have those that were asked for, and that no worker has put back, be dead letters again; returns how many. The
-        number in the main table comes first: a worker that is at it is refused from then on, and the next one ends what
-        is killed here. Raises RequeueTaken: a worker has just put them back; StorageUnusable, TableRefused."""
+        """Makes requested rows that no worker has put back dead letters again; returns their number.
+
+        The number in the main table comes first: it refuses a worker that is putting them back, and a next call
+        completes an interrupted one. Raises RequeueTaken: a worker has just put them back; StorageUnusable,
+        TableRefused.
+        """
         state = self._finished_state()
         if state.requested <= state.stored:
             return 0
@@ -108,8 +112,10 @@ class Requeues:
         return messages
 
     def next(self) -> RequeueBatch | None:
-        """What is to be put back now, or None. What a killed batch has left undone is done first. Raises
-        BatchNotStored, RequeueTaken: later; another process was faster; StorageUnusable, TableRefused."""
+        """Returns what is to be put back now, or None. Completes first what a killed batch left.
+
+        Raises BatchNotStored, RequeueTaken: later, or another process was faster; StorageUnusable, TableRefused.
+        """
         if not self._dead.table.exists() or self._numbers.requested() == self._settled:
             return None
         state = self._finished_state()
@@ -119,7 +125,7 @@ class Requeues:
         return None
 
     def _finished_state(self) -> RequeueState:
-        """Once nothing is left undone of what is put back."""
+        """Returns the state after everything put back is completed."""
         state = self._numbers.state()
         if state.finished < state.stored or 0 < state.requested <= state.stored:
             self._finish(state)
@@ -127,9 +133,11 @@ class Requeues:
         return state
 
     def _finish(self, state: RequeueState) -> None:
-        """The third step: what stays dead is added, then what is done is removed, so that nothing is ever missing. Of a
-        cancellation all stays dead, and so does what earlier batches have put back where the table of dead letters was
-        restored from an older copy. Raises RequeueTaken, StorageUnusable, TableRefused."""
+        """The third step: adds remaining dead letters, then removes completed ones, so that nothing is ever missing.
+
+        After a cancellation all remain. So do those that earlier batches put back if the dead-letter table was restored
+        from an older copy. Raises RequeueTaken, StorageUnusable, TableRefused.
+        """
         if state.finished < state.stored:
             self._unnumber(state.finished, state.stored if state.kept == CANCELLED else state.above)
             self._add_kept(state)
@@ -137,7 +145,7 @@ class Requeues:
         self._dead.table.rewrite(lambda table: int(table.delete(done)["num_deleted_rows"]))
 
     def _unnumber(self, above: int, up_to: int) -> None:
-        """Have nobody ask for those of these requests. Raises StorageUnusable."""
+        """Removes the numbers of these requests. Raises StorageUnusable."""
         if above >= up_to:
             return
         which = numbered(self.owner, above, up_to).sql
@@ -156,7 +164,8 @@ class Requeues:
             forget(self._dead.folder, folder.name)
 
     def _fit_kept(self, files: Sequence[DataFile]) -> None:
-        """Others may have changed the table since they were written. Raises StorageUnusable, TableRefused."""
+        """Adapts to changes of the table by others since the rows were written. Raises StorageUnusable,
+        TableRefused."""
         if files:
             with self._dead.table.errors():
                 schema = spark_schema(self._dead.folder, files[0].path)
@@ -164,8 +173,11 @@ class Requeues:
                 self._dead.fit(schema)
 
     def _check_kept(self, folder: Folder, stored: int) -> None:
-        """Refuse to go on where rows are gone that no version of the table has. Raises StorageUnusable: rows would be
-        removed some of which are in a folder that is gone. A table that was replaced has neither."""
+        """Refuses to continue if rows are gone that no version of the table has.
+
+        Raises StorageUnusable: rows would be removed although some of them are in a folder that is gone. A replaced
+        table has neither.
+        """
         with self._dead.table.errors():
             if folder.exists():
                 return
@@ -218,7 +230,7 @@ class Requeues:
         return RequeueBatch(self, state, messages, copies, files, folder, kept_number, kept_folder)
 
     def _check_stored(self, dead: DeltaTable, table_id: str, wanted: Condition) -> None:
-        """Refuse rows above the stored offset of the reading that they are of. Raises BatchNotStored."""
+        """Refuses rows above the stored offset of their reading. Raises BatchNotStored."""
         columns = ["topic", "partition", READING]
         found = read(dead, [*columns, "offset"], wanted).group_by(columns).aggregate([("offset", "max")])
         with self._lake.table.state() as table:
@@ -236,10 +248,12 @@ class Requeues:
 
 @dataclass(eq=False)
 class RequeueBatch:
-    """Dead letters that go through the transform once more: `messages`, with numbers above `state.stored` and up to
-    `state.requested`, in `files` of the table of dead letters, among others. Of one that was read several times (after
-    a seek, or from a topic that was recreated) there are so many `copies` at the most. Rows go into `folder`, and what
-    stays dead, as rows of the table of dead letters, into `kept_folder`."""
+    """Dead letters to transform again: `messages` with numbers above `state.stored` and up to `state.requested`.
+
+    They are in `files` of the dead-letter table, among others. A message that was read several times (after a seek, or
+    from a recreated topic) has at most `copies` rows. Rows are written into `folder`, and the remaining dead letters,
+    as rows of their table, into `kept_folder`.
+    """
 
     requeues: Requeues
     state: RequeueState
@@ -250,22 +264,22 @@ class RequeueBatch:
     kept_number: int
     kept_folder: Folder
     rows: Written | None = None
-    """What was written into `folder`; None: nothing was."""
+    """What was written into `folder`; None: nothing."""
     kept: Written | None = None
-    """What was written into `kept_folder`; None: nothing was."""
+    """What was written into `kept_folder`; None: nothing."""
 
     def commit(self) -> PutBack:
-        """What was written becomes part of both tables. Raises RequeueTaken: nothing did; StorageUnusable: unknown."""
+        """Adds the written files to both tables. Raises RequeueTaken: nothing was added; StorageUnusable: unknown."""
         return self.requeues.commit(self)
 
     def discard(self) -> None:
-        """Remove what was written before the commit; what given up tasks still write is found by the plans."""
+        """Removes what was written before the commit; the plans find what abandoned tasks still write."""
         self.folder.remove_all()
         self.kept_folder.remove_all()
 
 
 def _written(table: Folder, folder: Folder, written: Written | None, *, is_needed: bool) -> list[DataFile]:
-    """The files that were made of dead letters. Raises StorageUnusable."""
+    """Returns the files made of dead letters. Raises StorageUnusable."""
     files = written_files(table, folder, written)
     if files is None and is_needed:
         raise StorageUnusable(f"{folder}, what was made of dead letters, is gone: nothing of it was stored")

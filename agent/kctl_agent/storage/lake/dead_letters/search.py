@@ -1,6 +1,7 @@
-"""Looks for dead letters in their table: in the order in which they became some, or all of them in any order.
+"""Searches dead letters in their table, in the order in which they became some, or all in any order.
 
-A table has no index but bounds of each file: to find the next ones the coordinates of all are read, then their rows.
+A table's only index is the bounds of each file: to find the next ones, the coordinates of all are read, then their
+rows.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ PLACE = ["failed_at", "topic", "partition", "offset", READING]
 OTHERS = ["error", TRIES, "timestamp", "cluster"]
 PAYLOAD = ["key", "value", "headers"]
 LATEST = 1 << 62
-"""No time is later, in microseconds."""
+"""The latest time, in microseconds."""
 MOST_ROWS = 10_000
-"""That can be named one by one."""
+"""Maximum number of individually named rows."""
 
 
 class Origin(NamedTuple):
@@ -46,7 +47,7 @@ class Origin(NamedTuple):
 
 
 class RowPlace(NamedTuple):
-    """Of a dead letter among the others: when it became one, in microseconds, its place in Kafka, its reading."""
+    """A dead letter's place in the order: its time in microseconds, its place in Kafka, its reading."""
 
     failed_at: int
     topic: str
@@ -56,7 +57,7 @@ class RowPlace(NamedTuple):
 
     @classmethod
     def parsed(cls, text: str) -> RowPlace:
-        """Of its text. Raises BadParams."""
+        """Parses its text. Raises BadParams."""
         with suppress(ValueError):
             failed_at, topic, partition, offset, reading = text.split("/", 4)
             numbers = int(failed_at), int(partition), int(offset)
@@ -71,7 +72,7 @@ class RowPlace(NamedTuple):
 def next_rows(
     table: DeltaTable, wanted: Condition, after: RowPlace | None, limit: int
 ) -> list[tuple[RowPlace, DeadLetter]]:
-    """The next ones behind a place. Raises OSError, and what delta-rs raises."""
+    """Returns the next rows after a place. Raises OSError, and what delta-rs raises."""
     if after is not None:
         wanted &= failed_between(after.failed_at, LATEST)
     found = _plain(read(table, PLACE, wanted))
@@ -94,8 +95,10 @@ def next_rows(
 def all_rows(
     table: DeltaTable, wanted: Condition, selection: Selection, progress: Progress, *, with_payload: bool = False
 ) -> Iterator[tuple[Origin, DeadLetter]]:
-    """Those that are selected, each with its origin, file by file, the oldest of each part first; without their payload
-    unless it is needed to choose them, or `with_payload`. `progress` is called with 0 for each part that is read."""
+    """Yields selected rows with their origins, file by file, the oldest of each part first.
+
+    Without payload unless needed for the selection, or `with_payload`. Calls `progress` with 0 for each part read.
+    """
     payload = PAYLOAD if with_payload or selection.key is not None or selection.text is not None else []
     for file, part in parts(table, [*PLACE, *OTHERS, *payload], wanted):
         progress(0)
@@ -106,7 +109,7 @@ def all_rows(
 
 
 def of_rows(rows: Sequence[Origin]) -> str:
-    """Exactly these, as SQL. Raises StorageError: they are too many to be named."""
+    """Returns SQL for exactly these rows. Raises StorageError: too many."""
     if len(rows) > MOST_ROWS:
         raise StorageError(
             f"more than {MOST_ROWS} dead letters of a table match by more than topic, partition, offsets and times: "
@@ -134,7 +137,8 @@ def _behind(after: RowPlace) -> pc.Expression:
 
 
 def _plain(rows: pa.Table) -> pa.Table:
-    """With times as numbers: Python has none beyond year 9999. An unknown reading, of an earlier commit, is empty."""
+    """Returns times as numbers: Python has none beyond year 9999. An unknown reading, of an earlier commit, is
+    empty."""
     rows = rows.set_column(rows.schema.get_field_index(READING), READING, pc.fill_null(rows[READING], ""))
     for number, column in enumerate(rows.schema):
         if pa.types.is_timestamp(column.type):

@@ -1,4 +1,4 @@
-"""Which dead letters are meant: as SQL, for delta-rs, and as expressions of pyarrow, by which they are read. Pure."""
+"""Selections of dead letters, as SQL for delta-rs and as expressions for reading with pyarrow. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 from kctl_agent.storage.selection import Selection, is_id_number
 
 READING = "reading"
-"""The column that holds in which reading of its partition a message became a dead letter."""
+"""The column with the reading of its partition in which a message became a dead letter."""
 OF_COLUMNS = {"topic", "partition", "offset_from", "offset_to", "died_from", "died_to"}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST_SECONDS = 253_402_300_799.0
-"""The last second of year 9999, behind which Python has no time."""
+"""The last second of year 9999, the end of Python's time."""
 OPERATORS = {"=": operator.eq, "<=": operator.le, ">=": operator.ge, ">": operator.gt}
 
 
@@ -25,14 +25,14 @@ class Condition:
     sql: str
     rows: pc.Expression
     files: pc.Expression
-    """What is asked of a file's statistics before its rows are read."""
+    """The condition on a file's statistics before its rows are read."""
 
     def __and__(self, other: Condition) -> Condition:
         return Condition(f"{self.sql} and {other.sql}", self.rows & other.rows, self.files & other.files)
 
 
 def than(column: str, is_: str, value: str | int | datetime) -> Condition:
-    """That the column is equal to the value (`=`), or at most so large (`<=`), and so on."""
+    """The column is equal to the value (`=`), at most as large (`<=`), and so on."""
     text = value.isoformat() if isinstance(value, datetime) else value
     sql = f'"{column}" {is_} {quoted(text) if isinstance(text, str) else text}'
     expression = OPERATORS[is_](pc.field(column), value)
@@ -45,7 +45,7 @@ def is_null(column: str) -> Condition:
 
 
 def predicate(group: str, selection: Selection) -> Condition:
-    """Of a selection that is `dated`: what the columns show of it. The rest is for `needs_rows`."""
+    """The condition of a `dated` selection, as far as columns show it. `needs_rows` covers the rest."""
     wanted: list[tuple[str, str, Any]] = [
         ("topic", "=", selection.topic),
         ("partition", "=", selection.partition),
@@ -65,17 +65,17 @@ def predicate(group: str, selection: Selection) -> Condition:
 
 
 def failed_between(first: int, last: int) -> Condition:
-    """That it became a dead letter then, in microseconds since 1970; a second more on each side."""
+    """The message became a dead letter in this time, in microseconds since 1970, with a second more on each side."""
     return than("failed_at", ">=", _moment(first / 1e6 - 1)) & than("failed_at", "<=", _moment(last / 1e6 + 1))
 
 
 def needs_rows(selection: Selection) -> bool:
-    """Whether the predicate takes more than is selected."""
+    """Whether the predicate matches more than the selection."""
     return not set(selection.named) <= OF_COLUMNS
 
 
 def reading(table_id: str, version: int) -> str:
-    """One for each time that a stored offset is set: after a seek, or in a recreated topic, its offsets come again."""
+    """Identifies each setting of a stored offset: after a seek, or in a recreated topic, offsets repeat."""
     return f"{table_id}/{version}"
 
 

@@ -1,9 +1,9 @@
-"""Messages that a transform could not read: rows of a second Delta table, beside the one that they were meant for.
+"""Messages that a transform could not read: rows of a second Delta table beside their own.
 
-Two tables have no common commit. So the dead letters of a batch are committed first, with stored offsets of their own,
-and then its rows with those of the group. A batch that is run again finds the dead letters that it has stored already
-(`earlier_try`), and leaves those messages out before the transform sees them. So each message ends in one of the two
-tables, also where another transform, that marks other messages, runs the batch again.
+Two tables have no common commit. So a batch's dead letters are committed first, with separate stored offsets, and then
+its rows with the group's. A repeated batch finds its stored dead letters (`earlier_try`), and omits those messages
+before the transform. So each message is in one of the two tables, even if another transform, which marks other
+messages, repeats the batch.
 """
 
 from __future__ import annotations
@@ -46,13 +46,16 @@ from kctl_agent.storage.lake.table_storage import LakeBatch, Move, TableStorage
 from kctl_agent.storage.selection import EVERYTHING, Selection, is_id_number
 
 SENT = 500
-"""Messages that are sent somewhere else at a time."""
+"""Messages that are sent elsewhere at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierTry:
-    """Of a batch whose rows were not committed then: `stored` are the offsets up to which its dead letters are stored,
-    `messages` those that are dead letters, by topic, partition and offset."""
+    """An earlier try of a batch, whose rows were not committed.
+
+    `stored` are the offsets up to which its dead letters are stored; `messages` those that are dead letters, by topic,
+    partition and offset.
+    """
 
     stored: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
     messages: tuple[tuple[str, int, int], ...] = ()
@@ -62,8 +65,11 @@ class DeadLetterTable(DeadLetterStore):
     """The dead letters of one group."""
 
     def __init__(self, lake: TableStorage, group: str, ask_cluster: Callable[[], str | None] | None = None) -> None:
-        """`ask_cluster` returns the id of the cluster that the group reads now; it is called if the table was not bound
-        and the group has stored offsets of several clusters. Without it dead letters of every cluster are put back."""
+        """`ask_cluster` returns the id of the group's current cluster.
+
+        It is called if the table was not bound and the group has stored offsets of several clusters. Without it dead
+        letters of every cluster are put back.
+        """
         self.group = group
         self._lake = lake
         self._ask_cluster = ask_cluster
@@ -71,7 +77,7 @@ class DeadLetterTable(DeadLetterStore):
 
     @cached_property
     def requeues(self) -> Requeues:
-        """Of this group in the cluster that the table was bound for."""
+        """The requests of this group in the cluster that the table was bound for."""
         return Requeues(self._lake, self.storage, Binding(self.group, self._lake.cluster_id))
 
     @property
@@ -83,7 +89,7 @@ class DeadLetterTable(DeadLetterStore):
         return self.storage.folder
 
     def earlier_try(self, batch: LakeBatch) -> EarlierTry:
-        """What became of this batch when it was run before. Raises StorageUnusable."""
+        """Returns the result of an earlier run of this batch. Raises StorageUnusable."""
         if not self.storage.table.exists():
             return EarlierTry()
         self._bind(batch)
@@ -97,20 +103,23 @@ class DeadLetterTable(DeadLetterStore):
 
     @staticmethod
     def reading(batch: LakeBatch, tp: TopicPartition) -> str:
-        """What the column `READING` holds of this batch's messages."""
+        """Returns the value of the column `READING` for this batch's messages."""
         return reading(batch.table_id, batch.moves[tp][1].version)
 
     def _offsets(self, selection: Selection, reading: str) -> set[int]:
-        """Of this cluster's, also of those that were put back and no worker has taken yet."""
+        """Returns those of this cluster, including requeued ones that no worker has taken yet."""
         wanted = predicate(self.group, selection) & of_cluster(self._lake.owner.cluster_id)
         wanted &= than(READING, "=", reading)
         with self.storage.table.latest() as table:
             return set(read(table, ["offset"], wanted)["offset"].to_pylist())
 
     def begin(self, batch: LakeBatch, schema: str, earlier: EarlierTry) -> LakeBatch:
-        """What the dead letters of this batch, of that schema, are written to and committed by; none may be one of an
-        earlier try. No batch of these offsets that began before is committed from now on. Raises StoredOffsetMoved: the
-        batch cannot be committed any more; StorageUnusable, TableRefused."""
+        """Returns the batch that writes and commits the dead letters of this batch, with that schema; none may be of an
+        earlier try.
+
+        No batch of these offsets that began before can be committed from now on. Raises StoredOffsetMoved: the batch
+        cannot be committed any more; StorageUnusable, TableRefused.
+        """
         self.storage.prepare()
         self.storage.fit(schema)
         id_ = self._bind(batch)
@@ -120,18 +129,20 @@ class DeadLetterTable(DeadLetterStore):
         return self.storage.plan(id_, version, _moves(batch, earlier), {})
 
     def fence(self, batch: LakeBatch, earlier: EarlierTry) -> bool:
-        """Have nobody store dead letters any more who has read the stored offsets before this batch, such as a process
-        that was frozen while it had its partitions: it could where this batch has none. What was done for a claim
-        (`LakeBatch.claims`) holds until there is another: who makes one later has this batch refused. False: there is
-        no table yet, which that process may still make. Raises StoredOffsetMoved: somebody has stored dead letters of
-        these partitions since `earlier`; StorageUnusable: it is not known whether that was done."""
+        """Prevents dead letters from anyone who read the stored offsets before this batch, such as a process that was
+        frozen while it had its partitions: it could store some where this batch has none.
+
+        A claim (`LakeBatch.claims`) holds until the next one, which has this batch refused. False: there is no table
+        yet; that process may still create it. Raises StoredOffsetMoved: somebody has stored dead letters of these
+        partitions since `earlier`; StorageUnusable: unknown whether it was done.
+        """
         if not self.storage.table.exists():
             return False
         self.storage.commit(_moves(batch, earlier), id_=self._bind(batch))
         return True
 
     def _bind(self, batch: LakeBatch) -> str:
-        """The id of this table. One that replaced the other table begins anew here too."""
+        """Returns this table's id. If the other table was replaced, this one starts again too."""
         owner = self._lake.owner
         return self.storage.bind(dead_letter_owner(owner.group, batch.table_id, owner.cluster_id))
 
@@ -157,7 +168,7 @@ class DeadLetterTable(DeadLetterStore):
     def rows(
         self, selection: Selection, progress: Progress = silent, *, with_payload: bool = False
     ) -> Iterator[tuple[Origin, DeadLetter]]:
-        """All in one pass: file by file, the oldest of each part first."""
+        """Yields all rows in one pass: file by file, the oldest of each part first."""
         if self.storage.table.exists():
             selection = selection.dated(time.time())
             with self.storage.table.latest() as table:
@@ -186,14 +197,16 @@ class DeadLetterTable(DeadLetterStore):
         return grouped((dead_letter for _, dead_letter in self.rows(selection, progress)), hours, time.time())
 
     def count_requeued(self) -> int:
-        """How many were put back and no worker has taken yet."""
+        """Returns the number of requeued ones that no worker has taken yet."""
         return len(self._clusters_requeued())
 
     def requeue_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Have a worker give them to the transform once more (`requeue`); from now on they are no dead letters. Those
-        of a cluster that the group has left stay, because no worker would do it."""
+        """Has a worker transform them again (`requeue`); from now on they are not dead letters.
+
+        Those of a cluster that the group has left stay: no worker would do it.
+        """
         ask = self._ask_cluster
         owners = self._lake.group_offsets(self.group) if ask is not None and self.storage.table.exists() else []
         if ask is None or len({owner.cluster_id for owner, _ in owners}) < 2:
@@ -205,8 +218,10 @@ class DeadLetterTable(DeadLetterStore):
         return count
 
     def cancel_requeued(self) -> int:
-        """Have those that were put back, and that no worker has taken, be dead letters again; returns how many. Raises
-        RequeueTaken: a worker has just put them back; StorageUnusable."""
+        """Makes requeued ones that no worker has taken dead letters again; returns their number.
+
+        Raises RequeueTaken: a worker has just put them back; StorageUnusable.
+        """
         clusters = set(self._clusters_requeued())
         return sum(Requeues(self._lake, self.storage, Binding(self.group, each)).cancel() for each in clusters)
 
@@ -222,7 +237,7 @@ class DeadLetterTable(DeadLetterStore):
         expect: int | None = None,
         progress: Progress = silent,
     ) -> int:
-        """See `DeadLetterStore`. What was sent of a file is removed when all of it has been read."""
+        """See `DeadLetterStore`. The sent ones of a file are removed after the whole file was read."""
         if not self.storage.table.exists():
             return check_count(0, expect)
         selection, done = selection.dated(time.time()), 0
@@ -305,7 +320,7 @@ class DeadLetterTable(DeadLetterStore):
         return predicate(self.group, selection) & is_null(NUMBER)
 
     def _clusters_requeued(self) -> list[str | None]:
-        """Of each that was put back."""
+        """Returns the cluster of each requeued one."""
         if not self.storage.table.exists():
             return []
         wanted = predicate(self.group, EVERYTHING) & than(NUMBER, ">", 0)
@@ -318,14 +333,16 @@ def _always(sql: str) -> Callable[[DeltaTable], str]:
 
 
 def _stored_before(there: StoredOffset | None, before: StoredOffset) -> int:
-    """Up to where dead letters are stored, of messages that were read since the stored offset was last set."""
+    """Returns up to where dead letters are stored, of messages read since the stored offset was last set."""
     return there.next if there is not None and there.version == before.version else 0
 
 
 def _moves(batch: LakeBatch, earlier: EarlierTry) -> dict[TopicPartition, Move]:
-    """What becomes of the stored offsets of dead letters with this batch. Each time they get another id in place of the
-    topic's, by which a commit is refused also where another one has left the offset as it was: a batch that is run
-    again begins where the offset of its earlier try may be ahead."""
+    """Returns the moves of dead letters' stored offsets with this batch.
+
+    Each time they get another id in place of the topic's. It refuses a commit even if another one has left the offset
+    unchanged: a repeated batch begins where the offset of its earlier try may be ahead.
+    """
     token = str(uuid.uuid4())
     moves: dict[TopicPartition, Move] = {}
     for tp, (before, after) in batch.moves.items():

@@ -1,1 +1,1 @@
-"""A Delta table: its log read and written, its files with their statistics, stored offsets in its `txn` actions."""
+"""A Delta table: its log, its files with statistics, stored offsets in `txn` actions."""

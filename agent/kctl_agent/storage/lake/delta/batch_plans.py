@@ -1,8 +1,8 @@
-"""Plans of batches: what finds the files of a batch that nobody commits or removes.
+"""Plans of batches, which find the files of a batch that nobody commits or removes.
 
-A batch writes its plan before its first file and removes it after its commit: which stored offsets it was planned on,
-and on which version of the table: by the log's entries since then one knows whether it was committed, also where an
-OPTIMIZE has replaced its files. As long as there is a plan, its folder is left alone by `vacuum`.
+A batch writes its plan before its first file and removes it after its commit. The plan names the batch's basis: stored
+offsets and the table's version. The log's entries since then show whether it was committed, even if an OPTIMIZE has
+replaced its files. While the plan exists, `vacuum` ignores its folder.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from kctl_agent.storage.lake.folder import FOLDER, Folder, FolderFile
 log = logging.getLogger(__name__)
 
 BATCH = "kctl-"
-"""How the folder of a batch begins."""
+"""Prefix of a batch's folder."""
 SUFFIX = ".json"
 PLANNED = re.compile(rf"({BATCH}(?:requeue-)?[0-9a-f]+){re.escape(SUFFIX)}")
 """The plan of a batch. What else lies beside it names no folder: `_delta_log.json` would be the table's own log."""
 MOST_ENTRIES = 1000
-"""So many are searched for the end of a batch at the most."""
+"""Maximum number of entries searched for the end of a batch."""
 GIVEN_UP_SECONDS = 86_400.0
-"""After so long a plan without a folder is removed: a batch that fails for days leaves one to be read with each try."""
+"""After so long a plan without a folder is removed: a batch that fails for days leaves one with each try."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """`version` is the table's at the beginning; `numbers` are those of `txn` actions that the batch moves, or None."""
+    """`version` is the table's at the beginning; `numbers` are the `txn` actions that the batch moves, or None."""
 
     version: int
     numbers: Mapping[str, int | None]
 
     def write(self, table: Folder, batch: str) -> None:
-        """For the batch whose folder has this name. Raises StorageUnusable."""
+        """Writes the plan of the batch with this folder name. Raises StorageUnusable."""
         content = json.dumps({"version": self.version, "numbers": self.numbers}).encode()
         try:
             table.write(plan_name(batch), content)
@@ -51,7 +51,7 @@ class BatchPlan:
 
     @classmethod
     def parse(cls, content: bytes) -> BatchPlan:
-        """The plan that a file holds. Raises ValueError: a power cut has damaged it."""
+        """Parses a plan. Raises ValueError: a power cut has damaged it."""
         try:
             found = json.loads(content)
             return cls(int(found["version"]), dict(found["numbers"]))
@@ -59,27 +59,27 @@ class BatchPlan:
             raise ValueError("this is no plan of a batch") from error
 
     def may_be_committed(self, read: Callable[[str], int | None]) -> bool:
-        """Whether all stored offsets still are what they were; `read` is as `LogState.transaction_version`."""
+        """Whether all stored offsets are unchanged; `read` is like `LogState.transaction_version`."""
         return all(read(name) == number for name, number in self.numbers.items())
 
 
 def plan_name(batch: str) -> str:
-    """Of the batch whose folder has this name."""
+    """Returns the plan's name for the batch with this folder name."""
     return f"{FOLDER}/{batch}{SUFFIX}"
 
 
 def planned(table: Folder) -> set[str]:
-    """The folders of all batches that have a plan. Raises OSError."""
+    """Returns the folders of all batches with a plan. Raises OSError."""
     return {batch for batch, _ in _plans(table)}
 
 
 def has_plan_on(table: Folder, name: str) -> bool:
-    """Whether there is a plan that was made on the number of this name. Raises OSError."""
+    """Whether a plan was made on the number of this name. Raises OSError."""
     return any(plan is not None and name in plan.numbers for _, plan in _read_all(table))
 
 
 def forget(table: Folder, batch: str) -> None:
-    """What this batch was planned on is of no use any more. Raises StorageUnusable."""
+    """Removes the plan of this batch. Raises StorageUnusable."""
     try:
         table.remove([plan_name(batch), f"{batch}/{NOTE}"])
     except OSError as error:
@@ -87,8 +87,10 @@ def forget(table: Folder, batch: str) -> None:
 
 
 def sweep(table: LakeTable) -> None:
-    """Remove what batches have left that can never be committed any more: a stored offset is not the one that they were
-    planned on. A frozen batch that can still be committed keeps its files. Raises StorageUnusable."""
+    """Removes what batches left that can never be committed: a stored offset differs from their plan.
+
+    A frozen batch that can still be committed keeps its files. Raises StorageUnusable.
+    """
     with table.errors():  # first: none of them is newer than the table that is read
         plans = dict(_read_all(table.folder))
     if not plans:
@@ -106,7 +108,7 @@ def sweep(table: LakeTable) -> None:
 
 
 def _plans(table: Folder) -> Iterator[tuple[str, FolderFile]]:
-    """The folder of each batch, and its plan. Raises OSError."""
+    """Returns the folder of each batch, and its plan. Raises OSError."""
     for file in table.subfolder(FOLDER).files():
         if (found := PLANNED.fullmatch(file.name)) is not None:
             yield found[1], file
@@ -133,9 +135,12 @@ def _is_given_up(table: Folder, plan: FolderFile) -> bool:
 
 
 def _remove(table: Folder, file: FolderFile, plan: BatchPlan | None) -> None:
-    """A batch may have been committed all the same, if its process was killed before it removed the plan: then older
-    versions have its files, also where an OPTIMIZE has replaced them since. Where the log does not show it any more,
-    they are left to `vacuum`, which keeps what an older version may need."""
+    """Removes a batch's files unless it may have been committed by a process that was killed before it removed the
+    plan.
+
+    Then older versions have its files, even if an OPTIMIZE has replaced them since. If the log no longer shows this,
+    the files are left to `vacuum`, which keeps what an older version may need.
+    """
     folder = table.subfolder(_batch(file))
     if plan is not None and folder.exists() and _is_overtaken(table, folder.name, plan):
         folder.remove_all()
@@ -143,8 +148,10 @@ def _remove(table: Folder, file: FolderFile, plan: BatchPlan | None) -> None:
 
 
 def _is_overtaken(table: Folder, batch: str, plan: BatchPlan) -> bool:
-    """Whether the log shows that its stored offsets were moved on when it was not committed yet: it cannot be later.
-    False also where entries were cleaned up, or it would take too many to know, or the table has gone back."""
+    """Whether the log shows that its stored offsets moved on before it was committed, so that it cannot be committed.
+
+    False also if entries were cleaned up or are too many, or the table was rolled back.
+    """
     wanted = f"{batch}/".encode()
     with suppress(FileNotFoundError, LogUnreadable):
         for version in range(plan.version + 1, plan.version + 1 + MOST_ENTRIES):

@@ -1,6 +1,7 @@
-"""Checkpoints of a table's log: each hundredth commit has one written, by delta-rs, in a process of its own.
+"""Checkpoints of a table's log: delta-rs writes one at each hundredth commit, in its own process.
 
-At 100,000 files it takes hundreds of megabytes, which its own session keeps out of a worker's (`kctl.master.memory`).
+At 100,000 files it takes hundreds of megabytes; its own session keeps them out of a worker's memory
+(`kctl.master.memory`).
 """
 
 from __future__ import annotations
@@ -39,19 +40,19 @@ from kctl_agent.storage.sync import sync_file
 log = logging.getLogger(__name__)
 
 INTERVAL = 100
-"""Of commits, as for delta-rs, unless the table has `delta.checkpointInterval`."""
+"""Commits between checkpoints, as in delta-rs, unless the table has `delta.checkpointInterval`."""
 DECIMAL = re.compile(r"[1-9][0-9]{0,17}")
 SECONDS = 600.0
-"""After so long one is given up."""
+"""Time-out of a checkpoint."""
 CLEAN_UP_SECONDS = 3600.0
-"""Between two clean-ups of the log by one process: each lists all of it."""
+"""Interval of a process's clean-ups of the log, each of which lists all of it."""
 UNFINISHED = "checkpoint-"
-"""How a folder begins in which one is written."""
+"""Prefix of a folder in which a checkpoint is written."""
 PR_SET_PDEATHSIG = 1
 
 
 class Checkpoints:
-    """Of one table. May be used by any thread, by one at a time."""
+    """The checkpoints of one table. For any thread, one at a time."""
 
     def __init__(self, table: Folder) -> None:
         self._table = table
@@ -59,7 +60,7 @@ class Checkpoints:
         self._clean_up_at = 0.0
 
     def after(self, state: LogState, version: int) -> None:
-        """Have one written if it is due with this version, which this process has committed, and none is under way."""
+        """Starts a checkpoint if it is due with this version, which this process has committed, and none is running."""
         interval = state.configuration.get("delta.checkpointInterval", "")
         if version % (int(interval) if DECIMAL.fullmatch(interval) else INTERVAL):
             return
@@ -72,7 +73,7 @@ class Checkpoints:
             self._running.start()
 
     def wait(self) -> None:
-        """For the one that is under way."""
+        """Waits for the running checkpoint."""
         if self._running is not None:
             self._running.join()
 
@@ -95,7 +96,7 @@ def _run(table: Folder, cleans_up: bool) -> None:
 
 
 def main(uri: str, options: dict[str, str] | None, cleans_up: bool = True) -> None:
-    """Write one, and clean up the log as it is configured. `options` are those of a store, if the table is in one."""
+    """Writes a checkpoint, and cleans up the log as configured. `options` are those of an object store."""
 
     def written() -> DeltaTable:
         if options is None:
@@ -111,10 +112,12 @@ def main(uri: str, options: dict[str, str] | None, cleans_up: bool = True) -> No
 
 
 def _written_local(table: LocalFolder) -> DeltaTable:
-    """Writes a checkpoint of the newest version, unless it has one, and returns the table. The checkpoint gets its name
-    when it is on the disk; then the pointer to it is moved. delta-rs writes it in a folder of its own, which has links
-    to the files of the log but for a checkpoint that is damaged. A checkpoint that another process was faster to write
-    stays, because its readers have listed its size."""
+    """Writes a checkpoint of the newest version, unless it has one, and returns the table.
+
+    delta-rs writes it in a separate folder with links to the log's files, except a damaged checkpoint. Once it is on
+    the disk it gets its name, then the pointer to it is moved. A checkpoint that another process wrote first stays,
+    because its readers have listed its size.
+    """
     place = table.local / FOLDER
     place.mkdir(exist_ok=True)
     for left in place.glob(f"{UNFINISHED}*"):
@@ -143,7 +146,7 @@ def _written_local(table: LocalFolder) -> DeltaTable:
 
 
 def yield_to_others() -> None:
-    """The lowest priority, one thread of delta-rs, the first to be killed where memory is short."""
+    """Sets the lowest priority, one thread of delta-rs, and the first place in the kernel's out-of-memory order."""
     os.setpriority(os.PRIO_PROCESS, 0, 19)
     os.environ["TOKIO_WORKER_THREADS"] = "1"
     Path("/proc/self/oom_score_adj").write_text("1000")

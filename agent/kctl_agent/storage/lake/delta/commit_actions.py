@@ -1,4 +1,4 @@
-"""What a commit of a batch, or of a compaction, consists of, as actions of the Delta protocol. Pure."""
+"""The actions of the Delta protocol in a commit of a batch or a compaction. Pure."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from urllib.parse import quote
 from kctl_agent.storage.lake.delta.files import DataFile, TableFile
 
 ENGINE = "kctl"
-"""Who has written an entry, as its `commitInfo` has it: one that was synced before anybody could see it."""
+"""The writer in an entry's `commitInfo`: such an entry was synced before it became visible."""
 COMPACTION = {"kctl": "compaction"}
-"""In the `commitInfo` of one, by which the history of a table shows whose it is."""
+"""Marks a compaction in `commitInfo`, for the table's history."""
 
 SAFE = "/!$&'()+,:;=@"
-"""What delta-rs does not escape in a path either: it finds by the escaped one what a compaction has removed."""
+"""Characters that delta-rs does not escape in a path either: it finds removed files by the escaped path."""
 
 
 def append_actions(
     files: Sequence[DataFile], transactions: Mapping[str, int], partition_by: Sequence[str], now_ms: int
 ) -> Iterator[dict[str, Any]]:
-    """Add these files and set these transaction numbers: a blind append, which depends on no file of the table."""
+    """Adds these files and sets these transaction numbers: a blind append, which depends on no file of the table."""
     parameters = {"mode": "Append", "partitionBy": json.dumps(list(partition_by))}
     yield _info("WRITE", parameters, now_ms, isBlindAppend=True)
     yield from _transactions(transactions)
@@ -32,9 +32,10 @@ def append_actions(
 def compaction_actions(
     removed: Sequence[TableFile], added: Sequence[DataFile], transactions: Mapping[str, int], now_ms: int
 ) -> Iterator[dict[str, Any]]:
-    """Let files take the place of others that hold the same rows; if none are added, the rows are removed. It is no
-    blind append: by that an UPDATE or DELETE of others, which has read the files that are removed, sees that it has to
-    begin anew."""
+    """Replaces files by others with the same rows; if none are added, removes the rows.
+
+    It is no blind append: so an UPDATE or DELETE of others that has read the removed files is forced to start again.
+    """
     is_delete = bool(removed) and not added
     operation = "DELETE" if is_delete else "OPTIMIZE"
     yield _info(operation, {"predicate": "[]"}, now_ms, isBlindAppend=False, **COMPACTION)

@@ -1,6 +1,6 @@
-"""What the commit of a compaction was decided on, and whether that still holds of the version that it is written upon.
+"""The basis of a compaction's commit, and whether it still holds for the version that the commit follows.
 
-Of two compactions of the same files delta-rs takes both, and each row is there twice: so kctl writes it by itself.
+delta-rs accepts two compactions of the same files, which duplicates each row: so kctl writes the commit itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.folder import Folder
 
 COMPACTIONS = "kctl/compactions"
-"""The `txn` action that each compaction of kctl's moves on: what an earlier one has left is known by it."""
+"""The `txn` action that each of kctl's compactions increases; it identifies what an earlier one left."""
 
 
 class Overtaken(StorageUnusable):
@@ -30,25 +30,25 @@ class Overtaken(StorageUnusable):
 
 @dataclass(slots=True)
 class CompactionBasis:
-    """The table as it was before its files were listed, and which of them are gone since."""
+    """The table before its files were listed, and the files removed since."""
 
     version: int
-    """That was checked last."""
+    """The version that was checked last."""
     committed_at: float | None
     metadata: Mapping[str, Any]
     number: int | None
-    """Of COMPACTIONS."""
+    """The number of COMPACTIONS."""
     removed: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, table: Folder, state: LogState) -> CompactionBasis:
-        """What a compaction of this version is decided on. Raises OSError."""
+        """Returns the basis of a compaction of this version. Raises OSError."""
         number = state.transaction_version(COMPACTIONS)
         return cls(state.version, committed_at(table, state.version), state.metadata, number)
 
     @property
     def columns(self) -> pa.Schema:
-        """Those that are in the files."""
+        """The columns in the files."""
         every = pa.schema(Schema.from_json(self.metadata["schemaString"]).to_arrow())
         return pa.schema([each for each in every if each.name not in self.metadata["partitionColumns"]])
 
@@ -57,7 +57,7 @@ class CompactionBasis:
         return {COMPACTIONS: (self.number or 0) + 1}
 
     def check(self, table: Folder, state: LogState, names: Collection[str]) -> None:
-        """Whether these files may be replaced in the commit after this version. Raises Overtaken, LogUnreadable."""
+        """Checks that these files may be replaced in the commit after this version. Raises Overtaken, LogUnreadable."""
         if any(state.metadata[key] != self.metadata[key] for key in ("id", "schemaString", "partitionColumns")):
             raise Overtaken(f"the columns of the table {table} were changed meanwhile, or it was replaced by another")
         if committed_at(table, self.version) != self.committed_at:

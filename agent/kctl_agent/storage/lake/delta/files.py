@@ -1,4 +1,4 @@
-"""The Parquet files of a batch as actions of a Delta table's log: sizes, partition values, statistics of footers."""
+"""The Parquet files of a batch as actions of a Delta log: sizes, partition values, statistics of footers."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from kctl_agent.storage.base import StorageUnusable, TableRefused
 from kctl_agent.storage.lake.folder import Folder, FolderFile
 
 OWN_FOOTER = {b"kctl": b"compaction"}
-"""In the footer of a file that kctl itself has written."""
+"""Marks the footer of a file that kctl has written."""
 NOTE = "_written.json"
-"""In the folder of a batch that another process may have to commit."""
+"""A file in the folder of a batch that another process may have to commit."""
 FOOTER_THREADS = 8
-"""How many footers of a batch are read at a time."""
+"""Number of a batch's footers that are read concurrently."""
 STATS_COLUMNS = 32
-"""`delta.dataSkippingNumIndexedCols` of Delta itself."""
+"""Delta's own `delta.dataSkippingNumIndexedCols`."""
 STATS_CHARACTERS = 32
-"""As Delta itself cuts strings; what is larger than any string that begins so is marked by the last code point."""
+"""Delta's own limit for strings; the last code point marks an upper bound of all strings with this prefix."""
 LAST = "\U0010ffff"
 SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
-"""Where Spark keeps the schema, as its own JSON, in the footer of a file."""
+"""The key of Spark's schema, in its own JSON, in a file's footer."""
 DAY = re.compile(r"\d{4}-\d\d-\d\d")
-"""Of a later year Spark writes `+12345-01-01`."""
+"""Later years are `+12345-01-01` in Spark."""
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One file, `path` relative to the table's folder; `nulls`, `least`, `greatest` by column, as in the footer."""
+    """A file, with `path` relative to the table's folder; `nulls`, `least`, `greatest` by column, as in the footer."""
 
     path: str
     size: int
@@ -55,7 +55,7 @@ class DataFile:
 
     @property
     def stats(self) -> str:
-        """As the protocol of Delta has them, `tightBounds` included: what is cut off is still a bound."""
+        """Statistics of the Delta protocol, with `tightBounds`: a truncated value is still a bound."""
         least = {name: bound for name, value in self.least.items() if (bound := _bound(value)) is not None}
         greatest = {
             name: bound for name, value in self.greatest.items() if (bound := _bound(value, upper=True)) is not None
@@ -68,7 +68,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """One that a version of the table has; `path` is escaped as it is in its log."""
+    """A file of a version of the table; `path` is escaped as in its log."""
 
     path: str
     size: int
@@ -78,8 +78,7 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What Spark has written into the folder of a batch: the number of rows, as it counts them, and the names of the
-    files of task attempts that it has committed."""
+    """What Spark wrote into a batch's folder: its row count, and the names of files of committed task attempts."""
 
     rows: int = 0
     files: frozenset[str] = frozenset()
@@ -88,7 +87,7 @@ class Written:
         return Written(self.rows + other.rows, self.files | other.files)
 
     def note(self, table: Folder, folder: Folder) -> None:
-        """Keeps this in the folder, for a process that has only the folder. Raises StorageUnusable."""
+        """Saves this in the folder, for a process that has only the folder. Raises StorageUnusable."""
         try:
             folder.write(NOTE, json.dumps([self.rows, sorted(self.files)]).encode())
             table.sync([f"{folder.name}/{NOTE}"])
@@ -97,7 +96,7 @@ class Written:
 
     @classmethod
     def noted(cls, folder: Folder) -> Written | None:
-        """Returns what `note` has kept; None: nothing. Raises StorageUnusable."""
+        """Returns what `note` has saved; None: nothing. Raises StorageUnusable."""
         try:
             rows, files = json.loads(folder.read(NOTE))
         except FileNotFoundError:
@@ -108,7 +107,7 @@ class Written:
 
 
 def table_files(table: DeltaTable) -> Iterator[TableFile]:
-    """All files of a version. Raises what delta-rs raises."""
+    """Returns all files of a version. Raises what delta-rs raises."""
     columns, partitions = table.get_add_actions(flatten=True), table.metadata().partition_columns
     names = ("path", "size_bytes", "num_records", *(f"partition.{name}" for name in partitions))
     for path, size, rows, *values in zip(*(columns.column(name).to_pylist() for name in names), strict=True):
@@ -116,16 +115,18 @@ def table_files(table: DeltaTable) -> Iterator[TableFile]:
 
 
 def _partition_text(value: object) -> str | None:
-    """Returns a partition's value as the protocol of Delta writes it."""
+    """Returns a partition's value in the Delta protocol's form."""
     if value is None:
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def written_files(table: Folder, folder: Folder, written: Written | None = None) -> list[DataFile] | None:
-    """The files with rows that Spark has written into the folder of a batch, synced to the disk. None: there is no such
-    folder; it is made also where there is no row. `written` is what Spark reports; None: nobody knows any more. Raises
-    StorageUnusable, also where its files hold more or fewer rows: then they are removed."""
+    """Returns the files with rows that Spark wrote into a batch's folder, synced. None: there is no such folder.
+
+    The folder exists even if there is no row. `written` is Spark's report; None: unknown. Raises StorageUnusable, also
+    if the files have more or fewer rows: then they are removed.
+    """
     try:
         files = read_files(table, folder, None if written is None else written.files) if folder.exists() else None
     except OSError as error:
@@ -140,8 +141,10 @@ def written_files(table: Folder, folder: Folder, written: Written | None = None)
 
 
 def read_files(table: Folder, folder: Folder, names: Collection[str] | None = None) -> list[DataFile]:
-    """The files of these names (None: all) with rows in the folder of a batch, synced to the disk; others there are
-    removed. Raises OSError."""
+    """Returns the files of these names (None: all) with rows in a batch's folder, synced, and removes the others.
+
+    Raises OSError.
+    """
     useful: list[FolderFile] = []
     useless: list[str] = []
     for file in folder.files():
@@ -164,13 +167,13 @@ def read_files(table: Folder, folder: Folder, names: Collection[str] | None = No
 
 
 class DayRefused(TableRefused):
-    """A row is of a day that readers of the table do not know. Nothing was committed, nor will be of this batch."""
+    """A row has a day that readers of the table do not know. Nothing of this batch was or will be committed."""
 
     code = "day_refused"
 
 
 def check_days(table: object, files: Iterable[DataFile], columns: Sequence[str]) -> None:
-    """Of partitions by these columns of dates. Raises DayRefused: delta-rs would read nothing of the table any more."""
+    """Checks partitions by these date columns. Raises DayRefused: delta-rs could not read the table any more."""
     for value, name in ((file.partition_values.get(name), name) for file in files for name in columns):
         if value is not None and (not DAY.fullmatch(value) or value.startswith("0000")):
             raise DayRefused(
@@ -181,19 +184,23 @@ def check_days(table: object, files: Iterable[DataFile], columns: Sequence[str])
 
 
 def is_hidden(name: str) -> bool:
-    """Whether no engine looks into a file or folder of this name: what tasks that were given up have left, checksums.
-    A partition by a column `_day` is none: its folder has a `=`, which Delta's VACUUM and Spark look for too."""
+    """Whether engines ignore a file or folder of this name: leftovers of abandoned tasks, checksums.
+
+    A partition by a column `_day` is not hidden: its folder contains `=`, which Delta's VACUUM and Spark check too.
+    """
     return name.startswith(("_", ".")) and "=" not in name
 
 
 def is_exact(footer: FileMetaData) -> bool:
-    """Whether NaN counts in its statistics, or there are none of a column that has it: Spark and kctl wrote it so."""
+    """Whether statistics include NaN, or are missing for columns with it, as Spark and kctl write them."""
     return footer.created_by.startswith("parquet-mr") or OWN_FOOTER.items() <= (footer.metadata or {}).items()
 
 
 def is_ordered(footer: FileMetaData, number: int) -> bool:
-    """Whether no value of this column is NaN, which is larger than all for Spark and neither larger nor smaller than
-    anything for Python. Others than Spark and kctl leave NaN out of a footer, so nobody knows."""
+    """Whether no value of this column is NaN: the largest for Spark, without an order for Python.
+
+    Writers other than Spark and kctl leave NaN out of a footer, so it is unknown there.
+    """
     groups = [footer.row_group(each).column(number) for each in range(footer.num_row_groups)]
     if all(group.physical_type not in ("FLOAT", "DOUBLE") for group in groups):
         return True
@@ -209,7 +216,7 @@ def _is_ordered(stats: Any, group: Any) -> bool:
 
 
 def spark_schema(table: Folder, path: str) -> str | None:
-    """Of the rows in a file that Spark has written, without partition columns; None: it was not Spark."""
+    """Returns the schema of a file that Spark wrote, without partition columns; None: another writer."""
     with table.open(path) as opened:
         found = (pq.read_metadata(opened).metadata or {}).get(SPARK_SCHEMA)
     return None if found is None else found.decode()
@@ -248,8 +255,10 @@ def _has_values(stats: Any, group: Any) -> bool:
 
 
 def _bounds(known: Sequence[Any]) -> tuple[Any, Any] | None:
-    """The smallest and the largest value by the statistics of row groups; None where there are none that hold:
-    Spark writes dates beyond year 9999 and strings that are no UTF-8, which Python cannot have."""
+    """Returns the smallest and largest value by the row groups' statistics; None if there are none that hold.
+
+    Spark writes dates beyond year 9999 and strings that are not UTF-8, which Python cannot represent.
+    """
     if not known or not all(stats.has_min_max for stats in known):
         return None
     try:
@@ -260,7 +269,7 @@ def _bounds(known: Sequence[Any]) -> tuple[Any, Any] | None:
 
 
 def _top_level(metadata: Any) -> Iterator[int]:
-    """Columns that are no part of an array, map or struct."""
+    """Returns columns outside arrays, maps and structs."""
     for number in range(metadata.num_columns):
         column = metadata.schema.column(number)
         if column.path == column.name and column.max_repetition_level == 0:
@@ -274,7 +283,7 @@ def _partition_values(folders: Iterable[str]) -> Iterator[tuple[str, str | None]
 
 
 def _json(values: Mapping[str, object]) -> str:
-    """With each digit of a decimal, which `json` has no way to write; no escapes, as in an entry of the log."""
+    """Encodes every digit of a decimal, which `json` cannot; without escapes, as in a log entry."""
 
     def text(value: object) -> str:
         return f"{value:f}" if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
@@ -283,7 +292,7 @@ def _json(values: Mapping[str, object]) -> str:
 
 
 def _bound(value: object, *, upper: bool = False) -> object:
-    """What is written; None: of this type there is none."""
+    """Returns a bound as it is written; None: this type has none."""
     if isinstance(value, str):
         return _upper(value) if upper else value[:STATS_CHARACTERS]
     if isinstance(value, datetime):

@@ -22,17 +22,17 @@ CHECKPOINT = re.compile(
     r"(?P<version>\d{20})\.checkpoint(\.(?P<part>\d{10})\.(?P<parts>\d{10})|\.(?P<id>[0-9a-f-]{36}))?\.parquet"
 )
 ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-"""How a path begins that is a URI."""
+"""Prefix of a path that is a URI."""
 LAST_CHECKPOINT = f"{LOG}/_last_checkpoint"
 """The file that names the newest checkpoint."""
 ATTEMPTS = 5
-"""Of reading what others change meanwhile."""
+"""Tries to read what others change meanwhile."""
 
 T = TypeVar("T")
 
 
 class LogUnreadable(ValueError):
-    """A log that is damaged, or lacks something."""
+    """A log that is damaged or incomplete."""
 
 
 class CheckpointDamaged(LogUnreadable):
@@ -40,15 +40,18 @@ class CheckpointDamaged(LogUnreadable):
 
 
 class EntryMissing(LogUnreadable):
-    """One below the newest that was listed."""
+    """An entry below the newest listed one."""
 
     def __init__(self, version: int) -> None:
         super().__init__(f"entry {version} of its log is not there")
 
 
 def read_again(read: Callable[[], T], *raced: type[Exception]) -> T:
-    """What `read` returns, which is called again where it raises one of these: a listing may lack an entry that is
-    being written, and what it has may be gone when it is opened; delta-rs has DeltaError alone for that."""
+    """Returns the result of `read`, called again if it raises one of these.
+
+    A listing may lack an entry that is being written, and may contain files that are gone when they are opened;
+    delta-rs raises only DeltaError for that.
+    """
     for _ in range(ATTEMPTS - 1):
         try:
             return read()
@@ -59,7 +62,7 @@ def read_again(read: Callable[[], T], *raced: type[Exception]) -> T:
 
 @contextmanager
 def reading_log(name: str) -> Iterator[None]:
-    """Where a file of a log is parsed. Raises LogUnreadable."""
+    """Converts errors of parsing a log file. Raises LogUnreadable."""
     try:
         yield
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:  # also what pyarrow raises
@@ -67,12 +70,12 @@ def reading_log(name: str) -> Iterator[None]:
 
 
 def entry_name(version: int) -> str:
-    """What the commit of a version has written; a clean-up of the log removes it."""
+    """The name of a version's commit; a clean-up of the log removes it."""
     return f"{LOG}/{version:020}.json"
 
 
 def checkpoint_name(version: int) -> str:
-    """Of a version that has one, as kctl and delta-rs write it."""
+    """The name of a version's checkpoint, as kctl and delta-rs write it."""
     return f"{LOG}/{version:020}.checkpoint.parquet"
 
 
@@ -93,8 +96,11 @@ def own_file(path: str) -> str:
 
 @contextmanager
 def checkpoint_opened(table: Folder, name: str) -> Iterator[ParquetFile]:
-    """One of its parts, to be read part by part. In memory of the C library: of what pyarrow's own allocator takes for
-    a log of 100,000 files, 40 MB stay a part of the process. Raises CheckpointDamaged, OSError."""
+    """Opens one of its parts, to be read part by part.
+
+    In memory of the C library: of what pyarrow's own allocator takes for a log of 100,000 files, 40 MB stay in the
+    process. Raises CheckpointDamaged, OSError.
+    """
     before = pa.default_memory_pool()
     pa.set_memory_pool(pa.system_memory_pool())
     try:
@@ -112,8 +118,10 @@ def checkpoint_opened(table: Folder, name: str) -> Iterator[ParquetFile]:
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """What a log consists of from its newest checkpoint on. `checkpoint` is the version of that, `checkpoint_files` its
-    parts; `versions` those above it that have an entry, in their order."""
+    """A log from its newest checkpoint on.
+
+    `checkpoint` is its version, `checkpoint_files` its parts; `versions` those above it with an entry, in order.
+    """
 
     checkpoint: int | None
     checkpoint_files: tuple[str, ...]
@@ -121,13 +129,15 @@ class LogFiles:
 
     @property
     def newest_checkpoint(self) -> int:
-        """Its version; -1, below all, where there is none."""
+        """Its version; -1, below all, if there is none."""
         return -1 if self.checkpoint is None else self.checkpoint
 
 
 def log_files(table: Folder, below: int | None = None) -> LogFiles:
-    """By their names, which are listed from the checkpoint on that `_last_checkpoint` has: there may be a newer one.
-    All are where it has none that is there, or one below this version is wanted. Raises OSError."""
+    """Lists files by name from the checkpoint in `_last_checkpoint`: there may be a newer one. Raises OSError.
+
+    Lists all if that checkpoint does not exist, or one below this version is wanted.
+    """
     names = table.subfolder(LOG).names
     if below is None:
         found = _log_files(names(_pointed_at(table)))
@@ -137,7 +147,7 @@ def log_files(table: Folder, below: int | None = None) -> LogFiles:
 
 
 def _pointed_at(table: Folder) -> str:
-    """How the names begin of the checkpoint that `_last_checkpoint` has; empty where it is damaged, or not there."""
+    """Prefix of the names of the checkpoint in `_last_checkpoint`; empty if that is damaged or missing."""
     try:
         return f"{int(json.loads(table.read(LAST_CHECKPOINT))['version']):020}"
     except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
@@ -164,9 +174,11 @@ def _log_files(names: Iterable[str], below: int | None = None) -> LogFiles:
 
 
 def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]]) -> bytes | None:
-    """Commit these actions as this version, if there is none yet; what was written. None, and nothing is, where another
-    writer was first. What readers see is on the disk, unlike delta-rs' own entries: a power cut that damages one would
-    make the table unreadable. Raises OSError: whether it is written shows the log."""
+    """Commits these actions as this version if there is none yet, and returns what was written.
+
+    None: another writer was first, and nothing was written. What readers see is synced, unlike delta-rs' own entries: a
+    power cut that damages one would make the table unreadable. Raises OSError: the log shows whether it is written.
+    """
     # No escapes: delta-rs takes those of a character from U+100000 on for another one.
     lines = (json.dumps(action, separators=(",", ":"), ensure_ascii=False) + "\n" for action in actions)
     content = "".join(lines).encode()
@@ -174,13 +186,13 @@ def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]
 
 
 def committed_at(table: Folder, version: int) -> float | None:
-    """Unix seconds, by the clock of the file system, as Delta itself dates a commit; None where it was cleaned up."""
+    """Unix seconds by the file system's clock, as Delta itself dates a commit; None: it was cleaned up."""
     entry = table.find(entry_name(version))
     return None if entry is None else entry.modified
 
 
 def actions(table: Folder, version: int) -> list[dict[str, Any]]:
-    """What a commit consists of. Raises LogUnreadable, OSError."""
+    """The actions of a commit. Raises LogUnreadable, OSError."""
     name = entry_name(version)
     content = table.read(name)
     with reading_log(name):
@@ -188,8 +200,11 @@ def actions(table: Folder, version: int) -> list[dict[str, Any]]:
 
 
 def parsed(content: bytes) -> Iterator[dict[str, Any]]:
-    """The actions of an entry, one on each line: after a power cut an entry of other writers may be cut off, or hold
-    zeros. What else Unicode takes for an end of a line, such as U+2028, is in JSON as it is. Raises ValueError."""
+    """The actions of an entry, one on each line. Raises ValueError.
+
+    After a power cut an entry of other writers may be cut off, or contain zeros. JSON leaves other line ends of
+    Unicode, such as U+2028, unescaped.
+    """
     if not content:
         raise ValueError("it is empty")
     for line in content.split(b"\n"):

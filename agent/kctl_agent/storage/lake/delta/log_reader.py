@@ -1,9 +1,9 @@
-"""The newest version of a table's log: read on as long as the log still is the one that was read, else read anew.
+"""Reads the newest version of a table's log: continues while the log is the one read before, else starts again.
 
 A process may be frozen between any two steps, while others clean up the log or replace the table. Both engines write
-the pointer to a checkpoint (`_last_checkpoint`) before they remove an entry below it: while it is the one that was
-there before, no entry above what was read is missing. Delta's own for Spark overwrites an entry that comes between its
-check and its rename, or its `PUT`, which nobody can prevent; the stamps of the newest entries show it.
+the pointer to a checkpoint (`_last_checkpoint`) before they remove an entry below it: while it is unchanged, no entry
+above those read is missing. Delta's writer for Spark overwrites an entry that comes between its check and its rename,
+or its `PUT`, which nobody can prevent; the stamps of the newest entries show it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.folder import Folder
 
 MOST_ENTRIES = 200
-"""So many are read on: of more, a checkpoint has most."""
+"""Maximum number of entries to continue with: a checkpoint contains most of a larger number."""
 
 
 class CheckpointMoved(LogUnreadable):
-    """The log may not be the one any more that was listed."""
+    """The log may not be the one that was listed any more."""
 
 
 class DeltaLogReader:
-    """Of one table. For one thread at a time."""
+    """Reads one table's log. For one thread at a time."""
 
     def __init__(self, table: Folder) -> None:
         self._table = table
@@ -45,13 +45,16 @@ class DeltaLogReader:
         """The stamp of the pointer to the newest checkpoint, which is not above the version that was last read."""
 
     def is_there(self) -> bool:
-        """Whether the log has what was last read of it. By any thread. Raises OSError."""
+        """Whether the log contains what was last read of it. For any thread. Raises OSError."""
         name, stamp = self._newest
         return stamp is not None and stamp == self._stamp(name)
 
     def newest(self) -> LogState:
-        """What is read of the log is on the disk before anything is decided on it. Raises StorageUnusable: another
-        writer has overwritten what was read, which is read anew then; NoTable, LogUnreadable, OSError."""
+        """Returns the newest version; what was read is synced before anything is decided on it.
+
+        Raises StorageUnusable: another writer has overwritten what was read, which is read again next time; NoTable,
+        LogUnreadable, OSError.
+        """
         state, self._state = self._state, None  # what is read in part is not gone on from
         if state is None or not self._is_read_on(state):
             try:
@@ -62,9 +65,12 @@ class DeltaLogReader:
         return state
 
     def _is_read_on(self, state: LogState, *, is_upon: bool = False) -> bool:
-        """False: the log is not the one that was read, or entries above that may have been removed, and one of them
-        written anew by a process that was frozen. With `is_upon` we have just written upon it: if its newest entry is
-        another one, somebody has overwritten that. Raises StorageUnusable, LogUnreadable, OSError."""
+        """False: the log is another one, or entries above may have been removed and one of them rewritten by a frozen
+        process.
+
+        With `is_upon` we have just written the next entry: if its newest entry is another one, somebody has overwritten
+        ours. Raises StorageUnusable, LogUnreadable, OSError.
+        """
         before, (name, stamp) = state.version, self._newest
         if (stamp is None and not is_upon) or not state.advance(self._table, MOST_ENTRIES):
             return False
@@ -87,7 +93,7 @@ class DeltaLogReader:
         return True
 
     def _read(self) -> LogState:
-        """From the newest checkpoint on."""
+        """Reads from the newest checkpoint on."""
         pointer = self._stamp(LAST_CHECKPOINT)
         state = LogState.read(self._table)
         if pointer != self._stamp(LAST_CHECKPOINT):
@@ -113,8 +119,10 @@ class DeltaLogReader:
         )
 
     def confirm(self, version: int, written: bytes) -> LogState:
-        """That the entry which was just written upon the version that was last read is seen by every reader; the newest
-        version then. Raises StorageUnusable: it is not, or nobody knows; LogUnreadable, OSError."""
+        """Checks that every reader sees the entry just written on the last read version; returns the newest version.
+
+        Raises StorageUnusable: readers do not, or it is unknown; LogUnreadable, OSError.
+        """
         state, self._state = self._state, None
         assert state is not None
         if not self._is_read_on(state, is_upon=True):

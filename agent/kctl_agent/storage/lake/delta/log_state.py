@@ -29,9 +29,9 @@ from kctl_agent.storage.lake.folder import Folder, LocalFolder
 log = logging.getLogger(__name__)
 
 KINDS: Final = {"protocol": "minReaderVersion", "metaData": "id", "txn": "appId"}
-"""The actions that are kept, and what none of their kind lacks."""
+"""The actions that are kept, and their required fields."""
 ENTRIES = 16
-"""Of so many of the newest versions it is known whether their entries are still the ones that were read."""
+"""Number of newest versions whose entries are compared with those read before."""
 
 
 class NoTable(Exception):
@@ -46,7 +46,7 @@ class LogEntry(NamedTuple):
 
 
 class LogState:
-    """Of one version, until `advance`. For one thread at a time."""
+    """The state of one version, until `advance`. For one thread at a time."""
 
     def __init__(self, log: LogFiles) -> None:
         self.log = log
@@ -69,7 +69,7 @@ class LogState:
 
     @classmethod
     def read(cls, table: Folder, below: int | None = None) -> LogState:
-        """The newest version that can be read, by the newest checkpoint, below this one. Raises NoTable, OSError."""
+        """Returns the newest readable version, by the newest checkpoint, below this one. Raises NoTable, OSError."""
         state = cls(log_files(table, below))
         try:
             state._replay(table)
@@ -87,7 +87,7 @@ class LogState:
         return state
 
     def _replay(self, table: Folder) -> None:
-        """From the newest checkpoint on. Raises NoTable, LogUnreadable, OSError."""
+        """Replays from the newest checkpoint on. Raises NoTable, LogUnreadable, OSError."""
         log = self.log
         if not log.versions and log.checkpoint is None:
             raise NoTable
@@ -101,7 +101,7 @@ class LogState:
             raise LogUnreadable("its log has no protocol, or no schema")
 
     def advance(self, table: Folder, most: int | None = None) -> bool:
-        """To the newest version; False: there are so many entries, or more. Raises LogUnreadable, OSError."""
+        """Advances to the newest version; False: there are so many entries, or more. Raises LogUnreadable, OSError."""
         end = None if most is None else self.version + most
         while self.version != end:
             name = entry_name(self.version + 1)
@@ -131,7 +131,7 @@ class LogState:
                         self._take(kind, action)
 
     def _take(self, kind: str, action: dict[str, Any]) -> None:
-        """Keep what an action demands. Raises ValueError, TypeError, KeyError, AttributeError: it is none."""
+        """Applies an action. Raises ValueError, TypeError, KeyError, AttributeError: invalid."""
         if kind == "txn":
             self._transactions[str(action["appId"])] = int(action["version"])
         elif kind == "protocol":
@@ -153,7 +153,7 @@ class LogState:
         return [name for name in days if name in self.partition_columns]
 
     def transaction_version(self, name: str) -> int | None:
-        """As `DeltaTable.transaction_version`."""
+        """Like `DeltaTable.transaction_version`."""
         return self._transactions.get(name)
 
     def transaction_names(self) -> list[str]:
@@ -161,7 +161,7 @@ class LogState:
 
 
 def _texts(found: Any) -> list[str]:
-    """A list of texts; null is an empty one. Raises TypeError: it is something else."""
+    """Checks a list of texts; null is an empty one. Raises TypeError: something else."""
     if not isinstance(found or [], list) or not all(isinstance(each, str) for each in found or ()):
         raise TypeError("what should be texts is something else")
     return list(found or ())

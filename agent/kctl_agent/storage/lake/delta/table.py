@@ -1,7 +1,7 @@
 """A Delta table: opened, checked, committed to.
 
-Its log is read on before each use, for others may change the table. The commit of a batch or a compaction is written
-here, upon the newest version; what needs the list of files (queries, vacuum) is done by delta-rs.
+Its log is read before each use, because others may change the table. kctl writes the commit of a batch or a compaction
+itself, on the newest version; delta-rs does what needs the list of files (queries, vacuum).
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from kctl_agent.storage.lake.delta.table_checks import check_columns, check_feat
 from kctl_agent.storage.lake.folder import FOLDER, Folder
 
 ATTEMPTS = 5
-"""Of a change by delta-rs that others got ahead of in a way that it does not rebase by itself, such as a new schema."""
+"""Tries of a change by delta-rs after commits of others that it does not rebase on, such as a new schema."""
 CONFIGURATION = {"delta.logRetentionDuration": "interval 7 days"}
-"""Of a table that is made: Delta's own 30 days are of no use where files that were replaced are kept for seven."""
+"""The configuration of a new table: Delta's 30 days are useless if replaced files are kept for seven."""
 COMMIT_SECONDS = 30.0
-"""For so long a commit is tried again where others come first."""
+"""How long a commit is retried while others come first."""
 
 
 class LakeTable:
-    """May be used by any thread, by one at a time."""
+    """For any thread, one at a time."""
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
@@ -55,8 +55,11 @@ class LakeTable:
         self.checkpoints = Checkpoints(folder)
 
     def prepare(self) -> None:
-        """Check what is there; the table itself is made by `fit`. Raises StorageUnusable: the place cannot be used, or
-        the folder holds something else; TableRefused: a table, or a place, that cannot be written to."""
+        """Checks what exists; `fit` creates the table.
+
+        Raises StorageUnusable: the place is unusable, or the folder contains something else; TableRefused: a table, or
+        a place, that cannot be written to.
+        """
         if not self._is_checked:
             self.folder.check()
             self.folder.check_create()
@@ -71,8 +74,10 @@ class LakeTable:
             raise StorageUnusable(f"{self.folder} (storage.uri) is no Delta table and not empty: name another folder")
 
     def fit(self, schema: str, partition_by: Sequence[str], *, merge_schema: bool = False) -> None:
-        """Make sure that the table takes rows of this schema (Spark's JSON); one that does not exist is made, with
-        `merge_schema` columns that it lacks too. Raises TableRefused, StorageUnusable."""
+        """Makes sure that the table accepts rows of this schema (Spark's JSON).
+
+        Creates it if it does not exist; with `merge_schema` adds missing columns. Raises TableRefused, StorageUnusable.
+        """
         wanted = json.loads(schema)["fields"]
         check_columns(wanted, partition_by)
         if not self.exists():
@@ -106,10 +111,12 @@ class LakeTable:
         transactions: Mapping[str, int],
         files: Sequence[DataFile] = (),
     ) -> None:
-        """Add these files and set these numbers, all or nothing. `check` is called with the version that is written
-        upon, and raises if it is not what the commit was decided on; nobody commits between the two. Raises what
-        `check` raises; TableRefused: others have changed the table, and what was written does not fit it any more;
-        StorageUnusable: it is not known to be written, or the table is not `id_` any more."""
+        """Adds these files and sets these numbers, all or nothing.
+
+        `check` gets the version that the commit follows, and raises if the commit does not hold for it; nobody commits
+        between the two. Raises what `check` raises; TableRefused: others have changed the table, and the files no
+        longer fit; StorageUnusable: the result is unknown, or the table is not `id_` any more.
+        """
 
         def decided(state: LogState) -> Iterator[dict[str, Any]]:
             if state.id != id_:
@@ -127,8 +134,11 @@ class LakeTable:
             raise
 
     def _write(self, decided: Callable[[LogState], Iterator[dict[str, Any]]]) -> int:
-        """Commit what is decided on the newest version, as often as another writer comes first; the version that is
-        made. The lock is held. Raises what `decided` does: nothing was committed; StorageUnusable: the log shows."""
+        """Commits what is decided on the newest version, again if another writer comes first; returns the new version.
+
+        The lock is held. Raises what `decided` raises (nothing was committed); StorageUnusable: the log shows the
+        result.
+        """
         given_up_at = time.monotonic() + COMMIT_SECONDS
         while True:
             state = self._log.newest()
@@ -142,7 +152,7 @@ class LakeTable:
         return version
 
     def rewritable_files(self) -> tuple[CompactionBasis, list[TableFile]]:
-        """Returns all files, and what their replacement is decided on. Raises StorageUnusable, TableRefused."""
+        """Returns all files, and the basis of their replacement. Raises StorageUnusable, TableRefused."""
         with self.state() as state:
             check_rewritable(self.folder, state)
             basis = CompactionBasis.of(self.folder, state)
@@ -150,10 +160,12 @@ class LakeTable:
             return basis, list(table_files(table))
 
     def replace(self, removed: Sequence[TableFile], added: Sequence[DataFile], basis: CompactionBasis) -> int:
-        """Let files take the place of others that hold the same rows, or, if none are added, remove the rows; returns
-        the version that is made. Raises TableRefused: a kind of table that cannot be written; Overtaken: another writer
-        has changed one of the files, or the table: nothing was changed then; StorageUnusable: whether it is committed,
-        shows the log."""
+        """Replaces files by others with the same rows, or, if none are added, removes the rows; returns the new
+        version.
+
+        Raises TableRefused: a kind of table that cannot be written; Overtaken: another writer has changed one of the
+        files or the table, and nothing was changed; StorageUnusable: the log shows the result.
+        """
         names = {unquote(file.path) for file in removed}
 
         def decided(state: LogState) -> Iterator[dict[str, Any]]:
@@ -167,14 +179,16 @@ class LakeTable:
         return version
 
     def _check_unchanged(self, state: LogState, *, has_files: bool) -> None:
-        """Others may have given it a feature, another schema or other partitions since `fit`. Raises TableRefused."""
+        """Checks that others have not changed features, schema or partitions since `fit`. Raises TableRefused."""
         check_features(self.folder, state)
         if has_files and self._fitting is not None:
             check_schema(self.folder, state, *self._fitting)
 
     def rewrite(self, change: Callable[[DeltaTable], int]) -> int:
-        """Change rows by an UPDATE or DELETE of delta-rs, which `change` is for, and returns how many it has changed;
-        it is called anew where other writers came first. Raises what `change` does; StorageUnusable, TableRefused."""
+        """Changes rows by an UPDATE or DELETE of delta-rs in `change`, which returns the number of changed rows.
+
+        It is called again if other writers came first. Raises what `change` raises; StorageUnusable, TableRefused.
+        """
         refused: Exception | None = None
         with self._lock, self.errors():
             for _ in range(ATTEMPTS):
@@ -194,8 +208,10 @@ class LakeTable:
         raise StorageUnusable(f"other writers of the table {self.folder} came first {ATTEMPTS} times: {refused}")
 
     def exists(self) -> bool:
-        """By the names in its log: delta-rs would hold the interpreter for as long as a store does not answer, and the
-        whole process would stand still. Raises StorageUnusable: that cannot be known."""
+        """Whether the table exists, by the names in its log. Raises StorageUnusable: unknown.
+
+        delta-rs would hold the interpreter while a store does not answer, and so block the whole process.
+        """
         with self.errors():
             if self._log.is_there():
                 return True
@@ -249,7 +265,7 @@ class LakeTable:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Where something of the table is used. Raises StorageUnusable."""
+        """Converts errors of using the table. Raises StorageUnusable."""
         try:
             yield
         except (TableNotFoundError, NoTable) as error:

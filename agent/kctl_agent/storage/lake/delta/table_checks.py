@@ -1,4 +1,4 @@
-"""What a Delta table must be, and what it must have, for kctl to write a batch into it."""
+"""What a Delta table must have so that kctl can write a batch into it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VECTORS = "deletionVectors"
 FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz", VECTORS})
 RETENTION = "delta.setTransactionRetentionDuration"
 UNFIT = frozenset(" ,;{}()\n\t=")
-"""What a column's name may not have without column mapping."""
+"""Characters that a column's name may not have without column mapping."""
 
 
 def check_features(path: Folder, state: LogState) -> None:
@@ -35,7 +35,7 @@ def check_features(path: Folder, state: LogState) -> None:
 
 
 def check_rewritable(path: Folder, state: LogState) -> None:
-    """Whether files may take the place of others: those that are added have no deletion vectors."""
+    """Checks that files may be replaced: added files have no deletion vectors."""
     check_features(path, state)
     if VECTORS in state.features:
         raise TableRefused(f"the table {path} has {VECTORS}, and kctl replaces none of its files: OPTIMIZE it by Spark")
@@ -99,7 +99,7 @@ def check_schema(
 
 
 def _not_null(place: str, there: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
-    """Where a column of the table, or what is inside of it, must not be null, and that of the batch may be."""
+    """Columns of the table, or parts of them, that must not be null but may be null in the batch."""
     if given["nullable"] and not there["nullable"]:
         return place
     pairs = zip(inner(there["type"]), inner(given["type"]), strict=True)
@@ -108,14 +108,14 @@ def _not_null(place: str, there: Mapping[str, Any], given: Mapping[str, Any]) ->
 
 
 def _all_fields(fields: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Those of structs inside of them too."""
+    """Includes fields inside structs."""
     for field in fields:
         yield field
         yield from _all_fields(inner(field["type"]))
 
 
 def _plain(type_: Any) -> Any:
-    """A type without what does not matter for writing: metadata, and whether inner values may be null."""
+    """A type without what is irrelevant for writing: metadata, and whether inner values may be null."""
     if not isinstance(type_, dict):
         return type_
     kept = {key: value for key, value in type_.items() if not key.startswith(("contains", "valueContains"))}

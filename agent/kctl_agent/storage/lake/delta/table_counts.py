@@ -1,6 +1,6 @@
-"""What a version of a Delta table holds: files, bytes, rows, by the statistics in its log.
+"""Counts of a Delta table's version: files, bytes and rows, by the statistics in its log.
 
-Read from the log part by part: the list of all files, which delta-rs would take up, is not for the memory of a worker.
+Reads the log part by part: delta-rs' list of all files is too large for a worker's memory.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.limits import TableCounts
 
 SMALL = 0.5
-"""Of the size that compaction aims at, as Delta's own auto compaction counts. What fills files is not cut to fit, so
-many that are as large as they will ever be are a little below their target."""
+"""Part of the compaction's target size, as in Delta's auto compaction. Filled files often stay a little below their
+target."""
 COUNT_SECONDS = 10.0
-"""Between two counts at least."""
+"""Minimum interval of counts."""
 COUNT_SHARE = 0.01
-"""Of the time is spent with counting at the most."""
+"""Maximum share of time for counting."""
 BATCH_ROWS = 4096
-"""Of a checkpoint that are in memory at a time."""
+"""Rows of a checkpoint that are in memory at a time."""
 NUM_RECORDS = re.compile(r'\{"numRecords":(\d+)')
-"""As every writer that is known begins statistics."""
+"""How every known writer begins statistics."""
 
 
 def is_small(size: int, target_file_bytes: int) -> bool:
@@ -48,7 +48,7 @@ def is_small(size: int, target_file_bytes: int) -> bool:
 
 
 def count(table: Folder, target_file_bytes: int) -> TableCounts:
-    """What the newest version holds. Raises NoTable, LogUnreadable, OSError."""
+    """Counts the newest version. Raises NoTable, LogUnreadable, OSError."""
     return read_again(lambda: _count(table, target_file_bytes), FileNotFoundError, EntryMissing)
 
 
@@ -97,7 +97,7 @@ class _Total:
 
 
 def _entry(table: Folder, version: int) -> Iterator[tuple[bool, dict[str, Any]]]:
-    """Files that it has added (True) or removed. Raises LogUnreadable, OSError."""
+    """The files that it has added (True) or removed. Raises LogUnreadable, OSError."""
     name = entry_name(version)
     with reading_log(name), table.open(name) as lines:
         for line in lines:
@@ -108,7 +108,7 @@ def _entry(table: Folder, version: int) -> Iterator[tuple[bool, dict[str, Any]]]
 
 
 def _checked(action: dict[str, Any], kind: str) -> dict[str, Any]:
-    """What is read of it here, with `rows`. Raises ValueError, TypeError, KeyError, RecursionError: it is none."""
+    """The needed parts, with `rows`. Raises ValueError, TypeError, KeyError, RecursionError: invalid."""
     path, size, stats = action["path"], action.get("size"), action.get("stats")
     if not isinstance(path, str) or (kind == "add" and not isinstance(size, int)):
         raise ValueError(f"its `{kind}` has no path, or no size")
@@ -134,7 +134,7 @@ def _rows(stats: str | None, deleted: Mapping[str, Any] | None) -> int | None:
 
 
 class TableCounter:
-    """Counts a table anew when it has another version; where that takes requests, in a thread of its own."""
+    """Counts a table again when its version changes; in its own thread if that takes requests."""
 
     def __init__(self, lake: LakeTable, target_file_bytes: int) -> None:
         self._lake = lake
@@ -147,7 +147,7 @@ class TableCounter:
         self._counting: threading.Thread | None = None
 
     def last(self) -> TableCounts | None:
-        """As last counted, which is done now where it is time; None: there is none, or it cannot be read."""
+        """The last count, made now if due; None: there is none, or it cannot be read."""
         is_counting = self._counting is not None and self._counting.is_alive()
         began = time.monotonic()
         if began < self._next_at or is_counting:
@@ -177,8 +177,8 @@ class TableCounter:
             self._next_at = now + max(COUNT_SECONDS, 0.0 if counted is None else (now - began) / COUNT_SHARE)
 
     def _continued(self) -> TableCounts | None:
-        """By the entries since the last count; None where files were removed meanwhile, or added without other rows
-        (with new statistics), or where the log is not the one that was counted."""
+        """Continues by the entries since the last count; None if files were removed, or added without other rows (new
+        statistics), or the log is not the counted one."""
         last = self._last
         if (
             last is None

@@ -1,7 +1,7 @@
-"""What a table needs of the place where its files are. delta-rs and Spark open it by themselves; this is for what
-neither of them does: plans, footers, what batches have left.
+"""The place of a table's files.
 
-Names are relative to the folder, with `/` between their parts, as they are on the disk: a log has them escaped.
+delta-rs and Spark open it themselves; this is for the rest: plans, footers, leftovers of batches. Names are relative to
+the folder, with `/`, unescaped (a log has them escaped).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import BinaryIO, Self
 from kctl_agent.storage.limits import Free
 
 FOLDER = "_kctl"
-"""In the folder of a table, of plans; one that begins so is hidden from every engine."""
+"""The folder of plans in a table's folder; its prefix hides it from every engine."""
 
 
 @dataclass(frozen=True, slots=True)
 class FolderFile:
-    """One file, by its name in the folder; `modified` by the place's clock; `stamp` changes with each write."""
+    """A file, by its name in the folder; `modified` by the place's clock; `stamp` changes with each write."""
 
     name: str
     size: int
@@ -29,14 +29,14 @@ class FolderFile:
 
 
 class Folder(ABC):
-    """May be used by any thread. What fails raises OSError with one line as `strerror`, where nothing else is named."""
+    """For any thread. Unless documented otherwise, failures raise OSError with one line as `strerror`."""
 
     uri: str
-    """As delta-rs opens it."""
+    """The URI for delta-rs."""
     options: dict[str, str] | None = None
-    """Of delta-rs beside it."""
+    """Further options for delta-rs."""
     local: Path | None = None
-    """Where it is on this machine; None: it is not."""
+    """The path on this machine; None: it is elsewhere."""
 
     @property
     @abstractmethod
@@ -46,94 +46,97 @@ class Folder(ABC):
     @property
     @abstractmethod
     def spark_uri(self) -> str:
-        """As Spark opens it."""
+        """The URI for Spark."""
 
     @abstractmethod
     def sibling(self, name: str) -> Self:
-        """The one of this name in the same place."""
+        """The folder of this name in the same place."""
 
     @abstractmethod
     def subfolder(self, name: str) -> Self:
-        """One of its own."""
+        """A folder inside this one."""
 
     @abstractmethod
     def make(self) -> None:
-        """Have it exist, so that it can be known later whether it was removed."""
+        """Creates the folder, so that its removal can be noticed later."""
 
     @abstractmethod
     def exists(self) -> bool:
-        """Whether it was made, also where nothing was written into it."""
+        """Whether it was created, even if it is empty."""
 
     @abstractmethod
     def check(self) -> None:
-        """Before it is first written to. Raises StorageUnusable: it cannot be used now; TableRefused: nor ever."""
+        """Checks the place before its first write. Raises StorageUnusable: unusable now; TableRefused: never usable."""
 
     def check_create(self) -> None:  # noqa: B027 - most places have what it takes
-        """Before a table relies on `create`. Raises TableRefused: the place lacks what it takes."""
+        """Checks the place before a table relies on `create`. Raises TableRefused: the place cannot do it."""
 
     @abstractmethod
     def holds_others(self, than: Collection[str]) -> bool:
-        """Whether anything is in it beside these; also where it is no folder at all."""
+        """Whether it contains anything else, or is not a folder at all."""
 
     @abstractmethod
     def names(self, after: str = "") -> list[str]:
-        """Of the files right in it that sort after this one; none where it is not there."""
+        """Names of the files directly in it that sort after this one; empty if it does not exist."""
 
     @abstractmethod
     def open(self, name: str) -> BinaryIO:
-        """To be read in parts. Raises FileNotFoundError, OSError."""
+        """Opens a file to read it in parts. Raises FileNotFoundError, OSError."""
 
     def read(self, name: str) -> bytes:
-        """All that a file holds. Raises FileNotFoundError, OSError."""
+        """Returns a file's content. Raises FileNotFoundError, OSError."""
         return self.read_stamped(name)[0]
 
     @abstractmethod
     def read_stamped(self, name: str) -> tuple[bytes, str]:
-        """And its stamp. Raises FileNotFoundError, OSError."""
+        """Returns a file's content and stamp. Raises FileNotFoundError, OSError."""
 
     @abstractmethod
     def write(self, name: str, content: bytes) -> None:
-        """All at once: nobody ever reads a part of it."""
+        """Writes a file atomically."""
 
     @abstractmethod
     def create(self, name: str, content: bytes) -> bool:
-        """Write it, all at once and past a power cut, where there is no such file; False: somebody else was first."""
+        """Writes a file atomically and durably, if it does not exist; False: another writer was first."""
 
     @abstractmethod
     def find(self, name: str) -> FolderFile | None:
         """None: there is no such file."""
 
     def stamps(self, names: Collection[str]) -> dict[str, str]:
-        """Of those of these files that are there; all are in one folder."""
+        """Returns stamps of these files, if they exist; all are in one folder."""
         return {file.name: file.stamp for file in map(self.find, names) if file is not None}
 
     @abstractmethod
     def files(self) -> Iterator[FolderFile]:
-        """All that are in it and in folders below, but for empty ones in a store; none where it is not there."""
+        """Returns all files in it and in its subfolders, except empty ones in a store; empty if it does not exist."""
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> int:
-        """These files, and folders that become empty but for FOLDER, where others write; how many, if known."""
+        """Removes these files, and folders that become empty (except FOLDER, where others write); returns their number,
+        if known."""
 
     @abstractmethod
     def remove_all(self) -> None:
-        """The folder and what is in it. Raises nothing: what is left is found by its plan."""
+        """Removes the folder and its content. Raises nothing: leftovers are found by their plan."""
 
     @abstractmethod
     def explain(self, error: Exception) -> str:
-        """What delta-rs reports of it, in one line."""
+        """Returns delta-rs' error for it in one line."""
 
     def free(self) -> Free | None:
-        """The room that is left; None: there is no limit that anybody knows of. Raises StorageUnusable."""
+        """The free space; None: there is no known limit. Raises StorageUnusable."""
         return None
 
     @abstractmethod
     def sync(self, names: Iterable[str]) -> None:
-        """What was written under these names, the names themselves, and all that are right in this folder, outlast a
-        power cut from now on. Those that are not there any more are left out."""
+        """Makes the files of these names, the names themselves and all names directly in this folder durable.
+
+        Ignores files that no longer exist.
+        """
 
     def sync_name(self) -> None:  # noqa: B027 - in an object store what is there stays
-        """That there is this folder outlasts a power cut from now on."""
+        """Makes the existence of this folder durable."""
 
     def __str__(self) -> str:
         return self.uri

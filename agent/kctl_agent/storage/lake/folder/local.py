@@ -1,4 +1,4 @@
-"""A folder of this machine. What is written there has to be synced: delta-rs and Spark do not."""
+"""A folder of this machine. Files must be synced here: delta-rs and Spark do not."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from kctl_agent.storage.limits import Free
 from kctl_agent.storage.sync import sync_file
 
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
-"""What `link(2)` answers where there are none."""
+"""Errors of `link(2)` where links are not supported."""
 SYNC_THREADS = 8
-"""How many files are synced at a time: a journal takes them together (400 files: 0.2 ms each instead of 4)."""
+"""Number of concurrent syncs: a journal combines them (400 files: 0.2 ms each instead of 4)."""
 UNUSABLE = re.compile(r"[\[\]^|%\\]")
-"""In a path: delta-rs takes it for a URL."""
+"""In a path: delta-rs treats it as a URL."""
 STACK = re.compile(r"(?s)\n\s*0: .*|\x1b\[\d*m")
-"""Of delta-rs' threads, and colours."""
+"""Stacks of delta-rs' threads, and colours."""
 
 
 class LocalFolder(Folder):
@@ -179,7 +179,7 @@ class LocalFolder(Folder):
         return count
 
     def remove_link(self, name: str) -> bool:
-        """Removes a symbolic link, never what another process has put in its place; returns whether it was one."""
+        """Removes a symbolic link, never what another process put in its place; returns whether it was one."""
         path = self.local / name
         if not path.is_symlink():
             return False
@@ -224,7 +224,7 @@ def _sync(path: Path) -> None:
 
 
 def _raise_unless_gone(error: OSError) -> None:
-    """A folder that cannot be listed holds what would be missed, and not one that is gone."""
+    """Ignores only a folder that is gone: one that cannot be listed contains files that would be missed."""
     if not isinstance(error, FileNotFoundError):
         raise error
 

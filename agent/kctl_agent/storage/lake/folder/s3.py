@@ -1,7 +1,7 @@
-"""A prefix of a bucket, on S3 or a server with its interface. What such a store has acknowledged stays.
+"""A prefix of a bucket, on S3 or a compatible server. What the store has acknowledged is durable.
 
-Of two writers of one version of a log it must take one: the second `PUT` with `If-None-Match: *` has to be refused,
-also when both come at once. Servers that answer the same to such a request and do not care are found by trying.
+Of two writers of one version of a log it must accept one: the second `PUT` with `If-None-Match: *` must be refused,
+even if both come at once. A test finds servers that ignore this header.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ if TYPE_CHECKING:
     from obstore.store import RetryConfig
 
 BUFFER_BYTES = 256 << 10
-"""What is read of an object at a time: the footer of most Parquet files."""
+"""Bytes of an object that are read at a time: most Parquet footers."""
 MADE = "_made"
 """Hidden from every engine."""
 AT_ONCE = 8
-"""So many create the same object, to see whether one alone is let through."""
+"""Number of concurrent creations of the same object that test whether only one succeeds."""
 CREATES = 5
-"""So often an object is to be created that the store refuses though there is none."""
+"""Tries to create an object that the store refuses although none exists."""
 RETRIES = 1000
-"""More than RETRY_SECONDS have room for."""
+"""More than fit into RETRY_SECONDS."""
 BACKOFF_SECONDS = 0.1, 1.0
-"""Between two tries: at first, and at the most."""
+"""Time between two tries: at first, and at most."""
 _REFUSED = re.compile(
     r"\b(AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken)\b|\b40[13] \w"
 )
 _ROLE = re.compile(r"//169\.254\.(169\.254|170\.2)/")
-"""Where AWS gives a machine or a container the keys of its role: asked when there are no others."""
+"""Where AWS provides the role's keys for a machine or container: used if there are no others."""
 _ANSWER = re.compile(r"<Code>([^<]*)</Code>(?:\s*<Message>([^<]*)</Message>)?")
 _END = re.compile(r"(?s)\n\s*(Debug source:|0: ).*")
 
 
 class S3Folder(Folder):
     def __init__(self, store: ObjectStore, path: str, client: S3Store | None = None) -> None:
-        """`path` is the prefix, without `/` at its ends. One client serves all folders that are made of one."""
+        """`path` is the prefix, without `/` at its ends. Folders made from one share its client."""
         self._store = store
         self._path = path
         self._given = client
@@ -60,7 +60,7 @@ class S3Folder(Folder):
 
     @classmethod
     def of(cls, storage: Mapping[str, Any]) -> Self:
-        """The one that the `[storage]` settings name. Raises StorageMisconfigured."""
+        """Returns the folder of the `[storage]` settings. Raises StorageMisconfigured."""
         return cls(ObjectStore.of(storage), unquote(urlsplit(storage["uri"]).path).strip("/"))
 
     @property
@@ -93,8 +93,8 @@ class S3Folder(Folder):
         )
 
     def check(self) -> None:
-        """Eight at once: stores that refuse the second of two writers one after the other took several of four
-        at once (S3Proxy 3.1 in 216 of 300 tries, S3Mock 5.0 in 157)."""
+        """Tests eight at once: stores that refuse the second of two sequential writers accepted several of four
+        concurrent ones (S3Proxy 3.1 in 216 of 300 tries, S3Mock 5.0 in 157)."""
         probe = f"{FOLDER}/conditional-put-{uuid.uuid4().hex}"
         contents = [uuid.uuid4().bytes for _ in range(AT_ONCE + 1)]  # the one of a lost reply is known by its own
         try:
@@ -113,7 +113,7 @@ class S3Folder(Folder):
             )
 
     def _created(self, key: str, content: bytes) -> bool:
-        """Whether there was no such object, and now there is. Raises OSError."""
+        """Whether the object did not exist, and now does. Raises OSError."""
         with self._errors():
             try:
                 obstore.put(self._client, key, content, mode="create", use_multipart=False)
@@ -125,7 +125,7 @@ class S3Folder(Folder):
         return any(file.name.split("/")[0] not in than for file in self.files())
 
     def make(self) -> None:
-        """A prefix is there as long as it has an object."""
+        """A prefix exists as long as it has an object."""
         self.write(MADE, b"1")
 
     def exists(self) -> bool:
@@ -154,8 +154,10 @@ class S3Folder(Folder):
             obstore.put(self._client, self._key(name), content, use_multipart=False)
 
     def create(self, name: str, content: bytes) -> bool:
-        """Where a reply was lost, the request has been repeated: what is there may be what we have written. Where it
-        was refused and nothing is there, such as by a conflict (409) that nobody has won, it is repeated."""
+        """If a reply was lost, the request was repeated, so an existing object may be ours.
+
+        If it was refused although nothing exists, such as by a conflict (409) that nobody won, it is repeated.
+        """
         for _ in range(CREATES):
             if self._created(self._key(name), content):
                 return True
@@ -169,7 +171,7 @@ class S3Folder(Folder):
         return None
 
     def stamps(self, names: Collection[str]) -> dict[str, str]:
-        """By one listing, from the first of them on."""
+        """Uses one listing, from the first of them on."""
         first = min(names)
         listed = self._listed(first[: first.rfind("/") + 1], first[:-1])
         return {file.name: file.stamp for file in listed if file.name in names}
@@ -204,7 +206,7 @@ class S3Folder(Folder):
             self._delete([self._key(file.name) for file in self.files()])
 
     def sync(self, names: Iterable[str]) -> None:
-        """What was acknowledged stays."""
+        """What was acknowledged is durable."""
 
     def explain(self, error: Exception) -> str:
         return self._explained(str(error))
@@ -234,7 +236,7 @@ class S3Folder(Folder):
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Has errors of the object store raised as those of a file: FileNotFoundError, and OSError for all else."""
+        """Converts errors of the object store to those of a file: FileNotFoundError, else OSError."""
         try:
             yield
         except (NotFoundError, FileNotFoundError) as error:
@@ -249,7 +251,7 @@ class S3Folder(Folder):
 
 
 def _retries() -> RetryConfig:
-    """Of obstore, which gives up after ten by itself: after two to six seconds, as chance has it."""
+    """obstore's retries: on its own it gives up after ten, which is after two to six seconds."""
     least, most = (timedelta(seconds=each) for each in BACKOFF_SECONDS)
     return {
         "max_retries": RETRIES,
@@ -270,7 +272,7 @@ def _retries_of_delta_rs() -> dict[str, str]:
 
 
 class _Object(io.RawIOBase):
-    """To be read in parts."""
+    """An object to read in parts."""
 
     def __init__(self, folder: S3Folder, file: FolderFile) -> None:
         self._folder = folder

@@ -1,1 +1,1 @@
-"""What keeps a table fast and small: compaction of its files, and removal of those that are no longer needed."""
+"""Compaction of a table's files, and removal of those that are no longer needed."""

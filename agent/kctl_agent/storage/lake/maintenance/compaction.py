@@ -1,8 +1,9 @@
-"""Compaction: the rows of many small files in few large ones, in commits of its own.
+"""Compaction: puts the rows of many small files into few large ones, in separate commits.
 
-A commit of a batch meanwhile is no conflict; an UPDATE, DELETE, MERGE or OPTIMIZE of the same files is, and then the
-compaction has done nothing. Not by delta-rs, which writes statistics that hide rows (`file_merge`), takes a commit for
-good that another OPTIMIZE got ahead of, and syncs nothing. The file lies in a folder like that of a batch, with a plan.
+A concurrent commit of a batch is no conflict; an UPDATE, DELETE, MERGE or OPTIMIZE of the same files is, and then the
+compaction has no effect. Not done by delta-rs, which writes statistics that hide rows (`file_merge`), treats a commit
+as successful although another OPTIMIZE came first, and syncs nothing. The file is in a folder like a batch's, with a
+plan.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from kctl_agent.storage.lake.maintenance.file_merge import merge_files, read_foo
 from kctl_agent.storage.limits import readable
 
 MOST_FILES = 10_000
-"""Of one that is made of others."""
+"""Maximum number of files that are merged into one."""
 AT_ONCE = 8
-"""So many footers are read at a time: in an object store each is a request."""
+"""Number of footers that are read concurrently: in an object store each is a request."""
 
 Group = list[TableFile]
-"""Files of one partition, of which one is made."""
+"""Files of one partition that become one."""
 
 
 @dataclass(slots=True)
 class Compacted:
-    """What a compaction has replaced by what."""
+    """What a compaction has replaced, and by what."""
 
     version: int
-    """Of the table afterwards."""
+    """The table's version afterwards."""
     removed: list[TableFile] = field(default_factory=list)
     added: list[DataFile] = field(default_factory=list)
 
@@ -50,17 +51,19 @@ class Compacted:
 
 
 class Compaction:
-    """Of the files that a table has when this is made. For one thread."""
+    """Compacts the files that a table has when this is created. For one thread."""
 
     def __init__(self, lake: LakeTable) -> None:
-        """Begin from the newest version of the table. Raises StorageUnusable, TableRefused."""
+        """Begins at the table's newest version. Raises StorageUnusable, TableRefused."""
         self._lake = lake
         self._basis, self.files = lake.rewritable_files()
 
     def small_files(self, target_file_bytes: int, least: int = 2, share: float = 0.0) -> list[Group]:
-        """Of partitions with several; none where no partition has so many. A file is left out unless the smaller files
-        of its partition have this share of its size together: with 1 each file that is made is at least twice as large
-        as any that it is made of, so no row is compacted again and again."""
+        """Returns groups of small files, of partitions with several; empty if no partition has so many.
+
+        A file is left out unless the smaller files of its partition together have this share of its size: with 1 each
+        new file is at least twice as large as any of its sources, so no row is compacted again and again.
+        """
         by_partition: dict[tuple[str | None, ...], list[TableFile]] = {}
         for file in self.files:
             if is_small(file.size, target_file_bytes):
@@ -72,8 +75,11 @@ class Compaction:
         return [group for group in groups if len(group) > 1]
 
     def inexact_files(self, besides: Iterable[Group]) -> list[Group]:
-        """Each a group of its own: those that others than Spark have written, who leave NaN out of footers, such as
-        delta-rs, and kctl until it wrote its own. Raises StorageUnusable."""
+        """Returns a group for each file of writers that leave NaN out of footers: delta-rs, for example, and kctl
+        before it wrote its own.
+
+        Raises StorageUnusable.
+        """
         taken = {file.path for group in besides for file in group}
         files = [file for file in self.files if file.path not in taken]
         with self._lake.errors(), ThreadPoolExecutor(AT_ONCE) as threads:
@@ -81,8 +87,10 @@ class Compaction:
             return [[file] for file, footer in zip(files, footers, strict=True) if not is_exact(footer)]
 
     def run(self, groups: Iterable[Group], progress: Callable[[int], object] = lambda _version: None) -> Compacted:
-        """Make one file of each group and commit it; `progress` is called with each version that is made. What another
-        process compacts then is not committed any more. Raises StorageUnusable, TableRefused."""
+        """Makes one file of each group and commits it; calls `progress` with each new version.
+
+        What another process compacts meanwhile is no longer committed. Raises StorageUnusable, TableRefused.
+        """
         self._fence()
         total = Compacted(self._basis.version)
         for files in groups:
@@ -94,7 +102,7 @@ class Compaction:
         return total
 
     def _fence(self) -> None:
-        """See that no earlier compaction, killed or still at work, is committed any more; remove what it has left."""
+        """Prevents any earlier compaction, killed or running, from committing; removes its leftovers."""
         with self._lake.errors():
             is_left = has_plan_on(self._lake.folder, COMPACTIONS)
         if is_left:
@@ -102,7 +110,7 @@ class Compaction:
             sweep(self._lake)
 
     def _replace(self, files: Group) -> tuple[list[DataFile], int]:
-        """What was made of them, and the version that has it. Raises StorageUnusable, TableRefused."""
+        """Returns what was made of them, and the version that has it. Raises StorageUnusable, TableRefused."""
         folder = self._lake.folder
         made = folder.subfolder(f"{BATCH}{uuid.uuid4().hex}")
         BatchPlan(self._basis.version, {COMPACTIONS: self._basis.number}).write(folder, made.name)

@@ -1,4 +1,4 @@
-"""Removal of files that no version needs any more: replaced before the retention, or never committed and as old."""
+"""Removes files that no version needs: replaced before the retention, or never committed and as old."""
 
 from __future__ import annotations
 
@@ -16,19 +16,24 @@ RETENTION_HOURS = 168
 """Delta's own default of `delta.deletedFileRetentionDuration`."""
 
 COMMIT_SECONDS = 86_400.0
-"""No entry of the log is written for so long: its process was killed. Nor does a file of delta-rs or another engine,
-which has no plan, wait longer for its commit; younger than that it stays, whatever the retention is."""
+"""A log entry takes less time to write unless its process was killed.
+
+Nor do files of delta-rs or other engines, which have no plan, wait longer for their commit; younger ones stay, whatever
+the retention.
+"""
 
 
 def unused(lake: LakeTable, hours: int | None = None) -> list[FolderFile]:
-    """What may be removed: what neither the newest version nor one that was newest in the last `hours` has (None: as
-    the table is configured, by default 7 days), and what is of no batch in flight. Raises StorageUnusable.
+    """Returns removable files: not in the newest version or one that was newest in the last `hours`, and not in a
+    running batch.
 
-    delta-rs lists it, by the log and by the age of files that the log does not know. A batch in flight, perhaps of a
-    process that is frozen for longer, has a plan from before its first file to after its commit; so what has neither a
-    plan nor, after the plans were read, a place in the table, belongs to none. What others write, such as an UPDATE or
-    DELETE of delta-rs, has no plan: it is known by its age alone. Files are listed first, then the plans, then the
-    table: in another order a batch that ends in between would lose its files."""
+    `hours` None: the table's configuration, by default 7 days. Raises StorageUnusable. delta-rs lists them, by the log
+    and by the age of files that the log does not know. A running batch, even of a long frozen process, has a plan from
+    before its first file to after its commit; so a file with neither a plan nor, after the plans were read, a place in
+    the table, belongs to none. Other writers, such as an UPDATE or DELETE of delta-rs, have no plan: only the age
+    protects their files. Files are listed first, then plans, then the table: in another order a batch that ends in
+    between would lose its files.
+    """
     plans.sweep(lake)
     with lake.latest() as table:
         listed = set(table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True))
@@ -43,7 +48,7 @@ def unused(lake: LakeTable, hours: int | None = None) -> list[FolderFile]:
 
 
 def _is_left(file: FolderFile, listed: Collection[str], oldest: float) -> bool:
-    """Whether a writer of the table may have left it, and nobody has put it beside them."""
+    """Whether a writer of the table may have left it, and nobody has put it there separately."""
     *folders, name = file.name.split("/")
     if file.name.startswith(plans.BATCH):
         # What tasks of Spark have left there is where no engine looks for files of the table.
@@ -56,6 +61,7 @@ def _is_left(file: FolderFile, listed: Collection[str], oldest: float) -> bool:
 
 
 def remove(lake: LakeTable, files: Iterable[FolderFile]) -> int:
-    """Remove these, and folders of theirs that become empty; how many files were there. Raises StorageUnusable."""
+    """Removes these files, and folders that become empty; returns the number of existing files. Raises
+    StorageUnusable."""
     with lake.errors():
         return lake.folder.remove(file.name for file in files)
