@@ -247,7 +247,8 @@ async def test_closing_ends_what_runs_and_takes_nothing_more(tmp_path: Path) -> 
 async def test_what_was_under_way_when_a_master_was_killed_is_reported_by_the_next(tmp_path: Path) -> None:
     path = tmp_path / "operations.jsonl"
     before = operations(kind("drain", never, is_long=True), kind("stop", at_once), audit=path)
-    begun = [(await before.submit(name, {}, US, 0.0)).id for name in ("stop", "drain", "stop")]
+    waits = ("stop", 30.0), ("drain", 0.0), ("stop", 30.0)
+    begun = [(await before.submit(name, {}, US, seconds)).id for name, seconds in waits]
     killed_with = path.read_bytes()
     await before.close()
     path.write_bytes(killed_with + b'{"id": "9", "via": "cli", "state": "running", "params": {}}\n')
