@@ -1,4 +1,4 @@
-"""The status of partitions and groups, judged by rules that have no clock and no I/O (docs/status.md)."""
+"""The status of partitions and groups, by rules without clock or I/O (docs/status.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assessments of many partitions, by the column, and of the groups that they belong to."""
+"""Assessments of many partitions, in columns, and of their groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kctl_agent.rpc.messages import number_of
 _NAMED = 3
 _KEPT_REASONS = 1000
 _ALL_WELL = NUMBERS[Status.OK]
-"""The greatest number of a status that is no trouble, and nothing unknown."""
+"""The greatest number of a status that is neither trouble nor unknown."""
 _HELD = {
     Held.NO: "",
     Held.NOT_YET_OVER: "not yet over: ",
@@ -29,7 +29,7 @@ _HELD = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssessmentColumns:
-    """Columns of assessments. Immutable; what is not known is NaN."""
+    """Columns of assessments. Immutable; NaN: unknown."""
 
     status: NDArray[np.int8]
     """Indices into `STATUSES`."""
@@ -44,7 +44,7 @@ class AssessmentColumns:
 
 
 class Assessments(Sequence[Assessment]):
-    """Assessments of some partitions. An assessment, and its reason in words, is made when it is asked for."""
+    """Assessments of some partitions. Single assessments and reasons in words are made on demand."""
 
     __slots__ = ("_columns", "_rows")
 
@@ -88,7 +88,7 @@ class Assessments(Sequence[Assessment]):
         return [STATUSES[number] for number in self.status.tolist()]
 
     def reason_of_all(self, rows: Rows) -> str:
-        """Returns the reason of the first of some of these partitions, with the sums of all of them."""
+        """Returns the reason of the first of these partitions, with the sums of all of them."""
         places = rows + self._rows.start if isinstance(self._rows, range) else self._rows[rows]
         return self._reason(int(places[0]), places)
 
@@ -124,8 +124,10 @@ def _known(value: float) -> float | None:
 
 
 def of_groups(assessments: Assessments, begins: Sequence[int], name_of: Callable[[int], str]) -> list[Assessment]:
-    """Returns the assessments of groups: each group is as well as its worst partition. Group N has the partitions from
-    `begins[N]` to `begins[N + 1]`; `name_of` has the name of a partition by its number."""
+    """Returns the assessments of groups, each as good as its worst partition.
+
+    Group N has the partitions from `begins[N]` to `begins[N + 1]`; `name_of` returns a partition's name by its number.
+    """
     bounds = np.asarray(begins, np.intp)
     has_any = np.flatnonzero(bounds[1:] > bounds[:-1])
     found = [Assessment(Status.UNKNOWN, "no partition is known")] * (len(bounds) - 1)
@@ -162,8 +164,11 @@ def _greatest(column: Reals, starts: NDArray[np.intp]) -> Reals:
 
 
 def judged_lag_seconds(assessments: Assessments) -> tuple[float | None, float]:
-    """Returns the greatest time lag of partitions that this host judges and that are not paused, None if it is not
-    known of each; and their usual cycle, which is the median: a partition with few messages learns long silences."""
+    """Returns the greatest time lag of unpaused partitions that this host judges, None if not known of each; and their
+    usual cycle.
+
+    The cycle is the median: a partition with few messages learns long silences.
+    """
     others = NUMBERS[Status.ELSEWHERE], NUMBERS[Status.PAUSED]
     judged = np.flatnonzero(~np.isin(assessments.status, others))
     lags, cycles = (assessments.column(name)[judged] for name in ("lag_seconds", "cycle_seconds"))
@@ -171,8 +176,10 @@ def judged_lag_seconds(assessments: Assessments) -> tuple[float | None, float]:
 
 
 def longest_lag_seconds(assessments: Assessments) -> float | None:
-    """Returns the greatest time lag of partitions that this host judges; None if none is known, or only that of
-    partitions where nothing waits."""
+    """Returns the greatest time lag of partitions that this host judges.
+
+    None if none is known, or only of partitions where nothing waits.
+    """
     is_own = assessments.status != NUMBERS[Status.ELSEWHERE]
     seconds = assessments.column("lag_seconds")[is_own]
     known = seconds[~np.isnan(seconds)]
@@ -188,7 +195,7 @@ def _listed(column: NDArray[Any]) -> list[Any]:
 
 @lru_cache(_KEPT_REASONS)
 def all_well(idle: int, ok: int, elsewhere: int = 0) -> str:
-    """Returns the reason of a group of which every partition is in order: `3 partitions idle, 5 ok`."""
+    """Returns the reason of a group without trouble: `3 partitions idle, 5 ok`."""
     counts = (idle, Status.IDLE), (ok, Status.OK), (elsewhere, Status.ELSEWHERE)
     first, *more = [(count, status.value) for count, status in counts if count]
     return ", ".join([f"{number_of(first[0], 'partition')} {first[1]}", *(f"{count} {word}" for count, word in more)])

@@ -1,4 +1,4 @@
-"""The assessor of groups: keeps what was seen and judges all partitions at once, collection by collection. Pure."""
+"""The assessor of groups: keeps observations and judges all partitions at once, per collection. Pure."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from kctl.status.words import Status
 
 
 class Processed:
-    """The last record that was stored of each of many partitions, and between which offsets a committed offset may lie
-    for it to be the last."""
+    """The last stored record of many partitions, and the range of committed offsets for which it is the last."""
 
     def __init__(self, size: int) -> None:
         self.timestamp: Reals = np.broadcast_to(np.float64(np.nan), size)
@@ -35,7 +34,7 @@ class Processed:
         self._position = self._committed
 
     def choose(self, rows: Rows) -> None:
-        """Moves partitions: from now on they are `rows` of those so far, in this order; -1 is a new one."""
+        """Reorders partitions: they become `rows` of the current ones; -1 is a new one."""
         is_old = rows >= 0
         for name, fill in vars(Processed(len(rows))).items():
             column = getattr(self, name)
@@ -45,8 +44,11 @@ class Processed:
             setattr(self, name, chosen)
 
     def add(self, timestamp: Reals, position: Ints, committed: Ints) -> None:
-        """Takes in the last processed record; where nothing was reported (its worker is gone, or new), what was known
-        before stays as long as the committed offset does not contradict it."""
+        """Takes in the last processed record.
+
+        Without a report (its worker is gone, or new) the earlier one stays as long as the committed offset does not
+        contradict it.
+        """
         is_reported = ~np.isnan(timestamp) & (position != ABSENT)
         at_most = np.where(committed == ABSENT, position, np.minimum(committed, position))
         is_agreed = (committed != ABSENT) & (self._committed <= committed) & (committed <= self._position)
@@ -56,20 +58,22 @@ class Processed:
 
 
 def lag_seconds(lag: Ints, timestamp: Reals, caught_up_at: Reals, now: float, now_unix: float) -> Reals:
-    """The time lag; 0 when nothing waits, NaN when it is not known. Of two bounds from above it is the smaller: the
-    last record's timestamp alone would give an hour when, after an hour of silence, one message arrives; the log's
-    growth alone is not enough at the start over a backlog. A timestamp of the future counts for nothing."""
+    """The time lag; 0 if nothing waits, NaN if unknown.
+
+    The smaller of two upper bounds: the last record's timestamp alone would give an hour when one message arrives after
+    an hour of silence; the log's growth alone is not enough at the start with a backlog. Timestamps in the future are
+    ignored.
+    """
     of_record = np.where(timestamp <= now_unix, now_unix - timestamp, np.nan)
     bound = np.fmin(now - caught_up_at, of_record)
     return np.where(lag == 0, 0.0, np.where(lag == ABSENT, np.nan, bound))
 
 
 class Assessor:
-    """Judges the partitions of groups, all at once. One thread at a time. What is not among the partitions any more is
-    forgotten."""
+    """Judges the partitions of groups, all at once. One thread at a time. Partitions that disappear are forgotten."""
 
     def __init__(self, rules: StatusRules, allowed_lag_of: Callable[[str], int] = lambda _: 0) -> None:
-        """`allowed_lag_of` returns the messages with which nothing counts as waiting, by the name of the group."""
+        """`allowed_lag_of` returns, by a group's name, the number of messages up to which nothing counts as waiting."""
         self._rules, self._allowed_lag_of = rules, allowed_lag_of
         self._names = Names({})
         self._allowed_lag: Ints = np.empty(0, np.int64)
@@ -78,7 +82,7 @@ class Assessor:
         self._processed = Processed(0)
 
     def adopt(self, rules: StatusRules, allowed_lag_of: Callable[[str], int]) -> None:
-        """Judges by these rules from now on; what was seen of groups that are judged otherwise now is forgotten."""
+        """Judges by these rules from now on; forgets observations of groups whose rules have changed."""
         self._allowed_lag_of = allowed_lag_of
         if rules != self._rules:
             self._rules, self._names = rules, Names({})
@@ -88,7 +92,7 @@ class Assessor:
         self._choose(np.where(old == self._allowed_lag, np.arange(len(old)), -1))
 
     def assess(self, partitions: PartitionColumns, owners: Owners, now_unix: float) -> Assessments:
-        """Returns the assessment of each partition. `now_unix` is the moment `partitions.now` as Unix seconds."""
+        """Returns the assessment of each partition. `now_unix` is `partitions.now` in Unix seconds."""
         names, now = partitions.names, partitions.now
         if names != self._names:
             self._choose(names.moved_from(self._names))
@@ -114,7 +118,7 @@ class Assessor:
         return found
 
     def _choose(self, rows: Rows) -> None:
-        """Moves partitions: from now on they are `rows` of those so far, in this order; -1 is a new one."""
+        """Reorders partitions: they become `rows` of the current ones; -1 is a new one."""
         for each in (self._history, self._hysteresis, self._processed):
             each.choose(rows)
 
@@ -132,8 +136,8 @@ class Assessor:
         seen.excuse(owners.is_in("paused") | owners.is_in("throttled") | owners.is_in("elsewhere"))
 
     def _begin_anew(self, reported: PartitionColumns, reported_at: Reals) -> None:
-        """Begins anew where lag begins to be counted from something else: to go from a position to the first commit, or
-        from a commit that is gone to the log start, is no rewind."""
+        """Restarts where the basis of the lag changes: from a position to the first commit, or from a deleted commit to
+        the log start, is no rewind."""
         seen = self._history
         has_commit, had_commit = reported.committed != ABSENT, seen.uncommitted == Uncommitted.COMMITTED
         is_lag_known, is_seen = reported.lag_from != ABSENT, ~np.isnan(seen.newest.at)
@@ -149,7 +153,7 @@ class Assessor:
 
 
 def _oldest(lag_seconds: Reals, stored: Ints | None, stored_seconds: Reals | None) -> Reals:
-    """Returns the ages of the oldest unhandled messages, in Kafka or in the storage: not known if either is not."""
+    """Returns the ages of the oldest unhandled messages, in Kafka or the storage: unknown if either is."""
     if stored is None or stored_seconds is None:
         return lag_seconds
     in_storage = np.where(stored == 0, 0.0, np.where(stored == ABSENT, np.nan, stored_seconds))
@@ -157,7 +161,7 @@ def _oldest(lag_seconds: Reals, stored: Ints | None, stored_seconds: Reals | Non
 
 
 def _rounded(values: Reals) -> Reals:
-    """Rounds to thousandths: more digits would only be longer to write, to send and to store."""
+    """Rounds to thousandths, which are shorter to write, send and store."""
     return np.round(values, 3)
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with the messages behind Kafka: those that wait too long, dead letters, and the handler. Pure.
+"""Problems of messages behind Kafka: too long waits, dead letters, the handler. Pure.
 
 Each finding is `degraded`: messages flow, but not as they should.
 """
@@ -18,21 +18,21 @@ _USUAL_CALLS = 5.0
 _LEAST_TRIES = 20
 _MOST_FAILURES = 0.05
 _FAILING_SECONDS = 30.0
-"""For so long a handler may fail, as where what it needs is away for a moment."""
+"""How long a handler may fail, for example during a short outage."""
 _NAMED = 3
 
 
 class HandlingFinding(NamedTuple):
     about: str
     what: str
-    """What has been so, without numbers that change."""
+    """The finding, without numbers that change."""
     why: str | None
     seconds: float = 0.0
-    """For how long it is known to be so."""
+    """For how long it is known."""
 
 
 def calls(sinkers: Sequence[WorkerRow]) -> Iterator[HandlingFinding]:
-    """Yields a finding if calls of the handler run for much longer than is usual."""
+    """Yields a finding if handler calls run much longer than usual."""
     long = [(row, seconds) for row in sinkers if (seconds := _call_seconds(row)) > _limit_seconds(row)]
     if long:
         share = f"in {len(long)} of {number_of(len(sinkers), 'sinker')}"
@@ -44,8 +44,8 @@ def calls(sinkers: Sequence[WorkerRow]) -> Iterator[HandlingFinding]:
 
 
 def tries(sinkers: Sequence[WorkerRow], storage: StorageReply) -> Iterator[HandlingFinding]:
-    """Yields a finding if many tries have failed in the last minute; or few, and no message was handled for longer,
-    while messages wait."""
+    """Yields a finding if many tries have failed in the last minute; or few, and none has succeeded for longer, while
+    messages wait."""
     known = [row.sinker for row in sinkers if row.sinker is not None]
     count, failed = (sum(getattr(each, name) or 0 for each in known) for name in ("recent_tries", "recent_failures"))
     classes = sorted({each.error_class for each in known if each.error_class})
@@ -92,7 +92,7 @@ def _failing_seconds(row: WorkerRow) -> float:
 
 
 def stored_words(storage: StorageReply) -> str | None:
-    """Returns how many messages wait in the storage; None if none does, or it is not known."""
+    """Returns how many messages wait in the storage; None if none does, or it is unknown."""
     count = (storage.pending or 0) + (storage.processing or 0)
     if not count:
         return None
@@ -109,7 +109,7 @@ def late(unhandled: Unhandled, storage: StorageReply) -> Iterator[HandlingFindin
 
 
 def progress_words(unhandled: Unhandled, storage: StorageReply) -> Iterator[str]:
-    """Yields what to say of messages that wait, where that is no trouble."""
+    """Yields texts about waiting messages without trouble."""
     if unhandled.is_catching_up:
         yield f"catching up: {_oldest(unhandled)}"
     if (stored := stored_words(storage)) is not None:

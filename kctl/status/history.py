@@ -1,8 +1,7 @@
-"""The history of many partitions over a window in time: bounded in memory, without a clock of its own. Pure.
+"""The history of many partitions in a time window: bounded in memory. Pure.
 
-All times are seconds of one monotonic clock, the caller's. Everything is a column with a place for each partition, and
-is learned by the column: a cycle over a hundred thousand partitions is some hundred operations. A time that is not
-known is NaN, an offset `ABSENT`.
+All times are seconds of the caller's monotonic clock. Everything is a column with a place for each partition: a cycle
+over a hundred thousand partitions takes some hundred operations. An unknown time is NaN, an unknown offset `ABSENT`.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from kctl.status.observations import Observations, ObservationTable, bisected, w
 
 _UNKNOWN = np.nan
 _PACE_SECONDS = 60.0
-"""The shortest time in which messages have arrived that gives a pace."""
+"""The shortest time of arrivals that gives a pace."""
 _BETWEEN_REMOVALS_SECONDS = 300.0
-"""How often a broker looks for what to remove (`log.retention.check.interval.ms`)."""
+"""A broker's interval of removals (`log.retention.check.interval.ms`)."""
 _SILENCES = 8
 _SILENCES_LEARNED = 3
 _GAP_SECONDS = 10.0
 _GAP_INTERVALS = 3.0
-"""Offsets that come later than `_GAP_SECONDS`, and than so many intervals, were not to be had meanwhile."""
+"""Offsets later than `_GAP_SECONDS`, and than so many intervals, were unavailable meanwhile."""
 
 
 class Uncommitted(IntEnum):
@@ -43,10 +42,10 @@ class SeenOffsets(NamedTuple):
 
     at: Reals
     committed: Ints
-    """Offsets from where lag is counted."""
+    """Offsets from which lag is counted."""
     end: Ints
     start: Ints
-    """Log start offsets; `ABSENT` where they were not reported."""
+    """Log start offsets; `ABSENT` if not reported."""
 
     @property
     def lag(self) -> Ints:
@@ -55,40 +54,43 @@ class SeenOffsets(NamedTuple):
 
 
 class History:
-    """What was seen of `size` partitions. Not thread-safe.
+    """Observations of `size` partitions. Not thread-safe.
 
-    Columns to be read only; where `rows.count` is 0 nothing was seen yet, and `newest` holds nothing.
+    Columns are read-only; where `rows.count` is 0 nothing was observed yet, and `newest` is undefined.
     """
 
     uncommitted: NDArray[np.int8]
-    """Why there is no committed offset. Then `newest.committed` is what lag is counted from instead; where that is not
-    known either (`is_lag_known`), the log start."""
+    """Why there is no committed offset.
+
+    Then `newest.committed` is the basis of the lag; if that is unknown too (`is_lag_known`), the log start.
+    """
     is_lag_known: Bools
     moved_at: Reals
-    """When the committed offset was last seen to be another than before."""
+    """When the committed offset was last seen to change."""
     left_over: Ints
     """The lag right after the last commit."""
     waiting_since: Reals
-    """Since when messages have been waiting without any being committed; NaN while none wait. It moves along with time
-    in which nothing was seen: a commit may have been made then, or may not have been possible."""
+    """Since when messages wait without a commit; NaN while none wait.
+
+    Time without observations does not count: a commit may have happened then, or may have been impossible.
+    """
     cadence_seconds: Reals
-    """For how long messages usually wait for a commit; NaN while there were too few."""
+    """How long messages usually wait for a commit; NaN while there were too few."""
     interval_seconds: Reals
-    """Seconds from the last observation but one to the last."""
+    """Seconds between the last two observations."""
     rewind_at: Reals
     """The last time the offset went back; NaN once it is where it was."""
     rewind_from: Ints
     """The highest offset before the rewind."""
     rewind_to: Ints
     start: Ints
-    """Log start offset, when it was last reported."""
+    """The last reported log start offset."""
     removed_at: Reals
-    """When retention had just removed something; of the last two such times that are at least five minutes apart, as
-    two columns, the older first."""
+    """The last two removals by retention that are at least five minutes apart, as two columns, the older first."""
     removed_start: Ints
     removed_committed: Ints
     ahead_since: Reals
-    """Since when the committed offset has been above the end of the log; NaN while it is not."""
+    """Since when the committed offset is above the log's end; NaN while it is not."""
     lagged_at: Reals
     """When messages were last seen waiting."""
     _caught_up_at: Reals
@@ -102,7 +104,7 @@ class History:
             setattr(self, name, _filled(name, size, fill))
 
     def choose(self, rows: Rows) -> None:
-        """Moves partitions: from now on they are `rows` of those so far, in this order; -1 is a new one."""
+        """Reorders partitions: they become `rows` of the current ones; -1 is a new one."""
         self.newest = SeenOffsets._make(_chosen(column, rows, 0) for column in self.newest)
         self.newest.at[rows < 0] = _UNKNOWN
         for name, fill in (_COLUMNS | _KINDS).items():
@@ -112,16 +114,19 @@ class History:
         self.rows.choose(rows)
 
     def begin(self, rows: Rows, uncommitted: NDArray[np.int8], is_lag_known: Bools, committed_at: Reals) -> None:
-        """Begins anew, with nothing seen; `committed_at`: when the first commit was seen, if it was."""
+        """Restarts without observations; `committed_at`: when the first commit was seen, if it was."""
         self._forget(rows)
         self.uncommitted[rows], self.is_lag_known[rows] = uncommitted, is_lag_known
         self.moved_at[rows] = committed_at
 
     def add(self, new: SeenOffsets, is_known: Bools, keep_seconds: Reals, allowed_lag: Ints) -> None:
-        """Takes the latest offsets of the partitions of which they are known; those that are no later than the last are
-        no news. Forgets what is older than `keep_seconds`. With a lag of `allowed_lag` nothing waits. A log that ends
-        before what was committed, and whose commit went back too, is another one: nothing of the old one is kept. Where
-        the end alone goes back, as at a change of leaders, it was cut off."""
+        """Takes the latest known offsets; those no later than the last are ignored. Forgets what is older than
+        `keep_seconds`.
+
+        With a lag of `allowed_lag` nothing waits. A log that ends before what was committed, and whose commit went back
+        too, is another one: nothing of the old one is kept. If only the end goes back, as after a change of leader, the
+        log was truncated.
+        """
         rows = np.flatnonzero(is_known & ~(new.at <= self.newest.at))
         every = whole(rows, len(is_known))
         if len(rows) < len(is_known):
@@ -151,21 +156,23 @@ class History:
         self._look_for_the_end(rows, every, new, is_waiting)
 
     def excuse(self, is_excused: Bools) -> None:
-        """Begins the silence of these partitions again: nobody was to read them by now."""
+        """Restarts the silence of these partitions: nobody had to read them until now."""
         is_waiting = is_excused & ~np.isnan(self.waiting_since)
         self.waiting_since[is_waiting] = self.newest.at[is_waiting]
 
     def _forget_others(self, rows: Rows, old: SeenOffsets, new: SeenOffsets, is_shorter: Bools) -> Bools:
-        """Forgets the logs that are other logs, and returns them, of the logs that are shorter than they were."""
+        """Forgets and returns the recreated logs among those that became shorter."""
         is_other: Bools = is_shorter & (np.maximum(new.committed, new.end) < old.committed)
         if is_other.any():
             self._forget(rows[is_other])
         return is_other
 
     def caught_up_at(self) -> Reals:
-        """Returns the last time at which the log ended at or before what is committed now: all that waits came later.
-        If that was before the oldest observation, it is reckoned by the pace at which messages have arrived since. NaN:
-        not known."""
+        """Returns the last time at which the log ended at or before the committed offset: everything that waits came
+        later.
+
+        If that was before the oldest observation, it is estimated by the pace of arrivals since. NaN: unknown.
+        """
         first_at, first_end = self.rows.first_at, self.rows.first_end
         rows = np.flatnonzero((self.newest.lag > 0) & (first_end > self.newest.committed) & (self.rows.count > 0))
         found = self._caught_up_at.copy()
@@ -185,7 +192,7 @@ class History:
         self.rows.forget(rows)
 
     def _hold(self, *names: str) -> None:
-        """Gives these columns room for values of their own: most partitions never have any."""
+        """Allocates these columns, which most partitions never need."""
         for name in names:
             column = getattr(self, name)
             if not column.flags.writeable:
@@ -221,8 +228,10 @@ class History:
             self.rewind_at[every] = np.where(is_over, _UNKNOWN, self.rewind_at[every])
 
     def _learn(self, rows: Rows, silence_seconds: Reals) -> None:
-        """Learns the cadence: the second longest of the last silences, for one accident is no cadence. What was silent
-        already when it was first seen was silent for longer than that, and is not learned."""
+        """Learns the cadence: the second longest of the last silences, because one accident is no cadence.
+
+        A silence that had already begun at the first observation was longer than observed, and is ignored.
+        """
         if not len(rows):
             return
         count = self._silence_count[rows]
@@ -302,7 +311,7 @@ _COLUMNS: dict[str, Any] = {
     "_silences": -np.inf,
     "_silence_count": np.int32(0),
 }
-"""Columns that are forgotten with what was seen, and their first values."""
+"""Columns that are reset with the observations, and their first values."""
 _KINDS: dict[str, Any] = {"uncommitted": np.int8(Uncommitted.COMMITTED), "is_lag_known": True}
 _DEPTHS = {"removed_at": 2, "removed_start": 2, "removed_committed": 2, "_silences": _SILENCES}
 """Columns of which there are several."""
@@ -312,7 +321,7 @@ _RARE = frozenset(
         *("removed_at", "removed_start", "removed_committed", "ahead_since"),
     }
 )
-"""Columns that most partitions never have: one value for all, not to be written to, until the first has another."""
+"""Columns that most partitions never need: one read-only value for all, until the first has another."""
 
 
 def _shape(name: str, size: int) -> tuple[int, ...]:

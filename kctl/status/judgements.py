@@ -1,4 +1,4 @@
-"""Judgements of the rules on many partitions, by the column, and each reason in words, made when it is asked for."""
+"""Judgements of the rules on many partitions, in columns; reasons in words are made on demand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NONE = -1
 
 
 class JudgementReason(IntEnum):
-    """The reason of a judgement; what its `seconds`, `first` and `second` are stands in `_TEXTS`."""
+    """The reason of a judgement; `_TEXTS` shows the meaning of its `seconds`, `first` and `second`."""
 
     ELSEWHERE = auto()
     NOTHING_KNOWN = auto()
@@ -81,7 +81,7 @@ class Judgements:
                 column[rows] = values
 
     def reason(self, row: int, owner: Owner, others: Rows | None = None) -> str:
-        """Returns the reason in words; with `others`, which include `row`, it gives the sums of all of them."""
+        """Returns the reason in words; with `others`, which include `row`, with the sums of all of them."""
         reason, case = JudgementReason(int(self._reason[row])), _Case(self, row, owner)
         if others is not None:
             alike = others[self._reason[others] == reason]
@@ -232,25 +232,29 @@ class Held(IntEnum):
 
 
 class Hysteresis:
-    """The reported statuses of many partitions, and since when the rules have seen better ones: worse is reported at
-    once, better only when it lasts, so that alerts do not flap."""
+    """The reported statuses of many partitions, and since when the rules have found better ones.
+
+    A worse status is reported at once, a better one only when it lasts, so that alerts do not flap.
+    """
 
     def __init__(self, size: int) -> None:
         self.status = np.full(size, _NONE, np.int8)
         self._better_since = np.full(size, np.nan)
 
     def choose(self, rows: Rows) -> None:
-        """Moves partitions: from now on they are `rows` of those so far, in this order; -1 is a new one."""
+        """Reorders partitions: they become `rows` of the current ones; -1 is a new one."""
         is_old, chosen = rows >= 0, Hysteresis(len(rows))
         chosen.status[is_old] = self.status[rows[is_old]]
         chosen._better_since[is_old] = self._better_since[rows[is_old]]
         self.status, self._better_since = chosen.status, chosen._better_since
 
     def settle(self, judged: NDArray[np.int8], now: float, hold_seconds: float, is_blind: Bools) -> NDArray[np.int8]:
-        """Returns the statuses to report: from trouble (`warn` and worse) to anything better it takes `hold_seconds`.
-        Rules that no longer know (`unknown`) are believed at once, unless `is_blind`: trouble is not over because
-        nothing is seen any more. A partition that went to another host is that host's trouble at once. Where the status
-        is not what was judged it is `Held` why."""
+        """Returns the statuses to report: from trouble (`warn` and worse) to anything better takes `hold_seconds`.
+
+        `unknown` is accepted at once, unless `is_blind`: trouble does not end because nothing is observed. A partition
+        that went to another host is that host's trouble at once. If the status is not the judged one, `Held` is the
+        reason.
+        """
         held = np.zeros(len(judged), np.int8)
         is_here = judged != NUMBERS[Status.ELSEWHERE]
         better = np.flatnonzero((judged < self.status) & (self.status >= _TROUBLE) & is_here)

@@ -1,8 +1,8 @@
-"""Observed offsets of many partitions over time: rows of each partition, by the column. Pure.
+"""Observed offsets of many partitions over time, in columns. Pure.
 
-Of most partitions only a few rows are kept, of active ones up to 64: so there are tables of several widths, and each
-partition stands in the narrowest that holds its rows. As objects, what is seen of a hundred thousand partitions would
-be millions, which the garbage collector looks through again and again.
+Most partitions keep only a few rows, active ones up to 64: so there are tables of several widths, and each partition is
+in the narrowest that fits. As objects, the observations of a hundred thousand partitions would be millions, which the
+garbage collector would scan again and again.
 """
 
 from __future__ import annotations
@@ -17,36 +17,35 @@ from numpy.typing import NDArray
 from kctl.rows.columns import Bools, Ints, Reals, Rows
 
 Offsets = NDArray[np.signedinteger[Any]]
-"""Offsets, of 32 bits as long as all that were seen are short enough: they take most of the memory."""
+"""Offsets, in 32 bits as long as all fit: they take most of the memory."""
 
 _Kinds: TypeAlias = tuple[type[np.uint32], type[np.signedinteger[Any]], type[np.signedinteger[Any]]]
 _MOST_MILLISECONDS = int(np.iinfo(np.uint32).max)
 _BEFORE_MILLISECONDS = 86_400_000
-"""How long before the first observation that there was a time may be."""
+"""How far a time may be before the first observation."""
 
 _WIDTHS = (4, 8, 16, 32, 65)
 _WIDTHS_OF_TIERS = np.array(_WIDTHS)
 _SHORT = int(np.iinfo(np.int32).max)
 _KEPT = 64
 _THINNED = 48
-"""Rows of an active partition from which on they are thinned, and how many are left."""
+"""Number of an active partition's rows at which they are thinned, and how many remain."""
 _DETAIL = 6.0
-"""The part of their age that lies between one observation and the next, about."""
+"""The approximate distance of observations, as part of their age."""
 _NEVER = np.inf
 _LARGE_BYTES = 1 << 20
 _FEW = 8
-"""Lines of a table up to which each is searched by itself."""
+"""Lines of a table up to which each is searched separately."""
 
 
 class ObservationTable(NamedTuple):
-    """Rows of some partitions, one column each, oldest first; behind the last is anything. Or one row of each.
+    """Rows of some partitions, one column each, oldest first; undefined after the last. Or one row of each.
 
-    Row after row in memory: most partitions are read and written in the same row, and what no partition has reached
-    yet takes no memory.
+    Row after row in memory: most partitions are read and written in the same row, and unused rows take no memory.
     """
 
     at: NDArray[Any]
-    """Milliseconds, as `Observations.time_of` has them; or seconds."""
+    """Milliseconds of `Observations.time_of`; or seconds."""
     committed: Offsets
     end: Offsets
 
@@ -63,7 +62,7 @@ class ObservationTable(NamedTuple):
             column[: len(new), slots] = new
 
     def kept(self, is_kept: Bools) -> ObservationTable:
-        """Returns the table without the rows that are not kept; those behind move up."""
+        """Returns the table without the dropped rows; later ones move up."""
         table = ObservationTable._make(np.zeros_like(column) for column in self)
         _, lines = np.nonzero(is_kept)
         places = (np.cumsum(is_kept, axis=0) - 1)[is_kept]
@@ -73,7 +72,7 @@ class ObservationTable(NamedTuple):
 
 
 class _Tier:
-    """A table of one width, and which of its lines are free."""
+    """A table of one width, and its free lines."""
 
     def __init__(self, width: int) -> None:
         self.width = width
@@ -107,10 +106,10 @@ class _Tier:
 
 
 class Observations:
-    """The observations of `size` partitions. Times, of which milliseconds are kept, and ends of a partition never fall.
+    """The observations of `size` partitions. Times (kept in milliseconds) and ends of a partition never fall.
 
-    `count`, `first_at`, `first_end` and `end_since` (the time of the first row with the newest end) are columns, to be
-    read only.
+    `count`, `first_at`, `first_end` and `end_since` (the time of the first row with the newest end) are read-only
+    columns.
     """
 
     def __init__(self, size: int) -> None:
@@ -130,7 +129,7 @@ class Observations:
         """Whether the last two rows have the same offsets."""
 
     def choose(self, rows: Rows) -> None:
-        """Moves partitions: from now on they are `rows` of those so far, in this order; -1 is a new one."""
+        """Reorders partitions: they become `rows` of the current ones; -1 is a new one."""
         is_old = rows >= 0
         is_left = np.ones(len(self.count), np.bool_)
         is_left[rows[is_old]] = False
@@ -149,15 +148,15 @@ class Observations:
         )
 
     def cut_off(self, rows: Rows, end: Ints) -> None:
-        """Lowers ends above `end` to that."""
+        """Lowers ends above `end` to it."""
         for table, slots, part in self.tables(rows):
             lines = table.taken(slots)
             table.end[:, slots] = np.minimum(lines.end, end[part])
             self._note(rows[part], table.taken(slots))
 
     def add(self, rows: Rows, new: ObservationTable, is_same: Bools, is_end_same: Bools) -> None:
-        """Adds one more row of each, in which the offsets, or the end alone, are those of its newest or not. In the
-        middle of a run of the same offsets none is kept."""
+        """Adds a row of each, which may have the offsets, or only the end, of its newest. Within a run of equal offsets
+        no row is kept."""
         if self._longest <= _SHORT and len(rows):
             self._longest = int(max(self._longest, new.committed.max(), new.end.max()))
             if self._longest > _SHORT:
@@ -190,7 +189,7 @@ class Observations:
         return (milliseconds.astype(np.int64) + (self._began or 0)) / 1000
 
     def _milliseconds(self, at: Reals) -> NDArray[np.uint32]:
-        """Returns the last ones that are not after these times; 0 where one is not known."""
+        """Returns the last milliseconds not after these times; 0 if unknown."""
         found = np.floor(np.nan_to_num(at, nan=-np.inf) * 1000 + 1e-3) - (self._began or 0)
         milliseconds: NDArray[np.uint32] = np.clip(found, 0, _MOST_MILLISECONDS).astype(np.uint32)
         return milliseconds
@@ -210,7 +209,7 @@ class Observations:
                     row[:] = np.maximum(row, later) - later
 
     def forget_before(self, rows: Rows, since: Reals) -> None:
-        """Forgets older rows; the newest of those stays: it is what held then."""
+        """Forgets older rows except the newest of them, which held then."""
         is_passed = (self.count[rows] > 2) & (self._second_at[rows] <= since)
         rows, since = rows[is_passed], since[is_passed]
         for table, slots, part in self.tables(rows):
@@ -220,8 +219,7 @@ class Observations:
             self._store(rows[part], lines.kept(is_kept), np.count_nonzero(is_kept, axis=0))
 
     def thin(self, rows: Rows) -> None:
-        """Thins rows where there are too many, the more, the older they are; so an hour fits beside the last
-        seconds."""
+        """Thins rows if there are too many, older ones more; so an hour fits beside the last seconds."""
         rows = rows[self.count[rows] > _KEPT]
         if not len(rows):
             return
@@ -239,7 +237,7 @@ class Observations:
         self._store(rows, lines, count)
 
     def held(self, rows: Rows, since: Reals) -> Rows:
-        """Returns the row that held at `since`, before that of the newest; or the first."""
+        """Returns the row that held at `since`, before the newest; or the first."""
         numbers = np.zeros(len(rows), np.intp)
         for table, slots, part in self.tables(rows):
             numbers[part] = self._held_in(table, slots, rows[part], since[part])
@@ -259,7 +257,7 @@ class Observations:
         return np.maximum(held - 1, 0)
 
     def tables(self, rows: Rows) -> Iterator[tuple[ObservationTable, Rows, Rows]]:
-        """Yields the tables in which `rows` are: in which lines of it, and of which of `rows`."""
+        """Yields the tables of `rows`: their lines in it, and which of `rows` they are."""
         tiers = self._tier[rows]
         for number, tier in enumerate(self._tiers):
             part = np.flatnonzero(tiers == number)
@@ -267,7 +265,7 @@ class Observations:
                 yield tier.table, self._slot[rows[part]], part
 
     def _make_room(self, rows: Rows, place: Rows, every: Rows | slice) -> None:
-        """Moves partitions that have no such row to a wider table."""
+        """Moves partitions without such a row to a wider table."""
         is_full = place >= _WIDTHS_OF_TIERS[self._tier[every]]
         if is_full.any():
             full = rows[is_full]
@@ -286,7 +284,7 @@ class Observations:
         self._tier[rows], self._slot[rows] = number, slots
 
     def _store(self, rows: Rows, lines: ObservationTable, count: NDArray[np.intp]) -> None:
-        """Replaces the lines of partitions; what needs less room moves to a narrower table."""
+        """Replaces the lines of partitions; those that need less room move to a narrower table."""
         tier = np.searchsorted(_WIDTHS, count).astype(np.int8)
         for number, new in enumerate(self._tiers):
             part = np.flatnonzero(tier == number)
@@ -304,7 +302,7 @@ class Observations:
         self._note(rows, lines)
 
     def _note(self, rows: Rows, lines: ObservationTable) -> None:
-        """Notes what is kept of the lines as columns."""
+        """Records what is kept of the lines in columns."""
         count, number = self.count[rows], np.arange(len(rows))
         last, before = np.maximum(count - 1, 0), np.maximum(count - 2, 0)
         time = self.time_of
@@ -333,8 +331,11 @@ _COLUMNS: dict[str, Any] = {
 
 
 def _zeros(shape: tuple[int, ...], kind: type) -> NDArray[Any]:
-    """Returns zeros, straight from the system where it is much: what is not touched takes no memory, and what is let go
-    is given back. malloc keeps large blocks once it has seen some come and go, and writes zeros into them."""
+    """Returns zeros; large arrays come straight from the system, so untouched memory is free and unused memory is
+    returned.
+
+    malloc keeps large blocks once some have come and gone, and writes zeros into them.
+    """
     size = np.dtype(kind).itemsize * shape[0] * shape[1]
     if size < _LARGE_BYTES:
         return np.zeros(shape, kind)
@@ -342,12 +343,12 @@ def _zeros(shape: tuple[int, ...], kind: type) -> NDArray[Any]:
 
 
 def whole(rows: Rows, size: int) -> Rows | slice:
-    """Returns the rows, all of them as a slice, of which nothing is copied."""
+    """Returns all rows as a slice, which copies nothing."""
     return slice(None) if len(rows) == size else rows
 
 
 def bisected(column: NDArray[Any], slots: Rows, ends: Rows, values: NDArray[Any]) -> Rows:
-    """Returns how many of the first `ends` of each line are not above its value, as bisect_right finds it."""
+    """Returns how many of the first `ends` of each line are not above its value, like bisect_right."""
     if len(slots) * _FEW > column.shape[1]:
         return _counted(column, slots, ends, values)
     low, high = np.zeros(len(slots), np.intp), ends.copy()
@@ -360,7 +361,7 @@ def bisected(column: NDArray[Any], slots: Rows, ends: Rows, values: NDArray[Any]
 
 
 def _counted(column: NDArray[Any], slots: Rows, ends: Rows, values: NDArray[Any]) -> Rows:
-    """Counts as `bisected`, row after row: of many lines that is faster than to go here and there in each."""
+    """Counts like `bisected`, row after row: faster for many lines than searching each."""
     end, value = np.zeros(column.shape[1], np.int8), np.zeros(column.shape[1], values.dtype)
     end[slots], value[slots] = ends, values
     counts = np.zeros(column.shape[1], np.int8)
@@ -370,8 +371,8 @@ def _counted(column: NDArray[Any], slots: Rows, ends: Rows, values: NDArray[Any]
 
 
 def _worth_keeping(at: Reals, committed: Offsets, count: NDArray[np.intp], share: float) -> Bools:
-    """Returns the rows without which there would be a gap longer than that share of their age; and those that show what
-    a commit has left over, as long as there are others of the same commit."""
+    """Returns rows without which a gap would exceed that share of their age; and those that show what a commit left
+    over, if there are others of the same commit."""
     newest = at[count - 1, np.arange(len(count))]
     is_kept = np.zeros(at.shape, np.bool_)
     is_kept[0] = True

@@ -1,4 +1,4 @@
-"""The readers of partitions, as the rules take them: one by one, and by the column."""
+"""The readers of partitions, one by one and in columns, for the rules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kctl.rows.columns import Bools, Ints, Reals, Rows
 _STARTING = frozenset({"starting", "joining", "assigned"})
 
 UNSEEN = "stopped or slow"
-"""The state of a query of which its checkpoint is all that is known: both look alike from outside."""
+"""The state of a query that is known only by its checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,32 +20,35 @@ class Owner:
     """The worker that reads a partition, or why none does."""
 
     name: str | None
-    """The worker's name; None when no worker answers for the partition."""
+    """The worker's name; None if no worker answers for the partition."""
     state: str | None = None
-    """As it reports itself, or `UNSEEN`; without an owner, that of the fleet: `starting`, `rebalancing`, or None."""
+    """The reported state, or `UNSEEN`; without an owner, the fleet's: `starting`, `rebalancing`, or None."""
     trigger_seconds: float | None = 0.0
-    """Seconds between batches; None: not known, as of other clients."""
+    """Seconds between batches; None: unknown, as with other clients."""
     last_batch_seconds: float | None = None
     batch_running_seconds: float | None = None
-    """As of the newest offsets."""
+    """At the newest offsets."""
     waits_for: str | None = None
-    """What is away that it waits for, `engine` for instance."""
+    """What is missing and waited for, for example `engine`."""
     behind_transaction: int = 0
-    """Messages that no `read_committed` reader can have before an open transaction ends."""
+    """Messages that no `read_committed` reader gets before an open transaction ends."""
     transaction_seconds: float | None = None
-    """For how long the last stable offset has not moved because of it."""
+    """For how long an open transaction has held the last stable offset."""
     members: int | None = None
-    """Without an owner: how many members the group's coordinator counts; None when it did not answer, and of clients
-    that choose their partitions themselves: their group has no protocol type and never a member."""
+    """Without an owner: the number of members by the group's coordinator.
+
+    None if it did not answer, and for clients that choose their partitions themselves: their group has no protocol type
+    and never a member.
+    """
     interval_seconds: float = 0.0
-    """Seconds between readings of its offsets, if they come more rarely than those of others."""
+    """Seconds between readings of its offsets, if longer than others'."""
 
 
 class Owners:
-    """The owner of each of many partitions. Immutable; what is not known is NaN."""
+    """The owner of each of many partitions. Immutable; NaN: unknown."""
 
     def __init__(self, owners: Sequence[Owner], numbers: Rows) -> None:
-        """`numbers` has for each partition which of `owners` is its own."""
+        """`numbers` is each partition's index into `owners`."""
         self._owners, self._numbers = tuple(owners), numbers
 
     @classmethod
@@ -70,7 +73,7 @@ class Owners:
 
     @property
     def has_no_members(self) -> Bools:
-        """Whether it is known that a group has no members."""
+        """Whether a group is known to have no members."""
         return self._flags([each.members == 0 for each in self._owners])
 
     @property

@@ -1,11 +1,9 @@
-"""The rules by which partitions are judged: pure functions of what was seen over a window in time.
+"""The rules for partitions: pure functions of observations in a time window.
 
-They are Burrow's idea with other measures: micro-batches commit in jumps, so silence is held against the trigger
-interval, the batch in progress and how often commits came so far, and the lag is compared from commit to commit. They
-serve our own workers and other clients' groups alike. docs/status.md has the reasons.
-
-Each rule judges those of the partitions that it fits, all at once: there may be a hundred thousand, and one by one they
-take a thousand times as long.
+Burrow's idea with other measures: micro-batches commit in jumps, so silence is compared with the trigger interval, the
+running batch and the previous intervals of commits, and the lag from commit to commit. They apply to our workers and to
+other clients' groups. For the reasons see docs/status.md. Each rule judges all its partitions at once: there may be a
+hundred thousand, and one by one they take a thousand times as long.
 """
 
 from __future__ import annotations
@@ -38,53 +36,53 @@ _LEAST_COMMITS = 2
 _RISES = 1.5
 _LONGER = 4.0
 _TRANSACTION_SECONDS = 60.0
-"""How long a transaction may be open: `transaction.timeout.ms` of a producer, by default."""
+"""How long a transaction may be open: a producer's default `transaction.timeout.ms`."""
 _HANGING_SECONDS = 900.0
-"""When an open transaction hangs: `transaction.max.timeout.ms` of a broker, by default."""
+"""When an open transaction hangs: a broker's default `transaction.max.timeout.ms`."""
 _MOST = int(np.iinfo(np.int64).max)
 
 
 @dataclass(frozen=True, slots=True)
 class StatusRules:
-    """The measures that the configuration sets (section `[status]`), in seconds."""
+    """The measures of the configuration (section `[status]`), in seconds."""
 
     window_seconds: float = 60.0
     hold_seconds: float = 5.0
     batch_limit_seconds: float = 600.0
     blind_seconds: float = inf
-    """The age of offsets that are too old to judge by, as are those older than the window."""
+    """The age at which offsets are too old to judge by, as are those older than the window."""
 
 
 def allowed_lag(settings: Sequence[str], group: str) -> int:
-    """The allowed lag by the first of `PATTERN=MESSAGES` whose pattern fits the name of the group; 0 if none does."""
+    """The allowed lag of the first `PATTERN=MESSAGES` that matches the group's name; 0 if none does."""
     pairs = (setting.rpartition("=") for setting in settings)
     return next((int(messages) for pattern, _, messages in pairs if fnmatchcase(group, pattern)), 0)
 
 
 def cycle_seconds(seen: History, owners: Owners) -> Reals:
-    """Returns the time from one commit to the next, as things are."""
+    """Returns the present time from one commit to the next."""
     known = np.fmax(np.fmax(seen.cadence_seconds, owners.trigger_seconds), owners.last_batch_seconds)
     return np.fmax(known, 0.0)
 
 
 def span_seconds(cycle: Reals, rules: StatusRules) -> Reals:
-    """Returns the window that holds enough commits to judge by."""
+    """Returns the window with enough commits to judge by."""
     return np.maximum(rules.window_seconds, np.minimum(_CYCLES_OF_A_WINDOW * cycle, _LONGEST_WINDOW_SECONDS))
 
 
 def kept_seconds(cycle: Reals) -> Reals:
-    """Returns how long what was seen is to be kept: so that what is but a little too slow shows too."""
+    """Returns how long observations are kept: long enough to show what is only slightly too slow."""
     return np.maximum(_LEAST_KEPT_SECONDS, np.minimum(_CYCLES_KEPT * cycle, _LONGEST_WINDOW_SECONDS))
 
 
 def is_blind(seen: History, owners: Owners, rules: StatusRules, now: float) -> Bools:
-    """Whether the newest offsets are too old to be judged by."""
+    """Whether the newest offsets are too old to judge by."""
     found: Bools = now - seen.newest.at > min(rules.window_seconds, rules.blind_seconds) + owners.interval_seconds
     return found
 
 
 class _Case(NamedTuple):
-    """The facts that the rules judge by. Columns have a place for each partition."""
+    """The facts for the rules. Columns have a place for each partition."""
 
     seen: History
     owners: Owners
@@ -98,20 +96,22 @@ class _Case(NamedTuple):
     """Normal silence: how long messages may wait without a commit."""
 
     def quiet(self, rows: Rows) -> Reals:
-        """Returns the silence as of the newest offsets: that nothing was seen since is no fault of the consumer's."""
+        """Returns the silence at the newest offsets: missing observations are not the consumer's fault."""
         quiet = self.seen.newest.at[rows] - self.seen.waiting_since[rows]
         return np.where(np.isnan(quiet), 0.0, quiet)
 
 
 _Rule = Callable[[_Case, Rows, Judgements], Bools]
-"""A rule: puts what it finds of these rows; returns those that it fits."""
+"""A rule: writes its findings for these rows; returns those that match."""
 
 
 def judge(
     seen: History, owners: Owners, rules: StatusRules, allowed_lag: Ints, now: float, stored: Ints | None = None
 ) -> Judgements:
-    """Returns the statuses at `now`, before hysteresis: each partition is judged by the first rule that fits it.
-    `stored` are the messages that wait in the storage; None: there is none."""
+    """Returns the statuses at `now`, before hysteresis, by the first matching rule of each partition.
+
+    `stored` are the messages that wait in the storage; None: there is no storage.
+    """
     cycle, lag = cycle_seconds(seen, owners), seen.newest.lag
     limit = _normal_silence(seen, owners, rules, cycle)
     case = _Case(seen, owners, rules, allowed_lag, now, cycle, span_seconds(cycle, rules), lag, limit)
@@ -124,8 +124,8 @@ def judge(
 
 
 def _normal_silence(seen: History, owners: Owners, rules: StatusRules, cycle: Reals) -> Reals:
-    """How long silence is normal. A batch past its limit excuses nothing any more, however long batches are; and of a
-    trigger of an hour nobody wants to learn after three that it does not come."""
+    """How long silence is normal. A batch past its limit is no excuse, however long batches are; and for a trigger of
+    an hour nobody wants to wait three hours for a warning."""
     limit = np.maximum(rules.window_seconds, np.minimum(_CYCLES_OF_SILENCE * cycle, cycle + rules.batch_limit_seconds))
     is_learned = ~np.isnan(owners.trigger_seconds) | ~np.isnan(seen.cadence_seconds)
     unlearned = np.where(owners.has_no_members, 0.0, rules.batch_limit_seconds)
@@ -174,8 +174,11 @@ def _overtaken(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _overtaken_soon(case: _Case, rows: Rows, found: Judgements) -> Bools:
-    """Finds partitions that retention overtakes soon: from removal to removal the committed offset comes nearer to the
-    log start. Where more is removed at once than waits, the log is short and the consumer keeps up."""
+    """Finds partitions that retention overtakes soon: with each removal the log start comes nearer to the committed
+    offset.
+
+    If more is removed at once than waits, the log is short and the consumer keeps up.
+    """
     seen = case.seen
     fits: Bools = (case.lag[rows] > case.allowed_lag[rows]) & ~np.isnan(seen.removed_at[0, rows])
     if not fits.any():
@@ -255,8 +258,11 @@ def _rewound(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _rising(case: _Case, rows: Rows, found: Judgements) -> Bools:
-    """Finds rising lag: over the window, and over longer and longer times, as far as anything is known: what is much
-    too slow shows soon, what is a little too slow later, when the rise is more than from one commit to the next."""
+    """Finds rising lag: over the window, and over longer and longer times while there are observations.
+
+    A consumer that is much too slow shows soon, one that is slightly too slow later, when the rise exceeds that between
+    two commits.
+    """
     seen, fits = case.seen, np.zeros(len(rows), np.bool_)
     [left] = np.nonzero(seen.left_over[rows] > 0)
     cycle = np.maximum(np.maximum(case.cycle[rows], seen.interval_seconds[rows]), 1.0)
@@ -285,9 +291,12 @@ def _rising(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _rise(case: _Case, rows: Rows, first: Rows, began: Reals, least: Reals) -> tuple[Bools, Ints]:
-    """Whether lag rises, and from which lag: the least of the first half and the last one, if it was never gone, has
-    clearly risen from half to half, and rises still. Halves, because one lucky dip must not hide a lag that grows, nor
-    one burst that is being worked off make it seem to; right after commits, because between commits every lag grows."""
+    """Whether lag rises, and from which lag: the least of the first half and the last, if it was never gone, has
+    clearly risen from half to half, and still rises.
+
+    Halves, because one lucky dip must not hide a growing lag, nor a burst that is being worked off imitate one; right
+    after commits, because every lag grows between commits.
+    """
     seen, is_rise, low = case.seen, np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int64)
     for table, slots, part in seen.rows.tables(rows):
         these = rows[part]
@@ -350,8 +359,11 @@ _RULES: tuple[_Rule, ...] = (
 
 
 def growth_per_second(seen: History, span: Reals) -> Reals:
-    """Returns messages by which the lag grows each second: from the first commit in the window to the last, because
-    between commits it always grows; over the whole window while there are not two. NaN before a second observation."""
+    """Returns the growth of the lag in messages per second; NaN before a second observation.
+
+    From the first commit in the window to the last, because it always grows between commits; over the whole window
+    while there are not two.
+    """
     has_two = seen.rows.count > 1
     found = np.where(has_two, 0.0, np.nan)
     [rows] = np.nonzero(has_two & (seen.lagged_at >= seen.rows.first_at))  # of the others there was never any lag
@@ -367,8 +379,8 @@ def growth_per_second(seen: History, span: Reals) -> Reals:
 
 
 def _commits(committed: Ints, slots: Rows, first: Rows, last: Rows) -> tuple[Rows, Rows]:
-    """Returns the rows of the first commit and of the last, from `first` to `last` of each line; those two themselves
-    where there is none, or but one."""
+    """Returns the rows of the first and last commit between `first` and `last` of each line; those two if there is
+    none, or only one."""
     begin, end = first.copy(), last.copy()
     oldest, newest = committed[first, slots], committed[last, slots]
     more = np.arange(len(slots))

@@ -1,4 +1,4 @@
-"""The age of a fleet's oldest unhandled message, in Kafka or in the storage, and whether it is too great. Pure."""
+"""The age of a fleet's oldest unhandled message, in Kafka or the storage, and whether it is too great. Pure."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _LEAST_LIMIT_SECONDS = 60.0
 _CYCLES = 3.0
 _LEAST_WINDOW_SECONDS = 5.0
 _LEAST_FALL = 0.1
-"""Seconds by which the age falls each second, at least, while a fleet catches up."""
+"""Seconds by which the age falls per second, at least, while a fleet catches up."""
 _FALL_WINDOWS = 2.0
-"""The fall that shows it, in windows: commits that come late or leave more make less of a difference."""
+"""The fall that shows it, in windows: late or incomplete commits make a smaller difference."""
 _NEAR_WINDOWS = 4.0
-"""How long the age has to stay below the limit where the next window may bring it back."""
+"""How long the age must stay below the limit while the next window may bring it back."""
 _MEMORY = _FALL_WINDOWS / _LEAST_FALL
 """The windows in which it must fall so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unhandled:
-    """How a fleet does by its oldest unhandled message, leaving out what is paused on request."""
+    """A fleet's oldest unhandled message, without partitions that are paused on request."""
 
     seconds: float | None = 0.0
-    """The age; None if it is not known as a whole."""
+    """The age; None if it is not known completely."""
     limit_seconds: float = _LEAST_LIMIT_SECONDS
     is_late: bool = False
     """Whether the age is over the limit and does not fall."""
@@ -37,7 +37,7 @@ UNJUDGED = Unhandled()
 
 
 def stored_seconds(storage: StorageReply) -> float | None:
-    """Returns the age of the oldest message in the storage: 0 if none waits, also in a table; None if not known."""
+    """Returns the age of the oldest message in the storage: 0 if none waits, also in a table; None: unknown."""
     if storage.table is not None:
         return 0.0
     if storage.error is not None or storage.pending is None or storage.processing is None:
@@ -46,20 +46,23 @@ def stored_seconds(storage: StorageReply) -> float | None:
 
 
 def older(*ages: float | None) -> float | None:
-    """Returns the greatest age; None if one is not known."""
+    """Returns the greatest age; None if one is unknown."""
     known = [age for age in ages if age is not None]
     return max(known) if len(known) == len(ages) else None
 
 
 def limit_seconds(configured: float, cycle_seconds: float) -> float:
-    """Returns the age that is too great; `configured` is 0 where it follows from the usual cycle."""
+    """Returns the limit of the age; `configured` 0: derived from the usual cycle."""
     return configured or max(_LEAST_LIMIT_SECONDS, _CYCLES * cycle_seconds)
 
 
 class UnhandledTrend:
-    """Judges the age over time. Between commits it climbs by a second each second, and falls with a commit, more or
-    less far: so the lows of windows of a cycle are compared. They fall once the lower of the last two lies two windows
-    below the highest of `_MEMORY` windows; until they have climbed by a window, or fall too slowly for as long."""
+    """Judges the age over time.
+
+    Between commits it grows by a second per second, and falls with a commit: so the lows of windows of a cycle are
+    compared. They fall once the lower of the last two is two windows below the highest of `_MEMORY` windows; until they
+    have grown by a window, or fall too slowly for as long.
+    """
 
     def __init__(self, hold_seconds: float) -> None:
         self._hold_seconds = hold_seconds
@@ -72,8 +75,10 @@ class UnhandledTrend:
         self._better_since: float | None = None
 
     def seen(self, seconds: float | None, limit: float, cycle_seconds: float, now: float) -> Unhandled:
-        """Judges the age at `now`, in monotonic seconds; None, if it is not known as a whole, changes no judgement.
-        Trouble is over when it has been for `hold_seconds`; just below the limit for `_NEAR_WINDOWS`."""
+        """Judges the age at `now`, in monotonic seconds; None (not known completely) changes no judgement.
+
+        Trouble ends after `hold_seconds` without it; just below the limit after `_NEAR_WINDOWS`.
+        """
         if seconds is None:
             self._last = Unhandled(None, limit, self._last.is_late)
             return self._last

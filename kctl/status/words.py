@@ -9,10 +9,10 @@ from kctl_agent.rpc.wire import JsonObject
 
 
 class Status(StrEnum):
-    """From the best to the worst: a group's status is the last of those that its partitions have."""
+    """From the best to the worst: a group has the worst status of its partitions."""
 
     ELSEWHERE = "elsewhere"
-    """A worker of another host of the fleet reads it: that host judges it."""
+    """A worker of another host of the fleet reads it, and that host judges it."""
     IDLE = "idle"
     OK = "ok"
     PAUSED = "paused"
@@ -35,19 +35,19 @@ _SEVERITY = {status: number for number, status in enumerate(Status)}
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """The status of a partition, or of a whole group, with its reason. What is not known is None."""
+    """The status of a partition or a group, with its reason. None: unknown."""
 
     status: Status
     reason: str
-    """The reason in words, with the numbers that led to it."""
+    """The reason in words, with the numbers behind it."""
     lag_seconds: float | None = None
-    """The time lag: the most seconds that the oldest waiting message has waited; 0 when none waits."""
+    """The time lag: the maximum time that the oldest waiting message has waited; 0 if none waits."""
     growth_per_second: float | None = None
-    """Messages by which the lag grows each second, over the window; negative while it falls."""
+    """Growth of the lag in messages per second, over the window; negative while it falls."""
     catchup_seconds: float | None = None
-    """Seconds until the lag is gone at that pace; 0 when it is, None while it does not fall."""
+    """Seconds until the lag is gone at that pace; 0 if it is gone, None while it does not fall."""
     oldest_unhandled_seconds: float | None = None
-    """The age of the oldest unhandled message: in Kafka, in the storage, in a handler, or waiting for its next try."""
+    """The age of the oldest unhandled message: in Kafka, in the storage, in a handler, or waiting for a retry."""
 
     def to_json(self) -> JsonObject:
         return {
