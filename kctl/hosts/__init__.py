@@ -1,3 +1,3 @@
-"""A fleet whose masters run on several hosts: who is there, and what the others answer."""
+"""A fleet whose masters run on several hosts."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The other hosts of a fleet as the master of one of them sees them: who is there, and what all of them answer.
+"""The other hosts of a fleet, seen by the master of one: who is there, and their answers.
 
-Nothing is sent but to answer a question, and a question that came from another host is answered of one's own agents
-alone: so none goes in circles.
+Data is sent only as an answer, and a question from another host is answered from own agents alone, so there are no
+loops.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _STATUS_TYPES: Final[dict[str, type[Struct]]] = {
     "workers": Statuses,
     "offset_checker": JudgedPartitions,
 }
-"""What `HostReplies.status` holds, by command."""
+"""The type of `HostReplies.status`, by command."""
 _SILENT_HOST_SECONDS = 1.0
-"""For the answer of a host that did not answer the last question: it must not hold up what the others answer."""
+"""Time-out for a host that did not answer the last question: it must not delay the others' answers."""
 _STALE_SECONDS = 2 * SESSION_SECONDS
 
 
@@ -54,10 +54,10 @@ class _Operations(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class HostsOutcome:
-    """What the other hosts answered; the last replies of one that is silent now are there too, with their age."""
+    """The other hosts' answers, including the last replies of silent ones, with their age."""
 
     replies: tuple[tuple[HostReplies, float], ...] = ()
-    """Replies, each with the seconds since they came."""
+    """Replies, each with its age in seconds."""
     failed: tuple[Failed, ...] = ()
     """Hosts that did not answer."""
 
@@ -68,7 +68,7 @@ class HostsOutcome:
         return [each for each, _ in self.replies if each.host not in silent]
 
     def joined(self, own: FanOut[Raw], host: str) -> FanOut[Raw]:
-        """Returns the replies of all agents; an agent of `host`, which asks, is named as those of the others are."""
+        """Returns the replies of all agents; an agent of `host`, which asks, is named like the others."""
         answers = [Answer(qualified(host, each.sender), each.result, each.age_seconds) for each in own.answers]
         failed = [Failed(qualified(host, each.sender), each.code, each.message) for each in own.failed]
         stopped = [qualified(host, each) for each in own.stopped]
@@ -85,15 +85,15 @@ class HostsOutcome:
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of another host from its answers."""
+    """What another host's answers have shown."""
 
     silent_since: float | None = None
-    """Unix seconds of the first question that it did not answer."""
+    """Unix seconds of the first unanswered question."""
     failed_at: float = 0.0
-    """When it did not answer last; a host that has come into the group since is silent no more."""
+    """Time of the last failure; a host that has joined the group since is no longer silent."""
     reason: str | None = None
     last: dict[str, tuple[float, HostReplies]] = field(default_factory=dict)
-    """The last replies to each command, and when they came."""
+    """The last replies to each command, with their times."""
 
 
 class Hosts:
@@ -135,15 +135,15 @@ class Hosts:
 
     @property
     def leader(self) -> str | None:
-        """The host that leads what all hosts do; None while the roster is in doubt: after the time of a session without
-        a heartbeat another one may lead."""
+        """The host that leads shared work; None while the roster is in doubt: after a session time without a heartbeat
+        another one may lead."""
         seen = self._member.seen
         age = self._age(seen)
         return None if age is None or age >= SESSION_SECONDS or self.doubt is not None else seen.roster.leader
 
     @property
     def doubt(self) -> str | None:
-        """Why the roster may not be that of now."""
+        """Why the roster may be outdated."""
         return self._doubt(self._member.seen)
 
     @property
@@ -159,24 +159,21 @@ class Hosts:
         return next((each.url for each in self._member.seen.roster.hosts if each.name == name), None)
 
     async def submit(self, host: str, operation: JsonObject) -> JsonObject:
-        """Has another host begin an operation; returns it as it stands, or the error.
+        """Has another host begin an operation; returns its state, or the error.
 
-        Raises:
-            AgentUnreachable: nothing was sent.
-            AgentError: it may have begun.
+        Raises: AgentUnreachable: nothing was sent. AgentError: it may have begun.
         """
         return await self._operate("POST", host, "", json.encode(operation))
 
     async def operation(self, host: str, id_: str, *, cancel: bool = False) -> JsonObject:
-        """Returns how far an operation of another host has come; with `cancel`, after asking for its end. Raises
-        AgentError."""
+        """Returns the state of another host's operation; with `cancel`, cancels it first. Raises AgentError."""
         path = f"/{quote(id_, safe='')}"
         return await (
             self._operate("POST", host, f"{path}/cancel", b"{}") if cancel else self._operate("GET", host, path)
         )
 
     async def operations(self, seconds: float) -> tuple[list[JsonObject], list[Failed]]:
-        """Returns the operations that all other hosts know, each with its `host`, and the hosts that did not answer."""
+        """Returns the operations of all other hosts, each with its `host`, and the hosts that did not answer."""
         roster = self._member.seen.roster
         hosts = [each for each in roster.hosts if each.key != self.me.key]
         found = await asyncio.gather(*(self._operations(each, seconds) for each in hosts))
@@ -209,7 +206,7 @@ class Hosts:
     def replies(
         self, outcome: FanOut[Raw], status: Struct | None, verdict: Verdict | None = None, age_seconds: float = 0.0
     ) -> HostReplies:
-        """Returns what this host answers to another one."""
+        """Returns this host's answer to another one."""
         return HostReplies(
             *self._fleet,
             self.me.name,
@@ -229,7 +226,7 @@ class Hosts:
             raise BadParams(f"there is no host {printable_name(name)}; there are {', '.join(known) or 'none'}")
 
     def forget(self, name: str) -> bool:
-        """Has all hosts forget one that has gone; returns whether there is one of this name."""
+        """Makes all hosts forget a gone one; returns whether there is one of this name."""
         found = [each.host for each in self._member.seen.roster.gone if each.host.name == name]
         for host in found:
             self._member.forget(host)
@@ -237,7 +234,7 @@ class Hosts:
         return bool(found)
 
     async def ask(self, command: str, seconds: float, *, host: str | None = None, worker: str = "") -> HostsOutcome:
-        """Asks all other hosts at once, or one, for what their agents reply to a command. Raises BadParams: there is no
+        """Asks all other hosts at once, or one, for their agents' replies to a command. Raises BadParams: there is no
         such host."""
         if host is not None:
             self.check_known(host)
@@ -266,7 +263,7 @@ class Hosts:
         return HostsOutcome((*((each, 0.0) for each in replies), *old), tuple(failed))
 
     def _of(self, name: str) -> _Known:
-        """Returns what is known of a host; not kept."""
+        """Returns what is known of a host, without keeping it."""
         return self._known.get(name) or _Known()
 
     def _is_silent(self, host: Host) -> bool:
@@ -298,7 +295,7 @@ class Hosts:
         return replies
 
     def _check(self, host: Host, replies: HostReplies) -> None:
-        """Checks that the host itself has answered. Raises BadResult where another master has got its address."""
+        """Checks that the host itself has answered. Raises BadResult: another master has its address."""
         if (replies.cluster, replies.group) != self._fleet:
             raise BadResult(f"at {host.url} answers a master of another fleet")
         if (replies.host, replies.incarnation) != (host.name, host.incarnation):
@@ -329,7 +326,7 @@ class Hosts:
         return None if seen.heartbeat_at is None else max(self._clock() - seen.heartbeat_at, 0.0)
 
     def _doubt(self, seen: Seen) -> str | None:
-        """Returns why the roster may not be that of now."""
+        """Returns why the roster may be outdated."""
         age = self._age(seen)
         if age is None:
             return f"which other hosts there are is not known yet ({seen.error or 'this one is joining their group'})"
@@ -352,7 +349,7 @@ def _not_counted(refused: Refused) -> Failed:
 
 
 def _missed(gone: Gone, answer: HostReplies | Failed) -> Failed:
-    """Names a host that has left the group of masters without notice, and whether it answers all the same."""
+    """Names a host that has left the group of masters without notice, and whether it still answers."""
     what, name = _left(gone), gone.host.name
     if isinstance(answer, HostReplies):
         return Failed(name, "gone", f"{what}, but answers: it may be cut off from Kafka")

@@ -1,10 +1,9 @@
-"""The master as a member of the group of masters: a classic consumer group without partitions, whose leader hands the
-roster to all.
+"""The master as a member of the group of masters: a classic consumer group without partitions, whose leader distributes
+the roster.
 
-As measured with Kafka 4.3, session 6 s: 20 masters know each other after 4 s, and miss one that was killed after 7 s.
-The group is a classic one, for members of the newer protocol (KIP-848) carry no description. It is not static: a newer
-member would fence an older of its name without a word, and a rejoin need not rebalance, so that others would keep an
-old address.
+Measured with Kafka 4.3, session 6 s: 20 masters know each other after 4 s, and notice a killed one after 7 s. The group
+is classic because members of the newer protocol (KIP-848) carry no description. It is not static: a newer member would
+fence an older one of its name silently, and a rejoin need not rebalance, so that others would keep an old address.
 """
 
 from __future__ import annotations
@@ -31,22 +30,22 @@ from kctl_agent.kafka.joins import take_up_forgotten_join
 log = logging.getLogger(__name__)
 
 SESSION_SECONDS = 6.0
-"""The least that brokers allow unless they are configured otherwise (`group.min.session.timeout.ms`)."""
+"""The least that brokers allow by default (`group.min.session.timeout.ms`)."""
 _HEARTBEAT_SECONDS = 1.0
 _JOIN_MS = 200
 _REST_SECONDS = 0.5
-"""Between turns of a stable member, whose heartbeats are kafka-python's own: in `poll` it would turn ten times a
-second, which takes 0.3 % of a core."""
+"""Time between turns of a stable member, whose heartbeats are kafka-python's: in `poll` it would turn ten times a
+second, 0.3 % of a core."""
 _AGAIN_SECONDS = 2.0
 _CLOSE_MS = 2000
 _LEAVE_SECONDS = SESSION_SECONDS + 2.0
-"""A rebalance waits for a member that was killed just before, until its session ends."""
+"""A rebalance waits for a recently killed member until its session ends."""
 _FORGOTTEN_MOST = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A roster and when the group's coordinator was heard last, in seconds of the monotonic clock; None: not yet."""
+    """A roster, and when the group's coordinator last answered, in monotonic seconds; None: not yet."""
 
     roster: Roster
     heartbeat_at: float | None = None
@@ -57,10 +56,10 @@ class Seen:
 
 
 class HostsMember:
-    """Runs a thread of its own, `kctl-hosts`. `seen` may be read from any thread; it is replaced, never changed."""
+    """Runs its own thread, `kctl-hosts`. `seen` may be read from any thread; it is replaced, never mutated."""
 
     def __init__(self, access: ClusterAccess, group: str, topic: str, me: Host, forget_seconds: float) -> None:
-        """`topic` must exist: a consumer subscribes to something. Nothing of it is assigned or read."""
+        """`topic` must exist, because a consumer must subscribe; none of it is assigned or read."""
         self._access = access
         self._group = group
         self._topic = topic
@@ -78,7 +77,7 @@ class HostsMember:
         self._thread.start()
 
     def close(self) -> None:
-        """Leaves the group; others do not miss this host. Blocks for some seconds."""
+        """Leaves the group, with notice to the others. Blocks for some seconds."""
         if not self._thread.is_alive():
             return
         self._describe(is_leaving=True)
@@ -86,7 +85,7 @@ class HostsMember:
         self._thread.join(_LEAVE_SECONDS + 2 * _CLOSE_MS / 1000)
 
     def forget(self, host: Host) -> None:
-        """Has all hosts forget one that has gone."""
+        """Makes all hosts forget a gone one."""
         forgotten = [each for each in self._me.forgotten if each != host.key]
         self._describe(forgotten=(*forgotten, host.key)[-_FORGOTTEN_MOST:])
 
@@ -140,7 +139,7 @@ class HostsMember:
             self.seen = replace(self.seen, heartbeat_at=heartbeat_at)
 
     def _leave(self, consumer: Any) -> None:
-        """Waits until all know that this host leaves, so that nobody misses it."""
+        """Waits until all know that this host leaves, so that it is not reported as missing."""
         deadline = time.monotonic() + _LEAVE_SECONDS
         while time.monotonic() < deadline:
             self._turn(consumer)
@@ -186,6 +185,6 @@ class HostsMember:
 
 
 def _answered_at(heartbeat: Any) -> float:
-    """Returns when the last heartbeat was sent, if it has been answered: a process that was frozen reads an old answer
-    as a new one."""
+    """Returns when the last heartbeat was sent, if it was answered: a frozen process reads an old answer as a new
+    one."""
     return float(heartbeat.last_send) if heartbeat.last_receive >= heartbeat.last_send else 0.0

@@ -1,4 +1,4 @@
-"""Questions to the masters of other hosts, over HTTPS and kept connections."""
+"""Requests to the masters of other hosts, over HTTPS and persistent connections."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from kctl_agent.errors import AgentTimeout, AgentUnreachable, BadRequest, NotPer
 
 _MAX_BYTES: Final = 256 * 1024 * 1024
 _KEPT_SECONDS: Final = 15.0
-"""Less than a server keeps a connection that asks nothing (`kctl.http.server`)."""
+"""Less than a server keeps an idle connection (`kctl.http.server`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeersAccess:
-    """The right to ask other hosts. A token is sent to a server with a certificate of `ca`, and to no other, unless
-    `allow_plain`."""
+    """The right to ask other hosts. Tokens go only to servers with a certificate of `ca`, unless `allow_plain`."""
 
     tokens: tuple[str, ...] = ()
-    """The tokens for questions: while one is replaced, a host that does not know the first knows the next."""
+    """The tokens for requests: during a replacement, a host that does not know the first knows the next."""
     operations_tokens: tuple[str, ...] = ()
     ca: str | None = None
     """A file with certificates; None: those that the system trusts."""
@@ -45,8 +44,10 @@ class Peers:
         self.use(access)
 
     def use(self, access: PeersAccess) -> None:
-        """Uses other tokens and certificates from now on. Connections that are open stay, unless the certificates of
-        `ca` are others. Raises OSError."""
+        """Uses other tokens and certificates from now on. Raises OSError.
+
+        Open connections stay, unless the certificates of `ca` have changed.
+        """
         authorities = None if access.ca is None else Path(access.ca).read_bytes()
         self._context = ssl.create_default_context(cafile=access.ca)
         if authorities != self._authorities:
@@ -64,11 +65,9 @@ class Peers:
             await pool.aclose()
 
     async def get(self, url: str, path: str, seconds: float) -> bytes:
-        """Returns the body of a good answer.
+        """Returns the body of a successful answer.
 
-        Raises:
-            AgentUnreachable, AgentTimeout, NotPermitted: with the reason.
-            BadRequest: it answers, but not this.
+        Raises: AgentUnreachable, AgentTimeout, NotPermitted: with the reason. BadRequest: it answers, but not this.
         """
         status, body = await self._exchanged("GET", url, path, seconds, self._access.tokens)
         if status != 200:
@@ -79,9 +78,7 @@ class Peers:
     async def operate(self, method: str, url: str, path: str, seconds: float, body: bytes = b"") -> bytes:
         """Returns the body of an answer about an operation, whatever its status.
 
-        Raises:
-            AgentUnreachable, NotPermitted: nothing was sent.
-            AgentTimeout: no answer came, or not a whole one.
+        Raises: AgentUnreachable, NotPermitted: nothing was sent. AgentTimeout: no answer, or an incomplete one.
         """
         _, answer = await self._exchanged(method, url, path, seconds, self._access.operations_tokens, body)
         return answer
@@ -89,8 +86,8 @@ class Peers:
     async def _exchanged(
         self, method: str, url: str, path: str, seconds: float, tokens: Sequence[str], body: bytes = b""
     ) -> tuple[int, bytes]:
-        """Sends a request with the first of these tokens that is known there; follows nothing to elsewhere, and uses no
-        proxy. Raises as `operate`."""
+        """Sends a request with the first of these tokens that is known there; no redirects, no proxy. Raises as
+        `operate`."""
         if url.startswith("http://") and not self._access.allow_plain:
             raise NotPermitted("its address is http://, and hosts.allow_plain is not set: nothing was sent")
         headers = [("Accept", "application/json")]

@@ -1,5 +1,4 @@
-"""What one host answers of its own agents to another master: their replies as they are, which the asking master
-reduces together with its own."""
+"""A host's unchanged agent replies for another master, which reduces them together with its own."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ class AgentReply(Struct, frozen=True):
 
 
 class HostReplies(Struct, frozen=True):
-    """All replies of a host to one command; `cluster`, `group`, `host` and `incarnation` show who has answered."""
+    """All replies of a host to one command; `cluster`, `group`, `host` and `incarnation` identify it."""
 
     cluster: str
     group: str
@@ -31,13 +30,13 @@ class HostReplies(Struct, frozen=True):
     age_seconds: float = 0.0
     """Age of `status`."""
     status: Raw = Raw(b"null")
-    """With `status`: what the host answers to it; with `workers` its processes as their supervisor sees them, and with
-    `offset_checker` how the partitions are that they read."""
+    """With `status`: the host's answer to it; with `workers` its processes as their supervisor sees them; with
+    `offset_checker` the state of the partitions that they read."""
     verdict: Verdict | None = None
-    """How the host is doing; None with `status`, which holds it."""
+    """The host's verdict; None with `status`, which contains it."""
 
 
 class JudgedPartitions(Struct, frozen=True):
-    """The partitions that workers of this host read, by topic and number, and how they are."""
+    """The partitions that this host's workers read, by topic and number, and their state."""
 
     rows: tuple[tuple[str, int, Assessment], ...] = ()

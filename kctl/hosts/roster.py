@@ -1,7 +1,7 @@
-"""The roster of a fleet: hosts that are there, that have gone and since when, and that are refused. Pure.
+"""The roster of a fleet: hosts that are there, hosts that have gone (and since when), hosts that are refused. Pure.
 
-Each master describes itself when it joins the group of masters; the leader of that group makes the roster of all
-descriptions and of the roster before, and the group's coordinator hands it to every member.
+Each master describes itself when it joins the group of masters; the leader makes the roster from all descriptions and
+the previous roster, and the group's coordinator distributes it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from msgspec import Meta, Struct
 URL = r"\Ahttps?://([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[1-9][0-9]{0,4})?\Z"
 _Text = Annotated[str, Meta(max_length=1000)]
 _GONE_MOST = 100
-"""Of hosts that have gone, as each member's roster is in one message of the coordinator: pods that crash in a loop may
-have another name each time."""
+"""Maximum number of gone hosts, because each member's roster is in one message of the coordinator: crash-looping pods
+may have a new name each time."""
 _MISSED_MOST = 10
-"""Of hosts that one member misses, so that a stranger cannot fill the roster with hosts that never were."""
+"""Maximum number of hosts that one member misses, so that a stranger cannot fill the roster with invented hosts."""
 PROTOCOLS = (1, 1)
-"""The oldest and the newest protocol between hosts that this release speaks."""
+"""The oldest and the newest protocol between hosts in this release."""
 
 
 class Host(Struct, frozen=True):
@@ -30,11 +30,11 @@ class Host(Struct, frozen=True):
     name: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
     url: Annotated[str, Meta(pattern=URL)]
     incarnation: Annotated[int, Meta(ge=0, lt=2**62)]
-    """Nanoseconds of the Unix time at which the master started."""
+    """Unix time of the master's start, in nanoseconds."""
     version: Annotated[str, Meta(max_length=40)] = ""
     protocols: tuple[int, int] = PROTOCOLS
     is_leaving: bool = False
-    """Whether the master is about to stop, in order."""
+    """Whether the master is about to stop in order."""
     forgotten: tuple[Annotated[str, Meta(max_length=100)], ...] = ()
     """Keys of hosts that have gone for good."""
     missed: Annotated[tuple[Gone, ...], Meta(max_length=_MISSED_MOST)] = ()
@@ -55,7 +55,7 @@ class Host(Struct, frozen=True):
 
 
 class Gone(Struct, frozen=True):
-    """A host that has left the group without a word."""
+    """A host that has left the group without notice."""
 
     host: Host
     since: Annotated[float, Meta(ge=0, le=2**40)]
@@ -63,7 +63,7 @@ class Gone(Struct, frozen=True):
 
 
 class Refused(Struct, frozen=True):
-    """A member of the group that counts for nothing, and why."""
+    """A member of the group that is ignored, and why."""
 
     name: _Text
     url: _Text
@@ -71,19 +71,19 @@ class Refused(Struct, frozen=True):
 
 
 class Roster(Struct, frozen=True):
-    """All hosts of a fleet, as of a generation of their group; each part sorted by name."""
+    """All hosts of a fleet in a generation of their group; each part sorted by name."""
 
     leader: Annotated[str, Meta(max_length=64)] = ""
     """The host that made the roster."""
     protocol: int = PROTOCOLS[1]
-    """The newest protocol that all hosts speak."""
+    """The newest protocol that all hosts support."""
     hosts: tuple[Host, ...] = ()
     gone: tuple[Gone, ...] = ()
     refused: tuple[Refused, ...] = ()
 
 
 def decoded_host(description: bytes) -> Host | None:
-    """Returns the description of a member; None where it is none, as any client may join the group."""
+    """Returns a member's description; None if it is none: any client may join the group."""
     try:
         return msgspec.json.decode(description, type=Host)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -91,7 +91,7 @@ def decoded_host(description: bytes) -> Host | None:
 
 
 def decoded_roster(note: bytes) -> Roster | None:
-    """Returns the roster in a leader's assignment; None where it is none."""
+    """Returns the roster in a leader's assignment; None if it is none."""
     try:
         return msgspec.json.decode(note, type=Roster)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -101,7 +101,7 @@ def decoded_roster(note: bytes) -> Roster | None:
 def agreed(
     leader: str, descriptions: Iterable[Host | None], before: Roster, now: float, forget_seconds: float
 ) -> Roster:
-    """Makes the roster of a new generation; `now` in Unix seconds. One that has gone is kept for `forget_seconds`."""
+    """Makes the roster of a new generation; `now` in Unix seconds. A gone host is kept for `forget_seconds`."""
     described = list(descriptions)
     hosts, refused = _accepted([each for each in described if each is not None], before)
     if strangers := described.count(None):
@@ -127,8 +127,8 @@ def agreed(
 
 
 def lost(before: Roster, after: Roster, now: float) -> tuple[Gone, ...]:
-    """Returns the hosts that a roster does not name and the one before it did: its leader may have started after they
-    had gone."""
+    """Returns the hosts missing in a roster but not in the previous one: its leader may have started after they
+    left."""
     named = {each.name for each in after.hosts} | {each.host.name for each in after.gone}
     forgotten = {key for each in after.hosts for key in each.forgotten}
     unnamed = [each for each in _missing(before, now) if each.host.name not in named]
@@ -137,15 +137,17 @@ def lost(before: Roster, after: Roster, now: float) -> tuple[Gone, ...]:
 
 
 def _missing(before: Roster, now: float) -> list[Gone]:
-    """Returns all hosts of a roster but those that were to leave."""
+    """Returns all hosts of a roster that were not leaving."""
     plain = [msgspec.structs.replace(each, forgotten=(), missed=()) for each in before.hosts if not each.is_leaving]
     return [*before.gone, *(Gone(each, now) for each in plain)]
 
 
 def _accepted(described: Iterable[Host], before: Roster) -> tuple[list[Host], list[Refused]]:
-    """Of two with one name or one URL, the one that is known already continues, else the older. A host that was started
-    again is alone: the coordinator ends a rebalance when the session of its predecessor has ended. The others must
-    speak the protocol that most hosts speak; of several such protocols the oldest."""
+    """Returns the accepted hosts. Of two with one name or URL, the known one stays, else the older.
+
+    A restarted host is alone: the coordinator ends a rebalance when its predecessor's session has ended. The others
+    must use the protocol of most hosts; of several such protocols the oldest.
+    """
     accepted: list[Host] = []
     refused = []
     known = {each.key for each in before.hosts}

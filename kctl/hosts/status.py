@@ -1,4 +1,4 @@
-"""`kctl status` of a fleet on several hosts: the answers of their masters made one. Pure."""
+"""`kctl status` of a fleet on several hosts, joined from their masters' answers. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from kctl_agent.replies.block_size import StorageReply
 
 
 def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.0) -> tuple[WorkerStatus, ...]:
-    """Returns the processes of a host as they are named among those of all hosts. What was heard so long ago of a host
-    that is silent now shows no state."""
+    """Returns a host's processes under their names in the fleet. Those of a silent host have no state."""
     if not age_seconds:
         return tuple(replace(row, name=qualified(host, row.name)) for row in rows)
     return tuple(
@@ -29,10 +28,10 @@ def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.
 
 
 def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now: float) -> StatusAnswer:
-    """Joins the answer of `host`, where it was asked, with those of the others; `now` in Unix seconds.
+    """Joins the answer of `host`, which was asked, with those of the others; `now` in Unix seconds.
 
-    What a host that is silent now has reported of its processes is shown, but judges nothing. May take a while; raises
-    BadResult where an answer does not fit.
+    A silent host's last report of its processes is shown, but judges nothing. May take a while; raises BadResult: an
+    answer does not fit.
     """
     answers = {each.host: (decoded(StatusAnswer, each.status), age) for each, age in others.replies}
     if own is not None:
@@ -53,7 +52,7 @@ def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now
 
 
 def _lag(glances: Mapping[str, LagGlance], host: str) -> LagGlance | None:
-    """Joins what each host knows of its own partitions; the lag of all of them brokers tell every host alike."""
+    """Joins each host's knowledge of its own partitions; the total lag is the same on every host, from the brokers."""
     if not glances:
         return None
     seconds = [each.seconds for each in glances.values() if each.seconds is not None]
@@ -64,7 +63,7 @@ def _lag(glances: Mapping[str, LagGlance], host: str) -> LagGlance | None:
 
 
 def _shared(answers: list[StatusAnswer]) -> StorageReply | None:
-    """Returns the one storage of all hosts; None where each of several has its own."""
+    """Returns the one storage of all hosts; None if each of several has its own."""
     has_own = any(each.verdict.has_own_storage for each in answers) and len(answers) > 1
     return None if has_own else next((each.storage for each in answers if each.storage is not None), None)
 

@@ -1,4 +1,4 @@
-"""The verdict on a fleet on several hosts: those of its hosts made one. Pure."""
+"""The verdict on a fleet on several hosts, joined from theirs. Pure."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ _AMOUNT = re.compile(r"(?<![\w-])\d[\d,.]*")
 
 
 def joined_verdict(heard: Mapping[str, Verdict], failed: Collection[Failed], now: float) -> Verdict:
-    """Joins the verdicts of hosts: the same on whatever host. Hosts that `failed` to answer are findings themselves;
-    partitions that no host reads are found by each host, and named once."""
+    """Joins the verdicts of hosts: the same on any host.
+
+    Hosts that `failed` to answer are findings; partitions that no host reads are found by each host, and named once.
+    """
     missing = [Finding(Level.DEGRADED, "hosts", each.message, now) for each in failed]
     if not heard:
         reason = missing[0].reason if missing else "no host has answered"
@@ -43,8 +45,8 @@ def joined_verdict(heard: Mapping[str, Verdict], failed: Collection[Failed], now
 
 
 def _findings(in_order: Sequence[tuple[str, Verdict]]) -> Iterator[Finding]:
-    """Yields the findings of all hosts, those that several have alike as one. Trouble with a part of the work that
-    another host does is `degraded` at most."""
+    """Yields the findings of all hosts, equal ones as one. Trouble with work that another host does is at most
+    `degraded`."""
     done = {about for _, verdict in in_order for about in verdict.works}
     alike: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
     for host, verdict in in_order:
@@ -66,7 +68,7 @@ def _parts(finding: Finding) -> tuple[str, str, str]:
 
 
 def _reason(what: str, found: Sequence[tuple[str, Finding]], since: float, *, is_of_all: bool) -> str:
-    """Returns the reason of a finding that these hosts have; it names them unless all hosts have it."""
+    """Returns the reason of a finding of these hosts; it names them unless all hosts have it."""
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     hosts = "" if is_of_all else ", ".join(host for host, _ in found[:_NAMED]) + f"{more}: "
     if shares := [share for _, each in found if each.about == "partitions" and (share := _SHARE.match(each.reason))]:
@@ -81,8 +83,8 @@ def _reason(what: str, found: Sequence[tuple[str, Finding]], since: float, *, is
 
 
 def _well(in_order: Sequence[tuple[str, Verdict]], is_shared: bool) -> Iterator[str]:
-    """Yields what to say of hosts that are all well: the sums of their partitions, and what waits; of a storage that
-    they share only what one of them counts."""
+    """Yields texts about hosts without trouble: the sums of their partitions, and what waits (in a shared storage by
+    one host's count)."""
     counts: Counter[str] = Counter()
     progress: dict[str, str] = {}
     for host, verdict in in_order:

@@ -1,1 +1,1 @@
-"""Attached applications: somebody else's Spark queries as part of a fleet, their reports, log ends and shadow group."""
+"""Attached applications: Spark queries that kctl does not run, shown as part of a fleet."""

@@ -1,8 +1,8 @@
-"""`kctl_agent.attach`: shows how far somebody else's PySpark application is, without changing what it does.
+"""`kctl_agent.attach`: shows how far a PySpark application has read, without changing what it does.
 
 It listens to the progress of the application's queries. In a fleet it answers what a worker answers, for every Kafka
-source; if a shadow group is named for which no consumer lives, it commits what is read. The listener runs on Spark's
-threads and only copies: a slow one makes Spark drop events (sparkMeasure #7). Needs PySpark 3.4, and kafka-python.
+source; with a shadow group it commits what is read, unless the group has members. The listener runs on Spark's threads
+and only copies, because Spark drops events of a slow one (sparkMeasure #7). Needs PySpark 3.4 and kafka-python.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Attached:
         self._thread.start()
 
     def close(self) -> None:
-        """Stops listening and answering; the application goes on. Idempotent."""
+        """Stops listening and answering; the application continues. Idempotent."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -108,7 +108,7 @@ class Attached:
         queries = self._queries
 
         class Listener(StreamingQueryListener):  # type: ignore[misc]
-            """On Spark's callback threads: copies and returns."""
+            """Runs on Spark's callback threads: copies and returns."""
 
             def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
                 queries.started(str(event.id))
@@ -136,7 +136,7 @@ class Attached:
                 self._server.publish(self._queries.snapshot(time.monotonic()))
 
     def _quietly(self, step: Callable[[], None]) -> bool:
-        """Runs a step of the guest: whatever goes wrong with it is the guest's, and reported in its snapshot."""
+        """Runs a step and reports its errors in the snapshot, so that they never reach the application."""
         try:
             step()
             return True
@@ -147,7 +147,7 @@ class Attached:
             return False
 
     def _poll(self) -> None:
-        """Asks Spark for what its events leave out: the ends, and which queries run (it may drop listeners)."""
+        """Asks Spark for what its events omit: ended queries, and running ones if it has dropped the listener."""
         active = {str(query.id): query for query in self._spark.streams.active}
         if self._queries.is_deaf(active):
             with contextlib.suppress(Exception):

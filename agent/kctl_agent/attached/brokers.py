@@ -1,4 +1,4 @@
-"""The brokers of an application's queries, how the queries reach them, and their log offsets."""
+"""The brokers of an application's queries: how to connect to them, and their log offsets."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kctl_agent.attached.partition_offsets import answered_offsets
 from kctl_agent.kafka.security import Security
 
 _STARTS_SECONDS: Final = 15.0
-"""Seconds between questions for log starts: they move with retention only, and each question costs the application."""
+"""How often to ask for log starts: only retention moves them, and each request costs the application."""
 _MAX_DEPTH: Final = 200
 _SERVERS: Final = "kafka.bootstrap.servers"
 Partition = tuple[str, int]
 
 
 class EndOffsets:
-    """Log starts and ends, requested by kafka-python's admin client. For one thread."""
+    """Log starts and ends, from kafka-python's admin client. For one thread."""
 
     def __init__(self, admin: Any) -> None:
         self._admin = admin
@@ -26,7 +26,7 @@ class EndOffsets:
         self._starts_at = float("-inf")
 
     def bounds(self, partitions: Collection[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
-        """Log start and end offsets of the partitions that are answered for. Raises KafkaError when none is."""
+        """Returns log start and end offsets of the partitions that answer. Raises KafkaError if none does."""
         from kafka import TopicPartition
         from kafka.admin import OffsetSpec
 
@@ -41,7 +41,7 @@ class EndOffsets:
 
 
 def last_progress(query: Any) -> str | None:
-    """Returns the last finished batch of a query as JSON; None before the first."""
+    """The last finished batch of a query as JSON; None before the first."""
     progress = query._jsq.lastProgress()  # noqa: SLF001 - the Python property changes its type between versions
     return None if progress is None else str(progress.json())
 
@@ -81,11 +81,11 @@ def _servers(servers: str | Collection[str]) -> frozenset[str]:
 
 
 class NotTranslatable(Exception):
-    """Options of a query that kafka-python cannot have; the text is the reason, one sentence."""
+    """Options of a query that kafka-python does not support; the text is the reason in one sentence."""
 
 
 def settings_of(options: Mapping[str, str]) -> dict[str, Any]:
-    """Translates a query's options into settings of kafka-python's clients. Raises NotTranslatable."""
+    """Translates a query's options to settings of kafka-python's clients. Raises NotTranslatable."""
     option = {key.lower().removeprefix("kafka."): value for key, value in options.items()}.get
     protocol = (option("security.protocol") or "PLAINTEXT").upper()
     security = Security(protocol)
@@ -117,6 +117,6 @@ def _pem_file(option: Callable[[str], str | None], store: str) -> str | None:
 
 
 def _in_login(login: str, name: str) -> str | None:
-    """Returns a quoted value of a JAAS login: `username="alice"`."""
+    """A quoted value of a JAAS login: `username="alice"`."""
     found = re.search(rf'\b{name}\s*=\s*"((?:[^"\\]|\\.)*)"', login)
     return None if found is None else re.sub(r"\\(.)", r"\1", found[1])

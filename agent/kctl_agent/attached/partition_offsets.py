@@ -1,4 +1,4 @@
-"""Log offsets of the partitions that answer; kafka-python's admin client raises the first error of any of them."""
+"""Log offsets of all partitions that answer; kafka-python's admin client raises the first error of any of them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from kafka import TopicPartition
 
 QUESTION_SECONDS = 20.0
-"""The longest time of a question, with a request time-out of 5 s: a connection, a coordinator, the request itself."""
+"""The longest time of a question with a request time-out of 5 s: connection, coordinator, request."""
 
 
 def answered_offsets(
     admin: Any, partitions: Collection[TopicPartition], spec: Any, isolation_level: str = "read_uncommitted"
 ) -> tuple[dict[TopicPartition, Any], dict[TopicPartition, str]]:
-    """Returns offset and leader epoch of the partitions that are answered for; of the others the reason why not. All
-    are asked at once; only where that fails, leader by leader. Blocks. Raises KafkaError: none is answered for."""
+    """Returns offset and leader epoch of the partitions that answer, and for the others the reason. Asks for all at
+    once, and leader by leader if that fails. Blocks. Raises KafkaError if none answers."""
     from kafka.errors import KafkaError
 
     try:
@@ -69,7 +69,7 @@ def _by_leader(admin: Any, partitions: Collection[TopicPartition]) -> dict[int |
 
 
 def _has_answered(error: Exception) -> bool:
-    """Whether a broker has refused one partition, and may answer for the others of the request."""
+    """Whether a broker rejected one partition, and may answer for the others."""
     from kafka.errors import BrokerResponseError, RequestTimedOutError
 
     return isinstance(error, BrokerResponseError) and not isinstance(error, RequestTimedOutError)

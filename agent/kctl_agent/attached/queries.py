@@ -1,6 +1,6 @@
-"""Progress of an application's queries, and the snapshot that follows from it. No Spark, no broker in here.
+"""The progress of an application's queries, and a snapshot made of it. No Spark and no broker here.
 
-Only the JSON of a progress is read, and anything in it may be missing: Spark's objects change between versions.
+It reads only the JSON of a progress, where any field may be missing: Spark's objects change between versions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Partition: TypeAlias = tuple[str, int]
 
 _KAFKA: Final = re.compile(r"KafkaV2\[|KafkaSource")
 _MISSED: Final = 2
-"""So many batches that Spark knows of and the listener was not called for show that it has been dropped."""
+"""The listener has been dropped if it missed this many batches that Spark knows."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class _Query:
     since: float = field(default_factory=time.monotonic)
     batch_id: int | None = None
     reported_batch_id: int | None = None
-    """The last batch that the listener was called for."""
+    """The last batch reported to the listener."""
     seconds: float | None = None
     rows: int | None = None
     rows_per_second: float | None = None
@@ -42,7 +42,7 @@ class _Query:
 
 
 class Queries:
-    """The state of all queries. Called on Spark's threads and the guest's own; every method is safe on any thread."""
+    """The state of all queries. Every method is safe on any thread, including Spark's."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -58,12 +58,11 @@ class Queries:
         self._error: str | None = None
 
     def started(self, id_: str) -> None:
-        """Records that a new query runs."""
         with self._lock:
             self._queries.setdefault(id_, _Query())
 
     def progressed(self, text: str, *, is_from_listener: bool = True) -> None:
-        """Takes in one progress as JSON; the same one may come twice, by the listener and by a poll."""
+        """Records one progress as JSON; the same one may come from the listener and from a poll."""
         progress = json.loads(text, parse_constant=lambda _: None)  # a rate over no time at all is not known
         id_, batch_id = str(progress.get("id")), progress.get("batchId")
         with self._lock:
@@ -89,14 +88,14 @@ class Queries:
                 self._queries[id_].state = "running"
 
     def terminated(self, id_: str, error: str | None) -> None:
-        """Records that a query has ended; by an error, whose first line is kept."""
+        """Keeps the first line of an error."""
         with self._lock:
             self._queries.pop(id_, None)
             if error:
                 self._error = error.splitlines()[0][:300]
 
     def only(self, active: set[str]) -> None:
-        """Records which queries run; others have ended while nobody listened."""
+        """Records which queries run; others have ended without an event."""
         with self._lock:
             for id_ in self._queries.keys() - active:
                 del self._queries[id_]
@@ -108,7 +107,7 @@ class Queries:
             return new
 
     def is_deaf(self, active: Iterable[str]) -> bool:
-        """Whether Spark has finished batches that the listener was not called for: it drops slow ones."""
+        """Whether Spark has finished batches without calling the listener: it drops slow ones."""
         with self._lock:
             known = [self._queries[id_] for id_ in active if id_ in self._queries]
             return any(
@@ -117,7 +116,7 @@ class Queries:
             )
 
     def failed(self, error: str) -> bool:
-        """Keeps an error of the guest itself; returns whether it is new."""
+        """Keeps an error of kctl's own; returns whether it is new."""
         with self._lock:
             is_new, self._error = error != self._error, error
             return is_new
@@ -126,8 +125,8 @@ class Queries:
         return set(self.positions())
 
     def positions(self) -> dict[Partition, int]:
-        """Returns end offsets of the last finished batches. A partition that two queries read has the one that is
-        further behind: for ordinary tools the application has read it only so far."""
+        """End offsets of the last finished batches. If two queries read a partition, the lower one counts, as ordinary
+        tools would see it."""
         with self._lock:
             merged: dict[Partition, int] = {}
             for query in (each for id_, each in self._queries.items() if id_ not in self._elsewhere):
@@ -136,17 +135,17 @@ class Queries:
             return merged
 
     def ends(self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], *, at: float) -> None:
-        """Records log starts and ends as the brokers reported them, at `time.monotonic()`."""
+        """Records the brokers' log starts and ends, with their `time.monotonic()`."""
         with self._lock:
             self._starts, self._ends, self._ends_at = starts, ends, at
 
     def committed(self, group: str, offsets: Mapping[Partition, int] | None) -> None:
-        """Records what the shadow group holds; None while others live in it."""
+        """Records the shadow group's offsets; None while the group has members."""
         with self._lock:
             self._group, self._committed = group, offsets or {}
 
     def snapshot(self, now: float) -> Snapshot:
-        """A snapshot as a worker's: the lag counts from the position, which is all that the application knows."""
+        """A snapshot like a worker's; the lag counts from the position, which is all that is known."""
         positions = self.positions()
         with self._lock:
             queries = sorted(self._queries.items())
@@ -186,12 +185,12 @@ class Queries:
 
 
 def sources_of(progress: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Returns the Kafka sources of one progress."""
+    """The Kafka sources of one progress."""
     return [each for each in progress.get("sources") or () if _KAFKA.search(str(each.get("description", "")))]
 
 
 def offsets_of(offsets: object) -> dict[Partition, int]:
-    """Parses `{"orders": {"0": 17}}`, as an object or (by some versions) as its text; nothing of anything else."""
+    """Parses `{"orders": {"0": 17}}`, an object or, in some versions, its text; empty for anything else."""
     if isinstance(offsets, str):
         try:
             offsets = json.loads(offsets)

@@ -1,6 +1,6 @@
 """A shadow group: a consumer group without members whose committed offsets show how far an application has read.
 
-Spark commits nothing, so Burrow, kminion and `kafka-consumer-groups` are blind to it; with this they see its lag.
+Spark commits nothing, so Burrow, kminion and `kafka-consumer-groups` cannot see its lag without this.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any, Final
 from kctl_agent.kafka.clients import forget_coordinators
 
 _EVERYTHING_SECONDS: Final = 86_400.0
-"""All is committed again after so long: brokers drop offsets that are older than `offsets.retention.minutes`."""
+"""How often to commit everything again: brokers drop offsets after `offsets.retention.minutes`."""
 _EMPTY: Final = frozenset({"Empty", "Dead", ""})
 Partition = tuple[str, int]
 
 
 class ShadowGroup:
-    """The shadow group of one application. For one thread."""
+    """For one thread."""
 
     def __init__(self, admin: Any, group: str) -> None:
         self._admin = admin
@@ -27,8 +27,8 @@ class ShadowGroup:
         self._all_since = time.monotonic()
 
     def commit(self, positions: Mapping[Partition, int]) -> dict[Partition, int] | None:
-        """Commits the positions that have changed, and returns what the group holds now; None while the group has a
-        member, which commits by itself. Raises KafkaError: the brokers do not answer, or do not permit it."""
+        """Commits changed positions and returns the group's offsets; None while the group has a member, which commits
+        itself. Raises KafkaError."""
         from kafka.errors import KafkaError
 
         try:
