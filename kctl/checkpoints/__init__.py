@@ -1,1 +1,1 @@
-"""Checkpoints of Spark Structured Streaming queries that kctl does not run: read from outside, never written."""
+"""Checkpoints of Spark Structured Streaming queries that kctl does not run: read, never written."""

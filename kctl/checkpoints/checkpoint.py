@@ -1,8 +1,7 @@
-"""Reads a checkpoint: what its query has processed, and what Spark would say to it at a restart.
+"""Reads a checkpoint: what its query has processed, and how Spark would react at a restart. Changes nothing.
 
-Nothing in it is changed. What a batch has planned never counts as processed: that is what the newest batch with a file
-in `commits/` has read. What Spark does with each fault was tried with 3.5 and 4.2
-(tests/acceptance/test_checkpoint_faults.py).
+Only what the newest batch with a file in `commits/` has read counts as processed, never what a batch has planned.
+Spark's reaction to each fault was tested with 3.5 and 4.2 (tests/acceptance/test_checkpoint_faults.py).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _STATE = re.compile(r"(?P<store>\d+/\d+(/.+)?)/(?P<version>\d+)(_[^./]+)?\.(delt
 
 
 class Finding(NamedTuple):
-    """What a restart of the query has to do with: whether it `starts`. None: this cannot be known from outside."""
+    """A fact that matters for a restart of the query: whether it `starts`. None: unknown from outside."""
 
     starts: bool | None
     text: str
@@ -47,39 +46,41 @@ class Checkpoint:
     """The newest batch in `commits/`."""
     committed_at: float | None = None
     processed_at: float | None = None
-    """When the newest committed batch was planned: all that it read was there by then."""
+    """When the newest committed batch was planned: everything that it read existed then."""
     sources: tuple[Offsets | None, ...] = ()
     """The next offsets of each source after the newest committed batch; before the first one, where it began."""
     repeated: Offsets | None = None
-    """Where the batch ends that is planned and not committed."""
+    """The end of the batch that is planned and not committed."""
     watermark_ms: int = 0
     conf: Mapping[str, str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     stamp: str | None = None
-    """Of the newest file in `offsets/`, which changes with each write."""
+    """The stamp of the newest file in `offsets/`, which changes with each write."""
 
     @property
     def offsets(self) -> Offsets:
-        """The next offset of each partition; empty: not known."""
+        """The next offset of each partition; empty: unknown."""
         return entries.merged(self.sources)
 
     @property
     def would_start(self) -> bool | None:
-        """Whether Spark would start from its files; None: this cannot be known."""
+        """Whether Spark would start from its files; None: unknown."""
         return starts(self.findings)
 
 
 def starts(findings: tuple[Finding, ...]) -> bool | None:
-    """Whether Spark starts in spite of what was found; None: this cannot be known."""
+    """Whether Spark starts in spite of the findings; None: unknown."""
     found = {each.starts for each in findings}
     return False if False in found else None if None in found else True
 
 
 def read(folder: Folder, *, with_state: bool = True, last: Checkpoint | None = None) -> Checkpoint:
-    """Reads a checkpoint, also while its query runs. Without `state/`, whose listing may be long, it takes two listings
-    and four files. If no batch was planned or committed since `last`, in which nothing was found, it takes two listings
-    and the stamp of a file, which shows whether the checkpoint was made again or restored.
-    Raises CheckpointUnreadable: there is none, or no permission, or the place does not answer."""
+    """Reads a checkpoint, also while its query runs. Raises CheckpointUnreadable: none, no permission, or no answer.
+
+    Without `state/`, whose listing may be long, it takes two listings and four files. If nothing was planned or
+    committed since `last`, which had no findings, it takes two listings and a file's stamp, which shows whether the
+    checkpoint was recreated or restored.
+    """
     with reading(folder):
         try:
             return _Reader(folder).read(last, with_state=with_state)
@@ -139,7 +140,7 @@ class _Reader:
         self._findings.append(Finding(starts, text))
 
     def _parsed(self, name: str, parse: Callable[[str], _T]) -> _T | None:
-        """Returns what a file holds; None: Spark does not read it, or kctl does not. Raises FileNotFoundError."""
+        """Returns a file's content; None: Spark does not read it, or kctl does not. Raises FileNotFoundError."""
         try:
             content, self._stamps[name] = self._folder.read_stamped(name)
             return parse(content.decode())
@@ -168,8 +169,8 @@ class _Reader:
         return self._entries[number]
 
     def _done(self, planned: int | None, committed: int | None, newest: Planned | None) -> Planned | None:
-        """Returns what the newest committed batch has read; None: not known. Before the first batch it is where the
-        query began."""
+        """Returns what the newest committed batch has read; None: unknown. Before the first batch, where the query
+        began."""
         if committed is None:
             if planned:
                 self._found(True, f"commits/ is empty: Spark takes batch {planned - 1} for done, and repeats {planned}")
@@ -205,7 +206,7 @@ class _Reader:
         return tuple(sources)
 
     def _whole(self, planned: int, newest: Planned, *, is_done: bool) -> Planned | None:
-        """Checks the newest entry against the one before it, from which Spark begins the newest batch. None: it lacks a
+        """Checks the newest entry against the previous one, from which Spark begins the newest batch. None: it lacks a
         source."""
         count, before = len(newest.sources), None
         if planned and planned - 1 not in self._offsets:

@@ -39,10 +39,12 @@ def plan(
     goes_back: bool,
     is_trusted: bool,
 ) -> list[OffsetChange]:
-    """Plans what is committed of each partition; nothing is changed. Offsets that the group is beyond are committed if
-    it `goes_back`, those of a damaged checkpoint, or of a topic that looks recreated, if it `is_trusted`. Raises
-    GroupActive: the group has members; CheckpointUnusable: what was processed is not known, or Spark would not start
-    from the checkpoint; KctlError: the brokers do not answer."""
+    """Plans what is committed for each partition; changes nothing.
+
+    Offsets below the group's are committed if it `goes_back`; those of a damaged checkpoint, or of a topic that seems
+    recreated, if it `is_trusted`. Raises GroupActive: the group has members; CheckpointUnusable: the processed offsets
+    are unknown, or Spark would not start from the checkpoint; KctlError: the brokers do not answer.
+    """
     rows = read_rows(connection, checkpoint, only)
     if not rows or (checkpoint.would_start is False and not is_trusted):
         why = "; ".join(each.text for each in checkpoint.findings) or "no Kafka source has read anything yet"
@@ -59,7 +61,7 @@ def plan(
 
 
 def repeated(checkpoint: Checkpoint, change: OffsetChange) -> str | None:
-    """Returns the offsets that are read again, of a batch that was planned and not committed, as `1200-1235`."""
+    """Returns the offsets that are read again, of a planned and uncommitted batch, as `1200-1235`."""
     end = (checkpoint.repeated or {}).get((change.topic, change.partition))
     return None if end is None or change.new is None or end <= change.new else f"{change.new}-{end - 1}"
 

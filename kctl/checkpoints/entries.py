@@ -18,16 +18,16 @@ Offsets: TypeAlias = dict[tuple[str, int], int]
 _OFFSETS_VERSIONS = ("v1",)
 _COMMIT_VERSIONS = ("v1", "v2")
 _NO_OFFSET = "-"
-"""Stands for a source that has not had an offset yet."""
+"""Stands for a source without an offset."""
 
 
 class BadEntry(ValueError):
-    """A file of a checkpoint that Spark does not read, or of a version that kctl does not know."""
+    """A file of a checkpoint that Spark cannot read, or of a version that kctl does not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """An entry of `offsets/`: what a batch reads up to. A source that is not Kafka, or has no offset yet, is None."""
+    """An entry of `offsets/`: what a batch reads up to. None: a source that is not Kafka, or has no offset yet."""
 
     sources: tuple[Offsets | None, ...]
     planned_at: float | None = None
@@ -83,8 +83,10 @@ def merged(sources: Iterable[Offsets | None]) -> Offsets:
 
 
 def unread(offsets: Offsets, counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Returns partitions that were added after those that a query reads; `counts` has the number of each topic. One
-    below them that it does not read is none of its own (Spark's option `assign`)."""
+    """Returns partitions that were added after those that a query reads; `counts` has the number of each topic.
+
+    Lower ones that it does not read are not its own (Spark's option `assign`).
+    """
     highest: dict[str, int] = {}
     for topic, partition in offsets:
         highest[topic] = max(partition, highest.get(topic, 0))
@@ -92,7 +94,7 @@ def unread(offsets: Offsets, counts: Mapping[str, int]) -> list[tuple[str, int]]
 
 
 def starting_offsets(offsets: Offsets) -> str:
-    """Formats offsets as Spark's option `startingOffsets` takes them."""
+    """Formats offsets for Spark's option `startingOffsets`."""
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(partition)] = offset

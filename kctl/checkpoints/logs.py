@@ -1,4 +1,4 @@
-"""Compares a checkpoint with the logs of its topics: lag, and whether Spark can go on from each offset."""
+"""Compares a checkpoint with its topics' logs: lag, and whether Spark can continue from each offset."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kctl.kafka.offsets import EARLIEST, LATEST, LogOffset, log_offsets
 
 _GONE = "UNKNOWN_TOPIC_OR_PARTITION"
 _SKEW_SECONDS = 900.0
-"""How far the clocks of producers and of the driver may differ."""
+"""Maximum difference between the clocks of producers and driver."""
 LOOKS_RECREATED = "looks recreated"
 _MEANINGS: dict[str, tuple[bool | None, str]] = {
     "gone": (False, "the topic or partition is gone: Spark fails"),
@@ -38,13 +38,15 @@ _MEANINGS: dict[str, tuple[bool | None, str]] = {
     ),
     "unknown": (None, "the brokers did not answer for it: lag and verdict are not known"),
 }
-"""What a verdict, by its first word, means for a restart: whether Spark starts, and why."""
+"""The meaning of a verdict, by its first word, for a restart: whether Spark starts, and why."""
 _FINE = ("ok", "new partition")
 
 
 class Row(NamedTuple):
-    """A partition of a query. None is unknown, and `error` is why. `record_at` is the time of the last record that the
-    query has processed, in seconds since 1970."""
+    """A partition of a query. None is unknown, and `error` is why.
+
+    `record_at` is the time of the last processed record, in seconds since 1970.
+    """
 
     topic: str
     partition: int
@@ -64,8 +66,10 @@ def read_rows(
     *,
     is_read_committed: bool = False,
 ) -> list[Row]:
-    """Returns a row for each partition of the query, and for those of its topics that it has not read yet. Raises
-    KctlError: no broker answered."""
+    """Returns a row for each partition of the query, and for those of its topics that it has not read yet.
+
+    Raises KctlError: no broker answered.
+    """
     offsets = {key: offset for key, offset in checkpoint.offsets.items() if not only or key[0] in only}
     topics = topics_of(connection.open(sorted({topic for topic, _ in offsets})))
     new = unread(offsets, {topic.name: len(topic.partitions) for topic in topics.values()})
@@ -79,7 +83,7 @@ def read_rows(
 
 
 def unasked(checkpoint: Checkpoint, only: Collection[str] = ()) -> list[Row]:
-    """Returns the rows of a query when no broker answers: nothing is known but its offsets."""
+    """Returns the rows of a query if no broker answers: only its offsets are known."""
     offsets = sorted(checkpoint.offsets.items())
     return [Row(*key, at, None, None, None, None, "unknown") for key, at in offsets if not only or key[0] in only]
 
@@ -112,7 +116,7 @@ def judged(
 
 
 def findings(rows: list[Row]) -> tuple[Finding, ...]:
-    """Returns what the partitions mean for a restart, a sentence for each verdict."""
+    """Returns the partitions' meaning for a restart, a sentence for each verdict."""
     found: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row.verdict not in _FINE:
@@ -133,8 +137,8 @@ def _record_times(
     starts: Mapping[Partition, LogOffset],
     ends: Mapping[Partition, LogOffset],
 ) -> dict[Partition, float]:
-    """Returns the time of the last record before each offset, in seconds; of those that are not in the log, or that
-    cannot be read in time, none."""
+    """Returns the time of the last record before each offset, in seconds; omits offsets outside the log, and those that
+    cannot be read in time."""
     wanted: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for (topic, partition), offset in offsets.items():
         start, end = starts[topic, partition].offset, ends[topic, partition].offset

@@ -1,4 +1,4 @@
-"""Where a checkpoint is: a local folder, or a prefix of a bucket by obstore. Nothing is ever written there."""
+"""The place of a checkpoint: a local folder, or a prefix of a bucket by obstore. Never written."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def place(uri: str) -> Folder:
 
 
 def store_of(uri: str) -> str:
-    """Returns the bucket of a checkpoint, or the mount that it is on. No disk is asked, because it may hang."""
+    """Returns the bucket or mount of a checkpoint, without access to a disk, which may hang."""
     found = urlsplit(uri)
     if found.scheme in _BUCKETS:
         return found.netloc
@@ -49,7 +49,7 @@ def store_of(uri: str) -> str:
 
 @contextmanager
 def reading(folder: Folder) -> Iterator[None]:
-    """Has errors of the place raised as CheckpointUnreadable, which names the checkpoint and the reason."""
+    """Converts errors of the place to CheckpointUnreadable, which names the checkpoint and the reason."""
     try:
         yield
     except OSError as error:

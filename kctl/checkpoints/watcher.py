@@ -1,7 +1,7 @@
-"""Checkpoints that are watched: each is read again and again, and is a group in the polls of its cluster.
+"""Watches checkpoints: reads each periodically and adds it as a group to its cluster's polls.
 
-A store that hangs holds up only the checkpoints of the same mount or bucket: each has a few threads of its own, which
-outlast a reload and end with the process.
+A hanging store delays only checkpoints of the same mount or bucket: each has a few threads, which outlast a reload and
+end with the process.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _THREADS = 4
-"""Of each mount or bucket."""
+"""Per mount or bucket."""
 _FRESH_INTERVALS = 3
-"""After so many intervals without an answer the offsets are no longer known."""
+"""After so many intervals without an answer the offsets are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class _Seen:
     """Monotonic seconds, before it was read."""
     at_unix: float
     planned_after: float
-    """A lower bound of the time when the newest batch was planned, by our clock, in seconds since 1970: the driver's
-    may be another."""
+    """A lower bound of the time when the newest batch was planned, in seconds since 1970 by our clock, which may differ
+    from the driver's."""
 
     @property
     def running_seconds(self) -> float | None:
@@ -55,8 +55,8 @@ class _Seen:
 
 
 class _Store:
-    """A mount or bucket, and the threads that read its checkpoints, each by a name. One that hangs keeps its thread, so
-    it is not read by another one."""
+    """A mount or bucket, and the threads that read its checkpoints, each by a name. A hanging checkpoint keeps its
+    thread, so no other one reads it."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -67,7 +67,7 @@ class _Store:
         self._threads = 0
 
     def serve(self, read: Callable[[str, str], None], intervals: Mapping[tuple[str, str], float]) -> None:
-        """Has these checkpoints read from now on, every so many seconds; without any the threads end."""
+        """Reads these checkpoints from now on, every so many seconds; without any the threads end."""
         with self._changed:
             self._read, self._intervals = read, intervals
             self._due = {name: self._due.get(name, 0.0) for name in intervals}
@@ -98,10 +98,10 @@ class _Store:
 
 
 class CheckpointWatcher:
-    """Reads checkpoints, on threads of its own; what it has seen may be taken on any thread."""
+    """Reads checkpoints on its own threads; its results may be taken on any thread."""
 
     def __init__(self, watched: Mapping[str, CheckpointSection]) -> None:
-        """`watched`: checkpoints by the group that each is shown as."""
+        """`watched`: checkpoints by the group that represents each."""
         self._watched = watched
         self._seen: dict[str, _Seen] = {}
         self._errors: dict[str, str] = {}
@@ -130,7 +130,7 @@ class CheckpointWatcher:
             store.serve(self._read, {})
 
     def take_over(self, old: CheckpointWatcher) -> None:
-        """Keeps the threads of another one, and what it has seen of the same checkpoints."""
+        """Keeps the threads of another one, and its results for the same checkpoints."""
         self._stores, old._stores = old._stores, {}
         self._partitions, self._reading = old._partitions, old._reading
         same = {name for name, each in self._watched.items() if old._watched.get(name) == each}
@@ -138,7 +138,10 @@ class CheckpointWatcher:
 
     def add_to(self, reading: ClusterReading) -> None:
         """Adds each checkpoint to a poll, as a group with the offsets of its newest committed batch, and with new
-        partitions of its topics. Topics that are not among those of the section are in another cluster."""
+        partitions of its topics.
+
+        Topics that are not the section's are in another cluster.
+        """
         now = time.monotonic()
         self._partitions |= self._reading.partitions
         self._reading = reading
@@ -155,7 +158,7 @@ class CheckpointWatcher:
                 reading.elsewhere[name] = by_topic({key: at for key, at in offsets.items() if key not in own})
 
     def owner(self, group: str) -> Owner | None:
-        """Returns the query behind a group as the rules take it; None for a group of Kafka."""
+        """Returns the query behind a group, for the rules; None for a group of Kafka."""
         watched, seen = self._watched.get(group), self._seen.get(group)
         if watched is None:
             return None
@@ -167,7 +170,7 @@ class CheckpointWatcher:
         return group in self._watched
 
     def error(self, group: str) -> str | None:
-        """Returns why a checkpoint's offsets are not known, or the ends of its logs, a sentence."""
+        """Returns why a checkpoint's offsets, or the ends of its logs, are unknown, in a sentence."""
         if group in self._errors or group not in self._seen:
             return self._errors.get(group)
         others = [topic for topic, _ in self._reading.elsewhere.get(group, by_topic({})).topics]

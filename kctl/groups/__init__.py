@@ -1,1 +1,1 @@
-"""All consumer groups of a cluster, of any client: collected again and again, judged, kept as one snapshot."""
+"""All consumer groups of a cluster, of any client: collected periodically, judged, kept as one snapshot."""

@@ -1,7 +1,7 @@
-"""A cache of what the brokers reported of a fleet's group, part by part with their ages; no loop waits for a broker.
+"""A cache of the brokers' reports on a fleet's group, part by part with their ages; no loop waits for a broker.
 
-`ClusterReader` does the asking, in one thread of its own. Broker away: the old offsets stay and grow older, they never
-turn into zeros. One failed part, or one partition without an answer, keeps its own old offsets and spoils no other.
+`ClusterReader` makes the requests, in its own thread. During an outage old offsets stay and age; they never become
+zeros. A failed part, or an unanswered partition, keeps its old offsets and does not affect others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BACKOFF_MIN_SECONDS = 0.5
 _BACKOFF_MAX_SECONDS = 5.0
 _STALE_INTERVALS = 3
 _SHORTEST_STALE_SECONDS = 5.0
-"""The shortest age of stale offsets: a busy machine alone makes some "older than three intervals" below it."""
+"""The shortest age of stale offsets: below it a busy machine alone makes some "older than three intervals"."""
 _PARTS = ("committed", "offsets", "group")
 _PART_OF = {"groups": "group", "members": "group", "committed": "committed", "offsets": "offsets"}
 _PASSING = frozenset(
@@ -46,8 +46,8 @@ def _stats(reading: ClusterReading, group: str) -> GroupStats | None:
 
 
 def _errors(reading: ClusterReading, group: str) -> dict[str, str]:
-    """A poll's errors by part. An error of a single partition that may pass is none: the others, and the broker, may be
-    well."""
+    """A poll's errors by part. A temporary error of a single partition is none: the others, and the broker, may be
+    fine."""
     errors = {_PART_OF[part]: why for part, why in reading.errors.items()}
     if group in reading.unclear:
         why = f"group {group}: its coordinator does not know it, but may have just taken over; believed after 30 s"
@@ -66,7 +66,7 @@ class OwnGroupReader(Protocol):
 
 
 class BrokerCache:
-    """A cache of a group's offsets. Owned by one event loop, which never works through all partitions itself. Call
+    """A cache of a group's offsets. Belongs to one event loop, which never processes all partitions itself. Call
     `close()` at the end."""
 
     def __init__(
@@ -78,7 +78,7 @@ class BrokerCache:
         interval_seconds: float = 1.0,
         reset: ResetPolicy = ResetPolicy.EARLIEST,
     ) -> None:
-        """`interval_seconds`: how often `refresh` is meant to be called. `reset`: where the group begins."""
+        """`interval_seconds`: the interval of `refresh`. `reset`: where the group begins."""
         self.nothing_known = BrokerSnapshot(PartitionColumns(Names({group: ()})), reset=reset)
         """The snapshot of one who knows of no partition, nor of the group."""
         self._interval_seconds = interval_seconds
@@ -111,14 +111,16 @@ class BrokerCache:
         timeout_seconds: float,
         interval_seconds: float = 1.0,
     ) -> BrokerCache:
-        """Makes the cache of the cluster that the configuration names; a request may take `timeout_seconds`."""
+        """Makes the cache of the configured cluster; a request may take `timeout_seconds`."""
         reader = ClusterReader.of_group(access, kafka.group, kafka.topics, kafka.isolation_level, timeout_seconds)
         reset = ResetPolicy(kafka.auto_offset_reset)
         return cls(reader, kafka.bootstrap_servers, kafka.group, interval_seconds=interval_seconds, reset=reset)
 
     async def check(self) -> None:
-        """Polls once, before anything is started. Raises BrokerUnreachable, WrongProtocol, AuthenticationFailed,
-        NotAuthorised, TopicMissing: one sentence each."""
+        """Polls once, before anything is started.
+
+        Raises BrokerUnreachable, WrongProtocol, AuthenticationFailed, NotAuthorised, TopicMissing: one sentence each.
+        """
         missing = await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.missing_topics)
         if missing:
             names = ", ".join(missing)
@@ -129,8 +131,8 @@ class BrokerCache:
             )
 
     async def refresh(self, timeout_seconds: float) -> None:
-        """Polls again and waits at most that long; a poll that takes longer goes on and serves a later call, which does
-        not wait for it."""
+        """Polls again and waits at most that long; a longer poll continues and serves a later call, which does not wait
+        for it."""
         if self._clock() < self._not_before or not (self._running is None or self._running.done()):
             return
         self._running = asyncio.ensure_future(self._poll())
@@ -139,13 +141,13 @@ class BrokerCache:
                 await asyncio.shield(self._running)
 
     def snapshot(self) -> BrokerSnapshot:
-        """Returns every partition with the age of its oldest part; none before the brokers have been reached. May be
-        asked on any thread."""
+        """Returns every partition with the age of its oldest part; none before the brokers were reached. On any
+        thread."""
         partitions = replace(self._partitions, now=self._clock())
         return BrokerSnapshot(partitions, self._group, self.nothing_known.reset, self._assigned)
 
     def freshness(self) -> Freshness:
-        """Returns how old the brokers' answers are. On any thread."""
+        """Returns the age of the brokers' answers. On any thread."""
         now, answered_at, complete_at = self._clock(), self._answered_at, self._complete_at
         return Freshness(
             None if answered_at is None else now - answered_at,
@@ -156,7 +158,7 @@ class BrokerCache:
         )
 
     async def close(self) -> None:
-        """Waits for a poll that is under way (a few request timeouts at most) and ends the thread."""
+        """Waits for a running poll (a few request time-outs at most) and ends the thread."""
         if self._running is not None:
             await self._running
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)
@@ -190,13 +192,13 @@ class BrokerCache:
         self._complete_at = now
 
     def _merged(self, reading: ClusterReading, now: float) -> PartitionColumns:
-        """Merges a poll into what is known; of thousands of partitions it takes a while."""
+        """Merges a poll into the known state; takes a while for thousands of partitions."""
         self._known.add(reading, now)
         return self._known.partitions(now, lambda _: False)
 
     def _answered(self, at: float) -> None:
-        """Takes the interval between two polls without a failure for the one that is kept to. Bounded: a broker that
-        hung and went on has failed nothing, and its pause is no interval."""
+        """Uses the interval between two polls without a failure as the real one. Bounded: a broker that hung for a
+        while has not failed, but that pause is no interval."""
         if self._answered_at is not None and self._failures == 0:
             self._kept_interval_seconds = min(at - self._answered_at, _BACKOFF_MAX_SECONDS)
         self._answered_at = at

@@ -1,6 +1,6 @@
-"""The collector of a cluster: takes its snapshot again and again, on a thread of its own; a scrape reads the last one.
+"""The collector of a cluster: takes snapshots periodically on its own thread; a scrape reads the last one.
 
-One collector for each cluster: one that does not answer holds up no other.
+One collector per cluster: one that does not answer delays no other.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SHARING = frozenset({"preparing_rebalance", "completing_rebalance", "assigning"
 
 @dataclass(frozen=True, slots=True)
 class CollectedCluster:
-    """A cluster whose groups are to be collected. Two that are equal are collected alike."""
+    """A cluster whose groups are to be collected. Equal ones are collected alike."""
 
     cluster: str
     access: ClusterAccess
@@ -49,10 +49,10 @@ class CollectedCluster:
     excluded: Collection[str] = ()
     """Groups that are not collected."""
     checkpoints: Mapping[str, CheckpointSection] = field(default_factory=dict)
-    """Checkpoints by the group that each is shown as; a group of Kafka of this name is not collected."""
+    """Checkpoints by the group that represents each; a group of Kafka of this name is not collected."""
 
     def is_same_place(self, other: CollectedCluster) -> bool:
-        """Whether what is known of the other's groups is true of the groups of this cluster."""
+        """Whether knowledge of the other's groups is valid for this cluster's groups."""
         return other.access.servers == self.access.servers
 
 
@@ -61,7 +61,7 @@ class ClusterCollector:
     end."""
 
     def __init__(self, collected: CollectedCluster) -> None:
-        """Nothing is asked before `run` or `collect`. Raises ConfigError: a pattern is no regular expression."""
+        """Makes no request before `run` or `collect`. Raises ConfigError: a pattern is no regular expression."""
         exporter, status, excluded = collected.exporter, collected.status, collected.excluded
         checkpoints = collected.checkpoints
         try:
@@ -105,8 +105,8 @@ class ClusterCollector:
         return self._latest
 
     async def run(self) -> None:
-        """Collects every `interval_seconds` until cancelled; where a collection takes longer than half of that, it
-        rests for as long as it took."""
+        """Collects every `interval_seconds` until cancelled; a collection longer than half of that is followed by a
+        pause as long as itself."""
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
@@ -118,13 +118,15 @@ class ClusterCollector:
             await asyncio.sleep(max(self._settings.interval_seconds - took, took))
 
     async def adopt(self, other: ClusterCollector) -> None:
-        """Asks and judges as `other` would from now on, which has never run; what is known of the groups stays. Not
-        while this one runs. Waits for a poll that is under way, and closes what `other` has in its place."""
+        """Collects and judges like `other`, which has never run, from now on; keeps the knowledge of the groups.
+
+        Not while this one runs. Waits for a running poll, and closes what `other` has in its place.
+        """
         await asyncio.get_running_loop().run_in_executor(self._thread, self._adopt, other)
         await other.close()
 
     async def close(self) -> None:
-        """Waits for a poll that is under way (a few request timeouts at most) and ends the thread."""
+        """Waits for a running poll (a few request time-outs at most) and ends the thread."""
         self._watcher.close()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)
         self._thread.shutdown(wait=False)
@@ -244,8 +246,10 @@ def _described(watcher: CheckpointWatcher, access: ClusterAccess, timeout_second
 
 @lru_cache(_KEPT_OWNERS)
 def _owner(protocol_type: str | None, stats: GroupStats | None) -> Owner:
-    """The owner that stands for a group. Of clients that choose their partitions themselves the coordinator knows no
-    protocol type, and no members. Kept, because one that is the same object is compared at once."""
+    """The owner that represents a group; cached, because the same object is compared at once.
+
+    For clients that choose their partitions themselves the coordinator knows no protocol type and no members.
+    """
     if stats is None or not (protocol_type or stats.members):
         return Owner(None, None, None)
     return Owner(None, "rebalancing" if stats.state in _SHARING else None, None, members=stats.members)

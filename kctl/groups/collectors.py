@@ -1,4 +1,4 @@
-"""The collectors of several clusters, as the settings have them: while they run, clusters come, go and change."""
+"""The collectors of several clusters, by the settings: clusters are added, removed and changed at run time."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Prepared:
 
 
 class Collectors:
-    """Collectors of clusters. Belongs to one event loop; `latest` and `whole` may be called on any thread. Call `close`
-    at the end."""
+    """Collectors of clusters. Belongs to one event loop; `latest` and `whole` are safe on any thread. Call `close` at
+    the end."""
 
     def __init__(self) -> None:
         self.prepare: list[Callable[[Clusters], None]] = []
@@ -46,7 +46,7 @@ class Collectors:
         return {cluster: each.latest() for cluster, each in self._running.items()}
 
     def whole(self) -> Clusters:
-        """Returns the last snapshots of all clusters as one, which is another one as soon as any of them is."""
+        """Returns the last snapshots of all clusters as one object, which changes as soon as any of them does."""
         latest = tuple(each for each in self.latest().values() if each is not None)
         whole = self._whole
         if whole.clusters != latest:
@@ -58,16 +58,18 @@ class Collectors:
         return self._running[cluster].describe(group)
 
     def prepared(self, wanted: Iterable[CollectedCluster]) -> Prepared:
-        """Checks the settings of these clusters; nothing changes yet. Raises ConfigError: a pattern is no regular
+        """Checks the settings of these clusters without applying them. Raises ConfigError: a pattern is no regular
         expression."""
         by_name = {each.cluster: each for each in wanted}
         changed = {name: ClusterCollector(each) for name, each in by_name.items() if self._wanted.get(name) != each}
         return Prepared(by_name, changed)
 
     async def use(self, prepared: Prepared) -> None:
-        """Collects these clusters from now on, by these settings. Those of which nothing has changed go on; where only
-        the way to collect or to judge has, what is known of their groups stays. Returns when what is not wanted any
-        more is closed, which takes a few request timeouts where brokers hang."""
+        """Collects these clusters from now on, by these settings.
+
+        Unchanged ones continue; if only the way to collect or to judge has changed, the knowledge of their groups
+        stays. Returns when unneeded ones are closed, which takes a few request time-outs if brokers hang.
+        """
         async with self._changing:
             old, self._wanted = self._wanted, dict(prepared.wanted)
             running = dict(self._running)
@@ -85,7 +87,7 @@ class Collectors:
         await self._has_failed.wait()
 
     async def close(self) -> None:
-        """Closes all collectors; waits for polls that are under way, a few request timeouts at most."""
+        """Closes all collectors; waits for running polls, a few request time-outs at most."""
         await self.use(Prepared({}, {}))
 
     def _start(self, name: str) -> None:

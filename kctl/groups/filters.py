@@ -14,9 +14,11 @@ _KEPT_NAMES = 200_000
 
 
 def fits(patterns: Sequence[str]) -> Callable[[str], bool]:
-    """Returns whether any of the patterns fits a name: as a glob such as `payments-*`, or between slashes as a regular
-    expression that must fit the whole name, such as `/payments-(eu|us)/`. Answers are kept: the same names are asked
-    for again and again. Raises ValueError: what stands between slashes is no regular expression."""
+    """Returns whether any of the patterns fits a name: a glob such as `payments-*`, or a regular expression for the
+    whole name between slashes, such as `/payments-(eu|us)/`.
+
+    Results are cached. Raises ValueError: invalid regular expression.
+    """
     if not patterns:
         return lambda _: False
     expression = re.compile("|".join(f"(?:{_compiled(pattern).pattern})" for pattern in patterns), re.DOTALL)
@@ -44,8 +46,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def detail_of(without_partitions: Sequence[str], without_topics: Sequence[str]) -> Callable[[str], Detail]:
-    """Returns the detail for the name of a group, by the patterns of `[exporter]`. Raises ValueError: what stands
-    between slashes is no regular expression."""
+    """Returns the detail for a group's name, by the patterns of `[exporter]`. Raises ValueError: invalid regular
+    expression."""
     no_partitions, no_topics = fits(without_partitions), fits(without_topics)
 
     def detail(group: str) -> Detail:
@@ -57,8 +59,11 @@ def detail_of(without_partitions: Sequence[str], without_topics: Sequence[str]) 
 
 
 def bounded(groups: tuple[GroupSnapshot, ...], max_partitions: int) -> tuple[tuple[GroupSnapshot, ...], int]:
-    """Returns the groups with series for at most so many partitions in all (0: any number), and how many were cut for
-    it: those with the most partitions, the largest first, so that it is as few as will do."""
+    """Returns the groups with series for at most so many partitions in total (0: any number), and the number of groups
+    cut.
+
+    Those with the most partitions are cut first, to cut as few as possible.
+    """
     shown = [group for group in groups if group.detail == "partition"]
     left = sum(len(group.partitions) for group in shown) - max_partitions
     if max_partitions == 0 or left <= 0:

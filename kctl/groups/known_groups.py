@@ -1,9 +1,9 @@
 """The state of a cluster's groups and logs after many polls, each value with its own time. No clock, no I/O.
 
-A part that was not answered keeps its old values, which grow older; when they are too old they are no longer given. Of
-a fleet's own group every partition of its topics is given, committed or not, and however old its values are, because
-workers report what else is known of it. Of a checkpoint every partition is given, too: without a lag if its log does
-not exist, ends before the offset, or is in another cluster.
+An unanswered part keeps its old values, which age and are omitted when they are too old. For a fleet's own group every
+partition of its topics is included, committed or not, and however old its values are, because workers report the rest.
+For a checkpoint every partition is included, too: without a lag if its log does not exist, ends before the offset, or
+is in another cluster.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ class KnownGroup:
     members_at: float | None = None
     committed_at: float | None = None
     read_at: float | None = None
-    """When the offsets were read: before `committed_at` if they are those of a checkpoint."""
+    """When the offsets were read: before `committed_at` if they are a checkpoint's."""
     elsewhere: frozenset[str] = frozenset()
     """Topics of another cluster."""
     share_lag: Mapping[Partition, int] = field(default_factory=dict)
     partitions: tuple[Partition, ...] = ()
-    """Partitions of which an offset is committed, sorted; the same object while they are the same."""
+    """Partitions with a committed offset, sorted; the same object while they are the same."""
     offsets: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     """Committed offsets, in the order of `partitions`."""
     _reported: tuple[TopicPartitions, ...] = ()
     _order: Rows | None = None
-    """Places of `partitions` among those that are reported; None: they are reported in that order."""
+    """Places of `partitions` among the reported ones; None: the same order."""
 
     def commit(
         self,
@@ -65,8 +65,7 @@ class KnownGroup:
         self.share_lag, self.committed_at, self.read_at = share_lag, at, at
 
     def commit_whole(self, reading: ClusterReading, committed: GroupOffsets | None, at: float, gone: set[str]) -> None:
-        """Takes in committed offsets, None where they were not answered, for every partition of the topics. Of topics
-        that are `gone` nothing is kept."""
+        """Takes in committed offsets, None if unanswered, for every partition of the topics, without `gone` topics."""
         whole = {topic: tuple(range(count)) for topic, count in reading.partitions.items()}
         for topic, number in self.partitions:
             if topic in reading.unclear_topics and topic not in reading.partitions:
@@ -79,7 +78,7 @@ class KnownGroup:
 
 
 class _Logs:
-    """Offsets of logs, by the column, and when they were reported; what is not known is `ABSENT`, or NaN."""
+    """Offsets of logs, in columns, and when they were reported; unknown: `ABSENT`, or NaN."""
 
     def __init__(self) -> None:
         self.places: dict[Partition, int] = {}
@@ -132,13 +131,13 @@ def _only(values: Mapping[Partition, int], wanted: Mapping[Partition, int]) -> d
 
 
 class KnownGroups:
-    """The state of a cluster after many polls. Not thread-safe. All times are those of the caller's monotonic clock."""
+    """The state of a cluster after many polls. Not thread-safe. Times are the caller's monotonic clock."""
 
     def __init__(
         self, stale_after_seconds: float, own: str | None = None, reset: ResetPolicy = ResetPolicy.NONE
     ) -> None:
-        """`own`: the group of a fleet, alone, of which every partition is given. `reset`: where lag is counted from if
-        nothing was ever committed."""
+        """`own`: a fleet's group, alone, with every partition. `reset`: the basis of the lag if nothing was ever
+        committed."""
         self.stale_after_seconds = stale_after_seconds
         self._own, self._reset = own, reset
         self.groups: dict[str, KnownGroup] = {} if own is None else {own: KnownGroup(_unlisted(own), -np.inf)}
@@ -168,22 +167,24 @@ class KnownGroups:
         self._logs.add(reading, reading.unknown if self._own is None else set(), at)
 
     def forget(self, now: float) -> None:
-        """Drops what is too old to be given, and logs that no group reads any more."""
+        """Drops what is too old to be shown, and logs that no group reads any more."""
         limit = now - self.stale_after_seconds
         self.groups = {name: group for name, group in self.groups.items() if group.listed_at >= limit}
         self._find_logs()
         self._logs.forget(self._logs.at < limit)
 
     def members(self, group: KnownGroup, now: float) -> int | None:
-        """Returns the number of members, if that was reported lately."""
+        """Returns the number of members, if reported recently."""
         is_stale = group.members_at is None or now - group.members_at > self.stale_after_seconds
         return None if is_stale else group.members
 
     def partitions(self, now: float, reads_committed: Callable[[str], bool]) -> PartitionColumns:
-        """Returns the partitions that each group has committed, groups and partitions sorted; none where that is too
-        old. Where the log is not known, or was not for too long, there is no end, and no lag; a partition that does not
-        exist is left out, unless a checkpoint names it. `reads_committed`: whether the lag of a group is counted to the
-        last stable offset."""
+        """Returns each group's committed partitions, groups and partitions sorted; none if that is too old.
+
+        If the log is unknown, or has been for too long, there is no end and no lag; a partition that does not exist is
+        omitted, unless a checkpoint names it. `reads_committed`: whether a group's lag is counted to the last stable
+        offset.
+        """
         names, logs, places = self._names, self._logs, self._places
         groups, limit = [self.groups[name] for name in names.groups], now - self.stale_after_seconds
         committed_at = names.spread(np.array([_time(each.committed_at) for each in groups]))
@@ -240,7 +241,7 @@ class KnownGroups:
                 group.read_at = reading.read_at.get(name, at)
 
     def _find_logs(self) -> None:
-        """Finds the logs that the groups read; the others are forgotten."""
+        """Finds the logs that the groups read and forgets the others."""
         if self.groups.keys() != self._sorted.keys():
             self._sorted = dict.fromkeys(sorted(self.groups))
         keys = {name: self.groups[name].partitions for name in self._sorted}
@@ -257,7 +258,7 @@ class KnownGroups:
 
 
 class _Shown:
-    """The names of shown partitions; kept, because as long as they are the same nothing is to be moved."""
+    """The names of shown partitions; cached, because nothing must be moved while they are the same."""
 
     def __init__(self, names: Names, is_shown: Bools) -> None:
         self.all, self.is_shown = names, is_shown
@@ -273,26 +274,26 @@ def _committed(groups: Sequence[KnownGroup]) -> Ints:
 
 
 def _is_elsewhere(groups: Sequence[KnownGroup]) -> Bools | np.bool_:
-    """Whether the log of a partition is in another cluster."""
+    """Whether a partition's log is in another cluster."""
     if not any(each.elsewhere for each in groups):
         return np.bool_(False)
     return np.array([topic in each.elsewhere for each in groups for topic, _ in each.partitions], np.bool_)
 
 
 def _share_lag(groups: Sequence[KnownGroup]) -> Ints | None:
-    """Returns the lag as the coordinators of share groups count it; None where there are none."""
+    """Returns the lag by the coordinators of share groups; None if there are none."""
     if not any(each.share_lag for each in groups):
         return None
     return np.array([each.share_lag.get(key, ABSENT) for each in groups for key in each.partitions], np.int64)
 
 
 def _of_shares(first: Ints, end: Ints, share_lag: Ints | None) -> Ints:
-    """Returns the offset from which lag is counted: that of share groups is counted by their coordinators."""
+    """Returns the offset from which lag is counted, except for share groups, whose coordinators count it."""
     return first if share_lag is None else np.where((share_lag != ABSENT) & (end != ABSENT), end - share_lag, first)
 
 
 def _behind(end: Ints, high_watermark: Ints) -> Ints:
-    """Returns the messages from the last stable offsets, which are the ends then, to the high watermarks."""
+    """Returns the messages from the last stable offsets, which are then the ends, to the high watermarks."""
     is_known = (high_watermark != ABSENT) & (end != ABSENT)
     return np.where(is_known, np.maximum(high_watermark - end, 0), ABSENT)
 

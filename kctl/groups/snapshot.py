@@ -1,6 +1,6 @@
-"""Snapshots of groups and clusters, `GroupSnapshot` and `ClusterSnapshot`: immutable; read on any thread.
+"""Immutable snapshots of groups and clusters, `GroupSnapshot` and `ClusterSnapshot`, for any thread.
 
-A `FleetSnapshot` has its own group as a `GroupSnapshot` too: pages are made of these, from either source.
+A `FleetSnapshot` has its own group as a `GroupSnapshot` too: pages are made from these, whatever the source.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Detail: TypeAlias = Literal["partition", "topic", "group"]
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """The state of one group. What is not known, or was not reported for too long, is None or missing."""
+    """The state of one group. What is unknown, or was not reported for too long, is None or missing."""
 
     cluster: str
     group: str
@@ -33,18 +33,18 @@ class GroupSnapshot:
     assessment: Assessment = UNKNOWN
     lag: LagTotals = field(default_factory=LagTotals)
     stats: GroupStats | None = None
-    """State and members; None when the coordinator did not report them."""
+    """State and members; None if the coordinator did not report them."""
     type: str | None = None
-    """`classic`, `consumer` (KIP-848), `share`, `streams`; None where it is not asked for, or the broker is too old."""
+    """`classic`, `consumer` (KIP-848), `share`, `streams`; None if not requested, or the broker is too old."""
     coordinator: int | None = None
     is_own: bool = False
-    """Whether it is the group of the fleet that this master runs."""
+    """Whether it is the group of this master's fleet."""
     detail: Detail = "partition"
-    """The smallest thing that has series of its own."""
+    """The smallest unit with series."""
     age_seconds: float | None = None
-    """The age of the oldest offsets when the collection was taken; None without partitions."""
+    """The age of the oldest offsets at the collection; None without partitions."""
     protocol_type: str | None = None
-    """`consumer`, `connect`, ...; empty of a group whose clients choose their partitions themselves."""
+    """`consumer`, `connect`, ...; empty if the group's clients choose their partitions themselves."""
 
 
 class GroupColumns(NamedTuple):
@@ -63,29 +63,31 @@ class ClusterSnapshot:
 
     cluster: str
     groups: tuple[GroupSnapshot, ...]
-    """The groups, sorted by name; none before there was a poll in which nothing failed."""
+    """The groups, sorted by name; none before the first poll without a failure."""
     taken_at: float
     """Monotonic seconds of the collection."""
     taken_at_unix: float
     collect_seconds: float
     up: Mapping[str, bool]
-    """For each part (`groups`, `committed`, `members`, `offsets`) whether the last poll had all of it."""
+    """For each part (`groups`, `committed`, `members`, `offsets`) whether the last poll was complete."""
     last_success: Mapping[str, float]
-    """For each part the Unix seconds when it last succeeded; never: absent."""
+    """For each part the Unix seconds of its last success; never: absent."""
     errors: Mapping[str, str] = field(default_factory=dict)
-    """For each part that failed the reason."""
+    """For each failed part the reason."""
     cut_groups: int = 0
-    """Groups whose partitions have no series because there would be too many."""
+    """Groups without series for their partitions, because there would be too many."""
     is_ready: bool = True
-    """Whether there was a poll in which nothing failed, or none for so long that what there is has to do."""
+    """Whether there was a poll without a failure, or none for so long that the present state must do."""
     sequence: int = 0
     """The number of this collection."""
     columns: GroupColumns = NOTHING_KNOWN
     """The partitions of all `groups`, one group after the other."""
 
     def __del__(self, at_once: int = _LET_GO_AT_ONCE) -> None:
-        """Lets the groups go in parts: tens of thousands at once hold all other threads for 60 ms. (The number is an
-        argument, since at the interpreter's end a module's names are gone.)"""
+        """Releases the groups in parts: tens of thousands at once block all other threads for 60 ms.
+
+        (The number is an argument, since at the interpreter's end a module's names are gone.)
+        """
         groups = list(self.groups)
         object.__setattr__(self, "groups", ())
         while groups:
