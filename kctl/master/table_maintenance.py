@@ -1,8 +1,9 @@
-"""Maintenance of the fleet's table (mode `lake`): when the workers report small files, at a quiet time, and once a day
-anyway. What is done is the business of `kctl_agent.table_maintenance`, in a child process of the lowest priority.
+"""Maintenance of the fleet's table (mode `lake`): when workers report small files, at a quiet time, and once a day
+anyway.
 
-The master does it, not a worker: a worker's memory limit would count it, each worker's end would kill it, and only the
-master knows how far the whole group is behind.
+`kctl_agent.table_maintenance` does it, in a child process of the lowest priority. The master runs it, not a worker: a
+worker's memory limit would include it, each worker's end would kill it, and only the master knows the whole group's
+lag.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ log = logging.getLogger(__name__)
 MAINTENANCE_COMMAND = python_module("kctl_agent.table_maintenance")
 CHECK_SECONDS = 15.0
 LEAST_FILES = 50
-"""Small files at which a run is due: as many as `kctl_agent.table_maintenance` wants of a partition at least."""
+"""Small files at which a run is due: the minimum of `kctl_agent.table_maintenance` per partition."""
 REST_SECONDS = 600.0
-"""The least seconds between two runs."""
+"""Minimum seconds between two runs."""
 REST_FACTOR = 19
-"""The pause after a run in multiples of its duration: it takes a twentieth of the time at the most."""
+"""The pause after a run as a multiple of its duration: it takes at most a twentieth of the time."""
 PATIENCE_SECONDS = 3600.0
-"""Seconds after which the table of a group that is always behind is compacted all the same."""
+"""Seconds after which the table of a group with constant lag is compacted anyway."""
 LONGEST_SECONDS = 86_400.0
 LIMIT_SECONDS = 21_600.0
-"""Seconds after which a run is killed: a store may accept a connection and never answer. What was committed stays."""
+"""Time-out of a run: a store may accept a connection and never answer. Commits remain."""
 
 
 class Schedule:
-    """The schedule of runs. Pure. Times are seconds of a clock that only goes on."""
+    """The schedule of runs. Pure. Times are seconds of a monotonic clock."""
 
     def __init__(self, now: float) -> None:
         self._last_at = now
@@ -44,7 +45,7 @@ class Schedule:
         self._small_since: float | None = None
 
     def is_due(self, now: float, small_files: int | None, lag: int | None, batch_records: int) -> bool:
-        """Whether a run is due. `lag` is the group's, which is quiet when one batch of a worker takes all of it."""
+        """Whether a run is due. The group is quiet if one batch of a worker takes all of its `lag`."""
         if now < self._next_at:
             return False
         if now - self._last_at >= LONGEST_SECONDS:
@@ -58,7 +59,7 @@ class Schedule:
         return is_quiet or now - self._small_since >= PATIENCE_SECONDS
 
     def done(self, began: float, now: float) -> None:
-        """Records a run, whatever came of it."""
+        """Records a run, whatever its result."""
         self._last_at, self._small_since = now, None
         self._next_at = now + max(REST_SECONDS, REST_FACTOR * (now - began))
 
@@ -77,7 +78,7 @@ class TableMaintenance:
         self._command = command
 
     async def run(self) -> None:
-        """Runs until cancelled, which kills what is under way: a compaction that was not committed has done nothing."""
+        """Runs until cancelled, which kills a running one: an uncommitted compaction has no effect."""
         clock = asyncio.get_running_loop().time
         schedule = Schedule(clock())
         while True:
@@ -105,8 +106,10 @@ class TableMaintenance:
             log.info("action=maintenance table=%s: %s", config.storage.uri, text)
 
     async def _carried_out(self, settings: str) -> tuple[int, str]:
-        """Returns exit code and last line of a run. Its stdin stays open: at its end it knows that its master is gone.
-        Raises TimeoutError, OSError."""
+        """Returns exit code and last line of a run. Raises TimeoutError, OSError.
+
+        Its stdin stays open: at its end the run knows that its master is gone.
+        """
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *self._command,

@@ -1,4 +1,4 @@
-"""The answers of the master: a live question to the fleet, reduced; and what it knows itself. No socket in here."""
+"""The master's answers: live questions to the fleet, reduced; and its own knowledge. No sockets."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ from kctl_agent.rpc.wire import JsonObject
 DEFAULT_DEADLINE_SECONDS = 2.0
 _LONGEST_DEADLINE_SECONDS = 60.0
 _OWN_SHARE = 0.1
-"""Share of the caller's deadline, at most 0.1 s, kept for reducing and sending: an answer in time that names what is
-missing is worth more than a complete one that nobody waits for any more."""
+"""Share of the caller's deadline, at most 0.1 s, for reducing and sending: a partial answer in time is better than a
+complete late one."""
 _SENDING_SHARE = 0.2
-"""The same of a question of another host, whose answer has to get there, at most 0.2 s."""
+"""The same for another host's question, whose answer must be sent there, at most 0.2 s."""
 _FOR_OTHERS_AT_A_TIME = 64
 _seen = attrgetter("name", "desired", "state", "pid", "paused")
-"""The parts of a process's status that are no measurements."""
+"""The parts of a process's status that are not measurements."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The processes that a question is for; all of it None: every one."""
+    """The processes that a question is for; all None: every one."""
 
     worker: str | None = param("Ask this worker only; of another host as HOST/NAME.", default=None)
     host: str | None = param("Ask this host only.", default=None)
@@ -72,7 +72,7 @@ _ONLY = listed(_Scope)
 def methods(
     name: Callable[[str], str], *rows: tuple[str, str, tuple[Param, ...]], changes: bool = False
 ) -> dict[str, Method]:
-    """Describes methods, by their names on the wire. A row is a command, a summary, and parameters."""
+    """Describes methods by name. A row is a command, a summary, and parameters."""
     deadline_ms = int(DEFAULT_DEADLINE_SECONDS * 1000)
     return {name(rpc): Method(name(rpc), rpc, summary, params, deadline_ms, changes) for rpc, summary, params in rows}
 
@@ -87,7 +87,7 @@ _OWN = methods(
 )
 _OF_ALL = [(rpc, f"`{rpc}` of all workers, reduced to one result.", _ONLY) for rpc in COMMANDS]
 METHODS = methods(wire_method, *_OF_ALL) | methods(reducer_method, *_OF_ALL) | _OWN
-"""Served methods by their name on the wire; beside the router's, nothing else is served."""
+"""Served methods by name, besides the router's; no others are served."""
 
 
 class _Replies(NamedTuple):
@@ -151,7 +151,7 @@ class MasterService:
         return document
 
     async def _status(self, request: Request) -> JsonObject:
-        """Returns the verdict and the rows of one collection, and of those of other hosts."""
+        """Returns the verdict and rows of one collection, and of other hosts'."""
         scope, seconds = _scope(request), _seconds(request)
         if scope.is_of_this_host(self._hosts):
             status, age, workers = await self._own_status(seconds)
@@ -171,7 +171,7 @@ class MasterService:
         return reply_ok(request.id, encoded(joined), MASTER_NAME, age, **completeness)
 
     async def _own_status(self, seconds: float) -> tuple[StatusAnswer, float, Reduced[Workers] | None]:
-        """Returns what is known of this host, its age, and the workers' answers; None before the first collection."""
+        """Returns this host's status, its age, and the workers' answers; None before the first collection."""
         snapshot, verdict = await self._collected(seconds), self._verdicts.current()
         lag = await asyncio.to_thread(lag_glance, snapshot)
         if snapshot is None:
@@ -182,7 +182,7 @@ class MasterService:
         return StatusAnswer(snapshot.supervised, verdict, workers.result.rows, lag, storage), age, workers
 
     async def _collected(self, seconds: float) -> FleetSnapshot | None:
-        """Returns the last collection; the next one, where the supervisor has seen a process change since."""
+        """Returns the last collection, or the next one if the supervisor has seen a process change since."""
         latest = self._verdicts.latest()
         if latest is None or list(map(_seen, latest.supervised)) != list(map(_seen, self._statuses())):
             with suppress(TimeoutError):
@@ -191,7 +191,7 @@ class MasterService:
         return self._verdicts.latest()
 
     async def ask(self, request: Request) -> Reduced[Any]:
-        """Returns what the fleet answers to one of `COMMANDS`, before the request's deadline. Raises BadParams."""
+        """Returns the fleet's answer to one of `COMMANDS`, before the request's deadline. Raises BadParams."""
         return await asyncio.to_thread(self._reduced, await self._replies(request))
 
     async def _ask_fleet(self, request: Request) -> JsonObject:
@@ -225,7 +225,7 @@ class MasterService:
         return _Replies(command.between_hosts(), outcome, is_of_all, statuses, verdict, others)
 
     async def _own_replies(self, rpc: str, only: str | None, seconds: float) -> tuple[FanOut[Raw], list[WorkerStatus]]:
-        """Returns the replies of the agents of this host, or of one, and their statuses."""
+        """Returns the replies of this host's agents, or of one, and their statuses."""
         deadline = asyncio.get_running_loop().time() + seconds
         sockets = await self._members.sockets()
         if only is not None:
@@ -239,10 +239,9 @@ class MasterService:
         return outcome, [each for each in self._statuses() if only in (None, each.name)]
 
     async def for_other_host(self, rpc: str, only: str | None, seconds: float) -> HostReplies:
-        """Returns replies of this host's agents, for another host's master, which waits so long.
+        """Returns replies of this host's agents for another host's master, which waits so long.
 
-        Raises:
-            UnknownMethod, BadParams; Busy: so many are under way already.
+        Raises: UnknownMethod, BadParams; Busy: too many are running.
         """
         if self._for_others >= _FOR_OTHERS_AT_A_TIME:
             raise Busy(f"{_FOR_OTHERS_AT_A_TIME} questions of other hosts are under way already")
@@ -272,7 +271,7 @@ class MasterService:
         return self._hosts
 
     def _encoded(self, replies: _Replies) -> tuple[JsonObject, Reduced[Any]]:
-        """Returns the encoded result and what it is encoded from, in one thread: see `_reduced`."""
+        """Returns the encoded result and its source, in one thread: see `_reduced`."""
         whole = self._reduced(replies)
         document = replies.command.encoded(whole.result)
         if replies.command.name == OFFSET_CHECKER.name:
@@ -280,7 +279,7 @@ class MasterService:
         return document, whole
 
     def _reduced(self, replies: _Replies) -> Reduced[Any]:
-        """Reduces replies to a result. Safe in any thread; of thousands of partitions it takes a while."""
+        """Reduces replies to a result. Thread-safe; takes a while for thousands of partitions."""
         command, outcome, is_of_all, statuses, verdict, others = replies
         # One worker reports what it knows itself; the brokers' rows of other workers' partitions do not belong there.
         brokers = self._broker_cache.snapshot() if is_of_all else self._broker_cache.nothing_known
@@ -291,7 +290,7 @@ class MasterService:
 
 
 def _judged(snapshot: FleetSnapshot | None) -> JudgedPartitions:
-    """Returns how the partitions are that workers of this host read."""
+    """Returns the state of the partitions that this host's workers read."""
     if snapshot is None:
         return JudgedPartitions()
     both = zip(snapshot.partitions, snapshot.own_assessments, strict=True)
@@ -308,14 +307,15 @@ def _completeness(workers: Reduced[Workers] | None) -> JsonObject:
 
 
 def _seconds(request: Request) -> float:
-    """Returns the time for a question, out of the request's deadline."""
+    """Returns the time for a question, from the request's deadline."""
     requested = (request.deadline_ms or DEFAULT_DEADLINE_SECONDS * 1000) / 1000
     seconds = min(requested, _LONGEST_DEADLINE_SECONDS)
     return seconds - min(seconds * _OWN_SHARE, 0.1)
 
 
 def _missed_if_stopped(outcome: FanOut[Raw]) -> FanOut[Raw]:
-    """Counts stopped processes as missing: one asked by name does not answer; the error names that as the reason."""
+    """Counts stopped processes as missing: one asked by name does not answer, and the error gives that as the
+    reason."""
     failed = [
         Failed(name, "stopped", f"it was stopped by request: `kctl start {name}` starts it") for name in outcome.stopped
     ]
@@ -338,7 +338,7 @@ _WELL = frozenset({Status.ELSEWHERE, Status.IDLE, Status.OK, Status.PAUSED})
 
 
 def lag_glance(snapshot: FleetSnapshot | None) -> LagGlance | None:
-    """Sums up the lag. With thousands of partitions it takes a while."""
+    """Sums up the lag. Takes a while for thousands of partitions."""
     if snapshot is None:
         return None
     lag = snapshot.recent_lag

@@ -1,2 +1,2 @@
-"""How operations are carried out: one at a time where they would contradict, each with an outcome. What there is to
-carry out is in `kctl.operations`."""
+"""Execution of operations: conflicting ones one at a time, each with an outcome. `kctl.operations` has the
+operations."""

@@ -1,4 +1,4 @@
-"""What operations are carried out with, and what several of them need: names, and agents that carry out their part."""
+"""The context of operations, with shared functions: names, and agents that execute their part."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def _nothing() -> None:
 
 @dataclass(slots=True)
 class Context:
-    """Belongs to the master's event loop. `config` is the one in force: `scale` and `reload` replace it."""
+    """Belongs to the master's event loop. `config` is the current one: `scale` and `reload` replace it."""
 
     config: Config
     supervisor: Supervisor
@@ -59,22 +59,23 @@ class Context:
     jars: Sequence[Path]
     worker_command: Sequence[str]
     reread: Callable[[], Config]
-    """The configuration as it is on disk now; raises ConfigError."""
+    """The configuration on disk; raises ConfigError."""
     use_http: Callable[[HttpSection], list[str]] = lambda _: []
-    """Reads tokens and certificate again and has HTTP use them; returns what has changed. Raises ConfigError, and then
-    nothing has."""
+    """Reads tokens and certificate again and applies them to HTTP; returns the changes.
+
+    Raises ConfigError: nothing has changed.
+    """
     prepare_groups: Callable[[Config], Callable[[], Awaitable[None]]] = lambda _: _nothing
-    """Checks what `[exporter]` sets; returns what has it used. Raises ConfigError."""
+    """Checks `[exporter]`; returns what applies it. Raises ConfigError."""
     partitions: Callable[[str], frozenset[int]] = lambda _: frozenset()
-    """The partitions of a topic that the brokers reported last; empty when that is not known."""
+    """The last reported partitions of a topic; empty if unknown."""
     hosts: Hosts | None = None
     """The other hosts of the fleet; None: it runs on one."""
     _ids: itertools.count[int] = field(default_factory=itertools.count)
     _later: set[asyncio.Task[bool]] = field(default_factory=set)
 
     def later(self, work: Coroutine[object, object, object]) -> asyncio.Task[bool]:
-        """Does it beside everything else, whatever becomes of its operation; what goes wrong is logged. Whether it was
-        done."""
+        """Runs it in the background, whatever becomes of its operation; logs errors. Returns whether it was done."""
         task = asyncio.ensure_future(_or_logged(work))
         self._later.add(task)
         task.add_done_callback(self._later.discard)
@@ -84,9 +85,11 @@ class Context:
         return launches(config, self.jars, self.worker_command, names)
 
     async def run_on(self, name: str, rpc: str, params: JsonObject, report: Report) -> JsonObject:
-        """Has one agent carry out an operation; returns when it is done. Given up while it waits there, it is dropped.
-        Raises AgentRefused: it did not take it, or failed in it; the message has the reason; OperationUnknown: it does
-        not report what became of it."""
+        """Has one agent execute an operation; returns when it is done. If given up while it waits there, it is dropped.
+
+        Raises AgentRefused: refused or failed, with the reason; OperationUnknown: the agent does not report the
+        outcome.
+        """
         # Unique over restarts of the master too: an agent takes an operation of a known id for the same one.
         operation = f"{os.getpid()}-{next(self._ids)}-{asyncio.get_running_loop().time():.3f}"
         limit = {} if report.until == math.inf else {"until": report.until}
@@ -116,8 +119,7 @@ class Context:
         return outcome
 
     async def _withdrawn(self, name: str, operation: str) -> JsonObject:
-        """The outcome of an operation that is given up: it is cancelled unless the agent has begun it. Raises
-        OperationUnknown."""
+        """The outcome of an abandoned operation: cancelled unless the agent has begun it. Raises OperationUnknown."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + _ANSWER_SECONDS
         while (left := deadline - clock()) > 0:
@@ -131,8 +133,8 @@ class Context:
         raise OperationUnknown(f"{name} has begun it")
 
     async def send_pauses(self, name: str, report: Report) -> str:
-        """Has a process read what the pauses leave; returns when it does, or when there is no need: a process that
-        starts gets them at its start."""
+        """Has a process read what the pauses leave; returns when it does, or if there is no need: a starting process
+        gets them anyway."""
         process = self.supervisor.process(name)
         while True:
             if process.state is SupervisionState.STARTING:
@@ -150,8 +152,8 @@ class Context:
                 return name
 
     async def send_all_pauses(self, worker: str | None, report: Report, before: list[Pause]) -> str:
-        """Has one worker, or every process, read what the pauses leave. Given up, they are again those of `before`,
-        here and in every process."""
+        """Has one worker, or every process, read what the pauses leave. If given up, those of `before` apply again
+        everywhere."""
         kinds = self.supervisor.kinds()
         names = [name for name in self.supervisor.names if kinds[name] != "engine"] if worker is None else [worker]
         try:
@@ -166,8 +168,8 @@ class Context:
         return f"carried out by {', '.join(done) or 'no process, for none is running'}"
 
     async def take_back(self, names: Iterable[str]) -> None:
-        """Has processes read what the pauses leave now, after an operation about them that was given up. Raises
-        OperationUnknown when one does not answer."""
+        """Has processes read what the pauses leave now, after an abandoned operation. Raises OperationUnknown: one does
+        not answer."""
         sent = {name: self.later(self.send_pauses(name, Report(lambda _: None))) for name in names}
         if sent:
             await asyncio.wait(sent.values(), timeout=_ANSWER_SECONDS)
@@ -176,7 +178,7 @@ class Context:
             raise OperationUnknown(f"{', '.join(silent)} may stay paused; `kctl restart` ends that")
 
     async def owners(self, topic: str) -> dict[int, str | None]:
-        """Partition of a topic to the worker that has it."""
+        """Maps a topic's partitions to their workers."""
         return {
             row.partition: answer.sender
             for answer in typed(await self._offsets(), PartitionsReply).answers
@@ -185,7 +187,7 @@ class Context:
         }
 
     async def owners_on_hosts(self, topic: str) -> tuple[dict[int, str | None], list[str]]:
-        """Partition of a topic to the worker that has it, as `HOST/NAME`; and which hosts did not answer."""
+        """Maps a topic's partitions to their workers as `HOST/NAME`; and the hosts that did not answer."""
         assert self.hosts is not None
         own, others = await asyncio.gather(self._offsets(), self.hosts.ask("offset_checker", _OWNERS_SECONDS))
         joined = others.joined(OFFSET_CHECKER.shortened(own), self.hosts.me.name)
@@ -200,13 +202,12 @@ class Context:
         return await self.members.ask(sockets, "offset_checker", {}, deadline)
 
     def use(self, config: Config, launches: Iterable[Launch]) -> None:
-        """This configuration is in force from now on."""
+        """Applies this configuration."""
         self.config = config
         self.supervisor.reconfigure(launches, supervision_policies(config))
 
     async def file_changed(self) -> str:
-        """`; kctl.toml has changed since: …` when a process that starts does not get what the file sets now, else
-        empty."""
+        """`; kctl.toml has changed since: …` if a starting process does not get what the file sets now, else empty."""
         name = self.config.path.name
         try:
             found = changes(self.config, await asyncio.to_thread(self.reread))
@@ -217,9 +218,12 @@ class Context:
         return f"; {name} has changed since: `kctl reload`" if is_new else ""
 
     async def up(self, process: ProcessSupervisor, before: int, report: Report) -> None:
-        """Returns when the process that was requested after incarnation `before` has come up, by its supervisor's word
-        and its own. Raises OperationRefused: it was given up, or stopped; OperationUnknown: the operation was given up,
-        or the process before it survives SIGKILL: it comes up later."""
+        """Returns when the process requested after incarnation `before` has come up, by its supervisor's report and its
+        own.
+
+        Raises OperationRefused: it was given up, or stopped; OperationUnknown: the operation was given up, or the
+        previous process survives SIGKILL, so it comes up later.
+        """
         with goes_on(f"{process.name} is started anew"):
             await process.until(lambda: process.incarnation > before or bool(process.unkillable_text))
             await self._settled(process, before, report)

@@ -1,7 +1,6 @@
-"""Operations that the master of another host carries out, or the masters of all hosts one after another.
+"""Operations that another host's master, or the masters of all hosts one after another, execute.
 
-What all hosts do is led by the leader of their roster, so that two of them cannot contradict each other; a leader that
-is none any more begins nothing more.
+The roster's leader leads those of all hosts, so that no two conflict; a former leader begins nothing more.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from kctl_agent.rpc.wire import JsonObject
 
 _POLL_SECONDS = 0.2
 _SILENT_SECONDS = 10.0
-"""A host that does not answer for so long has an operation of which nobody knows what becomes of it."""
+"""After such a silence of a host, the outcome of its operation is unknown."""
 _CANCEL_SECONDS = 5.0
 
 
@@ -37,7 +36,7 @@ def check_host(hosts: Hosts | None, host: str, kind: type[FleetOperation]) -> No
 
 @dataclass(frozen=True, slots=True)
 class OnHosts:
-    """An operation of this master that others carry out. Belongs to the master's event loop."""
+    """An operation of this master that others execute. Belongs to the master's event loop."""
 
     caller: Caller
     given: FleetOperation
@@ -50,11 +49,10 @@ class OnHosts:
         return self.context.hosts
 
     async def carry_out(self, host: str, params: JsonObject) -> Done:
-        """Returns when a host, or all, has done it. Cancelled, it is cancelled there.
+        """Returns when a host, or all, has done it. A cancel is passed on.
 
-        Raises:
-            OperationRefused, OperationFailed: nothing changes any more; the message has what was done.
-            OperationUnknown: it may still happen.
+        Raises: OperationRefused, OperationFailed: nothing changes any more; the message has what was done.
+        OperationUnknown: it may still happen.
         """
         if host != ALL_HOSTS:
             return await self._on_one(host, params)
@@ -136,8 +134,10 @@ class OnHosts:
         return operation
 
     async def _later(self, host: str, operation: JsonObject) -> JsonObject:
-        """Returns how far it has come now. Ids begin anew with each master: one that began at another time is another
-        operation. Raises OperationUnknown, AgentError."""
+        """Returns its present state. Raises OperationUnknown, AgentError.
+
+        Ids start again with each master: one that began at another time is another operation.
+        """
         found = await self.hosts.operation(host, operation["id"])
         error = {} if "state" in found else found.get("error", {})
         if error.get("code", NoSuchOperation.code) != NoSuchOperation.code:

@@ -1,4 +1,4 @@
-"""Which operations were requested, how far each has come, and that no two operations contradict each other."""
+"""Requested operations and their state; prevents conflicts between operations."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ log = logging.getLogger(__name__)
 
 _KEPT = 500
 Attended: TypeAlias = Callable[..., None]
-"""Called with the text and the state of an operation that another part carries out."""
+"""Called with the text and the state of an operation that another part executes."""
 _SHORT_SECONDS = 0.2
-"""A long operation that ends within this time, well or badly, is answered with its end."""
+"""A long operation that ends within this time is answered with its end."""
 
 
 class OperationLog:
-    """Belongs to one event loop. Each operation is one task with a deadline; its end is an audit line."""
+    """Belongs to one event loop. Each operation is a task with a deadline; its end is an audit line."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class OperationLog:
         audit_path: Path | None,
         counts: Counter[tuple[str, str]] | None = None,
     ) -> None:
-        """Audit lines go to the log, and as JSON lines to `audit_path`, one when it begins and one when it ends."""
+        """Audit lines go to the log, and as JSON lines to `audit_path`, at the beginning and the end."""
         self.types = types
         self._context = context
         self.counts: Counter[tuple[str, str]] = Counter() if counts is None else counts
@@ -64,7 +64,7 @@ class OperationLog:
         self._is_closed = False
 
     async def report_interrupted(self) -> None:
-        """Takes over what a master before this one had begun when it was killed: how it ended nobody knows."""
+        """Takes over what a killed master had begun: the outcome is unknown."""
         try:
             found = [] if self._audit_path is None else interrupted(self._audit_path, time.time())
         except OSError as error:
@@ -77,9 +77,11 @@ class OperationLog:
         self._ids = itertools.count(max((int(each.id) for each in found), default=0) + 1)
 
     async def submit(self, name: str, params: JsonObject, caller: Caller, wait_seconds: float) -> Operation:
-        """Begins an operation and returns it when it has ended, at the latest after `wait_seconds`; a long one at once.
-        Raises UnknownMethod, BadParams: it cannot be understood; OperationRefused: it contradicts one under way, or
-        cannot be carried out; nothing was changed."""
+        """Begins an operation and returns it at its end, at the latest after `wait_seconds`; a long one at once.
+
+        Raises UnknownMethod, BadParams: not understood; OperationRefused: it conflicts with a running one, or is
+        impossible; nothing was changed.
+        """
         kind = self.types.get(name)
         if kind is None:
             raise UnknownMethod(
@@ -96,7 +98,7 @@ class OperationLog:
         return self._operations[operation.id]
 
     def find(self, id_: str) -> Operation:
-        """The operation of this id. Raises NoSuchOperation when no operation of this id is known."""
+        """Returns the operation of this id. Raises NoSuchOperation."""
         operation = self._operations.get(id_)
         if operation is None:
             raise NoSuchOperation(
@@ -105,12 +107,11 @@ class OperationLog:
         return operation
 
     def all(self) -> list[Operation]:
-        """The newest first; the last 500."""
+        """The last 500, the newest first."""
         return list(reversed(self._operations.values()))
 
     async def listed(self, seconds: float, *, is_local: bool = False) -> tuple[list[JsonObject], list[Failed]]:
-        """Those of all hosts, where the fleet has several, each with its `host`, the newest first; and hosts that did
-        not answer."""
+        """Those of all hosts, each with its `host`, the newest first; and hosts that did not answer."""
         rows = [operation.to_row() for operation in self.all()]
         if is_local or (hosts := self._context.hosts) is None:
             return rows, []
@@ -119,8 +120,10 @@ class OperationLog:
         return sorted(every, key=lambda row: str(row.get("started_at")), reverse=True), failed
 
     def attend(self, name: str, params: JsonObject, token: str, stop: Callable[[], object]) -> Attended:
-        """Lists an operation of a token's holder that another part carries out, and writes into the audit log: returns
-        what is called with how far it has come, and at last with its end. A cancel calls `stop`."""
+        """Lists and audits an operation of a token's holder that another part executes.
+
+        Returns a function for its progress and finally its end. A cancel calls `stop`.
+        """
         caller = Caller(uid=None, via="http", token=token)
         operation = self._entered(name, params, caller, math.inf, frozenset())
         self._stops[operation.id] = stop
@@ -136,8 +139,10 @@ class OperationLog:
         return report
 
     def cancel(self, id_: str, caller: Caller) -> Operation:
-        """What can be taken back of it is; its end reports the rest. Raises NoSuchOperation: it is not known;
-        OperationRefused: it has ended."""
+        """Reverts what can be reverted; its end reports the rest.
+
+        Raises NoSuchOperation: unknown; OperationRefused: it has ended.
+        """
         operation = self.find(id_)
         if operation.state != "running":
             raise OperationRefused(f"operation {id_} has ended already")
@@ -145,7 +150,7 @@ class OperationLog:
         return operation
 
     async def close(self) -> None:
-        """Ends what is under way; nothing is begun any more."""
+        """Ends running operations; begins no more."""
         self._is_closed = True
         for id_ in self._tasks:
             self._give_up(id_, "the master stops")
@@ -202,7 +207,7 @@ class OperationLog:
         return operation
 
     def _other_host(self, kind: type[FleetOperation], params: JsonObject) -> str | None:
-        """Returns the host that is to carry it out, where it is not this one. Raises BadParams."""
+        """Returns the host that is to execute it, if it is another one. Raises BadParams."""
         host: str | None = params.get("host")
         if host is None:
             return None
@@ -262,7 +267,7 @@ class OperationLog:
         del self._given_up[operation.id], self._tasks[operation.id]
 
     def _give_up(self, id_: str, why: str) -> None:
-        """Once: it may need a while to take back what it has begun, and is not interrupted in that."""
+        """Only once: reverting may take a while, and is not interrupted."""
         if id_ not in self._given_up:
             self._given_up[id_] = why
             stop = self._stops.get(id_) or self._tasks[id_].cancel
@@ -292,7 +297,7 @@ class OperationLog:
             listener(operation)
 
     async def _write_down(self, operation: Operation) -> None:
-        """One line of a few hundred bytes; a disk that is full or hangs keeps no operation from being carried out."""
+        """One line of a few hundred bytes; a full or hanging disk prevents no operation."""
         if self._audit_path is None:
             return
         try:

@@ -1,4 +1,4 @@
-"""Several things at once for one operation, and what cannot be taken back of it."""
+"""Concurrent steps of one operation, and steps that cannot be reverted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @contextmanager
 def goes_on(what: str) -> Iterator[None]:
-    """Around what no operation can take back. Raises OperationUnknown instead of being cancelled."""
+    """Wraps an irreversible step. Raises OperationUnknown instead of being cancelled."""
     try:
         yield
     except asyncio.CancelledError as cancelled:
@@ -22,7 +22,7 @@ def goes_on(what: str) -> Iterator[None]:
 
 
 async def ended(work: Iterable[Coroutine[object, object, T]]) -> list[T | BaseException]:
-    """What each has come to, its error where it failed. Cancelled, all are, and each comes to its end."""
+    """Returns each result, or error. If cancelled, cancels all and waits for them."""
     tasks = [asyncio.ensure_future(each) for each in work]
     with suppress(asyncio.CancelledError):  # it is in what follows, unless all were done
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -30,7 +30,7 @@ async def ended(work: Iterable[Coroutine[object, object, T]]) -> list[T | BaseEx
 
 
 async def together(work: Iterable[Coroutine[object, object, T]]) -> list[T]:
-    """All of it to its end; then what may still happen is raised, or the first error."""
+    """Runs all to the end; then raises what may still happen, or the first error."""
     outcomes = await ended(work)
     errors = [each for each in outcomes if isinstance(each, BaseException)]
     unknown = [str(each) for each in errors if isinstance(each, OperationUnknown)]
