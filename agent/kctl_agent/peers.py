@@ -45,9 +45,9 @@ def owner_of_peer(theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
 
 def are_shown() -> bool:
     """Whether the kernel shows owners: without its module `tcp_diag` it answers as if no socket were there."""
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
-        accepted, _ = server.accept()
-        with accepted:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as peer:
+        peer.connect(server.getsockname())
+        with server.accept()[0] as accepted:
             return is_own(accepted)
 
 
