@@ -1,6 +1,6 @@
 """The master's immutable snapshot of the whole fleet, `FleetSnapshot`; RPC, HTTP and Prometheus encode from it.
 
-Written by the collector, read by anybody on any thread. What is not known is None, and its age is part of it.
+The collector writes it; any thread may read it. None: unknown.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.rpc.wire import JsonObject
 
 RPC_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-"""Upper bounds of the buckets in which durations of requests are counted; the last bucket has none."""
+"""Upper bounds of the buckets for durations of requests; the last bucket has none."""
 
 _NOT_JUDGED = Verdict(Level.UNKNOWN, "master", "nothing has been collected yet", 0.0)
 T = TypeVar("T")
@@ -37,21 +37,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Reduced(Generic[T]):
-    """A command's reduced result and how complete it is."""
+    """A command's reduced result and its completeness."""
 
     result: T
     asked: tuple[str, ...] = ()
     answered: tuple[str, ...] = ()
     failed: tuple[Failed, ...] = ()
-    """Agents that did not answer; and `brokers`, where their offsets are stale or unknown."""
+    """Agents that did not answer; and `brokers` if their offsets are stale or unknown."""
     age_seconds: float | None = None
-    """Age of the oldest answer and of the oldest offsets in it, as of the snapshot; None when nobody answered."""
+    """Age of the oldest answer and the oldest offsets in it, at the snapshot; None if nobody answered."""
     stopped: tuple[str, ...] = ()
-    """Processes that were stopped by request: not asked, and not missing."""
+    """Processes that were stopped by request: neither asked nor missing."""
     verdict: Verdict | None = None
     """That of all hosts that were asked; None in a snapshot, which has its own."""
     judged: Mapping[tuple[str, int], Assessment] = field(default_factory=dict)
-    """Of `offset_checker`, the assessments by other hosts of what they read."""
+    """For `offset_checker`, other hosts' assessments of what they read."""
 
     @property
     def complete(self) -> bool:
@@ -70,21 +70,21 @@ class Reduced(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class RpcStats:
-    """Counts of requests for one command that `master.sock` has answered since the master started."""
+    """Counts of requests for one command on `master.sock` since the master started."""
 
     outcomes: Mapping[str, int]
-    """Requests by outcome: `ok`, `incomplete` (somebody did not answer), `failed`; every outcome is there."""
+    """Requests by outcome, each present: `ok`, `incomplete` (somebody did not answer), `failed`."""
     buckets: tuple[int, ...]
-    """Requests that took at most each of `RPC_BUCKETS_SECONDS`, not cumulated; one more for those that took longer."""
+    """Requests that took at most each of `RPC_BUCKETS_SECONDS`, not cumulative; the last for longer ones."""
     seconds: float
     """Seconds of all requests together."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetSnapshot:
-    """One collection: every command's replies reduced with the brokers' own view, and the supervisor's.
+    """One collection: every command's replies reduced with the brokers' and the supervisor's view.
 
-    The fields named like a command hold its result; one that nobody was asked is empty. `reduced` has them by name.
+    The fields named like a command contain its result, empty if nobody was asked. `reduced` returns them by name.
     """
 
     cluster: str
@@ -96,14 +96,14 @@ class FleetSnapshot:
     resident_bytes: Mapping[str, int]
     """Memory of all processes of each supervised worker, JVM included; absent while it has none."""
     last_success: Mapping[str, float]
-    """Unix seconds of the last success of a part (`agents`, `committed`, `offsets`, `group`); never: absent."""
+    """Unix seconds of a part's last success (`agents`, `committed`, `offsets`, `group`); never: absent."""
     offset_checker: Reduced[PartitionColumns] = Reduced(PartitionColumns())
     kafka_lag: LagTotals = field(default_factory=LagTotals)
     """Lag of the partitions of `offset_checker`, and as complete as they are."""
     block_size: Reduced[StorageReply] = Reduced(StorageReply())
     member_leader: Reduced[GroupMembers] = Reduced(GroupMembers())
     kept: Mapping[str, Reduced[Any]] = field(default_factory=dict)
-    """Results of the other questions that have a `path`, by command."""
+    """Results of the other questions with a `path`, by command."""
     ping: Reduced[Pings] = Reduced(Pings())
     workers: Reduced[Workers] = Reduced(Workers())
     """The workers, with the supervisor's view in each row."""
@@ -111,21 +111,25 @@ class FleetSnapshot:
     """The assessment of each partition of `offset_checker`, in the same order: first the group's own."""
     group_assessment: Assessment = UNKNOWN
     unowned: Assessment | None = None
-    """In a fleet on several hosts, the assessment of the partitions that no host reads; None: there are none. They are
-    not in `group_assessment`, unless there are no others."""
+    """With several hosts, the assessment of the partitions that no host reads; None: there are none.
+
+    They are not in `group_assessment`, unless there are no others.
+    """
     unhandled: Unhandled = UNJUDGED
     """The judgement on the oldest unhandled message."""
     verdict: Verdict = _NOT_JUDGED
-    """The verdict on the fleet as a whole (`kctl.master.verdict`)."""
+    """The verdict on the whole fleet (`kctl.master.verdict`)."""
     since: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """Since when an agent is `silent` or waits for something, or the `storage` is `full`: the last collection in which
-    it was not so, in seconds of the monotonic clock."""
+    """Since when an agent is `silent` or waits for something, or the `storage` is `full`.
+
+    Monotonic seconds of the last collection without it.
+    """
     attached: tuple[GroupSnapshot, ...] = ()
-    """The partitions of attached applications beside the group, each application as a group of its own."""
+    """The partitions of attached applications beside the group, each application as its own group."""
     brokers: Freshness | None = None
-    """How fresh the brokers' offsets are."""
+    """The age of the brokers' offsets."""
     broker_group: GroupStats | None = None
-    """The group as its coordinator sees it; None when it did not know this time."""
+    """The group as its coordinator reports it; None if it did not know this time."""
     rpc: Mapping[str, RpcStats] = field(default_factory=dict)
     """Counts of requests by command."""
     operations_total: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -135,20 +139,20 @@ class FleetSnapshot:
     events_total: Mapping[str, int] = field(default_factory=dict)
     """Events since the master started, by kind."""
     memory_limit_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Memory at which each supervised worker is restarted; absent where there is no limit."""
+    """Memory at which each supervised worker is restarted; absent without a limit."""
     sequence: int = 0
     """The number of this collection in the master's life."""
     taken_at_unix: float = 0.0
     """`taken_at` as Unix seconds."""
     clusters: tuple[ClusterSnapshot, ...] = ()
-    """The last collection of all other groups, where `exporter.all_groups` is on."""
+    """The last collection of all other groups, if `exporter.all_groups` is on."""
     hosts: HostsAnswer | None = None
     """The hosts of the fleet, as this one knows them; None: it runs on one."""
     has_own_storage: bool = False
-    """Whether this host of several has a storage of its own."""
+    """Whether this host of several has its own storage."""
 
     def reduced(self, command: str) -> Reduced[Any]:
-        """Returns the result of a command that is collected."""
+        """Returns the result of a collected command."""
         found: Reduced[Any] = self.kept.get(command) or getattr(self, command)
         return found
 
@@ -169,12 +173,12 @@ class FleetSnapshot:
 
     @property
     def stale_after_seconds(self) -> float:
-        """The age from which on offsets show no lag of now."""
+        """The age at which offsets no longer show a current lag."""
         return inf if self.brokers is None else self.brokers.stale_after_seconds
 
     @property
     def recent_lag(self) -> LagTotals:
-        """The lag of now: that of partitions whose offsets are stale is not known. For views that show no age."""
+        """The current lag, unknown for partitions with stale offsets. For views without ages."""
         partitions = self.offset_checker.result
         is_stale, behind = partitions.age_seconds > self.stale_after_seconds, partitions.behind_transaction
         end = np.where(is_stale, ABSENT, partitions.end)
@@ -182,12 +186,12 @@ class FleetSnapshot:
         return kafka_lag(replace(partitions, end=end, behind_transaction=of_now))
 
     def lasting(self, name: str, what: str) -> float:
-        """Returns for how many seconds an agent has been `silent`, or has waited for something; 0 when it is not so."""
+        """Returns for how many seconds an agent has been `silent`, or has waited for something; else 0."""
         return self.taken_at - self.since.get((name, what), self.taken_at)
 
     @property
     def groups(self) -> tuple[GroupSnapshot, ...]:
-        """Returns the fleet's group, as any other group is kept, and attached applications."""
+        """Returns the fleet's group, in the form of any other group, and attached applications."""
         own = GroupSnapshot(
             self.cluster,
             self.group,

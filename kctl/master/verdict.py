@@ -1,7 +1,7 @@
-"""The verdict on a fleet: pure rules over its snapshot, and the one that holds now (docs/status.md).
+"""The verdict on a fleet: pure rules over its snapshot, and the current one (docs/status.md).
 
-It is made once, with each collection: page, API, command line, `/readyz`, metrics and events show the same. What is
-old is never judged well.
+It is made once per collection: page, API, command line, `/readyz`, metrics and events show the same. Outdated data is
+never judged good.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kctl_agent.replies.workers import WaitingFor
 from kctl_agent.rpc.messages import number_of
 
 _TURNING = frozenset({AgentState.RUNNING, AgentState.IDLE, AgentState.PAUSED, AgentState.THROTTLED})
-"""States whose main thread turns fast; in others one turn may take long: queries start and stop."""
+"""States whose main thread turns fast; in others a turn may take long: queries start and stop."""
 _BEGINNING: dict[str | None, str] = {
     AgentState.STARTING: "is starting",
     AgentState.JOINING: "is joining the group",
@@ -51,27 +51,27 @@ _NAMED = 3
 
 
 _GRACE_SECONDS = 60.0
-"""For so long a process that runs after a requested start or restart may take to begin its work."""
+"""Time for a process to begin its work after a requested start or restart."""
 
 
 class _Found(NamedTuple):
-    """A finding before it is known since when there is one of its kind."""
+    """A finding without the time since when there is one of its kind."""
 
     level: Level
     about: str
     what: str
     why: str | None = None
     seconds: float = 0.0
-    """Seconds for which it is known to be so."""
+    """Seconds for which it is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """The verdict of now, by the last collection and its age; may be asked on any thread."""
+    """The current verdict, by the last collection and its age; thread-safe."""
 
     latest: Callable[[], FleetSnapshot | None]
     max_age_seconds: float
-    """The age from which on a collection shows nothing of now."""
+    """The age at which a collection is outdated."""
     clock: Callable[[], float] = time.monotonic
     started_at: float = field(default_factory=time.time)
 
@@ -90,7 +90,7 @@ class Verdicts:
 
 
 def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
-    """Judges a snapshot; `before` is the verdict of the collection before, whose findings go on."""
+    """Judges a snapshot; `before` is the previous collection's verdict, whose findings continue."""
     began = {} if before is None else {(each.about, each.level): each.since for each in (before.main, *before.also)}
     group, storage = snapshot.group_assessment, snapshot.block_size.result
     outside = [*_brokers(snapshot), *_storage(snapshot), *_engine(snapshot)]
@@ -122,7 +122,7 @@ def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
 
 
 def _works(snapshot: FleetSnapshot, in_trouble: Container[str]) -> Iterator[str]:
-    """Yields the parts of the fleet's work that this host of several does for all of them."""
+    """Yields the parts of the fleet's work that this host of several does for all."""
     for about, kind in _DOES.items() if snapshot.hosts is not None else ():
         is_for_all = about not in in_trouble and not (kind == "sinker" and snapshot.has_own_storage)
         if is_for_all and any(_trouble(snapshot, *each) is None for each in _supervised(snapshot, kind)):
@@ -175,7 +175,7 @@ def _storage(snapshot: FleetSnapshot) -> Iterator[_Found]:
 
 
 def _no_sinker(snapshot: FleetSnapshot) -> str:
-    """Returns that no sinker takes messages out of a full storage, and what to do; empty if some should run."""
+    """Returns that no sinker empties a full storage, and what to do; empty if some should run."""
     storage = snapshot.block_size.result
     if storage.table is not None or not storage.pending or _supervised(snapshot, "sinker"):
         return ""
@@ -196,7 +196,7 @@ def _engine(snapshot: FleetSnapshot) -> Iterator[_Found]:
 
 
 def _waiting(snapshot: FleetSnapshot, known: Container[str]) -> Iterator[_Found]:
-    """Yields outages that only those who wait for their end know of."""
+    """Yields outages that only waiting processes know of."""
     processes = [*_supervised(snapshot, "worker"), *_supervised(snapshot, "sinker")]
     waiting: dict[str, list[tuple[str, str | None]]] = {}
     for status, row in processes:
@@ -212,7 +212,7 @@ def _waiting(snapshot: FleetSnapshot, known: Container[str]) -> Iterator[_Found]
 
 
 def _waits_for(snapshot: FleetSnapshot, row: WorkerRow | None) -> WaitingFor | None:
-    """Returns an outage that is waited for, if for long; the first seconds may be a coordinator that moves."""
+    """Returns an outage that is waited for, if for long; the first seconds may be a moving coordinator."""
     waiting = None if row is None else row.waiting_for
     if row is None or waiting is None or snapshot.lasting(row.name, waiting.what) <= STALE_SECONDS:
         return None
@@ -271,7 +271,7 @@ def _is_changing(snapshot: FleetSnapshot, status: WorkerStatus, row: WorkerRow |
 
 
 def _beginning(status: WorkerStatus, row: WorkerRow | None) -> str | None:
-    """Returns what a worker does before it reads; None of one that has read, and is not joining the group again."""
+    """Returns what a worker does before it reads; None if it has read, and is not joining the group again."""
     if row is None or row.state is None:
         return "is starting" if status.since_seconds <= STALE_SECONDS else None
     if row.batches_total and row.state in (AgentState.REBALANCING, AgentState.ASSIGNED):
@@ -280,7 +280,7 @@ def _beginning(status: WorkerStatus, row: WorkerRow | None) -> str | None:
 
 
 def _trouble(snapshot: FleetSnapshot, status: WorkerStatus, row: WorkerRow | None) -> str | None:
-    """Returns why a process that should run does not do its work, as far as it or its supervisor knows."""
+    """Returns why a process that should run does not work, as far as it or its supervisor knows."""
     name = status.name
     if status.state != "running":
         if status.is_requested and (status.restarts or status.state == "stopping"):
@@ -317,7 +317,7 @@ def _attached(snapshot: FleetSnapshot) -> Iterator[_Found]:
 
 
 def _beside(snapshot: FleetSnapshot) -> Iterator[_Found]:
-    """Yields findings of attached applications, whose reading is none of the fleet's work."""
+    """Yields findings of attached applications, whose reading is not the fleet's work."""
     for group in snapshot.attached:
         if _OF_STATUS.get(group.assessment.status) is Level.FAILING:
             what, _, why = group.assessment.reason.partition(": ")
@@ -340,7 +340,7 @@ def _more_in_logs(name: str | None) -> str:
 
 
 def _replicas(snapshot: FleetSnapshot) -> Iterator[_Found]:
-    """Yields findings of replicas, as the brokers' metadata have them."""
+    """Yields findings of replicas, by the brokers' metadata."""
     topics = snapshot.kept.get("metadata_topics")
     rows = topics.result.rows if topics else ()
     lacking = [
