@@ -134,7 +134,8 @@ class CheckpointWatcher:
         self._stores, old._stores = old._stores, {}
         self._partitions, self._reading = old._partitions, old._reading
         same = {name for name, each in self._watched.items() if old._watched.get(name) == each}
-        self._seen = {name: each for name, each in old._seen.items() if name in same} | self._seen
+        seen = old._seen.copy()  # its threads may add to it
+        self._seen = {name: each for name, each in seen.items() if name in same} | self._seen
 
     def add_to(self, reading: ClusterReading) -> None:
         """Adds each checkpoint to a poll, as a group with the offsets of its newest committed batch, and with new
