@@ -150,7 +150,7 @@ class PartitionColumns:
         """Returns these partitions, whose names are `names`; -1 is one of which nothing is known."""
         columns: Iterator[tuple[str, Any]] = ((each.name, getattr(self, each.name)) for each in fields(self)[2:])
         chosen: dict[str, Any] = {
-            name: None if column is None else np.append(column, _absent(column))[rows] for name, column in columns
+            name: None if column is None else rearranged(column, rows, _absent(column)) for name, column in columns
         }
         return PartitionColumns(names, self.now, **chosen)
 
@@ -215,6 +215,13 @@ def lag_from(committed: Ints, start: Ints, position: Ints | None, reset: ResetPo
     `earliest` the log start, `latest` the position, as soon as there is one."""
     first = {ResetPolicy.EARLIEST: start, ResetPolicy.LATEST: position}.get(reset)
     return committed if first is None else np.where(committed == ABSENT, first, committed)
+
+
+def rearranged(column: NDArray[Any], rows: Rows, fill: object) -> NDArray[Any]:
+    """Returns the partitions `rows` of a column, in this order; -1 is a new one, with the value `fill`."""
+    found = np.full((*column.shape[:-1], len(rows)), fill, column.dtype)
+    found[..., rows >= 0] = column[..., rows[rows >= 0]]
+    return found
 
 
 def _absent(column: NDArray[Any]) -> Any:

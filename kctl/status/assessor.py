@@ -124,18 +124,17 @@ class Assessor:
 
     def _see(self, reported: PartitionColumns, owners: Owners) -> None:
         seen = self._history
-        at = np.floor(reported.at * 1000) / 1000  # as they are kept, to be the same again
         if reported.last_timestamp is not None and reported.position is not None:
             self._processed.add(reported.last_timestamp, reported.position, reported.committed)
-        self._begin_anew(reported, at)
+        self._begin_anew(reported)
         first = np.where(reported.lag_from == ABSENT, reported.committed, reported.lag_from)
         read = np.where(seen.is_lag_known, first, reported.start)
         is_known = (read != ABSENT) & (reported.end != ABSENT)
-        offsets = SeenOffsets(at, read, reported.end, reported.start)
+        offsets = SeenOffsets(reported.at, read, reported.end, reported.start)
         seen.add(offsets, is_known, kept_seconds(cycle_seconds(seen, owners)), self._allowed_lag)
         seen.excuse(owners.is_in("paused") | owners.is_in("throttled") | owners.is_in("elsewhere"))
 
-    def _begin_anew(self, reported: PartitionColumns, reported_at: Reals) -> None:
+    def _begin_anew(self, reported: PartitionColumns) -> None:
         """Restarts where the basis of the lag changes: from a position to the first commit, or from a deleted commit to
         the log start, is no rewind."""
         seen = self._history
@@ -143,7 +142,7 @@ class Assessor:
         is_lag_known, is_seen = reported.lag_from != ABSENT, ~np.isnan(seen.newest.at)
         first = np.flatnonzero(has_commit & ~had_commit)
         if len(first):
-            at = np.where(is_seen, reported_at, np.nan)[first]
+            at = np.where(is_seen, reported.at, np.nan)[first]
             seen.begin(first, np.full(len(first), Uncommitted.COMMITTED, np.int8), np.ones(len(first), np.bool_), at)
         lost = np.flatnonzero(~has_commit & (had_commit | (seen.is_lag_known != is_lag_known)))
         if len(lost):

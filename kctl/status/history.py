@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kctl.rows.columns import ABSENT, Bools, Ints, Reals, Rows
-from kctl.status.observations import Observations, ObservationTable, bisected, whole
+from kctl.rows.columns import ABSENT, Bools, Ints, Reals, Rows, rearranged
+from kctl.status.observations import Observations, ObservedRow, whole
 
 _UNKNOWN = np.nan
 _PACE_SECONDS = 60.0
@@ -104,13 +104,13 @@ class History:
             setattr(self, name, _filled(name, size, fill))
 
     def choose(self, rows: Rows) -> None:
-        """Reorders partitions: they become `rows` of the current ones; -1 is a new one."""
-        self.newest = SeenOffsets._make(_chosen(column, rows, 0) for column in self.newest)
+        """Moves partitions: from now on they are `rows` of those so far, in this order; -1 is a new one."""
+        self.newest = SeenOffsets._make(rearranged(column, rows, 0) for column in self.newest)
         self.newest.at[rows < 0] = _UNKNOWN
         for name, fill in (_COLUMNS | _KINDS).items():
             column = getattr(self, name)
-            chosen = _chosen(column, rows, fill) if column.flags.writeable else _filled(name, len(rows), fill)
-            setattr(self, name, chosen)
+            is_kept = column.flags.writeable
+            setattr(self, name, rearranged(column, rows, fill) if is_kept else _filled(name, len(rows), fill))
         self.rows.choose(rows)
 
     def begin(self, rows: Rows, uncommitted: NDArray[np.int8], is_lag_known: Bools, committed_at: Reals) -> None:
@@ -138,12 +138,11 @@ class History:
             is_seen = is_seen & ~self._forget_others(rows, old, new, is_shorter)
         is_end_same = is_seen & (new.end == old.end)
         is_same = is_end_same & (new.committed == old.committed)
-        self.rows.add(rows, ObservationTable(new.at, new.committed, new.end), is_same, is_end_same)
+        self.rows.add(rows, ObservedRow(new.at, new.committed, new.end), is_same, is_end_same)
         is_cut = is_shorter & is_seen
         if is_cut.any():
             self.rows.cut_off(rows[is_cut], new.end[is_cut])
         self.rows.forget_before(rows, new.at - keep_seconds)
-        self.rows.thin(rows)
         lag = new.lag
         is_waiting = lag > allowed_lag
         self._note_the_pace(rows, old, new, is_seen)
@@ -168,12 +167,10 @@ class History:
         return is_other
 
     def caught_up_at(self) -> Reals:
-        """Returns the last time at which the log ended at or before the committed offset: everything that waits came
-        later.
-
-        If that was before the oldest observation, it is estimated by the pace of arrivals since. NaN: unknown.
-        """
-        first_at, first_end = self.rows.first_at, self.rows.first_end
+        """Returns the last time at which the log ended at or before what is committed now: all that waits came later.
+        If that was before the oldest observation, it is reckoned by the pace at which messages have arrived since. NaN:
+        not known."""
+        first_at, first_end = self.rows.at[0], self.rows.end[0]
         rows = np.flatnonzero((self.newest.lag > 0) & (first_end > self.newest.committed) & (self.rows.count > 0))
         found = self._caught_up_at.copy()
         arrived, seconds = self.newest.end[rows] - first_end[rows], self.newest.at[rows] - first_at[rows]
@@ -212,7 +209,7 @@ class History:
         [chosen] = np.nonzero(is_seen & (new.committed != old.committed) & is_commit)
         moved, at, committed = rows[chosen], new.at[chosen], new.committed[chosen]
         waiting = self.waiting_since[moved]
-        is_known = ~(np.isnan(self.moved_at[moved]) & (waiting == self.rows.first_at[moved]))
+        is_known = ~(np.isnan(self.moved_at[moved]) & (waiting == self.rows.at[0, moved]))
         silence = at - np.where(np.isnan(waiting), old.at[chosen], waiting)
         self._learn(moved[is_known], silence[is_known])
         self.moved_at[moved], self.left_over[moved] = at, lag[chosen]
@@ -284,12 +281,10 @@ class History:
     def _look_for_the_end(self, rows: Rows, every: Rows | slice, new: SeenOffsets, is_waiting: Bools) -> None:
         caught_up_at = np.where(self.rewind_at[every] == new.at, _UNKNOWN, self._caught_up_at[every])
         self._caught_up_at[every] = np.where(is_waiting, caught_up_at, new.at)
-        [chosen] = np.nonzero(is_waiting & (self.rows.first_end[every] <= new.committed))
-        time_of = self.rows.time_of
-        for table, slots, part in self.rows.tables(rows[chosen]):
-            these, committed = rows[chosen[part]], new.committed[chosen[part]]
-            last = bisected(table.end, slots, self.rows.count[these] - 1, committed) - 1
-            self._caught_up_at[these] = np.fmax(self._caught_up_at[these], time_of(table.at[last, slots]))
+        [chosen] = np.nonzero(is_waiting & (self.rows.end[0, every] <= new.committed))
+        these, committed = rows[chosen], new.committed[chosen]
+        if len(these):
+            self._caught_up_at[these] = np.fmax(self._caught_up_at[these], self.rows.ended_at(these, committed))
 
 
 _COLUMNS: dict[str, Any] = {
@@ -331,12 +326,6 @@ def _shape(name: str, size: int) -> tuple[int, ...]:
 def _filled(name: str, size: int, fill: Any) -> NDArray[Any]:
     value, shape = np.asarray(fill), _shape(name, size)
     return np.broadcast_to(value, shape) if name in _RARE else np.full(shape, value)
-
-
-def _chosen(column: NDArray[Any], rows: Rows, fill: object) -> NDArray[Any]:
-    found = np.full((*column.shape[:-1], len(rows)), fill, column.dtype)
-    found[..., rows >= 0] = column[..., rows[rows >= 0]]
-    return found
 
 
 def _part(offsets: SeenOffsets, rows: Rows | slice) -> SeenOffsets:

@@ -8,7 +8,7 @@ from enum import IntEnum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from kctl.rows.columns import Bools, Ints, Reals, Rows
+from kctl.rows.columns import Bools, Ints, Reals, Rows, rearranged
 from kctl.status.history import Uncommitted
 from kctl.status.owners import Owner
 from kctl.status.words import Status
@@ -242,11 +242,9 @@ class Hysteresis:
         self._better_since = np.full(size, np.nan)
 
     def choose(self, rows: Rows) -> None:
-        """Reorders partitions: they become `rows` of the current ones; -1 is a new one."""
-        is_old, chosen = rows >= 0, Hysteresis(len(rows))
-        chosen.status[is_old] = self.status[rows[is_old]]
-        chosen._better_since[is_old] = self._better_since[rows[is_old]]
-        self.status, self._better_since = chosen.status, chosen._better_since
+        """Moves partitions: from now on they are `rows` of those so far, in this order; -1 is a new one."""
+        self.status = rearranged(self.status, rows, _NONE)
+        self._better_since = rearranged(self._better_since, rows, np.nan)
 
     def settle(self, judged: NDArray[np.int8], now: float, hold_seconds: float, is_blind: Bools) -> NDArray[np.int8]:
         """Returns the statuses to report: from trouble (`warn` and worse) to anything better takes `hold_seconds`.

@@ -12,13 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kctl.rows.columns import ABSENT, Bools, Ints, Reals, Rows
 from kctl.status.history import History
 from kctl.status.judgements import NUMBERS, JudgementReason, Judgements
+from kctl.status.observations import WINDOW, Numbers
 from kctl.status.owners import UNSEEN, Owners
 from kctl.status.words import Status
 
@@ -270,7 +272,7 @@ def _rising(case: _Case, rows: Rows, found: Judgements) -> Bools:
     while len(left):
         these, newest_at = rows[left], seen.newest.at[rows[left]]
         first = seen.rows.held(these, newest_at - horizon[left])
-        began, _, end = seen.rows.of(these, first)
+        began, end = seen.rows.at[first, these], seen.rows.end[first, these]
         is_seen = newest_at - began >= horizon[left] / 2
         left, these, first, began, end = left[is_seen], these[is_seen], first[is_seen], began[is_seen], end[is_seen]
         span = seen.newest.at[these] - began
@@ -290,32 +292,25 @@ def _rising(case: _Case, rows: Rows, found: Judgements) -> Bools:
     return fits
 
 
-def _rise(case: _Case, rows: Rows, first: Rows, began: Reals, least: Reals) -> tuple[Bools, Ints]:
-    """Whether lag rises, and from which lag: the least of the first half and the last, if it was never gone, has
-    clearly risen from half to half, and still rises.
-
-    Halves, because one lucky dip must not hide a growing lag, nor a burst that is being worked off imitate one; right
-    after commits, because every lag grows between commits.
-    """
-    seen, is_rise, low = case.seen, np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int64)
-    for table, slots, part in seen.rows.tables(rows):
-        these = rows[part]
-        lines = table.taken(slots, int(seen.rows.count[these].max()))
-        lag: Ints = np.maximum(lines.end - lines.committed, 0).astype(np.int64)
-        numbers = np.arange(len(lines.at))[:, None]
-        is_commit = np.zeros(lag.shape, np.bool_)
-        is_commit[1:] = lines.committed[1:] != lines.committed[:-1]
-        is_commit &= (numbers < seen.rows.count[these]) & (numbers >= first[part])
-        is_late = seen.rows.time_of(lines.at) > (began[part] + seen.newest.at[these]) / 2
-        late, early = is_commit & is_late, is_commit & ~is_late
-        last, more = seen.left_over[these], least[part]
-        least_late, least_early = (np.where(each, lag, _MOST).min(axis=0) for each in (late, early))
-        most_late = np.where(late, lag, 0).max(axis=0)
-        goes_on = (np.count_nonzero(late, axis=0) >= _LEAST_COMMITS) & (last - least_late > (_RISES - 1) * more)
-        goes_on &= (last >= most_late - more) & early.any(axis=0) & (least_early > case.allowed_lag[these])
-        is_rise[part] = goes_on & (least_late - least_early > more)
-        low[part] = least_early
-    return is_rise, low
+def _rise(case: _Case, rows: Rows, first: Numbers, began: Reals, least: Reals) -> tuple[Bools, Ints]:
+    """Whether lag rises, and from which lag: the least of the first half and the last one, if it was never gone, has
+    clearly risen from half to half, and rises still. Halves, because one lucky dip must not hide a lag that grows, nor
+    one burst that is being worked off make it seem to; right after commits, because between commits every lag grows."""
+    seen, kept = case.seen, case.seen.rows
+    last, count, middle = seen.left_over[rows], kept.count[rows], (began + seen.newest.at[rows]) / 2
+    least_late, least_early, most_late, late_commits = (np.full(len(rows), fill) for fill in (_MOST, _MOST, 0, 0))
+    for number in range(1, WINDOW):
+        committed = kept.committed[number, rows]
+        is_commit = (committed != kept.committed[number - 1, rows]) & (number >= first) & (number < count)
+        lag, is_late = np.maximum(kept.end[number, rows] - committed, 0), kept.at[number, rows] > middle
+        np.minimum(least_early, lag, out=least_early, where=is_commit & ~is_late)
+        is_late &= is_commit
+        np.minimum(least_late, lag, out=least_late, where=is_late)
+        np.maximum(most_late, lag, out=most_late, where=is_late)
+        late_commits += is_late
+    is_risen = (least_early != _MOST) & (least_early > case.allowed_lag[rows]) & (least_late - least_early > least)
+    goes_on = (last - least_late > (_RISES - 1) * least) & (last >= most_late - least)
+    return is_risen & goes_on & (late_commits >= _LEAST_COMMITS), least_early
 
 
 def _changing_hands(case: _Case, rows: Rows, found: Judgements) -> Bools:
@@ -359,35 +354,30 @@ _RULES: tuple[_Rule, ...] = (
 
 
 def growth_per_second(seen: History, span: Reals) -> Reals:
-    """Returns the growth of the lag in messages per second; NaN before a second observation.
-
-    From the first commit in the window to the last, because it always grows between commits; over the whole window
-    while there are not two.
-    """
-    has_two = seen.rows.count > 1
+    """Returns messages by which the lag grows each second: from the first commit in the window to the last, because
+    between commits it always grows; over the whole window while there are not two. NaN before a second observation."""
+    kept, has_two = seen.rows, seen.rows.count > 1
     found = np.where(has_two, 0.0, np.nan)
-    [rows] = np.nonzero(has_two & (seen.lagged_at >= seen.rows.first_at))  # of the others there was never any lag
-    first, time_of = seen.rows.held(rows, seen.newest.at[rows] - span[rows]), seen.rows.time_of
-    for table, slots, part in seen.rows.tables(rows):
-        these = rows[part]
-        begin, end = _commits(table.committed, slots, first[part], seen.rows.count[these] - 1)
-        seconds = time_of(table.at[end, slots]) - time_of(table.at[begin, slots])
-        lags = [np.maximum(table.end[each, slots] - table.committed[each, slots], 0) for each in (begin, end)]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            found[these] = np.where(seconds > 0, (lags[1] - lags[0]) / seconds, np.nan)
+    [rows] = np.nonzero(has_two & (seen.lagged_at >= kept.at[0]))  # of the others there was never any lag
+    first = kept.held(rows, seen.newest.at[rows] - span[rows])
+    begin, end = _commits(kept.committed, rows, first, kept.count[rows] - 1)
+    seconds = kept.at[end, rows] - kept.at[begin, rows]
+    lags = [np.maximum(kept.end[each, rows] - kept.committed[each, rows], 0) for each in (begin, end)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found[rows] = np.where(seconds > 0, (lags[1] - lags[0]) / seconds, np.nan)
     return found
 
 
-def _commits(committed: Ints, slots: Rows, first: Rows, last: Rows) -> tuple[Rows, Rows]:
-    """Returns the rows of the first and last commit between `first` and `last` of each line; those two if there is
-    none, or only one."""
+def _commits(committed: NDArray[Any], rows: Rows, first: Numbers, last: Numbers) -> tuple[Numbers, Numbers]:
+    """Returns the rows of the first commit and of the last, from `first` to `last` of each line; those two themselves
+    where there is none, or but one."""
     begin, end = first.copy(), last.copy()
-    oldest, newest = committed[first, slots], committed[last, slots]
-    more = np.arange(len(slots))
-    while len(more := more[(begin[more] < last[more]) & (committed[begin[more], slots[more]] == oldest[more])]):
+    oldest, newest = committed[first, rows], committed[last, rows]
+    more = np.arange(len(rows))
+    while len(more := more[(begin[more] < last[more]) & (committed[begin[more], rows[more]] == oldest[more])]):
         begin[more] += 1
-    more = np.arange(len(slots))
-    while len(more := more[(end[more] > first[more]) & (committed[end[more] - 1, slots[more]] == newest[more])]):
+    more = np.arange(len(rows))
+    while len(more := more[(end[more] > first[more]) & (committed[end[more] - 1, rows[more]] == newest[more])]):
         end[more] -= 1
     is_none = (end == first) | (end == begin)
     return np.where(is_none, first, begin), np.where(is_none, last, end)

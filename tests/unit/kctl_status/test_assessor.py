@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
+import pytest
 
 from kctl.rows.columns import Names, PartitionColumns
 from kctl.status import Assessment, Assessor, Owner, Status, StatusRules
@@ -55,3 +58,28 @@ def test_a_group_without_partitions_is_unknown_between_others() -> None:
 
     assert [each.status for each in found.values()] == [Status.UNKNOWN, Status.OK, Status.UNKNOWN]
     assert found["a"].reason == "no partition is known"
+
+
+@pytest.mark.shows("what is seen and found of a partition takes at most 600 bytes, however long it is watched")
+def test_a_partition_takes_no_more_memory_the_longer_it_is_watched() -> None:
+    partitions = 5000
+    assessor, names = Assessor(StatusRules(), lambda _: 0), Names({"a": [("orders", n) for n in range(partitions)]})
+    tracemalloc.start()
+    try:
+        bytes_used = []
+        for second in range(66):
+            columns = behind(names, float(second))
+            found = assessor.assess(columns, Owners.of([CLIENTS] * partitions), float(second))
+            del columns, found
+            bytes_used.append(tracemalloc.get_traced_memory()[0] / partitions)
+    finally:
+        tracemalloc.stop()
+
+    assert max(bytes_used) < 600
+    assert bytes_used[-1] < 1.05 * bytes_used[1]
+
+
+def behind(names: Names, now: float) -> PartitionColumns:
+    """Of each partition, in which messages arrive, one more has been committed in each second."""
+    committed, size = np.full(len(names), int(now)), len(names)
+    return PartitionColumns(names, now, np.full(size, now), committed * 0, committed, committed, committed * 2 + 100)
