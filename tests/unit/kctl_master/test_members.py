@@ -166,6 +166,7 @@ def test_an_answer_that_cannot_be_reduced_is_marked_and_spoils_no_other() -> Non
     assert result.age_seconds == 0.1
 
 
+@pytest.mark.alone
 async def test_the_master_answers_before_its_caller_gives_up(
     service: MasterService, agent: Callable[..., ScriptedAgent]
 ) -> None:
