@@ -104,7 +104,7 @@ class History:
             setattr(self, name, _filled(name, size, fill))
 
     def choose(self, rows: Rows) -> None:
-        """Moves partitions: from now on they are `rows` of those so far, in this order; -1 is a new one."""
+        """Reorders partitions: they become `rows` of the current ones; -1 is a new one."""
         self.newest = SeenOffsets._make(rearranged(column, rows, 0) for column in self.newest)
         self.newest.at[rows < 0] = _UNKNOWN
         for name, fill in (_COLUMNS | _KINDS).items():
@@ -167,9 +167,11 @@ class History:
         return is_other
 
     def caught_up_at(self) -> Reals:
-        """Returns the last time at which the log ended at or before what is committed now: all that waits came later.
-        If that was before the oldest observation, it is reckoned by the pace at which messages have arrived since. NaN:
-        not known."""
+        """Returns the last time at which the log ended at or before the committed offset: everything that waits came
+        later.
+
+        If that was before the oldest observation, it is estimated by the pace of arrivals since. NaN: unknown.
+        """
         first_at, first_end = self.rows.at[0], self.rows.end[0]
         rows = np.flatnonzero((self.newest.lag > 0) & (first_end > self.newest.committed) & (self.rows.count > 0))
         found = self._caught_up_at.copy()

@@ -242,7 +242,7 @@ class Hysteresis:
         self._better_since = np.full(size, np.nan)
 
     def choose(self, rows: Rows) -> None:
-        """Moves partitions: from now on they are `rows` of those so far, in this order; -1 is a new one."""
+        """Reorders partitions: they become `rows` of the current ones; -1 is a new one."""
         self.status = rearranged(self.status, rows, _NONE)
         self._better_since = rearranged(self._better_since, rows, np.nan)
 

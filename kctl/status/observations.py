@@ -1,6 +1,6 @@
-"""Observed offsets of many partitions over time: a window of the last rows of each, by the column. Pure.
+"""Observed offsets of many partitions over time: a window of 16 rows of each, in columns. Pure.
 
-As objects, what is seen of a hundred thousand partitions would be millions, which the garbage collector looks through
+As objects, the observations of a hundred thousand partitions would be millions, which the garbage collector would scan
 again and again.
 """
 
@@ -56,7 +56,7 @@ class Observations:
         self.count, self._is_run = np.zeros(size, np.int8), np.zeros(size, np.bool_)
 
     def choose(self, rows: Rows) -> None:
-        """Moves partitions: from now on they are `rows` of those so far, in this order; -1 is a new one."""
+        """Reorders partitions: they become `rows` of the current ones; -1 is a new one."""
         for name, column in vars(self).items():
             setattr(self, name, rearranged(column, rows, 0))
 
@@ -146,5 +146,5 @@ def _highest(column: Ints) -> int:
 
 
 def whole(rows: Rows, size: int) -> Rows | slice:
-    """Returns all rows as a slice, which copies nothing."""
+    """Returns the rows, all of them as a slice, of which nothing is copied."""
     return slice(None) if len(rows) == size else rows

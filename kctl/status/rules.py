@@ -293,9 +293,12 @@ def _rising(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _rise(case: _Case, rows: Rows, first: Numbers, began: Reals, least: Reals) -> tuple[Bools, Ints]:
-    """Whether lag rises, and from which lag: the least of the first half and the last one, if it was never gone, has
-    clearly risen from half to half, and rises still. Halves, because one lucky dip must not hide a lag that grows, nor
-    one burst that is being worked off make it seem to; right after commits, because between commits every lag grows."""
+    """Whether lag rises, and from which lag: the least of the first half and the last, if it was never gone, has
+    clearly risen from half to half, and still rises.
+
+    Halves, because one lucky dip must not hide a growing lag, nor a burst that is being worked off imitate one; right
+    after commits, because every lag grows between commits.
+    """
     seen, kept = case.seen, case.seen.rows
     last, count, middle = seen.left_over[rows], kept.count[rows], (began + seen.newest.at[rows]) / 2
     least_late, least_early, most_late, late_commits = (np.full(len(rows), fill) for fill in (_MOST, _MOST, 0, 0))
@@ -354,8 +357,11 @@ _RULES: tuple[_Rule, ...] = (
 
 
 def growth_per_second(seen: History, span: Reals) -> Reals:
-    """Returns messages by which the lag grows each second: from the first commit in the window to the last, because
-    between commits it always grows; over the whole window while there are not two. NaN before a second observation."""
+    """Returns the growth of the lag in messages per second; NaN before a second observation.
+
+    From the first commit in the window to the last, because it always grows between commits; over the whole window
+    while there are not two.
+    """
     kept, has_two = seen.rows, seen.rows.count > 1
     found = np.where(has_two, 0.0, np.nan)
     [rows] = np.nonzero(has_two & (seen.lagged_at >= kept.at[0]))  # of the others there was never any lag
@@ -369,8 +375,8 @@ def growth_per_second(seen: History, span: Reals) -> Reals:
 
 
 def _commits(committed: NDArray[Any], rows: Rows, first: Numbers, last: Numbers) -> tuple[Numbers, Numbers]:
-    """Returns the rows of the first commit and of the last, from `first` to `last` of each line; those two themselves
-    where there is none, or but one."""
+    """Returns the rows of the first and last commit between `first` and `last` of each line; those two if there is
+    none, or only one."""
     begin, end = first.copy(), last.copy()
     oldest, newest = committed[first, rows], committed[last, rows]
     more = np.arange(len(rows))
