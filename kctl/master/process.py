@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,7 +94,7 @@ async def kill_session(
     Repeats until none is found, because a process may fork between search and kill."""
     killed: set[int] = set()
     deadline = time.monotonic() + seconds
-    while members := await asyncio.to_thread(_members, session, mark):
+    while members := await asyncio.to_thread(_members, session, mark, frozenset(killed)):
         survivors = {each.pid: _kill(each) for each in members}
         if time.monotonic() >= deadline:
             return len(killed - survivors.keys()), survivors
@@ -114,14 +114,15 @@ def _kill(process: Process) -> str:
     return "it waits in the kernel, for instance for a disk or a network mount that hangs"
 
 
-def _members(session: int, mark: str | None = None) -> list[Process]:
+def _members(session: int, mark: str | None = None, known: Collection[int] = ()) -> list[Process]:
+    """`known` have had the mark before: a process that is ending shows no environment any more, and still runs."""
     found = [each for each in processes() if each.session == session and not each.is_dead]
     if mark is None:
         return found
     marks = {each.pid: _has_mark(each.pid, mark) for each in found}
     # A `sudo` child cannot be read. It is ours unless the session has a leader that is not.
     marks = {pid: marks.get(session, True) if has_it is None else has_it for pid, has_it in marks.items()}
-    return [each for each in found if marks[each.pid]]
+    return [each for each in found if marks[each.pid] or each.pid in known]
 
 
 def _has_mark(pid: int, mark: str) -> bool | None:

@@ -279,3 +279,26 @@ async def test_a_new_master_finds_another_users_child(
     assert session_members(former.pid) == ([] if is_found else [former.pid, child])
     await kill_session(former.pid)
     await former.wait()
+
+
+async def test_a_killed_process_counts_until_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel takes its memory, and with it its environment, before it is a zombie."""
+    former = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", UP),
+        stdin=asyncio.subprocess.PIPE,
+        start_new_session=True,
+        env={"KCTL_SUPERVISED": "run/worker-0.sock"},
+    )
+
+    def ends_slowly(_process: Process) -> str:
+        monkeypatch.setattr(Path, "read_bytes", lambda _: b"")
+        return "it is ending"
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kctl.master.process, "_kill", ends_slowly)
+        _, survivors = await kill_session(former.pid, "run/worker-0.sock", 0.2)
+    monkeypatch.undo()
+
+    assert survivors == {former.pid: "it is ending"}
+    await kill_session(former.pid)
+    await former.wait()
