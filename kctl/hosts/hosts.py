@@ -1,8 +1,5 @@
-"""The other hosts of a fleet, seen by the master of one: who is there, and their answers.
-
-Data is sent only as an answer, and a question from another host is answered from own agents alone, so there are no
-loops.
-"""
+"""The other hosts of a fleet: who is there, and their answers. A master answers another host from its own agents only,
+so there are no loops."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.messages import printable_name
 from kctl_agent.rpc.wire import JsonObject
 
-if TYPE_CHECKING:  # with httpcore, which a fleet on one host does without
+if TYPE_CHECKING:  # imports httpcore, which a fleet on one host does not need
     from kctl.hosts.peers import Peers, PeersAccess
 
 _REPLIES_PATH = "/api/v1/hosts/replies"
@@ -42,9 +39,8 @@ _STATUS_TYPES: Final[dict[str, type[Struct]]] = {
     "workers": Statuses,
     "offset_checker": JudgedPartitions,
 }
-"""The type of `HostReplies.status`, by command."""
 _SILENT_HOST_SECONDS = 1.0
-"""Time-out for a host that did not answer the last question: it must not delay the others' answers."""
+"""A host that did not answer the last question must not delay the others' answers."""
 _STALE_SECONDS = 2 * SESSION_SECONDS
 
 
@@ -54,21 +50,17 @@ class _Operations(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class HostsOutcome:
-    """The other hosts' answers, including the last replies of silent ones, with their age."""
-
     replies: tuple[tuple[HostReplies, float], ...] = ()
-    """Replies, each with its age in seconds."""
     failed: tuple[Failed, ...] = ()
-    """Hosts that did not answer."""
 
     @property
     def heard(self) -> list[HostReplies]:
-        """Returns the replies of hosts that answer now, and count."""
+        """Returns the replies of hosts that answer now."""
         silent = {each.sender for each in self.failed}
         return [each for each, _ in self.replies if each.host not in silent]
 
     def joined(self, own: FanOut[Raw], host: str) -> FanOut[Raw]:
-        """Returns the replies of all agents; an agent of `host`, which asks, is named like the others."""
+        """Returns the replies of all agents, each named with its host; `host` is the one that asks."""
         answers = [Answer(qualified(host, each.sender), each.result, each.age_seconds) for each in own.answers]
         failed = [Failed(qualified(host, each.sender), each.code, each.message) for each in own.failed]
         stopped = [qualified(host, each) for each in own.stopped]
@@ -85,20 +77,15 @@ class HostsOutcome:
 
 @dataclass(slots=True)
 class _Known:
-    """What another host's answers have shown."""
-
     silent_since: float | None = None
-    """Unix seconds of the first unanswered question."""
+    """Unix seconds."""
     failed_at: float = 0.0
-    """Time of the last failure; a host that has joined the group since is no longer silent."""
+    """A host that has joined the group since is no longer silent."""
     reason: str | None = None
     last: dict[str, tuple[float, HostReplies]] = field(default_factory=dict)
-    """The last replies to each command, with their times."""
 
 
 class Hosts:
-    """Belongs to one event loop."""
-
     def __init__(
         self,
         member: HostsMember,
@@ -108,7 +95,7 @@ class Hosts:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """`fleet` is the cluster's name and the consumer group of the workers."""
+        """`fleet`: the cluster's name and the workers' consumer group."""
         self._member = member
         self._peers = peers
         self.me = me
@@ -121,12 +108,11 @@ class Hosts:
         self._member.start()
 
     async def close(self) -> None:
-        """Leaves the group of masters; takes some seconds at most."""
+        """Leaves the group of masters, which takes a few seconds."""
         await asyncio.to_thread(self._member.close)
         await self._peers.close()
 
     def answer(self) -> HostsAnswer:
-        """Returns who is there, as this host knows it."""
         seen = self._member.seen
         roster, age = seen.roster, self._age(seen)
         rows = [*map(self._row, roster.hosts), *map(self._gone_row, roster.gone)]
@@ -135,8 +121,8 @@ class Hosts:
 
     @property
     def leader(self) -> str | None:
-        """The host that leads shared work; None while the roster is in doubt: after a session time without a heartbeat
-        another one may lead."""
+        """The host that leads shared work; None while the roster is in doubt, because another host may lead after a
+        session time without a heartbeat."""
         seen = self._member.seen
         age = self._age(seen)
         return None if age is None or age >= SESSION_SECONDS or self.doubt is not None else seen.roster.leader
@@ -155,25 +141,23 @@ class Hosts:
         return [each.name for each in self._member.seen.roster.hosts]
 
     def url(self, name: str) -> str | None:
-        """Returns the address of a host that is there."""
         return next((each.url for each in self._member.seen.roster.hosts if each.name == name), None)
 
     async def submit(self, host: str, operation: JsonObject) -> JsonObject:
-        """Has another host begin an operation; returns its state, or the error.
+        """Starts an operation on another host; returns its state.
 
         Raises: AgentUnreachable: nothing was sent. AgentError: it may have begun.
         """
         return await self._operate("POST", host, "", json.encode(operation))
 
     async def operation(self, host: str, id_: str, *, cancel: bool = False) -> JsonObject:
-        """Returns the state of another host's operation; with `cancel`, cancels it first. Raises AgentError."""
+        """Returns the state of another host's operation, after cancelling it with `cancel`. Raises AgentError."""
         path = f"/{quote(id_, safe='')}"
         return await (
             self._operate("POST", host, f"{path}/cancel", b"{}") if cancel else self._operate("GET", host, path)
         )
 
     async def operations(self, seconds: float) -> tuple[list[JsonObject], list[Failed]]:
-        """Returns the operations of all other hosts, each with its `host`, and the hosts that did not answer."""
         roster = self._member.seen.roster
         hosts = [each for each in roster.hosts if each.key != self.me.key]
         found = await asyncio.gather(*(self._operations(each, seconds) for each in hosts))
@@ -200,13 +184,12 @@ class Hosts:
             raise AgentTimeout(f"its answer cannot be read: {error}") from None
 
     def use(self, access: PeersAccess) -> None:
-        """Uses other tokens and certificates from now on. Raises OSError."""
+        """Switches to other tokens and certificates. Raises OSError."""
         self._peers.use(access)
 
     def replies(
         self, outcome: FanOut[Raw], status: Struct | None, verdict: Verdict | None = None, age_seconds: float = 0.0
     ) -> HostReplies:
-        """Returns this host's answer to another one."""
         return HostReplies(
             *self._fleet,
             self.me.name,
@@ -220,13 +203,13 @@ class Hosts:
         )
 
     def check_known(self, name: str) -> None:
-        """Refuses a name that is no host's. Raises BadParams."""
+        """Checks that there is such a host. Raises BadParams."""
         known = sorted(each.name for each in self.answer().rows)
         if name not in known:
             raise BadParams(f"there is no host {printable_name(name)}; there are {', '.join(known) or 'none'}")
 
     def forget(self, name: str) -> bool:
-        """Makes all hosts forget a gone one; returns whether there is one of this name."""
+        """Makes all hosts forget a gone host; returns whether there is one of this name."""
         found = [each.host for each in self._member.seen.roster.gone if each.host.name == name]
         for host in found:
             self._member.forget(host)
@@ -234,8 +217,8 @@ class Hosts:
         return bool(found)
 
     async def ask(self, command: str, seconds: float, *, host: str | None = None, worker: str = "") -> HostsOutcome:
-        """Asks all other hosts at once, or one, for their agents' replies to a command. Raises BadParams: there is no
-        such host."""
+        """Asks one or all other hosts for their agents' replies to a command. Raises BadParams if there is no such
+        host."""
         if host is not None:
             self.check_known(host)
         seen = self._member.seen
@@ -246,7 +229,8 @@ class Hosts:
         self._known = {name: known for name, known in self._known.items() if name in named}
         every = [*present, *(each.host for each in gone)]
         if host is None:
-            await self._peers.keep([each.url for each in (*seen.roster.hosts, *every)])  # one that leaves ends its work
+            # a leaving host finishes its work
+            await self._peers.keep([each.url for each in (*seen.roster.hosts, *every)])
         found = await asyncio.gather(*(self._ask(each, command, seconds, worker) for each in every))
         replies = [each for each in found if isinstance(each, HostReplies)]
         failed = [each for each in found[: len(present)] if isinstance(each, Failed)]
@@ -263,7 +247,6 @@ class Hosts:
         return HostsOutcome((*((each, 0.0) for each in replies), *old), tuple(failed))
 
     def _of(self, name: str) -> _Known:
-        """Returns what is known of a host, without keeping it."""
         return self._known.get(name) or _Known()
 
     def _is_silent(self, host: Host) -> bool:
@@ -277,11 +260,11 @@ class Hosts:
         query = {"deadline_ms": str(max(int(seconds * 1000), 1))} | ({"worker": worker} if worker else {})
         try:
             body = await self._peers.get(host.url, f"{_REPLIES_PATH}/{command}?{urlencode(query)}", seconds)
-            replies = decoded(HostReplies, body)  # as they are, which takes 0.2 ms
+            replies = decoded(HostReplies, body)  # undecoded, which takes 0.2 ms
             self._check(host, replies)
             if command in _STATUS_TYPES:
                 decoded(_STATUS_TYPES[command], replies.status)
-        except BadRequest as error:  # it is there, and may be of another release
+        except BadRequest as error:  # the host is there, perhaps with another release
             return Failed(host.name, error.code, f"host {host.name} does not answer this: {error}")
         except (AgentError, BadResult) as error:
             code = error.code if isinstance(error, AgentError) else "bad_result"
@@ -295,7 +278,7 @@ class Hosts:
         return replies
 
     def _check(self, host: Host, replies: HostReplies) -> None:
-        """Checks that the host itself has answered. Raises BadResult: another master has its address."""
+        """Checks that no other master answered at the host's address. Raises BadResult."""
         if (replies.cluster, replies.group) != self._fleet:
             raise BadResult(f"at {host.url} answers a master of another fleet")
         if (replies.host, replies.incarnation) != (host.name, host.incarnation):
@@ -326,7 +309,6 @@ class Hosts:
         return None if seen.heartbeat_at is None else max(self._clock() - seen.heartbeat_at, 0.0)
 
     def _doubt(self, seen: Seen) -> str | None:
-        """Returns why the roster may be outdated."""
         age = self._age(seen)
         if age is None:
             return f"which other hosts there are is not known yet ({seen.error or 'this one is joining their group'})"
@@ -349,7 +331,7 @@ def _not_counted(refused: Refused) -> Failed:
 
 
 def _missed(gone: Gone, answer: HostReplies | Failed) -> Failed:
-    """Names a host that has left the group of masters without notice, and whether it still answers."""
+    """Says that a host has left the group of masters without notice, and whether it still answers."""
     what, name = _left(gone), gone.host.name
     if isinstance(answer, HostReplies):
         return Failed(name, "gone", f"{what}, but answers: it may be cut off from Kafka")

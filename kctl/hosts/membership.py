@@ -1,9 +1,9 @@
 """The master as a member of the group of masters: a classic consumer group without partitions, whose leader distributes
 the roster.
 
-Measured with Kafka 4.3, session 6 s: 20 masters know each other after 4 s, and notice a killed one after 7 s. The group
-is classic because members of the newer protocol (KIP-848) carry no description. It is not static: a newer member would
-fence an older one of its name silently, and a rejoin need not rebalance, so that others would keep an old address.
+Measured with Kafka 4.3, session 6 s: 20 masters know each other after 4 s, and notice a killed one after 7 s. The newer
+protocol (KIP-848) cannot be used, because its members carry no description. Members are not static: a newer one would
+fence an older one of its name silently, and after a rejoin without a rebalance others would keep an old address.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from kctl_agent.kafka.joins import take_up_forgotten_join
 log = logging.getLogger(__name__)
 
 SESSION_SECONDS = 6.0
-"""The least that brokers allow by default (`group.min.session.timeout.ms`)."""
+"""The shortest session that brokers allow by default (`group.min.session.timeout.ms`)."""
 _HEARTBEAT_SECONDS = 1.0
 _JOIN_MS = 200
 _REST_SECONDS = 0.5
-"""Time between turns of a stable member, whose heartbeats are kafka-python's: in `poll` it would turn ten times a
-second, 0.3 % of a core."""
+"""Time between polls of a stable member; kafka-python sends heartbeats without them. More polls would cost 0.3 % of a
+core."""
 _AGAIN_SECONDS = 2.0
 _CLOSE_MS = 2000
 _LEAVE_SECONDS = SESSION_SECONDS + 2.0
@@ -45,21 +45,20 @@ _FORGOTTEN_MOST = 100
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A roster, and when the group's coordinator last answered, in monotonic seconds; None: not yet."""
+    """A roster and, in monotonic seconds, the coordinator's last answer."""
 
     roster: Roster
     heartbeat_at: float | None = None
     error: str | None = None
-    """Why the group cannot be joined, or its leader's roster not read."""
     joined_at: Mapping[str, float] = field(default_factory=dict)
-    """Since when each host has been on the roster, by its key."""
+    """When each host, by key, joined the roster."""
 
 
 class HostsMember:
-    """Runs its own thread, `kctl-hosts`. `seen` may be read from any thread; it is replaced, never mutated."""
+    """Runs its own thread, `kctl-hosts`. Any thread may read `seen`, which is replaced, never mutated."""
 
     def __init__(self, access: ClusterAccess, group: str, topic: str, me: Host, forget_seconds: float) -> None:
-        """`topic` must exist, because a consumer must subscribe; none of it is assigned or read."""
+        """`topic` must exist, because a consumer must subscribe, but kctl neither assigns nor reads it."""
         self._access = access
         self._group = group
         self._topic = topic
@@ -77,7 +76,7 @@ class HostsMember:
         self._thread.start()
 
     def close(self) -> None:
-        """Leaves the group, with notice to the others. Blocks for some seconds."""
+        """Leaves the group and tells the others. Blocks for a few seconds."""
         if not self._thread.is_alive():
             return
         self._describe(is_leaving=True)
@@ -85,7 +84,7 @@ class HostsMember:
         self._thread.join(_LEAVE_SECONDS + 2 * _CLOSE_MS / 1000)
 
     def forget(self, host: Host) -> None:
-        """Makes all hosts forget a gone one."""
+        """Makes all hosts forget a gone host."""
         forgotten = [each for each in self._me.forgotten if each != host.key]
         self._describe(forgotten=(*forgotten, host.key)[-_FORGOTTEN_MOST:])
 
@@ -98,7 +97,7 @@ class HostsMember:
         while not self._is_ended.is_set():
             try:
                 self._take_part()
-            except Exception as error:  # any client may join, and kafka-python raises what its bytes do to a decoder
+            except Exception as error:  # any client may join, and its bytes may make kafka-python raise anything
                 why = reason(error) if isinstance(error, KafkaError) else f"a member cannot be read: {error!r:.100}"
                 if self.seen.error is None:
                     log.warning("action=not_joined group=%s error=%s", self._group, why)
@@ -139,7 +138,7 @@ class HostsMember:
             self.seen = replace(self.seen, heartbeat_at=heartbeat_at)
 
     def _leave(self, consumer: Any) -> None:
-        """Waits until all know that this host leaves, so that it is not reported as missing."""
+        """Waits until all members know that this host leaves, so that they do not report it missing."""
         deadline = time.monotonic() + _LEAVE_SECONDS
         while time.monotonic() < deadline:
             self._turn(consumer)
@@ -157,7 +156,7 @@ class HostsMember:
                 return ConsumerProtocolSubscription(0, sorted(topics), msgspec.json.encode(member._me))
 
             def assign(self, _cluster: Any, members: Any) -> Mapping[str, Any]:
-                """Makes the roster; run by the leader alone, on kafka-python's I/O thread."""
+                """Makes the roster. Runs only on the leader, on kafka-python's I/O thread."""
                 described = [decoded_host(bytes(each.metadata.user_data or b"")) for each in members]
                 note = msgspec.json.encode(member._roster(described))
                 return {each.member_id: ConsumerProtocolAssignment(0, [], note) for each in members}
@@ -175,7 +174,7 @@ class HostsMember:
         if roster is None:
             self.seen = replace(self.seen, error="the leader of the group is no master of this fleet")
         else:
-            is_next = generation == self._generation + 1  # else hosts may have left in order meanwhile
+            is_next = generation == self._generation + 1  # otherwise hosts may have left in order in between
             missed = lost(self.seen.roster, roster, time.time()) if is_next else ()
             if missed != self._me.missed:
                 self._describe(missed=missed)
@@ -185,6 +184,6 @@ class HostsMember:
 
 
 def _answered_at(heartbeat: Any) -> float:
-    """Returns when the last heartbeat was sent, if it was answered: a frozen process reads an old answer as a new
-    one."""
+    """Returns when the last answered heartbeat was sent; receive times mislead, because a frozen process reads an old
+    answer late."""
     return float(heartbeat.last_send) if heartbeat.last_receive >= heartbeat.last_send else 0.0

@@ -1,4 +1,4 @@
-"""Requests to the masters of other hosts, over HTTPS and persistent connections."""
+"""HTTPS requests to the masters of other hosts, over persistent connections."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from kctl_agent.errors import AgentTimeout, AgentUnreachable, BadRequest, NotPer
 
 _MAX_BYTES: Final = 256 * 1024 * 1024
 _KEPT_SECONDS: Final = 15.0
-"""Less than a server keeps an idle connection (`kctl.http.server`)."""
+"""Shorter than a server keeps an idle connection (`kctl.http.server`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeersAccess:
-    """The right to ask other hosts. Tokens go only to servers with a certificate of `ca`, unless `allow_plain`."""
+    """Tokens and certificates for requests to other hosts. Tokens go only to servers with a certificate of `ca`, unless
+    `allow_plain`."""
 
     tokens: tuple[str, ...] = ()
-    """The tokens for requests: during a replacement, a host that does not know the first knows the next."""
+    """All are tried in turn, because during a replacement a host may know only the second."""
     operations_tokens: tuple[str, ...] = ()
     ca: str | None = None
-    """A file with certificates; None: those that the system trusts."""
+    """A file of certificates; None: the system's."""
     allow_plain: bool = False
 
 
@@ -35,19 +36,17 @@ class Peers:
     """A client of other masters. Belongs to one event loop; `close` it there."""
 
     def __init__(self, access: PeersAccess) -> None:
-        """A client with this right. Raises OSError: its certificates cannot be read."""
+        """Reads the certificates. Raises OSError."""
         self._pools: dict[str, httpcore.AsyncConnectionPool] = {}
-        """A pool for each address: httpcore 1.0 goes through all connections of a pool for each request."""
+        """One pool per address, because httpcore 1.0 searches all connections of a pool for each request."""
         self._former: list[httpcore.AsyncConnectionPool] = []
-        """Pools that trust what is trusted no more."""
+        """Pools that use replaced certificates."""
         self._authorities: bytes | None = None
         self.use(access)
 
     def use(self, access: PeersAccess) -> None:
-        """Uses other tokens and certificates from now on. Raises OSError.
-
-        Open connections stay, unless the certificates of `ca` have changed.
-        """
+        """Switches to other tokens and certificates. Closes open connections only if the certificates of `ca` have
+        changed. Raises OSError."""
         authorities = None if access.ca is None else Path(access.ca).read_bytes()
         self._context = ssl.create_default_context(cafile=access.ca)
         if authorities != self._authorities:
@@ -67,7 +66,7 @@ class Peers:
     async def get(self, url: str, path: str, seconds: float) -> bytes:
         """Returns the body of a successful answer.
 
-        Raises: AgentUnreachable, AgentTimeout, NotPermitted: with the reason. BadRequest: it answers, but not this.
+        Raises: AgentUnreachable, AgentTimeout, NotPermitted. BadRequest: the host rejects the request.
         """
         status, body = await self._exchanged("GET", url, path, seconds, self._access.tokens)
         if status != 200:
@@ -86,8 +85,7 @@ class Peers:
     async def _exchanged(
         self, method: str, url: str, path: str, seconds: float, tokens: Sequence[str], body: bytes = b""
     ) -> tuple[int, bytes]:
-        """Sends a request with the first of these tokens that is known there; no redirects, no proxy. Raises as
-        `operate`."""
+        """Sends a request with the first token that the host knows; no redirects, no proxy. Raises as `operate`."""
         if url.startswith("http://") and not self._access.allow_plain:
             raise NotPermitted("its address is http://, and hosts.allow_plain is not set: nothing was sent")
         headers = [("Accept", "application/json")]

@@ -1,4 +1,4 @@
-"""A host's unchanged agent replies for another master, which reduces them together with its own."""
+"""A host's agent replies, unchanged, for another master that reduces them together with its own."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from kctl.status import Assessment
 
 
 class AgentReply(Struct, frozen=True):
-    """The reply of an agent."""
-
     sender: str = field(name="from")
     age_seconds: float
     result: Raw
 
 
 class HostReplies(Struct, frozen=True):
-    """All replies of a host to one command; `cluster`, `group`, `host` and `incarnation` identify it."""
+    """All replies of a host to one command; `cluster`, `group`, `host` and `incarnation` identify the host."""
 
     cluster: str
     group: str
@@ -30,10 +28,9 @@ class HostReplies(Struct, frozen=True):
     age_seconds: float = 0.0
     """Age of `status`."""
     status: Raw = Raw(b"null")
-    """With `status`: the host's answer to it; with `workers` its processes as their supervisor sees them; with
-    `offset_checker` the state of the partitions that they read."""
+    """By command: `status`: the host's answer; `workers`: its processes as their supervisor sees them;
+    `offset_checker`: `JudgedPartitions`."""
     verdict: Verdict | None = None
-    """The host's verdict; None with `status`, which contains it."""
 
 
 class JudgedPartitions(Struct, frozen=True):

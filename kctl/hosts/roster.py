@@ -1,7 +1,7 @@
-"""The roster of a fleet: hosts that are there, hosts that have gone (and since when), hosts that are refused. Pure.
+"""The roster of a fleet: which hosts are present, gone or rejected. Pure.
 
-Each master describes itself when it joins the group of masters; the leader makes the roster from all descriptions and
-the previous roster, and the group's coordinator distributes it.
+Each master describes itself when it joins the group of masters. The leader makes the roster from all descriptions and
+the previous roster.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from msgspec import Meta, Struct
 URL = r"\Ahttps?://([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[1-9][0-9]{0,4})?\Z"
 _Text = Annotated[str, Meta(max_length=1000)]
 _GONE_MOST = 100
-"""Maximum number of gone hosts, because each member's roster is in one message of the coordinator: crash-looping pods
-may have a new name each time."""
+"""Limits the roster, which is one message of the coordinator: crash-looping pods may have a new name each time."""
 _MISSED_MOST = 10
-"""Maximum number of hosts that one member misses, so that a stranger cannot fill the roster with invented hosts."""
+"""Limits what one member adds, so that a stranger cannot fill the roster with invented hosts."""
 PROTOCOLS = (1, 1)
-"""The oldest and the newest protocol between hosts in this release."""
+"""The oldest and the newest protocol between hosts that this release supports."""
 
 
 class Host(Struct, frozen=True):
@@ -34,11 +33,10 @@ class Host(Struct, frozen=True):
     version: Annotated[str, Meta(max_length=40)] = ""
     protocols: tuple[int, int] = PROTOCOLS
     is_leaving: bool = False
-    """Whether the master is about to stop in order."""
     forgotten: tuple[Annotated[str, Meta(max_length=100)], ...] = ()
-    """Keys of hosts that have gone for good."""
+    """Keys of gone hosts that an operator has told the fleet to forget."""
     missed: Annotated[tuple[Gone, ...], Meta(max_length=_MISSED_MOST)] = ()
-    """Hosts of an earlier roster that a later one did not name."""
+    """Hosts of an earlier roster that are missing from a later one."""
 
     def __post_init__(self) -> None:
         if "[" in self.url:
@@ -55,15 +53,14 @@ class Host(Struct, frozen=True):
 
 
 class Gone(Struct, frozen=True):
-    """A host that has left the group without notice."""
+    """A host that has left the group without notice; `since` in Unix seconds."""
 
     host: Host
     since: Annotated[float, Meta(ge=0, le=2**40)]
-    """Unix seconds."""
 
 
 class Refused(Struct, frozen=True):
-    """A member of the group that is ignored, and why."""
+    """A member of the group that kctl ignores."""
 
     name: _Text
     url: _Text
@@ -71,10 +68,9 @@ class Refused(Struct, frozen=True):
 
 
 class Roster(Struct, frozen=True):
-    """All hosts of a fleet in a generation of their group; each part sorted by name."""
+    """All hosts of a fleet in one generation of their group; each part sorted by name."""
 
     leader: Annotated[str, Meta(max_length=64)] = ""
-    """The host that made the roster."""
     protocol: int = PROTOCOLS[1]
     """The newest protocol that all hosts support."""
     hosts: tuple[Host, ...] = ()
@@ -83,7 +79,7 @@ class Roster(Struct, frozen=True):
 
 
 def decoded_host(description: bytes) -> Host | None:
-    """Returns a member's description; None if it is none: any client may join the group."""
+    """Returns a member's description; None if it is invalid, because any client may join the group."""
     try:
         return msgspec.json.decode(description, type=Host)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -91,7 +87,6 @@ def decoded_host(description: bytes) -> Host | None:
 
 
 def decoded_roster(note: bytes) -> Roster | None:
-    """Returns the roster in a leader's assignment; None if it is none."""
     try:
         return msgspec.json.decode(note, type=Roster)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -101,7 +96,7 @@ def decoded_roster(note: bytes) -> Roster | None:
 def agreed(
     leader: str, descriptions: Iterable[Host | None], before: Roster, now: float, forget_seconds: float
 ) -> Roster:
-    """Makes the roster of a new generation; `now` in Unix seconds. A gone host is kept for `forget_seconds`."""
+    """Makes the roster of a new generation; `now` in Unix seconds. Keeps a gone host for `forget_seconds`."""
     described = list(descriptions)
     hosts, refused = _accepted([each for each in described if each is not None], before)
     if strangers := described.count(None):
@@ -115,7 +110,7 @@ def agreed(
         if each.host.name not in here and each.host.key not in forgotten and now - min(each.since, now) < forget_seconds
     ]
     gone = sorted(gone, key=lambda each: each.since)[-_GONE_MOST:]
-    if hosts and leader not in here:  # the leader of the group is refused itself
+    if hosts and leader not in here:  # the group's leader is itself rejected
         leader = hosts[0].name
     return Roster(
         leader,
@@ -127,8 +122,6 @@ def agreed(
 
 
 def lost(before: Roster, after: Roster, now: float) -> tuple[Gone, ...]:
-    """Returns the hosts missing in a roster but not in the previous one: its leader may have started after they
-    left."""
     named = {each.name for each in after.hosts} | {each.host.name for each in after.gone}
     forgotten = {key for each in after.hosts for key in each.forgotten}
     unnamed = [each for each in _missing(before, now) if each.host.name not in named]
@@ -137,16 +130,15 @@ def lost(before: Roster, after: Roster, now: float) -> tuple[Gone, ...]:
 
 
 def _missing(before: Roster, now: float) -> list[Gone]:
-    """Returns all hosts of a roster that were not leaving."""
     plain = [msgspec.structs.replace(each, forgotten=(), missed=()) for each in before.hosts if not each.is_leaving]
     return [*before.gone, *(Gone(each, now) for each in plain)]
 
 
 def _accepted(described: Iterable[Host], before: Roster) -> tuple[list[Host], list[Refused]]:
-    """Returns the accepted hosts. Of two with one name or URL, the known one stays, else the older.
+    """Returns accepted and rejected hosts. If two share a name or URL, the known one stays, or else the older.
 
-    A restarted host is alone: the coordinator ends a rebalance when its predecessor's session has ended. The others
-    must use the protocol of most hosts; of several such protocols the oldest.
+    A restarted host never meets its predecessor, because the coordinator ends a rebalance only after the predecessor's
+    session. All hosts must use the protocol of most hosts; in a tie, the oldest.
     """
     accepted: list[Host] = []
     refused = []

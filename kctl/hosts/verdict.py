@@ -18,13 +18,14 @@ _NAMED = 3
 _SHARE = re.compile(r"(\d+) of (\d+) ")
 _COUNTS = re.compile(r"(\d+) (?:partitions? )?(idle|ok|elsewhere)(?:, |$)")
 _AMOUNT = re.compile(r"(?<![\w-])\d[\d,.]*")
-"""A number that is no part of a name."""
+"""A number that is not part of a name."""
 
 
 def joined_verdict(heard: Mapping[str, Verdict], failed: Collection[Failed], now: float) -> Verdict:
-    """Joins the verdicts of hosts: the same on any host.
+    """Joins the verdicts of hosts, with the same result on any host.
 
-    Hosts that `failed` to answer are findings; partitions that no host reads are found by each host, and named once.
+    Hosts that `failed` to answer become findings. All hosts report partitions without a reader; the result names them
+    once.
     """
     missing = [Finding(Level.DEGRADED, "hosts", each.message, now) for each in failed]
     if not heard:
@@ -45,8 +46,7 @@ def joined_verdict(heard: Mapping[str, Verdict], failed: Collection[Failed], now
 
 
 def _findings(in_order: Sequence[tuple[str, Verdict]]) -> Iterator[Finding]:
-    """Yields the findings of all hosts, equal ones as one. Trouble with work that another host does is at most
-    `degraded`."""
+    """Merges equal findings. A finding about work that another host does is at most `degraded`."""
     done = {about for _, verdict in in_order for about in verdict.works}
     alike: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
     for host, verdict in in_order:
@@ -63,12 +63,11 @@ def _findings(in_order: Sequence[tuple[str, Verdict]]) -> Iterator[Finding]:
 
 
 def _parts(finding: Finding) -> tuple[str, str, str]:
-    """Returns what a reason is about, its time, and why."""
     return finding.reason.partition(f" since {moment(finding.since)}")
 
 
 def _reason(what: str, found: Sequence[tuple[str, Finding]], since: float, *, is_of_all: bool) -> str:
-    """Returns the reason of a finding of these hosts; it names them unless all hosts have it."""
+    """Names the hosts unless all of them have the finding."""
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     hosts = "" if is_of_all else ", ".join(host for host, _ in found[:_NAMED]) + f"{more}: "
     if shares := [share for _, each in found if each.about == "partitions" and (share := _SHARE.match(each.reason))]:
@@ -83,8 +82,8 @@ def _reason(what: str, found: Sequence[tuple[str, Finding]], since: float, *, is
 
 
 def _well(in_order: Sequence[tuple[str, Verdict]], is_shared: bool) -> Iterator[str]:
-    """Yields texts about hosts without trouble: the sums of their partitions, and what waits (in a shared storage by
-    one host's count)."""
+    """Yields texts about hosts without findings: summed partitions, and pending messages (one host's count if the
+    storage is shared)."""
     counts: Counter[str] = Counter()
     progress: dict[str, str] = {}
     for host, verdict in in_order:

@@ -1,7 +1,6 @@
 """The contract of reducers: pure, without clock and I/O, and independent of order and repetition.
 
-A reducer depends only on the newest answer of each sender (`per_sender`), so answers may be grouped in any way before
-they are reduced.
+A reducer uses only the newest answer of each sender (`per_sender`), so answers may be grouped before they are reduced.
 """
 
 from __future__ import annotations
@@ -31,14 +30,13 @@ class Answer(Generic[R]):
     result: R
     age_seconds: float
     kept_seconds: float = 0.0
-    """Seconds since it arrived. They are included in `age_seconds`, but not in ages within `result`."""
+    """Seconds since the answer arrived: included in `age_seconds`, but not in ages within `result`."""
 
     def of(self, part: T) -> Answer[T]:
-        """A copy with another result."""
         return Answer(self.sender, part, self.age_seconds, self.kept_seconds)
 
     def kept(self, seconds: float) -> Answer[R]:
-        """A copy as of that much later."""
+        """A copy that is `seconds` older."""
         return Answer(self.sender, self.result, self.age_seconds + seconds, self.kept_seconds + seconds)
 
 
@@ -52,7 +50,7 @@ class GroupStats:
 
     @classmethod
     def of(cls, state: str | None, members: int | None) -> GroupStats | None:
-        """From the brokers' word, such as `PreparingRebalance`; None if either is unknown."""
+        """Converts the brokers' word, such as `PreparingRebalance`. None if either is unknown."""
         return None if state is None or members is None else cls(_state(state), members)
 
 
@@ -63,17 +61,17 @@ def _state(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSnapshot:
-    """The brokers' view: every partition of the configured topics, whether or not a worker reports it."""
+    """The brokers' view of all partitions of the configured topics, whether or not a worker reports them."""
 
     partitions: PartitionColumns = _NO_PARTITIONS
-    """One group, without what only workers know; empty until brokers were reached. Their `now` is the moment of the
-    snapshot."""
+    """One group, without the columns that only workers know; empty before the first answer. `now` is when it was
+    taken."""
     group: GroupStats | None = None
-    """None if the coordinator did not reply to the last poll, because old news about members would mislead."""
+    """None if the coordinator did not answer the last poll, because old news about members would mislead."""
     reset: ResetPolicy = ResetPolicy.EARLIEST
-    """The reset policy, which defines the lag if the group has never committed."""
+    """Defines the lag if the group has never committed."""
     assigned: tuple[tuple[str, Mapping[str, tuple[int, ...]]], ...] = ()
-    """Each member's client id and partitions by topic, as last reported by the coordinator."""
+    """Each member's client id and partitions by topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +79,14 @@ class Freshness:
     """How long ago the brokers answered, and from what age offsets are stale."""
 
     age_seconds: float | None
-    """Age of the last answer of any broker; None before the first."""
+    """Age of any broker's last answer; None before the first."""
     complete_age_seconds: float | None
     """Age of the last complete poll; None before the first."""
     stale_after_seconds: float
-    """Offsets are stale from this age on: three collect intervals, at least 5 s; if collections take longer than the
-    configured interval, of the actual one."""
+    """Three collect intervals, at least 5 s; if collections take longer than the configured interval, three of the
+    actual one."""
     error: str | None
-    """Why the last poll failed as a whole or in part."""
     missing_topics: tuple[str, ...] = ()
-    """Configured topics that did not exist at the last answer."""
 
     def to_json(self) -> JsonObject:
         return {
@@ -101,7 +97,6 @@ class Freshness:
 
 
 Reducer: TypeAlias = Callable[[Sequence[Answer[R]], BrokerSnapshot], T]
-"""Agents' answers and the brokers' view -> the result of a command."""
 
 
 def per_sender(answers: Iterable[Answer[R]]) -> list[Answer[R]]:
@@ -115,14 +110,14 @@ def per_sender(answers: Iterable[Answer[R]]) -> list[Answer[R]]:
 
 
 def _is_newer(answer: Answer[R], other: Answer[R]) -> bool:
-    """Of two answers of the same age, always the same one wins, whatever their order."""
+    """Breaks ties by content, so that the order of answers does not matter."""
     if answer.age_seconds != other.age_seconds:
         return answer.age_seconds < other.age_seconds
     return repr(answer.result) < repr(other.result)
 
 
 def newest_rows(answers: Iterable[Answer[tuple[R, ...]]], key: Callable[[R], K]) -> dict[K, R]:
-    """Rows by `key`; for equal keys that of the newest answer."""
+    """Rows by `key`; the newest answer wins."""
     newest: dict[K, R] = {}
     for answer in sorted(per_sender(answers), key=lambda each: each.age_seconds):
         for row in answer.result:

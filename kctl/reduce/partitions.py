@@ -1,8 +1,8 @@
-"""Merges the fleet's partitions from agents' rows and the brokers' columns; lag and offsets rest on them.
+"""Merges the fleet's partitions from agents' rows and the brokers' columns.
 
-The reader of a partition is what agents report: if two claim it, the one with the higher generation, then with the
-newer offsets. Its progress comes from the newest offsets, an agent's or the brokers'. An unclaimed partition keeps its
-row. An attached application has no generation and is a group of its own after the fleet's.
+Agents say who reads a partition: if two claim it, the higher generation wins, then newer offsets. Progress comes from
+the newest offsets, an agent's or the brokers'. An unclaimed partition keeps its row. An attached application has no
+generation and forms its own group after the fleet's.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ from kctl.rows.partitions import ResetPolicy
 from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
 
 _Claim: TypeAlias = tuple[PartitionReply, Answer[PartitionsReply]]
-"""An agent's row and its answer."""
-_ATTACHED = "attached/{}"  # the name of a group it may be as well
+_ATTACHED = "attached/{}"  # a fleet's group may have the same name
 
 
 def offset_checker(answers: Sequence[Answer[PartitionsReply]], brokers: BrokerSnapshot) -> PartitionColumns:
-    """`answers` are those of `kafka_lag` or `offset_checker`."""
+    """`answers`: those of `kafka_lag` or `offset_checker`."""
     claims, attached = _claims(answers, brokers.partitions)
     names, base = brokers.partitions.names, brokers.partitions
     places = {key: place for place, key in enumerate(names.keys)}
@@ -34,7 +33,7 @@ def offset_checker(answers: Sequence[Answer[PartitionsReply]], brokers: BrokerSn
         own = tuple(sorted({*names.keys, *claims}))
         beside = {_ATTACHED.format(name): dict(sorted(attached[name].items())) for name in sorted(attached)}
         rows = [places.get(key, -1) for key in own]
-        # What the group has committed is not an application's own; the end of the log is everybody's.
+        # An attached application has its own committed offsets, but shares the end of the log.
         rows += [
             -1 if row.end is not None else places.get(key, -1)
             for each in beside.values()
@@ -50,15 +49,15 @@ def offset_checker(answers: Sequence[Answer[PartitionsReply]], brokers: BrokerSn
 
 
 def kafka_lag(partitions: PartitionColumns) -> LagTotals:
-    """Sums the group's partitions, without attached applications."""
+    """Leaves out attached applications."""
     return partitions.lags()[0]
 
 
 def _claims(
     answers: Sequence[Answer[PartitionsReply]], brokers: PartitionColumns
 ) -> tuple[dict[Partition, _Claim], dict[str, dict[Partition, _Claim]]]:
-    """The readers of the group's partitions, and what attached applications read, by name. If nothing else in the fleet
-    reads a partition, the application is its reader."""
+    """Returns the readers of the group's partitions, and other partitions that attached applications read, by name. An
+    application is the reader of a partition if nothing else in the fleet reads it."""
     claims: dict[Partition, _Claim] = {}
     of_no_group: list[_Claim] = []
     for answer in per_sender(answers):
@@ -83,20 +82,19 @@ def _strength(claim: _Claim) -> tuple[int, float]:
 
 
 def _merged(claims: Sequence[_Claim | None], brokers: PartitionColumns, reset: ResetPolicy) -> PartitionColumns:
-    """Merges claims with the brokers' offsets. Committed offset and end come from one source, the newer, so that their
-    difference was true at one moment; the other source only fills gaps."""
+    """Takes committed offset and end from one source, the newer, so that their difference was true at one moment; the
+    other source only fills gaps."""
     rows, now = [None if claim is None else claim[0] for claim in claims], brokers.now
     replies = [None if claim is None else claim[1] for claim in claims]
     is_claimed = np.array([row is not None for row in rows], np.bool_)
     kept, age = _reals(replies, "kept_seconds"), _reals(rows, "age_seconds")
     claimed_at = now - age - kept
-    # That an agent knows nothing yet is as old as its reply.
+    # If an agent knows nothing yet, that is as old as its reply.
     unasked_at = now - _reals(replies, "age_seconds")
     claimed_at = np.where(np.isnan(claimed_at) & np.isnan(brokers.at), unasked_at, claimed_at)
     is_newer = is_claimed & (np.isnan(brokers.at) | (claimed_at >= brokers.at))
 
     def both(name: str) -> tuple[Ints, Ints, Bools]:
-        """The newer and the older values, and where the older fill in."""
         of_agents, of_brokers = _ints(rows, name), getattr(brokers, name)
         newer, older = np.where(is_newer, of_agents, of_brokers), np.where(is_newer, of_brokers, of_agents)
         return newer, older, (newer == ABSENT) & (older != ABSENT)

@@ -20,7 +20,6 @@ R = TypeVar("R")
 
 
 def union(kind: type[R], listed: str, *key: str) -> Reducer[R, R]:
-    """A reducer of lists: rows by key, sorted; the newest answer wins."""
     make: Any = kind
     rows_of, key_of = attrgetter(listed), attrgetter(*key)
 
@@ -33,8 +32,8 @@ def union(kind: type[R], listed: str, *key: str) -> Reducer[R, R]:
 
 
 def block_size(answers: Sequence[Answer[StorageReply]], _brokers: BrokerSnapshot) -> StorageReply:
-    """Sums messages and bytes; counts a shared storage once. A worker that has not opened its storage yet has no
-    identity and does not count."""
+    """Sums messages and bytes, and counts a shared storage once. Leaves out workers that have not opened their storage
+    yet."""
     counts = [(answer.sender, aged(answer.result, answer.kept_seconds), answer.age_seconds) for answer in answers]
     rows: list[Answer[tuple[StorageReply, ...]]] = [
         Answer(sender, (row,), max(age, _age(row))) for sender, row, age in counts
@@ -60,12 +59,12 @@ def block_size(answers: Sequence[Answer[StorageReply]], _brokers: BrokerSnapshot
 
 
 def member_leader(answers: Sequence[Answer[MemberReply]], _brokers: BrokerSnapshot) -> GroupMembers:
-    """The group's members as each sees itself, and the leader. A worker that has not joined has no ids and does not
-    affect leader and generation."""
+    """The group's members as each sees itself. Workers that have not joined do not affect leader and generation."""
     newest = per_sender(answers)
     generations = {each.result.generation for each in newest if each.result.generation is not None}
     leaders = {each.result.leader for each in newest if each.result.leader is not None}
-    own = [each.result.member_id for each in newest if each.result.is_leader]  # a static one may have another id now
+    # a static member may have a new id by now
+    own = [each.result.member_id for each in newest if each.result.is_leader]
     return GroupMembers(
         leader=next(iter(own or leaders)) if len(leaders) == 1 else None,
         generation=max(generations, default=None),
@@ -75,13 +74,12 @@ def member_leader(answers: Sequence[Answer[MemberReply]], _brokers: BrokerSnapsh
 
 
 def ping(answers: Sequence[Answer[PingReply]], _brokers: BrokerSnapshot) -> Pings:
-    """All pings, named by socket, whatever name they report."""
+    """Names each ping by its socket, whatever name it reports."""
     return Pings(tuple(replace(answer.result, name=answer.sender) for answer in per_sender(answers)))
 
 
 def workers(answers: Sequence[Answer[WorkerRow]], _brokers: BrokerSnapshot) -> Workers:
-    """Each worker's row with its age, named by socket, whatever name it reports. The master adds the supervisor's
-    view."""
+    """Names each row by its socket, whatever name it reports. The master adds the supervisor's view."""
     return Workers(
         tuple(
             replace(answer.result, name=answer.sender, age_seconds=answer.age_seconds, supervisor=None)
@@ -91,7 +89,6 @@ def workers(answers: Sequence[Answer[WorkerRow]], _brokers: BrokerSnapshot) -> W
 
 
 def _recent_dead(known: list[RecentDeadLetters]) -> RecentDeadLetters | None:
-    """Sums recent dead letters of several storages; the class is that of the one with the most."""
     if not known:
         return None
     most = max(known, key=lambda each: (each.count, each.error_class or ""))
@@ -102,7 +99,6 @@ def _recent_dead(known: list[RecentDeadLetters]) -> RecentDeadLetters | None:
 
 
 def _age(row: StorageReply) -> float:
-    """The age of a count; if several count one storage, of the latest count."""
     if row.age_seconds is None:
         return inf if row.error else 0.0
     return row.age_seconds
