@@ -129,7 +129,6 @@ class Hosts:
 
     @property
     def doubt(self) -> str | None:
-        """Why the roster may be outdated."""
         return self._doubt(self._member.seen)
 
     @property

@@ -76,7 +76,7 @@ class HostsMember:
         self._thread.start()
 
     def close(self) -> None:
-        """Leaves the group and tells the others. Blocks for a few seconds."""
+        """Leaves the group with notice to the others. Blocks for a few seconds."""
         if not self._thread.is_alive():
             return
         self._describe(is_leaving=True)

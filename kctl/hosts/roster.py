@@ -34,7 +34,7 @@ class Host(Struct, frozen=True):
     protocols: tuple[int, int] = PROTOCOLS
     is_leaving: bool = False
     forgotten: tuple[Annotated[str, Meta(max_length=100)], ...] = ()
-    """Keys of gone hosts that an operator has told the fleet to forget."""
+    """Keys of gone hosts that an operator has made the fleet forget."""
     missed: Annotated[tuple[Gone, ...], Meta(max_length=_MISSED_MOST)] = ()
     """Hosts of an earlier roster that are missing from a later one."""
 

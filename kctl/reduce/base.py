@@ -76,7 +76,7 @@ class BrokerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How long ago the brokers answered, and from what age offsets are stale."""
+    """How old the brokers' answers are, and from what age offsets are stale."""
 
     age_seconds: float | None
     """Age of any broker's last answer; None before the first."""
