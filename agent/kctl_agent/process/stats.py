@@ -53,6 +53,7 @@ class ProcessStats(ABC):
         self._state = "starting"
         self._worker = WorkerReply.starting(name)
         self._rows_total = self._batches_total = self._queries_failed = self._progress = 0
+        self._batch_seconds_total = 0.0
         self._batch_started_at: float | None = None
         """When the running batch began, by `time.monotonic()`."""
         self._recent: deque[tuple[float, int]] = deque()
@@ -138,6 +139,7 @@ class ProcessStats(ABC):
             rows_per_second=rows_per_second,
             rows_total=self._rows_total,
             batches_total=self._batches_total,
+            batch_seconds_total=self._batch_seconds_total,
             queries_failed=self._queries_failed,
             last_error=self._troubles.error(now),
             events=tuple(self._events),

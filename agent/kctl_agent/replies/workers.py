@@ -170,6 +170,10 @@ class WorkerReply:
     )
     rows_total: int | None = counter("kctl_batch_rows_total", "Messages that the worker has stored since its start.")
     batches_total: int | None = counter("kctl_batches_total", "Batches that the worker has finished since its start.")
+    batch_seconds_total: float | None = counter(
+        "kctl_batch_seconds_total",
+        "Seconds that the worker has spent in finished batches since its start: the time in which it was busy.",
+    )
     queries_failed: int | None = counter(
         "kctl_worker_query_failures_total",
         "Queries of the worker that ended with an error since its start. The worker starts another one each time; its "
@@ -202,6 +206,7 @@ class WorkerReply:
             pid=os.getpid(),
             rows_total=0,
             batches_total=0,
+            batch_seconds_total=0.0,
             queries_failed=0,
             left_out=(),
             isolated=(),

@@ -79,7 +79,9 @@ class Sinker:
             if self._in_flight:
                 polls = 0
                 self._stats.enter("running")
+                started = time.monotonic()
                 self._work()
+                self._stats.worked(time.monotonic() - started)
             else:
                 if polls or self._stats.state == "paused":
                     self._stats.enter("idle")

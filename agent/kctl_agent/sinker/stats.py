@@ -74,6 +74,11 @@ class SinkerProcessStats(StoringStats):
             else:
                 self._troubles.met("handler", error, time.monotonic(), time.time())
 
+    def worked(self, seconds: float) -> None:
+        """Adds the time in which claimed messages were handled and settled."""
+        with self._lock:
+            self._batch_seconds_total += seconds
+
     def settled(self, *, handled: int = 0, again: int = 0, dead: int = 0, lost: int = 0) -> None:
         with self._lock:
             self._recent.append((time.monotonic(), handled))

@@ -115,6 +115,7 @@ class WorkerStats(StoringStats):
             self._timestamps = {**self._timestamps, **batch.last_timestamps}
             self._rows_total += batch.rows
             self._batches_total += 1
+            self._batch_seconds_total += batch.seconds
             self._progress += 1
             self._worker = replace(
                 self._worker, batch_id=batch.batch_id, last_batch_seconds=batch.seconds, last_batch_rows=batch.rows

@@ -181,7 +181,15 @@ def full_snapshot() -> FleetSnapshot:
     rows += [one._replace(topic="100%", worker=None) for one in rows[:2]]
     assessment = Assessment(Status.WARN, "it grows", 2.5, 0.25, None)
     workers = (
-        WorkerRow("worker-0", "worker", last_batch_seconds=0.5, rows_total=7, batches_total=1, queries_failed=2),
+        WorkerRow(
+            "worker-0",
+            "worker",
+            last_batch_seconds=0.5,
+            rows_total=7,
+            batches_total=1,
+            batch_seconds_total=0.5,
+            queries_failed=2,
+        ),
         WorkerRow("sinker-0", "sinker", sinker=SinkerStats(handled=3, in_flight=0, handler_p99_seconds=1)),
     )
     base = snapshot(rows, total=6, pending=7)

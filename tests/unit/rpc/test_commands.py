@@ -124,6 +124,7 @@ def test_a_worker_reports_its_state_its_pace_and_its_events(snapshot: Snapshot) 
         "batch_running_seconds": pytest.approx(5.0),
         "rows_total": 600,
         "batches_total": 3,
+        "batch_seconds_total": 0.0,
         "queries_failed": 0,
         "left_out": [],
         "isolated": [],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -201,6 +202,20 @@ def test_late_settles_are_handled_once(bench: Callable[..., Bench], monkeypatch:
     assert total(own.storage) == (0, 0, 0, 0)
     assert (found := own.snapshot().worker.sinker) is not None
     assert found.handled == 6
+
+
+def test_a_sinker_is_busy_from_its_first_call_until_all_is_settled(bench: Callable[..., Bench]) -> None:
+    at: list[float] = []
+
+    def timed(messages: list[Message]) -> list[bool]:
+        at.append(time.monotonic())
+        return well(messages)
+
+    own = bench(timed, stop_after=3, batch_size=1)
+    fill(own.storage, 3)
+    own.run()
+
+    assert (own.snapshot().worker.batch_seconds_total or 0.0) >= at[-1] - at[0] > 0.0
 
 
 @contextmanager

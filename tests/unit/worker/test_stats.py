@@ -122,6 +122,15 @@ def test_an_end_that_was_asked_for_before_a_batch_is_not_below_what_the_batch_ha
     assert (row.committed, row.position, row.end) == (131, 137, end)
 
 
+def test_the_seconds_of_finished_batches_add_up(server: AgentServer) -> None:
+    stats = WorkerStats("worker-0", server, ScratchStorage(), Inbox())
+
+    for number, seconds in enumerate((0.5, 0.25)):
+        stats.batch(Batch(number, 7, seconds, {}, {}))
+
+    assert stats._snapshot().worker.batch_seconds_total == 0.75
+
+
 def test_partitions_have_counts_and_ages(server: AgentServer, short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = FileStorage(short_dir / "s.sqlite", block_messages=10)
     storage.prepare()
