@@ -1,2 +1,1 @@
-"""Where fetched messages go: the contract (`base`), the kinds of storage (`kinds`), and a file or folder for each
-kind."""
+"""Where fetched messages go: the contract (`base`), the kinds (`kinds`), and one file or folder for each kind."""

@@ -14,12 +14,12 @@ from kctl_agent.storage.block import BadBlock, Block, decode, pack
 from kctl_agent.storage.claim import Claim, DeadLetter, Settled
 
 MAX_ERROR_BYTES = 8192
-"""The longest stored error of a dead letter: an exception's message may quote the payload."""
+"""An exception's message may quote the payload."""
 
 
 @dataclass(frozen=True, slots=True)
 class AckVerdict:
-    """What one transaction does to a claimed block: replace it with `again` (or remove it) and store `dead`."""
+    """One transaction replaces a claimed block with `again` (None: removes it) and stores `dead`."""
 
     again: Block | None
     dead: tuple[DeadLetter, ...]
@@ -27,8 +27,7 @@ class AckVerdict:
 
 
 def judge(claim: Claim, acks: Sequence[bool], dead: Mapping[int, str], codec: str, at: float) -> AckVerdict:
-    """Decides what happens to a claim's messages, as `Storage.settle` defines. Raises ValueError if the number of acks
-    differs."""
+    """Decides what `Storage.settle` does. Raises ValueError if the number of acks differs."""
     count = len(claim.messages)
     if len(acks) != count:
         raise ValueError(f"{len(acks)} acks for {count} messages of {claim.topic}-{claim.partition}")
@@ -46,8 +45,7 @@ def judge(claim: Claim, acks: Sequence[bool], dead: Mapping[int, str], codec: st
 def given_up(
     messages: Sequence[Message], errors: str | Sequence[str], topic_id: str | None, codec: str, at: float
 ) -> list[DeadLetter]:
-    """Builds the dead letters of `Storage.dead_letter`, one block each. Raises ValueError if the number of errors
-    differs."""
+    """One block for each dead letter. Raises ValueError if the number of errors differs."""
     each = [errors] * len(messages) if isinstance(errors, str) else errors
     blocks = (Block.of(m.topic, topic_id, m.partition, pack([m]), codec) for m in messages)
     return [
@@ -59,8 +57,7 @@ def given_up(
 def requeued(
     dead_letters: Iterable[DeadLetter], block_messages: int, block_bytes: int, codec: str
 ) -> tuple[list[Block], list[str]]:
-    """Packs dead letters into blocks in offset order, each of one incarnation of a topic; also returns the ids of
-    readable ones."""
+    """Packs dead letters into blocks in offset order, each of one topic id; also returns the ids of readable ones."""
     ids, found = [], []
     for dead_letter in dead_letters:
         with suppress(BadBlock):
@@ -78,7 +75,7 @@ def requeued(
 
 
 def _kept(error: str) -> str:
-    """Cuts an error to size and escapes lone surrogates, which would make every settle of it fail."""
+    """Cuts an error to size and escapes lone surrogates, which would make each settle fail."""
     return error.encode("utf-8", "backslashreplace")[:MAX_ERROR_BYTES].decode("utf-8", "ignore")
 
 
@@ -90,7 +87,7 @@ def _incarnation(pair: tuple[Block, Message]) -> tuple[str, int, str]:
 def opened(
     leased: Iterable[tuple[str, int, Block]], owner: str, token: str, lease_until: float, at: float
 ) -> tuple[list[Claim], dict[str, DeadLetter]]:
-    """Builds claims from leased (id, tries, block); damaged blocks are returned as dead letters, by id."""
+    """Claims of the readable blocks, and dead letters of the damaged ones by id."""
     claims, bad = [], {}
     for id_, tries, block in leased:
         try:

@@ -1,29 +1,27 @@
-"""The contract of a storage, and the types of its calls. tests/conformance tests each part.
+"""The contract of a storage; tests/conformance tests each part.
 
-Guarantees to the workers that put messages:
+For the workers that put messages:
 
-- **One transaction.** `put_all` (for a table, the commit of a batch) writes messages *and* moves stored offsets.
-- **The stored offset decides.** Messages below it are skipped, so retried tasks and overlapping owners store nothing
-  twice. A chunk that starts above it is rejected (`GapRefused`), or the messages between would be lost.
-- **Only `init_offsets` moves a stored offset backwards**, by compare-and-set, and gives it a new version. Puts and
-  advances planned on another version are rejected (`StoredOffsetMoved`), so a worker that was frozen at any point
-  cannot interfere with the next owner.
-- **One storage, one group.** The first `bind` gives a storage an id and ties it to one group of one cluster. A table
-  keeps the stored offsets of each group and cluster apart.
-- **Durable once the writer is closed.** Only then may an offset be committed. A stored offset that was returned is
-  durable too.
+- **The stored offset decides.** One transaction writes messages *and* moves stored offsets. Messages below the stored
+  offset are skipped, so retried tasks and overlapping owners store nothing twice. A chunk that starts above it is
+  rejected, because messages would be lost.
+- **Only `init_offsets` moves a stored offset backwards** and gives it a new version. Puts planned on another version
+  are rejected, so a frozen worker cannot interfere with the next owner.
+- **One storage, one group.** `bind` ties a storage to one group of one cluster. A table keeps the stored offsets of
+  each group and cluster apart.
+- **Durable once the writer is closed.** Only then may an offset be committed. A returned stored offset is durable too.
 
-Guarantees to the sinkers that claim messages:
+For the sinkers that claim messages:
 
-- **At least once, normally once.** A block has one owner at a time, and is delivered again only if its lease expired,
+- **At least once, normally once.** A block has one owner at a time. It is delivered again only if its lease expired,
   its owner was released, or some of its messages failed.
-- **The lease decides.** Without the lease, `settle` changes nothing and reports that. An expired lease is still valid
-  until another owner gets the block.
+- **The lease decides.** Without the lease, `settle` changes nothing. An expired lease is valid until another owner gets
+  the block.
 - **A message is always in one place.** One transaction takes it out of its block and removes it, retries it in a
   smaller block, or stores it as a dead letter, replacing an older one.
 - **Order.** Without failures, blocks of a partition are delivered in offset order; retried blocks precede later puts.
   With `ordered`, a partition delivers no block while an earlier one is leased or delayed.
-- **Time never goes back.** Leases and delays use a clock that setting the wall clock does not move.
+- **Time never goes back.** Setting the wall clock does not move leases and delays.
 - **Damage stays local.** An unreadable block becomes a dead letter with its bytes.
 """
 
@@ -52,28 +50,24 @@ if TYPE_CHECKING:
 
 
 class StorageUnusable(StorageError):
-    """The storage cannot be opened or written, for now."""
-
     code = "storage_unusable"
     retriable = True
 
 
 class StorageMisconfigured(StorageUnusable):
-    """No process can use what the settings name, for example because a package is missing."""
+    """No process can use these settings, for example because a package is missing."""
 
     code = "storage_misconfigured"
     retriable = False
 
 
 class TableRefused(StorageError):
-    """The table, or what should be written into it, cannot be written; a retry would not help."""
+    """A retry would not help."""
 
     code = "table_refused"
 
 
 class RowRefused(TableRefused):
-    """A row of a batch has a value that cannot be written."""
-
     code = "row_refused"
 
 
@@ -82,28 +76,26 @@ class OffsetStore(ABC):
 
     limits: StorageLimits = StorageLimits()
     exchanges: int = 0
-    """For a file storage: how often this process has found that its file was replaced by another."""
+    """How often this process found a file storage's file replaced."""
 
     @property
     @abstractmethod
-    def identity(self) -> str:
-        """Equal for all processes that share this storage, for example `file:/absolute/path`."""
+    def identity(self) -> str: ...
 
     @abstractmethod
     def prepare(self) -> None:
         """Creates what is missing. Raises StorageUnusable."""
 
     @abstractmethod
-    def stored_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
-        """A partition without a stored offset is absent."""
+    def stored_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]: ...
 
     @abstractmethod
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:
-        """Ties a new storage (with `take_over`, any) to `owner`, and returns the storage's id.
+        """Ties a new storage (with `take_over`, any) to `owner`, and returns the storage's random id.
 
-        The id is random and stays with the messages: a copy has the same id, an emptied storage a new one. An empty id:
-        this storage keeps nothing that could be lost. For a table, `owner` selects the stored offsets of the other
-        calls, which raise StorageUnusable before `bind`. Raises OtherGroup if the storage belongs to another owner.
+        A copy of the storage has the same id, an emptied storage a new one; a storage that keeps nothing has an empty
+        id. For a table, `owner` selects the stored offsets of the other calls, which raise StorageUnusable before
+        `bind`. Raises OtherGroup if the storage belongs to another owner.
         """
 
     def moved_from(self) -> Binding | None:
@@ -116,33 +108,33 @@ class OffsetStore(ABC):
         stored_offsets: Collection[StoredOffset],
         seen: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
     ) -> None:
-        """Writes stored offsets in one transaction, also backwards, if each is still as `seen` (absent there: it had
-        none); each gets the next `version`. Raises StoredOffsetMoved; nothing was written."""
+        """Writes stored offsets in one transaction, also backwards, if each still equals the one in `seen` (or is
+        missing in both); each gets the next `version`. Raises StoredOffsetMoved; then nothing was written."""
 
     @abstractmethod
     def advance_offsets(self, advances: Collection[Advance]) -> None:
-        """Moves stored offsets over offsets without messages, in one transaction. Raises GapRefused,
-        StoredOffsetMissing, StoredOffsetMoved; nothing was written."""
+        """For offsets without messages, in one transaction. Raises GapRefused, StoredOffsetMissing, StoredOffsetMoved;
+        then nothing was written."""
 
     @abstractmethod
     def stats(self) -> StorageStats | TableStats:
-        """Counts without reading messages; cheap enough to call every second."""
+        """Without reading messages; cheap enough for every second."""
 
     def expire_dead(self) -> int:
-        """Deletes expired dead letters (called once a minute); returns the number of messages."""
+        """Deletes expired dead letters; returns the number of messages."""
         return 0
 
     def dead_letter_store(self) -> DeadLetterStore | None:
-        """The dead letters of this storage; None until a table knows its owner."""
+        """None until a table knows its owner."""
         return None
 
     def close(self) -> None:  # noqa: B027 - not every storage holds something open
-        """Closes connections; the next call opens them again."""
+        """The next call connects again."""
 
 
 class DeadLetterStore(ABC):
     note: str = ""
-    """What the last change adds to its count, such as dead letters that it skipped."""
+    """A remark on the last change."""
 
     @property
     @abstractmethod
@@ -156,13 +148,13 @@ class DeadLetterStore(ABC):
         limit: int = PAGE,
         seconds: float | None = None,
     ) -> DeadLetterPage:
-        """Returns the next dead letters, oldest first, after the `next` of an earlier page; after `seconds`, those
+        """Returns dead letters, oldest first, after the `next` of an earlier page. If `seconds` run out, returns those
         found so far. Raises BadParams if `after` is malformed."""
 
     def dead(
         self, selection: Selection = EVERYTHING, limit: int | None = None, progress: Progress = silent
     ) -> Iterator[DeadLetter]:
-        """Yields dead letters, oldest first, page by page; without a limit, those of a table file by file."""
+        """Reads page by page; without a limit, a table file by file."""
         after, left = None, limit
         while left is None or left > 0:
             page = self.dead_page(selection, after, PAGE if left is None else min(left, PAGE), STEP_SECONDS)
@@ -184,8 +176,8 @@ class DeadLetterStore(ABC):
         from time to time; it may raise to stop."""
 
     def recent_dead(self) -> RecentDeadLetters | None:
-        """The dead letters of the last `RECENT_DEAD_SECONDS`; None if there are none. If a worker whose clock is ahead
-        has dated one later than now, it has just died. Raises StorageError, also after `_RECENT_DEAD_READ_SECONDS`."""
+        """Counts the dead letters of the last `RECENT_DEAD_SECONDS`; None if there are none. A date in the future, from
+        a worker whose clock is ahead, counts as now. Raises StorageError, also after `_RECENT_DEAD_READ_SECONDS`."""
         now, deadline = time.time(), time.monotonic() + _RECENT_DEAD_READ_SECONDS
 
         def in_time(_: int) -> None:
@@ -205,8 +197,8 @@ class DeadLetterStore(ABC):
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
         """Deletes dead letters, except requeued ones; returns how many. `progress` receives the number deleted so far
-        and may raise to stop; what was deleted stays deleted. Raises CountChanged if `expect` is not the number of
-        matches; nothing was changed."""
+        and may raise to stop; deleted ones stay deleted. Raises CountChanged if `expect` differs from the number of
+        matches; then nothing was changed."""
 
     @abstractmethod
     def requeue_dead(
@@ -226,32 +218,32 @@ class DeadLetterStore(ABC):
         """Removes dead letters that `send` has stored elsewhere; returns how many.
 
         `send` gets some at a time and returns those it stored; its exceptions end the call. After a crash it may get
-        the same ones again; a dead letter requeued meanwhile may be in both places. Damaged ones stay. `progress` and
-        CountChanged as in `remove_dead`.
+        the same ones again, and a dead letter requeued meanwhile may be in both places. Damaged ones stay. `progress`
+        and CountChanged as in `remove_dead`.
         """
 
 
 class Storage(OffsetStore, DeadLetterStore):
-    """A storage whose messages wait for sinkers. Instances can be pickled."""
+    """Instances can be pickled."""
 
     @abstractmethod
     def stats(self) -> StorageStats: ...
 
     @abstractmethod
     def writer(self) -> Writer:
-        """A connection for puts; the caller closes it (it is a context manager)."""
+        """The caller closes it."""
 
     @abstractmethod
     def blocks(self) -> Iterator[Block]:
-        """Yields all blocks except dead letters in the order they were put, for audits."""
+        """Yields all blocks except dead letters in the order of their puts."""
 
     @abstractmethod
     def claim(
         self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None
     ) -> list[Claim]:
-        """Leases blocks to `owner` until they hold `limit` messages, within `limit_bytes` as stored; at least one block
-        if any is pending. Expired leases (which count as a try) and delays end first. With `ordered`, which all sinkers
-        should agree on, one block per partition."""
+        """Leases blocks with up to `limit` messages and `limit_bytes` as stored, but at least one block if any is
+        pending. Ends expired leases (which count as a try) and delays first. With `ordered`, which all sinkers should
+        agree on, leases one block per partition."""
 
     @abstractmethod
     def settle(
@@ -262,9 +254,9 @@ class Storage(OffsetStore, DeadLetterStore):
         dead: Mapping[int, str] = MappingProxyType({}),
         retry_seconds: float = 0.0,
     ) -> Settled:
-        """Settles each message. Those in `dead` (index -> error) become dead letters regardless of their ack; other
-        messages with a false ack are retried after `retry_seconds`, with one more try. Raises ValueError if the number
-        of acks differs."""
+        """Settles each message. Those in `dead` (index -> error) become dead letters regardless of their ack; others
+        with a false ack are retried after `retry_seconds`, with one more try. Raises ValueError if the number of acks
+        differs."""
 
     @abstractmethod
     def renew(self, claim: Claim, lease_seconds: float) -> bool:
@@ -272,8 +264,8 @@ class Storage(OffsetStore, DeadLetterStore):
 
     @abstractmethod
     def release(self, owner: str, *, count_try: bool = False) -> int:
-        """Makes all blocks leased to `owner` claimable; returns the number of messages. `count_try` is for an owner
-        that died, so that a message cannot kill its handler for ever."""
+        """Makes blocks leased to `owner` claimable; returns the number of messages. Use `count_try` for an owner that
+        died, so that a message cannot kill its handler for ever."""
 
     @abstractmethod
     def dead_letter(
@@ -283,18 +275,17 @@ class Storage(OffsetStore, DeadLetterStore):
         topic_id: str | None = None,
         advance: Advance | None = None,
     ) -> None:
-        """Stores messages as dead letters, also ones that are not in the storage, with one error for all or one each.
-        With `advance`, the stored offset moves over them in the same transaction. Raises StoredOffsetMissing,
-        StoredOffsetMoved if it is not at the start of `advance`."""
+        """Stores messages as dead letters, even ones that are not in the storage, with one error for all or one each.
+        With `advance`, moves the stored offset over them in the same transaction; raises StoredOffsetMissing, or
+        StoredOffsetMoved if the stored offset is not at its start."""
 
     @abstractmethod
     def clear(self, selection: Selection = EVERYTHING) -> int:
-        """Deletes pending and delayed messages, never leased ones; returns the number of messages. Stored offsets
-        stay."""
+        """Deletes pending and delayed messages, never leased ones; returns how many. Stored offsets stay."""
 
     @abstractmethod
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
-        """Makes delayed blocks and expired leases claimable; with `older_than_seconds` also leases taken that long ago,
+        """Makes delayed blocks and expired leases claimable, with `older_than_seconds` also leases taken that long ago,
         even if renewed. Returns the number of messages."""
 
     def dead_letter_store(self) -> DeadLetterStore:
@@ -306,8 +297,6 @@ class Storage(OffsetStore, DeadLetterStore):
 
 
 class Writer(ABC):
-    """Puts chunks of as many partitions at a time as fit into one transaction."""
-
     def __enter__(self) -> Writer:
         return self
 
@@ -315,8 +304,8 @@ class Writer(ABC):
         self.close()
 
     def portions(self, chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
-        """Divides chunks into parts that are cheapest to put one after another; usually one. A chunk may be divided,
-        but a part has at most one chunk of a partition."""
+        """Divides chunks into parts that are cheapest to put one after another. A chunk may be divided, but a part has
+        at most one chunk of a partition."""
         yield chunks
 
     def put(self, chunk: Chunk) -> Put:
@@ -325,8 +314,8 @@ class Writer(ABC):
     @abstractmethod
     def put_all(self, chunks: Sequence[Chunk]) -> list[Put]:
         """Stores chunks, at most one per partition, and moves the stored offsets to their ends, in one transaction.
-        Raises GapRefused, StoredOffsetMissing, StoredOffsetMoved, StorageUnusable; nothing was written."""
+        Raises GapRefused, StoredOffsetMissing, StoredOffsetMoved, StorageUnusable; then nothing was written."""
 
     @abstractmethod
     def close(self) -> None:
-        """Makes the puts durable and closes. Raises StorageUnusable; then nothing that was put may count as stored."""
+        """Makes the puts durable. Raises StorageUnusable; then no put counts as stored."""

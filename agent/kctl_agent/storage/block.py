@@ -3,15 +3,16 @@
     b"KB" · version (1 byte) · codec (1 byte) · length of the msgpack (u32 big-endian) · CRC-32 (u32 big-endian) ·
     msgpack, compressed with the codec
 
-The CRC-32 covers all other bytes of the block in order. The msgpack is a map {"o","t","k","v","h"}:
+The CRC-32 covers all other bytes in order. The msgpack is a map {"o","t","k","v","h"}:
+
 - `o`: offsets as int64 little-endian bytes, or None if they have no gaps;
 - `t`: Kafka timestamps in milliseconds as int64 bytes;
 - `k`, `v`: (lengths as int32 bytes, -1 for null; all bytes joined), or None if every one is null;
 - `h`: as `k`, with each message's headers as JSON `[{"k": key, "v": base64}]`, without `v` for a null value, and null
   for a message without headers.
 
-Columns are built from Arrow buffers without touching single messages, which keeps a put nearly as fast as a sink that
-drops everything (benchmarks/pipeline.py).
+Columns are built from whole Arrow buffers, which keeps a put nearly as fast as a sink that drops everything
+(benchmarks/pipeline.py).
 """
 
 from __future__ import annotations
@@ -39,16 +40,15 @@ CODECS = ("none", "snappy", "lz4", "zstd")
 HEADER = struct.Struct("!2sBBI")
 CHECKSUM = struct.Struct("!I")
 BLOCK_BYTES = 1 << 20
-"""The default limit for the message bytes of a block."""
 MAP_OF_5, PAIR, NIL, BIN_32 = b"\x85", b"\x92", b"\xc0", struct.Struct("!BI")
-"""The msgpack (https://github.com/msgpack/msgpack/blob/master/spec.md) of a block, written here because msgpack's
-packer copies the message bytes twice; msgpack reads it."""
+"""msgpack's own packer copies the message bytes twice. Format:
+https://github.com/msgpack/msgpack/blob/master/spec.md"""
 
 Bytes = bytes | memoryview
 
 
 class BadBlock(StorageError):
-    """Bytes that are not a block, or that have a version or codec unknown to this release."""
+    """Bytes that are not a block, or have an unknown version or codec."""
 
     code = "bad_block"
 
@@ -73,7 +73,7 @@ class BinaryColumn:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Messages of one partition as columns; `keys`, `values` and `headers` are None if every one is null."""
+    """`keys`, `values` and `headers` are None if every one is null."""
 
     offsets: NDArray[np.int64]
     timestamps: NDArray[np.int64]
@@ -85,7 +85,6 @@ class Columns:
         return len(self.offsets)
 
     def take(self, wanted: NDArray[np.bool_]) -> Columns:
-        """Returns the messages at which `wanted` is true."""
         columns = (self.keys, self.values, self.headers)
         return Columns(
             self.offsets[wanted],
@@ -94,12 +93,11 @@ class Columns:
         )
 
     def split(self, size: int, most_bytes: int | None = None) -> Iterator[Columns]:
-        """Yields runs of at most `size` messages and `most_bytes` bytes of keys, values and headers; a larger message
-        is a run alone."""
+        """Runs of at most `size` messages and `most_bytes` bytes; a larger message is a run alone."""
         return self.cut(self._edges(size, most_bytes))
 
     def cut(self, edges: Sequence[int]) -> Iterator[Columns]:
-        """Yields the messages between consecutive `edges` (indexes), in one pass by running sums."""
+        """Yields the messages between consecutive `edges` (indexes)."""
         keys, values, headers = (_cut(column, edges) for column in (self.keys, self.values, self.headers))
         for i, (begin, end) in enumerate(pairwise(edges)):
             yield Columns(self.offsets[begin:end], self.timestamps[begin:end], keys[i], values[i], headers[i])
@@ -138,8 +136,6 @@ def _cut(column: BinaryColumn | None, edges: Sequence[int]) -> list[BinaryColumn
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """`body` is the output of `encode`."""
-
     topic: str
     topic_id: str | None
     partition: int
@@ -154,7 +150,6 @@ class Block:
         return cls(topic, topic_id, partition, first, last, len(columns), encode(columns, codec))
 
     def messages(self, tries: int = 0) -> list[Message]:
-        """Decodes the messages. Raises BadBlock."""
         columns = decode(self.body, self.first, self.count)
         keys = columns.keys.values() if columns.keys else repeat(None)
         values = columns.values.values() if columns.values else repeat(None)
@@ -178,7 +173,6 @@ def _headers(text: bytes | None) -> Headers:
 
 
 def pack(messages: Sequence[Message]) -> Columns:
-    """Converts messages of one partition in offset order, at least one, to columns."""
     return Columns(
         np.array([message.offset for message in messages], np.int64),
         np.array([message.timestamp for message in messages], np.int64),
@@ -202,7 +196,6 @@ def binary_column(values: list[bytes | None]) -> BinaryColumn | None:
 
 
 def encode(columns: Columns, codec: str = "none") -> bytes:
-    """Returns the bytes of a block. Raises BadBlock if the codec is unknown."""
     if codec not in CODECS:
         raise BadBlock(f"codec {codec!r} is not known; known are: {', '.join(CODECS)}")
     offsets = columns.offsets
@@ -223,7 +216,7 @@ def encode(columns: Columns, codec: str = "none") -> bytes:
 
 
 def _checksum(*pieces: Bytes) -> int:
-    """zlib's CRC-32, in a tenth of the time because zlib-ng uses the CPU's CRC instructions (benchmarks/README.md)."""
+    """zlib's CRC-32 in a tenth of the time, because zlib-ng uses the CPU's CRC instructions (benchmarks/README.md)."""
     found = 0
     for piece in pieces:
         found = zlib_ng.crc32(piece, found)
@@ -243,7 +236,6 @@ def _bin(data: Bytes) -> tuple[bytes, Bytes]:
 
 
 def decode(body: bytes, first: int, count: int) -> Columns:
-    """Returns the columns of a block that holds `count` messages from offset `first`. Raises BadBlock."""
     if len(body) < HEADER.size + CHECKSUM.size or body[:2] != MAGIC:
         raise BadBlock("these bytes are not a block")
     _, version, codec, length = HEADER.unpack_from(body)

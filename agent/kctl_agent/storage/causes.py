@@ -1,7 +1,4 @@
-"""The cause of a dead letter, read from its stored error: the exception class and the line in the user's code. Pure.
-
-The error is a sentence followed by a traceback, or any reason that a handler or transform gave.
-"""
+"""The cause of a dead letter, read from its stored error: the exception class and the line in the user's code. Pure."""
 
 from __future__ import annotations
 
@@ -25,9 +22,9 @@ _NOT_THE_USERS = (
 _FRAME = re.compile(r'^[ |+]*File "([^"\n]+)", line (\d{1,9})', re.MULTILINE)
 _RAISED = re.compile(r"\braised ([A-Za-z_][\w.]*)(?=:| on |$)|^([A-Za-z_][\w.]*)(?=:|$)")
 _MESSAGES = re.compile(r" on \S+ offsets? [^()]*\(\d+ messages?\)$")
-"""How a handler error's sentence ends: see `kctl_agent.sinker.handler.described`."""
+"""See `kctl_agent.sinker.handler.described`."""
 _EXCEPTION = re.compile(r"\w*(Error|Exception|Exit|Interrupt|Timeout|Warning)|([A-Z][a-z0-9]+){2,}")
-"""Recognizes a class name, since a reason that a user wrote may contain any word."""
+"""A reason that a user wrote may contain any word."""
 _TIMED_OUT = re.compile(r"the handler \S+ did not return within \S+ s")
 RETURNED_FALSE = "the handler returned False"
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
@@ -41,7 +38,7 @@ class DeathCause(NamedTuple):
 
 
 def public_class(error_class: str) -> str:
-    """Returns an error class that anyone may see: replaces a user's text by the kind of failure."""
+    """Returns an error class that anyone may see, without a user's text."""
     if _EXCEPTION.fullmatch(error_class):
         return error_class
     if error_class == RETURNED_FALSE:
@@ -59,7 +56,7 @@ def cause_of(error: str) -> DeathCause:
 
 
 def sentence_of(error: str) -> str:
-    """Returns the error's first line, or the last line of a bare traceback."""
+    """The first line, or the last line of a bare traceback."""
     lines = [line for line in error.splitlines() if line.strip()] or [""]
     return lines[-1] if lines[0].startswith("Traceback") else lines[0]
 
@@ -70,6 +67,6 @@ def traceback_in(error: str) -> str | None:
 
 
 def innermost(frames: Iterable[tuple[str, int]]) -> str:
-    """Returns the last frame that is neither ours nor a package's, for example `shop.py:7`, or ""."""
+    """The last frame of the user's own code."""
     own = [(name, line) for name, line in frames if not any(part in name for part in _NOT_THE_USERS)]
     return f"{PurePath(own[-1][0]).name}:{own[-1][1]}" if own else ""

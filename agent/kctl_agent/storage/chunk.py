@@ -14,7 +14,7 @@ TopicPartition = tuple[str, int]
 
 
 class GapRefused(StorageError):
-    """A chunk starts above the stored offset; storing it would lose the messages between."""
+    """Storing the chunk would lose the messages between the stored offset and its start."""
 
     code = "gap_refused"
 
@@ -24,15 +24,13 @@ class StoredOffsetMissing(StorageError):
 
 
 class StoredOffsetMoved(StorageError):
-    """The stored offset is not the one planned on: another owner has set it or stored further."""
+    """Another owner has set the stored offset or stored further."""
 
     code = "stored_offset_moved"
     retriable = True
 
 
 class OtherGroup(StorageError):
-    """The storage belongs to another consumer group, or to the same group of another cluster."""
-
     code = "other_group"
 
 
@@ -48,8 +46,8 @@ class _OfPartition:
 
 @dataclass(frozen=True, slots=True)
 class StoredOffset(_OfPartition):
-    """How far one partition is stored: `next` is the first offset not stored. `topic_id` (KIP-516) reveals a recreated
-    topic; `version` counts writes by `init_offsets`, because `next` may repeat."""
+    """`next` is the first offset not stored. `topic_id` (KIP-516) reveals a recreated topic; `version` counts writes by
+    `init_offsets`, because `next` may repeat."""
 
     topic_id: str | None
     next: int
@@ -58,8 +56,6 @@ class StoredOffset(_OfPartition):
 
 @dataclass(frozen=True, slots=True)
 class Advance(_OfPartition):
-    """Offsets from `start` to before `end` hold nothing to store, planned on this `version`."""
-
     version: int
     start: int
     end: int
@@ -67,13 +63,13 @@ class Advance(_OfPartition):
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The group whose messages a storage holds. `cluster_id` is None if the brokers report none."""
+    """`cluster_id` is None if the brokers report none."""
 
     group: str
     cluster_id: str | None
 
     def differs_from(self, other: Binding) -> bool:
-        """Whether it is another group or cluster; an unknown cluster id equals any."""
+        """An unknown cluster id equals any."""
         ids = {self.cluster_id, other.cluster_id} - {None}
         return self.group != other.group or len(ids) > 1
 
@@ -81,7 +77,6 @@ class Binding:
         return self.group == other.group and self.differs_from(other)
 
     def known_from(self, before: Binding | None) -> Binding:
-        """If the cluster id is unknown, falls back to the one in `before`."""
         return self if self.cluster_id or before is None else replace(self, cluster_id=before.cluster_id)
 
     def __str__(self) -> str:
@@ -90,8 +85,8 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Chunk(_OfPartition):
-    """Messages of one partition in offset order, for the offsets from `start` to before `end` (with gaps). `version` is
-    that of the stored offset it was planned on."""
+    """Messages in offset order, covering `start` to before `end` (with gaps). `version` is that of the stored offset it
+    was planned on."""
 
     topic_id: str | None
     start: int
@@ -102,7 +97,7 @@ class Chunk(_OfPartition):
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """`stored` messages of `bytes`, after `skipped` messages below the stored offset."""
+    """`skipped` messages were below the stored offset."""
 
     stored: int
     skipped: int

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A block leased to `owner`. A claim that has reached the limit of `tries` has killed its owners; it is settled
-    with every message False."""
+    """A leased block. A claim at the limit of `tries` has killed its owners; settle it with every message False."""
 
     id: str
     token: str
@@ -25,7 +24,7 @@ class Claim:
     block: Block = field(repr=False)
     tries: int
     lease_until: float
-    """When to have settled or renewed, by the claiming process's `time.monotonic()`, with a safety margin."""
+    """By the claiming process's `time.monotonic()`, with a safety margin."""
     messages: list[Message] = field(repr=False)
 
     @property
@@ -39,8 +38,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """How many messages are done, will be retried, or became dead letters. `is_lost`: the lease was lost, and nothing
-    was changed."""
+    """Numbers of messages. `is_lost`: the lease was lost, and nothing was changed."""
 
     gone: int = 0
     again: int = 0
@@ -58,7 +56,7 @@ class DeadLetter:
     tries: int
     error: str
     at: float
-    """When it was dead-lettered, in Unix seconds."""
+    """Unix seconds."""
     is_damaged: bool = False
 
     @property
@@ -70,14 +68,12 @@ class DeadLetter:
         return cause_of(self.error)
 
     def messages(self) -> list[Message]:
-        """Empty for a damaged block."""
         return [] if self.is_damaged else self.block.messages(self.tries)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPage:
-    """Some dead letters, oldest first. `next` continues in the next call; None after the last. A page whose time ran
-    out may be empty."""
+    """Oldest first. `next` continues in the next call; None after the last. A page whose time ran out may be empty."""
 
     rows: list[DeadLetter]
     next: str | None
@@ -85,7 +81,7 @@ class DeadLetterPage:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterGroup:
-    """Dead letters with the same cause; times in Unix seconds."""
+    """Times in Unix seconds."""
 
     cause: DeathCause
     count: int
@@ -97,8 +93,6 @@ class DeadLetterGroup:
 
 
 class CountChanged(StorageError):
-    """The number of dead letters is not what the caller has seen; nothing was changed."""
-
     code = "count_changed"
 
     def __init__(self, expected: int, found: int) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 
 class MachineClock:
-    """Seconds since boot, including suspend, and the id of the boot. Setting the wall clock does not move it; after a
-    reboot all owners are dead and their leases void."""
+    """Seconds since boot, including suspend. Setting the wall clock does not move them."""
 
     def now(self) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -28,7 +28,6 @@ class GroupCount:
             self._hours[-1 - ago] += died
 
     def add_of_hour(self, count: int, first: float, last: float, newest: str, ago: int) -> None:
-        """Adds deaths of the hour that began `ago` hours before the current one."""
         recent = [0] * ago + [count] if 0 <= ago < len(self._hours) else ()
         self.add(count, first, last, newest, recent)
 
@@ -37,7 +36,7 @@ class GroupCount:
 
 
 def grouped(dead_letters: Iterable[DeadLetter], hours: int, now: float) -> list[DeadLetterGroup]:
-    """Returns the groups, largest first, counting the last `hours` until `now`."""
+    """Largest first."""
     found: dict[DeathCause, GroupCount] = {}
     for each in dead_letters:
         count = found.setdefault(each.cause, GroupCount(each.cause, hours))

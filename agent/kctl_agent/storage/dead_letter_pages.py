@@ -11,13 +11,12 @@ from kctl_agent.storage.claim import DeadLetter, DeadLetterPage
 
 PAGE = 1000
 PAGE_BYTES = 16 << 20
-"""A page ends when its message bodies reach this size."""
 
 STEP_SECONDS = 0.5
 """How often a caller that reads everything can stop."""
 
 Progress: TypeAlias = Callable[[int], None]
-"""Called with how many dead letters were processed so far; may raise to stop."""
+"""Receives the number processed so far; may raise to stop."""
 P = TypeVar("P")
 """The position of a dead letter; its text becomes `DeadLetterPage.next`."""
 
@@ -30,7 +29,7 @@ class Step(Generic[P]):
     rows: Iterable[tuple[P, DeadLetter]]
     """In order, selected or not."""
     last: P | None
-    """Where the next step continues; None: there are no more."""
+    """Where the next step continues; None after the last."""
 
 
 def read_page(
@@ -40,8 +39,7 @@ def read_page(
     limit: int,
     seconds: float | None,
 ) -> DeadLetterPage:
-    """Reads up to `limit` dead letters after a position, for at most `seconds`. `read` is called with a position and
-    the number still missing."""
+    """Calls `read` with a position and the number still missing, for at most `seconds`."""
     until = None if seconds is None else time.monotonic() + seconds
     found: list[DeadLetter] = []
     size, place = 0, after

@@ -1,7 +1,5 @@
-"""Mode `directly`: no queue between Kafka and the handler, which runs inside the batch.
-
-One SQLite file keeps what must outlive a batch: stored offsets and dead letters.
-"""
+"""Mode `directly`: no queue between Kafka and the handler, which runs inside the batch. One SQLite file keeps stored
+offsets and dead letters."""
 
 from __future__ import annotations
 
@@ -28,8 +26,7 @@ class DirectlyStorage(FileStorage):
         raise StorageError('storage.mode is "directly": messages go to the handler and are not stored')
 
     def finish(self, advance: Advance, dead: Sequence[tuple[Message, str]], topic_id: str | None) -> None:
-        """Moves a stored offset over handled messages and stores the dead ones, in one transaction. Raises as
-        `advance_offsets`."""
+        """Moves a stored offset and stores dead letters in one transaction. Raises as `advance_offsets`."""
         dead_letters = given_up([m for m, _ in dead], [error for _, error in dead], topic_id, self.codec, time.time())
         with self._session(is_durable=True) as db, transaction(db):
             stored = offset_table.read(db, [advance.tp]).get(advance.tp)

@@ -1,5 +1,4 @@
-"""The kinds of storage, one for each value of `storage.mode`, and what each can do. Importing this module costs
-nothing."""
+"""The kinds of storage, one for each value of `storage.mode`. Importing this module is cheap."""
 
 from __future__ import annotations
 
@@ -15,26 +14,25 @@ if TYPE_CHECKING:
     from kctl_agent.storage.lake.storage import LakeStorage
 
 Settings: TypeAlias = Mapping[str, Any]
-"""The settings of `[storage]`, from `kctl.config.storage.storage_settings`."""
+"""From `kctl.config.storage.storage_settings`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     open: Callable[[Settings, float | None], Storage] | None = None
-    """From settings and how many seconds to wait for a server's reply; None for a table (`open_lake`)."""
+    """Takes the seconds to wait for a server's reply; None for a table (`open_lake`)."""
     is_queue: bool = False
-    """Messages wait in it until sinkers claim them."""
     is_handled_inside: bool = False
-    """Workers call the handler inside their batch; there is no queue."""
+    """Workers call the handler inside their batch."""
     is_file: bool = False
-    """It is the file `storage.path`, which executors on other machines cannot reach."""
+    """Executors on other machines cannot reach it."""
     is_table: bool = False
-    """Batches become rows of a table, whose files need maintenance; dead letters are in a second table."""
+    """Batches become rows; dead letters are in a second table."""
 
 
 def open_storage(settings: Settings, *, reply_seconds: float | None = None) -> Storage:
-    """Opens no files or connections yet. The result can be pickled, because executors get it with their task. Raises
-    StorageError if the mode is unknown or a table."""
+    """Opens no files or connections yet; the result can be pickled. Raises StorageError for an unknown mode or a
+    table."""
     from kctl_agent.errors import StorageError
 
     kind = KINDS.get(settings["mode"])
@@ -46,8 +44,7 @@ def open_storage(settings: Settings, *, reply_seconds: float | None = None) -> S
 
 
 def open_lake(settings: Settings) -> LakeStorage:
-    """Opens no files or connections yet. Raises StorageMisconfigured if a package or keys are missing, TableRefused if
-    such a table cannot be there."""
+    """Opens no files or connections yet. Raises StorageMisconfigured, TableRefused."""
     _need_packages(settings["uri"])
     from kctl_agent.storage.lake.folder import Folder, LocalFolder
     from kctl_agent.storage.lake.storage import LakeStorage

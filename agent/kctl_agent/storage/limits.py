@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 FREE_INODES = 0.01
-"""The share of inodes that must stay free if free disk space is limited."""
+"""This share must stay free if free disk space is limited."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorageLimits:
-    """Limits at which workers take no new batch, and how long dead letters are kept; None: no limit."""
+    """Limits at which workers take no new batch; None: no limit."""
 
     messages: int | None = None
     """Except dead letters."""
@@ -20,26 +20,23 @@ class StorageLimits:
     """Including dead letters."""
     dead: int | None = None
     min_free_bytes: int | None = None
-    """On the disk of a file storage."""
     dead_seconds: float | None = None
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> StorageLimits:
-        """From `open_storage`'s settings; a missing setting or 0 is no limit."""
+        """A missing setting or 0 is no limit."""
         names = ("limit", "limit_bytes", "dead_limit", "min_free_bytes", "dead_expire_seconds")
         return cls(*(settings.get(name) or None for name in names))
 
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """Free space; `minimum` must stay free (None: no limit)."""
-
     where: str
     """In a sentence, for example "the disk of /var/lib/kctl"."""
     bytes: int
     minimum: int | None
     inodes: float | None = None
-    """The share of inodes that is free; None: the file system has no limit."""
+    """The free share; None: the file system has no limit."""
 
     @classmethod
     def on_disk(cls, folder: object, disk: Any, minimum: int | None = None) -> Self:
@@ -49,7 +46,7 @@ class Free:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStats:
-    """Messages by state; `bytes` includes dead letters, the age is that of the oldest message that is not dead."""
+    """Numbers of messages; `bytes` includes dead letters."""
 
     topic: str
     partition: int
@@ -65,7 +62,6 @@ class PartitionStats:
         return self.pending + self.processing + self.delayed
 
     def plus(self, state: str, messages: int, size: int, age: float | None = None) -> PartitionStats:
-        """Returns a copy with more messages in a state, the oldest of them of this age."""
         ages = [each for each in (self.oldest_seconds, age) if each is not None]
         more: dict[str, Any] = {state: getattr(self, state) + messages, "bytes": self.bytes + size}
         return replace(self, **more, oldest_seconds=max(ages, default=None))
@@ -83,10 +79,9 @@ class StorageStats:
     limits: StorageLimits
     delayed: int = 0
     oldest_seconds: float | None = None
-    """Age of the oldest message that is not dead; None if there is none."""
+    """Of messages that are not dead."""
     partitions: tuple[PartitionStats, ...] = ()
     free: Free | None = None
-    """None if unknown or unlimited."""
 
     @property
     def limit(self) -> int | None:
@@ -108,16 +103,16 @@ class TableCounts:
     files: int
     bytes: int
     rows: int | None
-    """None if the log does not have the count for every file."""
+    """None if the log lacks the count of a file."""
     small_files: int
-    """Files smaller than half of the compaction target."""
+    """Smaller than half of the compaction target."""
     committed_at: float | None
-    """Of the last commit by any writer, in Unix seconds."""
+    """By any writer, in Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableStats:
-    """A table; `counts` is None before the first count."""
+    """`counts` is None before the first count."""
 
     limits: StorageLimits
     free: Free | None
@@ -129,8 +124,8 @@ class TableStats:
 
 
 def why_full(stats: StorageStats | TableStats, share: float = 1.0) -> str | None:
-    """Returns in one sentence why a storage has no room for another batch, or None. `share` scales the limits down, so
-    that waiting workers do not start and stop all the time."""
+    """Why there is no room for another batch. `share` scales the limits down, so that waiting workers do not start and
+    stop all the time."""
     if not isinstance(stats, TableStats) and (why := _why_queue_full(stats, share)) is not None:
         return why
     dead, limit = stats.dead, stats.limits.dead

@@ -1,8 +1,5 @@
-"""Reads and changes dead letters that have numbers.
-
-A change to all matches only covers dead letters that existed when it began; otherwise a handler that fails at once
-would keep it going for ever.
-"""
+"""Reads and changes dead letters that have numbers. A change to all matches covers only those that existed when it
+began; otherwise a handler that fails at once would keep it going for ever."""
 
 from __future__ import annotations
 
@@ -24,13 +21,13 @@ from kctl_agent.storage.selection import EVERYTHING, INDEXED, Selection, is_id_n
 
 LATEST = 1e12
 NEWEST = 20
-"""That are read to find the class of most."""
+"""Read to find the most frequent class."""
 SCANNED = 1000
-"""Scanned at a time if no index can select them."""
+"""Read at a time if no index can select them."""
 
 
 class Place(NamedTuple):
-    """The position of a dead letter: when it died, in Unix seconds, and its number."""
+    """Unix seconds of death, and the number."""
 
     at: float
     number: int
@@ -41,7 +38,6 @@ class Place(NamedTuple):
 
     @classmethod
     def parsed(cls, text: str) -> Place:
-        """Parses its text. Raises BadParams."""
         at, _, number = text.partition("/")
         with suppress(ValueError):
             place = cls(float(at), int(number))
@@ -66,28 +62,26 @@ class NumberedDeadLetters(DeadLetterStore):
         """The highest number ever given; 0 before the first."""
 
     @abstractmethod
-    def _dead_places(self, selection: Selection, after: Place | None, limit: int) -> list[Place]:
-        """The next places that the index finds for the selection."""
+    def _dead_places(self, selection: Selection, after: Place | None, limit: int) -> list[Place]: ...
 
     @abstractmethod
     def _sift_dead(self, selection: Selection, numbers: list[int]) -> list[int]:
-        """Filters numbers by the criteria that no index knows, in the same order."""
+        """Filters numbers by the other criteria, in the same order."""
 
     @abstractmethod
     def _read_dead(self, numbers: Sequence[int]) -> Iterable[DeadLetter]:
         """Yields those that still exist, in this order."""
 
     @abstractmethod
-    def _indexed_groups(self, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
-        """For a selection of `counted` criteria only; in any order."""
+    def _indexed_groups(self, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]: ...
 
     @abstractmethod
     def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int:
-        """Requeues those that exist and are not damaged, in one transaction; returns how many."""
+        """Requeues those that exist and are not damaged, in one transaction."""
 
     @abstractmethod
     def _remove_dead(self, dead_letters: list[DeadLetter]) -> int:
-        """Deletes those that exist, in one transaction; returns how many."""
+        """In one transaction; skips those that no longer exist."""
 
     def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
         return next(iter(self._read_dead(_numbers([id]))), None)
@@ -128,8 +122,8 @@ class NumberedDeadLetters(DeadLetterStore):
         return grouped(self.dead(selection, None, progress), hours, now)
 
     def recent_dead(self) -> RecentDeadLetters | None:
-        """See `DeadLetterStore`. At most `RECENT_DEAD_COUNTED` are counted, and few read: the class is that of most of
-        these. By the storage's own clock: those that died later than now, before it was set back, are left out."""
+        """Counts at most `RECENT_DEAD_COUNTED` and reads few of them for the class. Leaves out those dated later than
+        the storage's own clock, which was set back."""
         now = self._dead_now()
         recent = Selection(died_from=now - RECENT_DEAD_SECONDS, died_to=now)
         if not (places := self._dead_places(recent, None, RECENT_DEAD_COUNTED)):
@@ -182,5 +176,4 @@ class NumberedDeadLetters(DeadLetterStore):
 
 
 def _numbers(ids: Iterable[str]) -> list[int]:
-    """Texts that cannot be ids are left out."""
     return sorted({int(id_) for id_ in ids if is_id_number(id_)})

@@ -18,11 +18,11 @@ _PRINTABLE = re.compile(r"[!-~]+")
 _ENDPOINT = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>\d{1,5}))?(/[!-~]*)?")
 _PROFILE = "default"
 _REGION = "us-east-1"
-"""The usual region of servers other than AWS."""
+"""Usual for servers other than AWS."""
 _TIMEOUT_SECONDS = 30
 _CONNECT_SECONDS = 5
 RETRY_SECONDS = 20
-"""A failing request is given up after this time; the caller retries the whole operation."""
+"""The caller retries the whole operation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class StoreKeys:
 
     @classmethod
     def read(cls, path: Path) -> StoreKeys:
-        """Reads a file in the format of `~/.aws/credentials`. Raises StorageMisconfigured."""
+        """The format is that of `~/.aws/credentials`. Raises StorageMisconfigured."""
         parser = configparser.RawConfigParser()
         try:
             parser.read_string(read_private(path))
@@ -65,7 +65,7 @@ class ObjectStore:
 
     @classmethod
     def of(cls, storage: Mapping[str, Any], env: Mapping[str, str] = os.environ) -> ObjectStore:
-        """Reads the `[storage]` settings, then AWS' own variables. Raises StorageMisconfigured."""
+        """Falls back to AWS' own variables. Raises StorageMisconfigured."""
         endpoint = storage["endpoint"] or env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or None
         region = storage["region"] or env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or _REGION
         _check(endpoint, region)
@@ -73,7 +73,7 @@ class ObjectStore:
         return cls(urlsplit(storage["uri"]).netloc, endpoint, region, StoreKeys.read(Path(file)) if file else None)
 
     def options(self) -> dict[str, str]:
-        """Options of delta-rs, and the `config` of obstore."""
+        """For delta-rs and obstore."""
         options = {
             "aws_region": self.region,
             "aws_endpoint": self.endpoint,
@@ -91,7 +91,6 @@ class ObjectStore:
         return options | {"allow_http": "true"} if self._is_plain else options
 
     def spark_properties(self) -> dict[str, str]:
-        """For S3A and this bucket only."""
         properties = {
             "endpoint": self.endpoint,
             "endpoint.region": self.region,
@@ -112,7 +111,7 @@ class ObjectStore:
 
 
 def _check(endpoint: str | None, region: str) -> None:
-    """Rejects values that make obstore and delta-rs panic."""
+    """Values that make obstore and delta-rs panic."""
     found = _ENDPOINT.fullmatch(endpoint or "http://none")
     if found is None or int(found["port"] or 0) > 65535:
         shown = "" if "@" in str(endpoint) else f" {endpoint}"

@@ -1,4 +1,4 @@
-"""Rules of all storages: what may be written on which stored offset, how a chunk is cut into blocks. Pure."""
+"""Rules of all storages: which writes the stored offset allows, and how a chunk is cut into blocks. Pure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def judged(planned: Chunk | Advance, stored: StoredOffset | None) -> StoredOffse
 
 
 def judged_at_start(planned: Advance, stored: StoredOffset | None) -> StoredOffset:
-    """As `judged`, for what may be written only once: raises StoredOffsetMoved also if more is stored already."""
+    """For writes that may happen only once: raises StoredOffsetMoved also if more is stored already."""
     now = judged(planned, stored)
     refuse_moved(planned.tp, now, replace(now, next=planned.start))
     return now
@@ -55,7 +55,6 @@ def next_version(stored: StoredOffset, seen: StoredOffset | None) -> StoredOffse
 
 
 def refuse_moved(tp: TopicPartition, current: StoredOffset | None, seen: StoredOffset | None) -> None:
-    """Checks that the stored offset is still the one that was seen. Raises StoredOffsetMoved."""
     if current != seen:
         topic, partition = tp
         raise StoredOffsetMoved(
@@ -65,7 +64,6 @@ def refuse_moved(tp: TopicPartition, current: StoredOffset | None, seen: StoredO
 
 
 def refuse_other(identity: str, owner: Binding, before: Binding | None, take_over: bool) -> None:
-    """Checks whose storage it is, unless `take_over`. Raises OtherGroup."""
     if before is None or not owner.differs_from(before) or take_over:
         return
     advice = (

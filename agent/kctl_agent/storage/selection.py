@@ -14,7 +14,7 @@ from kctl_agent.storage.claim import DeadLetter
 
 OF_BLOCKS = frozenset({"topic", "partition", "offset_from", "offset_to", "older_than_seconds"})
 INDEXED = frozenset({"topic", "partition", "older_than_seconds", "error_class", "line", "died_from", "died_to"})
-"""Criteria by which dead letters are found without reading others."""
+"""Selectable without reading dead letters."""
 
 
 def _by(help_: str, **more: Any) -> Any:
@@ -23,8 +23,7 @@ def _by(help_: str, **more: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Criteria; None does not restrict, bounds are inclusive. A block that overlaps the offsets is selected as a
-    whole."""
+    """None does not restrict, bounds are inclusive. A block that overlaps the offsets is selected whole."""
 
     topic: str | None = _by("Only this topic.", metavar="NAME")
     partition: int | None = _by("Only this partition.", metavar="N")
@@ -56,7 +55,7 @@ class Selection:
         return INDEXED.issuperset(self.named)
 
     def dated(self, now: float) -> Selection:
-        """Replaces the age with a time; `now` in Unix seconds."""
+        """Replaces the age with a time."""
         if self.older_than_seconds is None:
             return self
         latest = now - self.older_than_seconds
@@ -64,13 +63,13 @@ class Selection:
         return replace(self, older_than_seconds=None, died_to=died_to)
 
     def of_blocks(self) -> Selection:
-        """Returns it for pending messages. Raises StorageError if it has criteria of dead letters."""
+        """Checks that it can select pending messages. Raises StorageError."""
         if more := sorted(set(self.named) - OF_BLOCKS):
             raise StorageError(f"pending messages cannot be selected by {', '.join(more)}, only dead letters can")
         return self
 
     def takes(self, topic: str, partition: int, first: int, last: int) -> bool:
-        """Whether a block with these coordinates is selected, ignoring its age."""
+        """Ignores the age."""
         return (
             self.takes_partition(topic, partition)
             and (self.offset_from is None or last >= self.offset_from)
@@ -106,7 +105,7 @@ EVERYTHING = Selection()
 
 
 def is_id_number(text: str) -> bool:
-    """Numbers of dead letters have less than 64 bits."""
+    """Fewer than 64 bits."""
     return text.isdecimal() and len(text) < 19
 
 

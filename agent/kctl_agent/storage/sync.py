@@ -1,4 +1,4 @@
-"""Syncs files to the disk, so that they survive a power cut."""
+"""Syncs files and folders to the disk, so that they survive a power cut."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 
 def sync_file(path: Path) -> None:
-    """Syncs a file or folder. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

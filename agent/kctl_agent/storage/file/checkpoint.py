@@ -4,14 +4,14 @@ The bug (https://sqlite.org/wal.html#walresetbug; SQLite 3.7.0 to 3.51.2, except
 copied, a second checkpoint starts, and at that moment another connection commits and thereby restarts the log. The
 checkpoint records frames of the new log as copied; a later one skips them, and they are lost.
 
-It needs a commit that restarts the log during a checkpoint. SQLite's own locks exclude that here:
+Two of SQLite's own locks prevent a commit that restarts the log during a checkpoint:
 
-- `reading`: a read transaction older than the checkpoint. The log restarts only if nobody reads from it
-  (`walRestartLog` in wal.c); if everything was copied before, the checkpoint can neither copy nor record anything.
+- `reading`: a read transaction older than the checkpoint. The log restarts only without readers (`walRestartLog` in
+  wal.c); if everything was copied before, the checkpoint can neither copy nor record anything.
 - `writing`: the write lock, so that no other connection commits.
 
-SQLite's checkpoint at commit is turned off (`schema.connect`). The one at the close of the last connection is safe:
-SQLite makes it only while it has the whole file to itself.
+SQLite's checkpoint at commit is turned off (`schema.connect`). The one at the close of the last connection is safe,
+because SQLite then has the whole file to itself.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ WRITE_LOCK_MS = 1000
 """How long a copy waits for commits other than puts; after that the log grows until the next copy."""
 
 _copies: dict[Path, tuple[float, threading.Thread]] = {}
-"""When this process last started a copy, by `time.monotonic()`, and its thread; a forked child has none."""
+"""When this process's last copy started, by `time.monotonic()`; a forked child has no thread."""
 
 
 def begin_copy(path: Path, at_most_every_seconds: float = 0.0) -> bool:
-    """Copies in a thread. False if this process is already copying, or started to recently."""
+    """False if this process is already copying, or started to recently."""
     if path in _copies:
         began, thread = _copies[path]
         if thread.is_alive() or time.monotonic() - began < at_most_every_seconds:
@@ -53,10 +53,11 @@ def _copy_beside(path: Path) -> None:
 
 
 def copy(path: Path) -> None:
-    """Copies the log while others read and write, then the rest while nobody writes, so that the log can restart.
+    """Copies the log while others read and write, then the rest while no connection writes, so that the log can
+    restart.
 
-    It takes its turn among the puts, or it would hardly ever get the write lock. After a disk error it copies nothing,
-    because the log may be another (`recovery`). Raises sqlite3.Error, OSError.
+    The second copy takes its turn among the puts, or it would hardly ever get the write lock. After a disk error
+    nothing is copied, because the log may be another (`recovery`). Raises sqlite3.Error, OSError.
     """
     if sync_failures(path):
         return
@@ -74,7 +75,7 @@ def copy(path: Path) -> None:
 
 @contextmanager
 def in_turn(folder: int) -> Iterator[None]:
-    """Holds the kernel's lock on the folder, on the caller's own descriptor; the next waiter wakes at once."""
+    """Holds the kernel's lock on the folder; the next waiter wakes at once."""
     fcntl.flock(folder, fcntl.LOCK_EX)
     try:
         yield
@@ -84,7 +85,7 @@ def in_turn(folder: int) -> Iterator[None]:
 
 @contextmanager
 def reading(guard: sqlite3.Connection) -> Iterator[None]:
-    """A read transaction: no connection can restart the log during a checkpoint in here."""
+    """No connection can restart the log during a checkpoint in here."""
     guard.execute("begin")
     try:
         guard.execute("select 1 from sqlite_master").fetchone()
@@ -95,7 +96,7 @@ def reading(guard: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def writing(guard: sqlite3.Connection) -> Iterator[None]:
-    """The write lock: no other connection can commit during a checkpoint in here."""
+    """No other connection can commit during a checkpoint in here."""
     guard.execute("begin immediate")
     try:
         yield

@@ -1,5 +1,4 @@
-"""The dead letters of a file storage. An index keeps those of one cause and partition, a run, together in order of
-death."""
+"""The dead letters of a file storage. An index keeps those of one cause and partition, a run, in order of death."""
 
 from __future__ import annotations
 
@@ -18,18 +17,17 @@ from kctl_agent.storage.numbered_dead_letters import Place
 from kctl_agent.storage.selection import Selection
 
 MOST_RUNS = 2000
-"""If there are more, all dead letters are read in order of death."""
 _NEVER = 1e300
 COLUMNS = "id, topic, topic_id, partition, first, last, count, body, tries, error, at, damaged"
 OF_RUNS = {"topic", "partition", "error_class", "line"}
 BEHIND = "(at, id)>(?, ?) and at>=? and at<=? order by at, id limit ?"
 HOLDS = "(substr(body, 4, 1)<>x'00' or instr(body, ?))"
-"""A compressed block may contain any text; the fourth byte of a block is its codec (`kctl_agent.storage.block`)."""
+"""A compressed block may contain any text; the fourth byte is its codec."""
 OF_NUMBERS = "id in (select value from json_each(?))"
 
 
 def insert(db: sqlite3.Connection, dead_letters: Collection[DeadLetter]) -> None:
-    """Inserts dead letters, replacing older ones of the same messages. Within the caller's transaction."""
+    """Replaces older dead letters of the same messages, within the caller's transaction."""
     db.executemany(
         "delete from dead where topic=? and partition=? and first=? and last=? and topic_id is ?",
         ((b.topic, b.partition, b.first, b.last, b.topic_id) for b in (x.block for x in dead_letters)),
@@ -50,7 +48,7 @@ def insert(db: sqlite3.Connection, dead_letters: Collection[DeadLetter]) -> None
 
 
 def _number(db: sqlite3.Connection, cause: DeathCause) -> int:
-    """Finds or inserts a cause. One without dead letters stays until no dead letter is left."""
+    """An unused cause stays until no dead letter is left."""
     known = db.execute("select id from cause where error_class=? and line=?", cause).fetchone()
     if known is None:
         known = db.execute("insert into cause(error_class, line) values (?,?) returning id", cause).fetchone()
@@ -68,13 +66,11 @@ def remaining(db: sqlite3.Connection, dead_letters: list[DeadLetter]) -> list[De
 
 
 def last(db: sqlite3.Connection) -> int:
-    """Returns the highest number ever given."""
     found = db.execute("select seq from sqlite_sequence where name='dead'").fetchone()
     return int(found[0]) if found else 0
 
 
 def sift(db: sqlite3.Connection, selection: Selection, numbers: list[int]) -> list[int]:
-    """Filters numbers, in the same order."""
     key, text = (each and each.encode() for each in (selection.key, selection.text))
     conditions, values = where(*_unindexed(selection), (HOLDS, key), (HOLDS, text), ("1=?", 1))
     of_numbers = "select id from (select value as number from json_each(?)) cross join dead on id=number"
@@ -83,7 +79,6 @@ def sift(db: sqlite3.Connection, selection: Selection, numbers: list[int]) -> li
 
 
 def _unindexed(selection: Selection) -> list[tuple[str, object]]:
-    """Criteria that no index knows, except the message's content."""
     return [
         ("tries>=?", selection.tries_from),
         ("tries<=?", selection.tries_to),
@@ -94,7 +89,6 @@ def _unindexed(selection: Selection) -> list[tuple[str, object]]:
 
 
 def read(db: sqlite3.Connection, numbers: Sequence[int]) -> Iterator[DeadLetter]:
-    """Yields dead letters in this order, which a cross join keeps."""
     wanted = "(select value as number from json_each(?))"
     statement = f"select {COLUMNS} from {wanted} cross join dead on id=number"  # noqa: S608
     return map(_dead_letter, db.execute(statement, (json.dumps(numbers),)))
@@ -121,8 +115,7 @@ def _causes(db: sqlite3.Connection, selection: Selection) -> dict[int, DeathCaus
 
 
 def groups(db: sqlite3.Connection, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
-    """Counts from the index if it knows all criteria; otherwise reads whole runs, or the whole table in its own
-    order."""
+    """Counts from the index if it knows all criteria; otherwise reads whole runs, or the table in its own order."""
     causes = _causes(db, selection)
     found = {number: GroupCount(cause, hours) for number, cause in causes.items()}
     unindexed = _unindexed(selection)

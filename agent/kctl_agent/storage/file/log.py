@@ -1,9 +1,9 @@
 """The write-ahead log of a file storage, and its syncs when the disk fails.
 
 Linux reports a failed write-back once, to each descriptor open at that time (`man 2 fsync`); the pages then count as
-written and are never retried. So every writer opens a descriptor before its first write, and notes an error in a file
-that every process sees. While such a note exists, nothing counts as durable. If a note was made meanwhile, earlier
-reads and writes do not count either, even after a `recovery`.
+written and are never retried. So every writer opens a descriptor before its first write and notes an error in a file
+that every process sees. While the note exists, nothing counts as durable; what was read or written before it never
+does.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from kctl_agent.storage.file.sync_failures import note_sync_failure, noted
 
 
 class Log:
-    """One connection's view of the log, for the same thread. Close it before the connection."""
+    """For the connection's thread. Close it before the connection."""
 
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
-        """Opens the log of this database. Raises sqlite3.Error, OSError."""
         self._path = path
         self._noted = noted(path)
         # SQLite opens or makes the log at its first read, and does not remove it while the connection is open.
@@ -45,22 +44,22 @@ class Log:
 
     @property
     def is_current(self) -> bool:
-        """Whether no sync has failed since this was made."""
         return noted(self._path) == self._noted
 
     def begin_sync(self) -> None:
-        """Starts a sync in a thread. `sync` then has less to do, and raises the thread's error."""
+        """Starts in a thread. `sync` then has less to do, and raises the thread's error."""
         begun = self._begun
         if begun is None or (begun.done() and begun.exception() is None):  # an error stays for `sync`
             self._thread = self._thread or ThreadPoolExecutor(1, "storage-sync")
             self._begun = self._thread.submit(self._write)
 
     def sync(self) -> None:
-        """Makes durable what any process has committed so far.
+        """Makes durable what any process has committed so far: commits are in the log, or were synced when they were
+        copied.
 
-        Commits are in the log, or were synced when they were copied; SQLite synced the log's header and folder when it
-        started the log (https://sqlite.org/pragma.html#pragma_synchronous). Raises OSError: it may not be durable, also
-        because another process received the error. Then call `recover`, make a new `Log` and check what is stored.
+        SQLite synced the log's header and folder when it started the log
+        (https://sqlite.org/pragma.html#pragma_synchronous). Raises OSError, even if another process received the error.
+        Then call `recover`, make a new `Log` and check what is stored.
         """
         begun, self._begun = self._begun, None
         if begun is not None:

@@ -11,7 +11,7 @@ _COLUMNS = "topic, partition, topic_id, next, version"
 
 
 def bound(db: sqlite3.Connection) -> tuple[str, Binding | None]:
-    """Returns the storage's id and owner; "" and None before the first `bind`."""
+    """ "" and None before the first `bind`."""
     row = db.execute("select id, group_name, cluster_id from storage").fetchone()
     return (row[0], Binding(row[1], row[2])) if row else ("", None)
 
@@ -40,5 +40,4 @@ def write(db: sqlite3.Connection, stored_offsets: Iterable[StoredOffset]) -> Non
 
 
 def advance(db: sqlite3.Connection, stored: StoredOffset, end: int) -> None:
-    """Never moves it backwards."""
     db.execute("update stored_offset set next=max(next, ?) where topic=? and partition=?", (end, *stored.tp))

@@ -29,7 +29,7 @@ FIRST = "select id, count, bytes from queue where state='pending' order by id"
 
 
 def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
-    """Returns the bytes of the new blocks. Within the caller's transaction."""
+    """Returns the bytes. Within the caller's transaction."""
     written, first = 0, None
     for block in blocks:
         size = len(block.body)
@@ -51,7 +51,7 @@ def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
 def lease(
     db: sqlite3.Connection, now: float, owner: str, token: str, lease_seconds: float, *size: Any
 ) -> list[tuple[str, int, Block]]:
-    """Leases the next blocks; returns (id, tries, block) of each. If nothing is pending, it takes no lock."""
+    """Returns (id, tries, block) of each. Takes no lock if nothing is pending."""
     (waits,) = db.execute(
         "select exists(select 1 from queue where state='pending') or exists(select 1 from queue where until<=?)", (now,)
     ).fetchone()
@@ -90,7 +90,7 @@ def _choose(db: sqlite3.Connection, messages: int, most_bytes: int | None, order
 
 
 def settle(db: sqlite3.Connection, now: float, claim: Claim, verdict: AckVerdict, retry_seconds: float) -> bool:
-    """False: the lease is lost, and nothing was changed."""
+    """False: the lease is lost."""
     leased = (int(claim.id), claim.token)
     again = verdict.again
     with transaction(db):
@@ -135,8 +135,7 @@ def release(db: sqlite3.Connection, owner: str, count_try: bool) -> int:
 
 
 def note_boot(db: sqlite3.Connection, clock: MachineClock) -> None:
-    """Makes all blocks pending after a reboot: all lease holders are dead, and times of an earlier boot mean
-    nothing."""
+    """After a reboot lease holders are dead, and times of an earlier boot are void."""
     boot_id = clock.boot_id()
     if db.execute("select id from boot").fetchone() == (boot_id,):
         return
@@ -188,7 +187,6 @@ def clear(db: sqlite3.Connection, selection: Selection, wall: float) -> int:
 
 
 def partitions(db: sqlite3.Connection, wall: float) -> tuple[PartitionStats, ...]:
-    """`wall` is now, in Unix seconds."""
     found: dict[tuple[str, int], PartitionStats] = {}
     for topic, partition, state, messages, size in db.execute(
         "select topic, partition, state, messages, bytes from counters where messages>0 order by topic, partition"
@@ -207,7 +205,7 @@ def partitions(db: sqlite3.Connection, wall: float) -> tuple[PartitionStats, ...
 
 
 def _free(db: sqlite3.Connection, where: str, *values: object, count_try: bool = True) -> int:
-    """Makes blocks claimable; returns the number of messages. Within the caller's transaction."""
+    """Returns the number of messages. Within the caller's transaction."""
     rows = db.execute(  # `tries` may come first: SQLite computes every column from the old row
         "update queue set tries=tries+(state='processing' and ?), state='pending', owner=null, token=null,"  # noqa: S608
         f" leased_at=null, until=null where {where} returning count",

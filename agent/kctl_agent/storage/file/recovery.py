@@ -2,7 +2,7 @@
 
 Pages that Linux could not write back stay in memory only until the memory is needed, and SQLite does not check frames
 when it reads or copies them. So recovery rewrites the log as read, syncs it, and has SQLite rebuild its index up to the
-last commit whose frames are intact (https://sqlite.org/walformat.html#recovery). What followed never counted.
+last commit whose frames are intact (https://sqlite.org/walformat.html#recovery). Later commits never counted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def recover(path: Path) -> None:
 
 
 def _begin(db: sqlite3.Connection, index: Path) -> None:
-    """Blocks other commits. For that SQLite reads the first page, which may be one of the lost ones."""
+    """SQLite first reads page 1, which may be a lost one."""
     try:
         db.execute("begin immediate")
     except sqlite3.OperationalError:

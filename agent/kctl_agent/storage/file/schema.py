@@ -1,8 +1,8 @@
 """The tables, connections and transactions of a file storage.
 
-`block` holds the messages, `queue` the state, lease and tries of each block: SQLite rewrites a whole row if one column
-changes size, so in one table a lease would cost 100 KB. Triggers maintain `counters`, so counting ten million blocks
-costs no more than counting ten. A file of another version is rejected: nothing has been released yet.
+`block` holds the messages, `queue` the state of each block: SQLite rewrites a whole row if one column changes size, so
+in one table a lease would cost 100 KB. Triggers maintain `counters`, so that counting ten million blocks costs no more
+than counting ten.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _COUNT = """
 
 
 def _trigger(name: str, event: str, table: str, state: str, *rows: tuple[str, str]) -> str:
-    """One that adds each row, given as (`new` or `old`, sign), to the counters of its state."""
+    """Adds each row, given as (`new` or `old`, sign), to the counters of its state."""
     changes = "".join(_COUNT.format(row=row, sign=sign, state=state.format(row=row)) for row, sign in rows)
     return f"create trigger {name} after {event} on {table} begin {changes} end"
 
@@ -120,7 +120,7 @@ def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """`begin immediate` takes the lock before the first read, so that nothing changes between read and write."""
+    """Takes the write lock before the first read, so that nothing changes between read and write."""
     db.execute("begin immediate")
     try:
         yield

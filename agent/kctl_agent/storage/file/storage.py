@@ -1,9 +1,8 @@
 """One SQLite file as storage: the embedded default. Not for network file systems, whose locks are unreliable.
 
-WAL mode, so that readers never wait for the writer, with `synchronous=NORMAL`: a power cut undoes the last
-transactions. What must survive is synced explicitly: a put before its writer is closed, a stored offset before it is
-returned, since it may then be committed to Kafka. The last settles may be undone; their messages are claimed again, as
-at-least-once allows.
+In WAL mode readers never wait for the writer. With `synchronous=NORMAL` a power cut undoes the last transactions, so
+two things are synced explicitly: a put before its writer is closed, and a stored offset before it is returned, since it
+may then be committed to Kafka. Messages of undone settles are claimed again, as at-least-once allows.
 """
 
 from __future__ import annotations
@@ -47,8 +46,6 @@ _INHERITED: list[sqlite3.Connection] = []
 
 
 class FileStorage(NumberedDeadLetters, Storage):
-    """See `Storage`; one file, for any number of processes on one machine."""
-
     counted = INDEXED | {"tries_from", "tries_to", "offset_from", "offset_to", "traceback"}
 
     def __init__(

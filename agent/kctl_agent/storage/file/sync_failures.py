@@ -1,7 +1,5 @@
-"""Notes failed syncs of a file storage, when the disk may lack what was written, for every process that uses it.
-
-Each failure is a file in a folder next to the storage. `recovery` removes these files and leaves one of its own.
-"""
+"""Notes failed syncs of a file storage for every process that uses it. Each failure is a file in a folder next to the
+storage; `recovery` replaces them with one of its own."""
 
 from __future__ import annotations
 
@@ -45,12 +43,12 @@ def note_recovery(path: Path, failures: list[Path]) -> None:
 
 
 def noted(path: Path) -> frozenset[str]:
-    """If these unique names are the same as before, no sync has failed in the meantime."""
+    """The same names as before: no sync has failed in the meantime."""
     return frozenset(each.name for each in _entries(path))
 
 
 def sync_failures(path: Path) -> list[Path]:
-    """Sync failures not yet followed by a recovery."""
+    """Those not yet followed by a recovery."""
     return [each for each in _entries(path) if not each.name.startswith(RECOVERY)]
 
 

@@ -1,8 +1,8 @@
 """Puts into a file storage by executor tasks: one transaction for the chunks of many partitions, synced at the end.
 
-SQLite makes waiting writers sleep up to 100 ms between tries; so they wait for a kernel lock on the folder instead,
-which wakes the next one at once. A thread copies the write-ahead log into the file after the task (`checkpoint`):
-SQLite would copy within a commit, and the put would wait for it (benchmarks/README.md).
+SQLite makes waiting writers sleep up to 100 ms between tries, so they wait for a kernel lock on the folder instead. A
+thread copies the write-ahead log into the file after the task (`checkpoint`): SQLite would copy within a commit, and
+the put would wait for it (benchmarks/README.md).
 """
 
 from __future__ import annotations
@@ -28,21 +28,18 @@ from kctl_agent.storage.file.sync_failures import noting_disk_errors
 from kctl_agent.storage.put_rules import cut, judged, skipped
 
 COPY_BYTES = 16 << 20
-"""After writing this much a process copies the log into the file."""
 
 SYNC_BYTES = 8 << 20
-"""After this much a task starts to sync in the background."""
 
 _uncopied: Counter[Path] = Counter()
-"""Bytes written since the last copy began; outlives the writers of tasks."""
+"""Since the last copy began; outlives the writers of tasks."""
 
 
 class FileWriter(Writer):
-    """Encodes blocks one by one while writing, so that each is still in the CPU cache; with compression before taking
-    the lock, because compressing takes longer than writing."""
+    """Encodes each block just before writing it, while it is in the CPU cache; with compression, which takes longer
+    than writing, before taking the lock."""
 
     def __init__(self, path: Path, clock: MachineClock, block_messages: int, block_bytes: int, codec: str) -> None:
-        """Opens the file. Raises sqlite3.Error, OSError."""
         self._path = path
         self._clock = clock
         self._block_messages = block_messages

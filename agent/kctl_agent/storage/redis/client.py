@@ -1,7 +1,4 @@
-"""The connection of a Redis storage: URL, scripts, reconnects, and whether the server can be trusted with messages.
-
-redis-py is imported at first use, so that only Redis storages need it.
-"""
+"""The connection of a Redis storage: URL, scripts, reconnects, and whether the server can be trusted with messages."""
 
 from __future__ import annotations
 
@@ -26,15 +23,14 @@ OLDEST_SERVER = (6, 2)
 CONNECT_SECONDS = 5.0
 REPLY_SECONDS = 30.0
 RETRIES = 6
-"""For a broken connection. A call to a server that hangs is not retried after this: 7 x 30 s in all."""
+"""For a broken connection. A call to a hung server is not retried after this: 7 x 30 s in all."""
 FREE_SHARE = 0.1
 RETRY_SECONDS = (0.05, 2.0)
-"""Backs off for about four seconds in total, as long as Redis takes to restart with a small AOF. Longer outages raise
-StorageUnusable, which every caller retries later."""
+"""About four seconds in total, as long as Redis takes to restart with a small AOF."""
 
 
 def where(url: str) -> str:
-    """Returns the URL without credentials, for example `redis://host:6379/0`. Raises StorageUnusable."""
+    """The URL without credentials. Raises StorageUnusable."""
     parts = urlsplit(url)
     if parts.scheme not in ("redis", "rediss", "unix"):
         raise StorageUnusable(
@@ -57,7 +53,7 @@ def where(url: str) -> str:
 
 
 def connect(url: str, password_file: Path | None, reply_seconds: float = REPLY_SECONDS) -> Any:
-    """Returns a client for any thread that connects at first use. Raises StorageMisconfigured if redis-py is missing,
+    """Returns a client for any thread that connects at first use. Raises StorageMisconfigured without redis-py,
     StorageUnusable if the URL or password file is unreadable."""
     try:
         import redis
@@ -92,7 +88,7 @@ def _source(name: str) -> str:
 
 
 def script(client: Any, name: str) -> Script:
-    """A script of `lua/`, sent by its hash, or in full if the server does not know it yet."""
+    """Sent by its hash, or in full if the server does not know it."""
     return client.register_script(_source(name))  # type: ignore[no-any-return]
 
 
@@ -127,8 +123,8 @@ def as_unusable(place: str) -> Iterator[None]:
 
 
 def check_server(client: Any, place: str) -> None:
-    """Warns of a server that loses messages in a restart. Raises StorageUnusable for a server that is too old, a
-    replica, or evicts keys."""
+    """Warns if a restart would lose messages. Raises StorageUnusable for a server that is too old, a replica, or evicts
+    keys."""
     info = client.info()
     version = tuple(int(part) for part in info["redis_version"].split(".")[:2])
     if version < OLDEST_SERVER:
@@ -149,7 +145,7 @@ def check_server(client: Any, place: str) -> None:
 
 
 def free_memory(client: Any, place: str) -> Free | None:
-    """Free part of `maxmemory`, counted as Redis does; a tenth should stay free."""
+    """Counted as Redis does; a tenth should stay free."""
     info = client.info("memory")
     most = int(info.get("maxmemory") or 0)
     if not most:

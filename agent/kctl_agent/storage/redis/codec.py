@@ -14,12 +14,11 @@ DEAD_LETTER = ("tries", "error", "at", "damaged", "tp", "topic_id", "first", "la
 
 
 def words(*values: object) -> list[object]:
-    """None becomes an empty word."""
     return ["" if value is None else value for value in values]
 
 
 def name_of(tp: TopicPartition) -> str:
-    """`topic:partition`; a topic name contains no colon."""
+    """A topic name contains no colon."""
     return f"{tp[0]}:{tp[1]}"
 
 

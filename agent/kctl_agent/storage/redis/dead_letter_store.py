@@ -1,5 +1,5 @@
-"""The dead letters of a Redis storage. Those of one cause and partition form a run: a sorted set whose score is the
-time of death."""
+"""The dead letters of a Redis storage. Those of one cause and partition form a run: a sorted set scored by time of
+death."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ from kctl_agent.storage.selection import Selection
 PAGE = 500
 PAGE_BYTES = 16 << 20
 Run = tuple[str, DeathCause]
-"""The key of its sorted set, and the cause of death."""
+"""The key of the sorted set, and the cause."""
 
 
 def last(session: RedisSession) -> int:
-    """The highest number ever given to a dead letter or block."""
+    """Dead letters and blocks share their numbers."""
     with as_unusable(session.place):
         return int(session.client.get(session.prefix + "seq") or 0)
 
 
 def sift(session: RedisSession, selection: Selection, numbers: list[int]) -> list[int]:
-    """Filters numbers, in the same order."""
     bounds = (selection.tries_from, selection.tries_to, selection.offset_from, selection.offset_to)
     wanted = words(*bounds, selection.traceback, selection.key, selection.text)
     return [int(id_) for id_ in session.run("sift_dead", *wanted, *(f"{number:016}" for number in numbers))]
@@ -56,8 +55,8 @@ def places(session: RedisSession, selection: Selection, after: Place | None, lim
 def _behind(
     session: RedisSession, keys: list[str], selection: Selection, after: Place | None, limit: int
 ) -> list[list[Place]]:
-    """Returns up to `limit` places of each sorted set. In a set without `after`, those that died in its millisecond are
-    skipped here."""
+    """Up to `limit` of each sorted set. In a set without `after`, those that died in its millisecond are skipped
+    here."""
     least, most = _scores(selection)
     begin = least if after is None or least > after.at * 1000 else f"{after.at * 1000:.0f}"
     found: list[list[Place]] = []
@@ -92,7 +91,7 @@ def _scores(selection: Selection) -> tuple[float, float]:
 
 
 def _runs(session: RedisSession, selection: Selection) -> list[Run]:
-    """If all are selected: the set of all dead letters, without a cause."""
+    """If all are selected, the set of all dead letters, without a cause."""
     if not {"topic", "partition", "error_class", "line"} & set(selection.named):
         return [(session.prefix + "dead", DeathCause("", ""))]
     return _separate_runs(session, selection)

@@ -1,4 +1,4 @@
-"""One storage in a Redis: its keys, its scripts, and a client that is made at first use."""
+"""One storage in a Redis: its keys, its scripts, and a client made at first use."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from kctl_agent.storage.redis.client import REPLY_SECONDS, as_unusable, connect,
 
 
 class RedisSession:
-    """May be used from any thread. An unpickled copy connects again."""
+    """For any thread. An unpickled copy connects again."""
 
     def __init__(self, url: str, prefix: str, password_file: Path | None, reply_seconds: float = REPLY_SECONDS) -> None:
-        """Connects at the first call. Raises StorageUnusable."""
         self.place = where(url)
-        """The URL without its credentials."""
         self.prefix = prefix
         self._url = url
         self._password_file = password_file
         self.reply_seconds = reply_seconds
-        """How long to wait for a reply. An executor's unpickled copy uses the default."""
+        """An executor's unpickled copy uses the default."""
         self._client: Any = None
         self._scripts: dict[str, Callable[..., Any]] = {}
 
@@ -39,18 +37,17 @@ class RedisSession:
         return f"{self.prefix}{kind}:{which}"
 
     def run(self, name: str, *args: object) -> Any:
-        """Runs a script of `lua/`. Raises StorageUnusable."""
         if name not in self._scripts:
             self._scripts[name] = script(self.client, name)
         with as_unusable(self.place):
             return self._scripts[name](keys=[self.prefix], args=args)
 
     def run_once(self, name: str, *args: object) -> Any:
-        """Runs a script whose first argument is a token, so that it recognizes a call repeated by redis-py."""
+        """The script's first argument is a token, by which it recognizes a call repeated by redis-py."""
         return self.run(name, uuid.uuid4().hex, *args)
 
     def server_time(self) -> float:
-        """Unix seconds by the server's clock, which dates dead letters and may differ from the hosts'."""
+        """By the server's clock, which dates dead letters and may differ from the hosts'."""
         with as_unusable(self.place):
             seconds, microseconds = self.client.time()
         return float(seconds + microseconds / 1_000_000)

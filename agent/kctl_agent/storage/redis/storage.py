@@ -4,9 +4,8 @@ Every change is one Lua script (`lua/`, whose prelude lists the keys), so it is 
 broken connection: the stored offset decides a put, the lease a settle. With `appendfsync always` a put survives a kill
 of Redis and a power cut; otherwise Redis may answer up to two seconds before it writes.
 
-Sorted sets and hashes, not streams: a stream entry cannot return to its place, shrink, or be kept behind another entry,
-and its idle time stands still for an hour when the server's clock is set back by an hour. No step costs more with
-10,000 blocks in flight (benchmarks/storage_drain.py).
+Sorted sets and hashes, not streams: a stream entry cannot return to its place, shrink, or be kept after another entry,
+and its idle time stands still for an hour when the server's clock is set back by an hour.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ PAGE = 500
 
 
 class RedisStorage(NumberedDeadLetters, Storage):
-    """See `Storage`. `namespace`, usually the consumer group, separates storages in one database."""
+    """`namespace`, usually the consumer group, separates storages in one database."""
 
     def __init__(
         self,

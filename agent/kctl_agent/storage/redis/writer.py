@@ -1,5 +1,4 @@
-"""Puts into a Redis storage: one transaction sends the bytes of many partitions' chunks and runs the script that
-decides."""
+"""Puts into a Redis storage: one transaction sends the bytes of many chunks and runs the script that decides."""
 
 from __future__ import annotations
 
@@ -17,10 +16,10 @@ from kctl_agent.storage.redis.codec import name_of, stored_offset_of
 from kctl_agent.storage.redis.session import RedisSession
 
 SENT_SECONDS = 600
-"""Bytes expire after this if no script has decided on them: Redis forgot the script, and then their sender died."""
+"""For bytes on which no script has decided: Redis forgot the script, and then their sender died."""
 PORTION_BYTES = 2 << 20
-"""The most bytes sent in one transaction. Above about 4 MB, Redis needs twice the kernel time for each byte of its
-append-only file, because its buffers are freed and allocated again (benchmarks/README.md)."""
+"""Above about 4 MB a transaction, Redis needs twice the kernel time for each byte of its append-only file, because its
+buffers are freed and allocated again (benchmarks/README.md)."""
 
 
 class RedisWriter(Writer):
@@ -56,7 +55,7 @@ class RedisWriter(Writer):
     def close(self) -> None: ...
 
     def _parts(self, chunk: Chunk, most: int) -> Iterator[Chunk]:
-        """Divides a chunk into whole blocks. If message sizes vary, a part may be twice as large as `most`."""
+        """Into whole blocks. If message sizes vary, a part may be twice as large as `most`."""
         columns, begin = chunk.columns, chunk.start
         rows = len(columns) * most // max(columns.bytes, 1)
         size = max(rows // self._block_messages, 1) * self._block_messages
@@ -85,8 +84,8 @@ class RedisWriter(Writer):
             cut_at = [(skipped(chunk, each), str(each.next)) for chunk, each in zip(chunks, stored, strict=True)]
 
     def _send(self, chunks: Sequence[Chunk], blocks: Sequence[Sequence[Block]], cut_at: Sequence[str]) -> Any:
-        """The bytes as plain values and the script that judges them, in one transaction. Handed to the script they
-        would be copied into Lua and out again, which cost as much as all the rest (benchmarks/README.md)."""
+        """As arguments of the script the bytes would be copied into Lua and out again, which cost as much as all the
+        rest (benchmarks/README.md)."""
         session, token = self._session, uuid.uuid4().hex
         sent: dict[str, bytes] = {}
         words: list[object] = []
