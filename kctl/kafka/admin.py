@@ -18,7 +18,7 @@ _RETRY = {14, 15, 16}
 
 
 class NewTopic(NamedTuple):
-    """A topic as created, or as it would be; None is what an old broker does not report."""
+    """A topic as created, or as a dry run would create it; an old broker does not report the fields that are None."""
 
     topic: str
     partitions: int | None
@@ -36,8 +36,8 @@ def create_topic(
     is_dry_run: bool = False,
 ) -> NewTopic:
     """Creates a topic, by default with the brokers' numbers, and waits until its partitions have leaders. Raises
-    KctlError with the brokers' reason."""
-    from kafka.protocol.admin import CreateTopicsRequest  # these cost 20 ms, which `lag` need not pay
+    KctlError."""
+    from kafka.protocol.admin import CreateTopicsRequest  # importing these takes 20 ms, which `lag` does not need
 
     topic = CreateTopicsRequest.CreatableTopic
     request = CreateTopicsRequest(
@@ -109,8 +109,8 @@ def alter_settings(
 
 
 def values_of(connection: ClusterConnection, name: str, keys: list[str]) -> dict[str, str | None]:
-    """The current settings of a topic, including defaults; None is hidden by the broker. Raises UsageError (unknown
-    setting), KctlError."""
+    """The current settings of a topic, including defaults; the broker hides those that are None. Raises UsageError if
+    the topic has no such setting, KctlError."""
     from kafka.protocol.admin import DescribeConfigsRequest  # as above
 
     resource = DescribeConfigsRequest.DescribeConfigsResource(
@@ -148,7 +148,7 @@ def delete_group(connection: ClusterConnection, name: str) -> None:
 
 
 def _wait_for_leaders(connection: ClusterConnection, name: str, partitions: int) -> None:
-    """Waits while there is time; a caller that asks too early only has to ask again."""
+    """Gives up silently at the deadline."""
     while connection.deadline.may_wait:
         topic = topics_of(connection.metadata([name])).get(name)
         if topic is not None and sum(each.leader is not None for each in topic.partitions) >= partitions:

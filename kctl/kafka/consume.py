@@ -31,13 +31,13 @@ class Record:
 
 
 Read: TypeAlias = Callable[[str, Mapping[int, int], Mapping[int, int] | None], Iterator[Record]]
-"""(topic, start offsets, end offsets by partition) -> messages; with None as end for ever."""
+"""(topic, start offsets, end offsets by partition) -> messages; endless if the ends are None."""
 
 
 @contextmanager
 def reading(access: ClusterAccess, *, is_read_committed: bool, timeout_seconds: float) -> Iterator[Read]:
-    """A reusable consumer; a second `Read` ends the first. Iterating raises KctlError if nothing comes for
-    `timeout_seconds` although there must be more, or brokers reject it."""
+    """Yields a reusable consumer; a second `Read` ends the first. Iterating raises KctlError if no message comes within
+    `timeout_seconds` although there must be more, or brokers reject the request."""
     milliseconds = int(timeout_seconds * 1000)
     consumer = _consumer(access, is_read_committed, milliseconds)
 
@@ -74,7 +74,6 @@ def records(
 
 
 def _consumer(access: ClusterAccess, is_read_committed: bool, milliseconds: int) -> Any:
-    """Without a group and without assigned partitions. Raises KctlError."""
     try:
         return KafkaConsumer(
             **access.client_settings(),
@@ -88,7 +87,7 @@ def _consumer(access: ClusterAccess, is_read_committed: bool, milliseconds: int)
             bootstrap_timeout_ms=milliseconds,
             allow_auto_create_topics=False,
         )
-    except Exception as error:  # of any of the client's parts
+    except Exception as error:  # any part of the client may raise
         raise failure(error, f"the brokers at {access.named}") from error
 
 

@@ -16,7 +16,7 @@ class PartitionReport:
     messages: int = 0
     first: int | None = None
     last: int | None = None
-    """The last offset; None with `acks` 0, which reports none."""
+    """None with `acks` 0, which reports no offset."""
 
 
 class DeliveryReport:
@@ -55,8 +55,8 @@ class DeliveryReport:
 
 
 class RetryReasons(logging.Handler):
-    """Reads the producer's log for the reasons of retries: when time is over, its error is a timeout, whatever the
-    broker had answered. `close` it."""
+    """Finds the reasons of retries in the producer's log, because after its time limit the producer reports a time-out,
+    whatever the broker answered. `close` it."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -81,8 +81,6 @@ class RetryReasons(logging.Handler):
 
 
 class Pace:
-    """Limits a loop to `rate` messages per second; None: no limit."""
-
     def __init__(self, rate: float | None) -> None:
         self._rate = rate
         self._began = time.monotonic()

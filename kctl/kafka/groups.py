@@ -1,7 +1,7 @@
 """Groups of every type: lists them, and describes members and their partitions.
 
-Brokers answer DescribeGroups for classic groups only. A group of the new protocol (KIP-848) or a share group is "not
-found" there, or dead on older brokers, and needs its own request, which also reveals its type.
+Brokers answer DescribeGroups for classic groups only. To it, a group of the new protocol (KIP-848) or a share group is
+"not found", or dead on older brokers; each type has a request of its own, which also reveals the type.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Member(NamedTuple):
 
 
 class ListedGroup(NamedTuple):
-    """A group from ListGroups; older brokers report neither state nor type."""
+    """From ListGroups; older brokers report neither state nor type."""
 
     group: str
     type: str | None
@@ -45,8 +45,8 @@ class ListedGroup(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A described group; with `error`, only the coordinator may be known. `type` is `classic`, `consumer`, `share` or
-    `streams`; members None: not reported."""
+    """A described group; with `error`, perhaps only the coordinator is known. `type` is `classic`, `consumer`, `share`
+    or `streams`; `members` None: not reported."""
 
     group: str
     coordinator: int | None
@@ -59,7 +59,7 @@ class Group(NamedTuple):
 
 
 def list_groups(connection: ClusterConnection) -> tuple[list[ListedGroup], list[KctlError]]:
-    """All groups of all brokers by name, and errors of brokers that did not answer."""
+    """Returns all groups by name, and errors of brokers that did not answer."""
     nodes = sorted(connection.brokers)
     found: dict[str, ListedGroup] = {}
     problems: list[KctlError] = []
@@ -99,8 +99,7 @@ class MemberCounts:
     def read(
         self, connection: ClusterConnection, groups: Mapping[tuple[int, str], list[str]]
     ) -> dict[str, int | KctlError]:
-        """Counts members of groups, given by coordinator and type, all at once; an error instead of a count if it
-        failed."""
+        """Asks all brokers at once. Groups are given by coordinator and type; a failed count is an error."""
         known = {key: names for key, names in groups.items() if key[1] in _KINDS_BY_NAME}
         requests = [
             (node, self._requests.of(node, names, _count_request) if kind == "classic" else _requested(kind, names))
@@ -135,14 +134,14 @@ def _requested(kind: str, names: list[str]) -> Any:
 
 
 def _count_request(names: list[str]) -> Any:
-    """For classic groups, of which there may be thousands: the answer is read as bytes."""
+    """Only for classic groups, of which there may be thousands, so the answer is read as bytes."""
     low, high = DESCRIBE_VERSIONS[0], DESCRIBE_VERSIONS[-1]
     return DescribeGroupsRequest(groups=names, include_authorized_operations=False, min_version=low, max_version=high)
 
 
 def describe_groups(connection: ClusterConnection, names: Iterable[str]) -> list[Group]:
-    """Describes each group in order; a failure is that group's `error`. Groups whose coordinator still loads them, or
-    is gone, are asked for again while the connection may wait."""
+    """Describes each group in order; a failure becomes its `error`. Asks again for groups whose coordinator is loading
+    or gone, while the connection may wait."""
     order = list(dict.fromkeys(names))
     described: dict[str, Group] = {}
     open_names = order
@@ -157,7 +156,7 @@ def describe_groups(connection: ClusterConnection, names: Iterable[str]) -> list
 
 
 class _Answered(NamedTuple):
-    """Groups by name; those in `again` have an error that a retry may solve."""
+    """Groups by name; a retry may help those in `again`."""
 
     groups: dict[str, Group]
     again: list[str]
@@ -182,7 +181,6 @@ def _describe(connection: ClusterConnection, coordinators: dict[str, int | KctlE
 
 
 def _ask_as(connection: ClusterConnection, groups: dict[str, int], kind: _Kind, answered: _Answered) -> dict[str, int]:
-    """Describes groups as one type; returns those that have another."""
     by_node: dict[int, list[str]] = defaultdict(list)
     for name, node in groups.items():
         by_node[node].append(name)
@@ -191,7 +189,7 @@ def _ask_as(connection: ClusterConnection, groups: dict[str, int], kind: _Kind, 
     for (node, names), answer in zip(by_node.items(), answers, strict=True):
         if isinstance(answer, KctlError):
             if kind.is_optional and answer.code == "broker_refused":
-                left |= dict.fromkeys(names, node)  # the broker does not know this kind
+                left |= dict.fromkeys(names, node)  # the broker does not know this type
                 continue
             # The cluster chooses another coordinator once it has noticed that this one is gone.
             is_passing = isinstance(answer, BrokerUnreachable) and connection.deadline.may_retry
@@ -210,7 +208,7 @@ def _ask_as(connection: ClusterConnection, groups: dict[str, int], kind: _Kind, 
 
 
 def _listed_only(connection: ClusterConnection, groups: dict[str, int], answered: _Answered) -> None:
-    """For groups of a type that we or the broker cannot describe, and missing ones."""
+    """Handles groups of a type that kctl or the broker cannot describe, and missing ones."""
     if not groups:
         return
     nodes = sorted(set(groups.values()))
@@ -221,7 +219,7 @@ def _listed_only(connection: ClusterConnection, groups: dict[str, int], answered
     for name, node in groups.items():
         listed = lists[node]
         if isinstance(listed, KctlError):
-            answered.failed(name, node, listed)  # whether the group exists is not known
+            answered.failed(name, node, listed)  # it is unknown whether the group exists
             continue
         each = listed.get(name)
         if each is None:
@@ -231,7 +229,7 @@ def _listed_only(connection: ClusterConnection, groups: dict[str, int], answered
 
 
 def _missing(name: str, node: int, *, is_alone: bool) -> GroupMissing:
-    """A new coordinator denies groups for a moment (`MissingGroups`), unless it is the only broker."""
+    """Hedges if there are several brokers, because a new coordinator denies groups for a moment (`MissingGroups`)."""
     lists = "`kctl kafka groups` lists them"
     if is_alone:
         return GroupMissing(f"there is no group {name} (GROUP_ID_NOT_FOUND); {lists}")
@@ -245,7 +243,7 @@ class _Kind(NamedTuple):
     request: Callable[[list[str]], Any]
     read: Callable[[Any, int], Group]
     is_optional: bool
-    """Whether a broker may be too old for it."""
+    """Whether a broker may be too old to support it."""
 
 
 def _classic(each: Any, node: int) -> Group:
@@ -265,7 +263,7 @@ def _classic(each: Any, node: int) -> Group:
 
 
 def _classic_assignment(protocol_type: str, member: Any) -> dict[str, tuple[int, ...]] | None:
-    """Only consumers share partitions; what Connect or a schema registry assigns is opaque."""
+    """Decodes consumers' partitions; what Connect or a schema registry assigns is opaque."""
     if protocol_type != "consumer":
         return None
     if not member.member_assignment:

@@ -14,8 +14,7 @@ from kctl.kafka.share import share_starts
 
 
 class LagRow(NamedTuple):
-    """A partition's lag; None is unknown, with the reason in `error`. A share group's partition has no single
-    member."""
+    """`error` says why a value is None. A share group's partition has no single member."""
 
     group: str
     topic: str
@@ -30,7 +29,7 @@ class LagRow(NamedTuple):
 
 
 def lag_of(offset: int | None, end: int | None) -> int | None:
-    """Never negative, because a commit may be newer than the end; None if either is unknown."""
+    """Never negative, because a commit may be newer than the end."""
     return None if offset is None or end is None else max(end - offset, 0)
 
 
@@ -41,10 +40,10 @@ def read_lag(
     *,
     is_read_committed: bool = False,
 ) -> tuple[list[LagRow], list[KctlError]]:
-    """Returns the rows of these groups, sorted, and errors of whole groups.
+    """Returns the sorted rows of these groups, and errors of whole groups.
 
-    With `topics` it shows all their partitions; without, those that a group has committed or a member owns. Committed
-    offsets are read before the ends, so that a lag may be slightly too large but never too small.
+    Shows all partitions of `topics`, or by default those that a group has committed or a member owns. Reads committed
+    offsets before ends, so that a lag may be slightly too large but never too small.
     """
     names = list(dict.fromkeys(groups))
     only = None if topics is None else [(t.name, p.partition) for t in topics.values() for p in t.partitions]
@@ -73,7 +72,7 @@ def read_lag(
 
 
 def _unknown(group: Group, known: dict[Partition, Committed]) -> KctlError | None:
-    """The error of a group; one that cannot be described but has committed offsets is shown without members."""
+    """Returns None for a group that cannot be described but has committed offsets; it is shown without members."""
     has_offsets = any(each.offset is not None for each in known.values())
     return None if group.error is None or has_offsets else group.error
 

@@ -1,8 +1,7 @@
 """Finds the offset where a reader resumes in a cluster that topics were copied to, for example by MirrorMaker.
 
-The copy of a message has the same timestamp, key and value but another offset. So it looks for the last message read,
-from its timestamp on; among equal messages for the one of the same rank, if both clusters have equally many. A message
-that was not copied yet is not found.
+The copy of a message has the same timestamp, key and value but another offset. So the search finds the last message
+read, from its timestamp on; among equal messages, the one of the same rank, if both clusters have equally many.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from kctl.kafka.consume import Read, Record
 from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets
 
 _SEARCHED = 100_000
-"""How many messages to read in search of one."""
+"""The most messages to read in search of one."""
 
 
 class Cluster(NamedTuple):
-    """One of the two clusters, with the topics that both have."""
+    """One of the two clusters; `topics` are those that both have."""
 
     connection: ClusterConnection
     topics: Mapping[str, Topic]
@@ -52,7 +51,7 @@ class _Log:
         while self.start < end:
             begin = max(end - back, self.start)
             last = None
-            for last in self.read(begin, end):  # noqa: B007 - a million of them are not to be kept
+            for last in self.read(begin, end):  # keeps no list of perhaps a million messages
                 pass
             if last is not None or begin == self.start:
                 return last
@@ -60,7 +59,7 @@ class _Log:
         return None
 
     def equal(self, record: Record, has_enough: Callable[[list[int]], bool]) -> list[int]:
-        """Offsets of messages with this timestamp, key and value, up to the first later one once `has_enough`."""
+        """Offsets of messages with this timestamp, key and value. Stops at the first later one once `has_enough`."""
         if record.timestamp is None:
             raise OperationRefused("the last message that was stored has no timestamp to look for")
         begin = _offset(self.cluster, self.key, record.timestamp)
@@ -76,8 +75,8 @@ class _Log:
 
 
 def translated(old: Cluster, new: Cluster, key: Partition, offset: int) -> int:
-    """Returns the offset after the copy of the last message below `offset`, or if the old cluster no longer has that
-    message, the offset of the next one's copy. Blocks. Raises OperationRefused (copy not found), KctlError."""
+    """Returns the offset after the copy of the last message below `offset`, or if the old cluster has deleted that
+    message, the offset of the next one's copy. Blocks. Raises OperationRefused if the copy is not found, KctlError."""
     source, copy = _Log.of(old, key), _Log.of(new, key)
     last = source.last_before(min(offset, source.end))
     if last is not None:
@@ -91,7 +90,6 @@ def translated(old: Cluster, new: Cluster, key: Partition, offset: int) -> int:
 
 
 def _copied(source: _Log, copy: _Log, record: Record) -> int:
-    """The offset of a message's copy."""
     originals = source.equal(record, lambda found: record.offset in found)
     place = originals.index(record.offset)
     copies = copy.equal(record, lambda found: len(found) > place)
@@ -106,7 +104,7 @@ def _copied(source: _Log, copy: _Log, record: Record) -> int:
 
 
 def _offset(cluster: Cluster, key: Partition, at: int) -> int | None:
-    """An offset of a log; None if no message is that recent."""
+    """None if no message is that recent."""
     cluster.connection.deadline.renew()
     found = log_offsets(cluster.connection, cluster.topics, [key], at)[key]
     if found.error is not None:

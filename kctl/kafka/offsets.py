@@ -1,4 +1,4 @@
-"""Offsets of many partitions: one ListOffsets per leader, one OffsetFetch per coordinator, errors by row."""
+"""Offsets of many partitions: one ListOffsets per leader, one OffsetFetch per coordinator, one error per partition."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _LEADER_MOVED = {
     "NOT_LEADER_OR_FOLLOWER",
     "FENCED_LEADER_EPOCH",
     "UNKNOWN_LEADER_EPOCH",
-    "UNKNOWN_TOPIC_OR_PARTITION",  # for a partition in the metadata: it is being created, or was just deleted
+    "UNKNOWN_TOPIC_OR_PARTITION",  # a listed partition is still being created, or was just deleted
 }
 _NO_EPOCH = -1
 _RETRY = {14, 15, 16}
 _MAX_VERSION_WITH_NAMES = 9
-"""From version 10 on, OffsetFetch and OffsetCommit name topics by id."""
+"""Later versions of OffsetFetch and OffsetCommit name topics by id."""
 
 
 class LogOffset(NamedTuple):
-    """An offset of a log; None without an error: no such record."""
+    """`offset` is None without an error if there is no such record."""
 
     offset: int | None
     timestamp: int | None = None
@@ -40,8 +40,8 @@ class LogOffset(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A group's committed offset; `offset` None: nothing is committed. `lag` is the broker's, if it reports one: a
-    share group may have processed messages above the offset."""
+    """`offset` None: nothing is committed. `lag` is the broker's, for share groups, which may have processed messages
+    above the offset."""
 
     offset: int | None
     leader_epoch: int | None = None
@@ -58,9 +58,8 @@ def log_offsets(
     *,
     is_read_committed: bool = False,
 ) -> dict[Partition, LogOffset]:
-    """Returns each partition's offset at LATEST, EARLIEST, MAX_TIMESTAMP or a time in milliseconds. A partition without
-    a leader, of a dead broker or unknown has an error. Looks for leaders that have moved, and waits for the election of
-    new ones for up to half of the connection's time."""
+    """Returns each partition's offset at LATEST, EARLIEST, MAX_TIMESTAMP or a time in milliseconds, or its error.
+    Follows leaders that have moved, and waits for elections for up to half of the connection's time."""
     offsets: dict[Partition, LogOffset] = {}
     missing = list(wanted)
     while True:
@@ -81,7 +80,7 @@ def log_offsets(
 def committed(
     connection: ClusterConnection, groups: Mapping[str, Iterable[Partition] | None]
 ) -> dict[str, dict[Partition, Committed] | KctlError]:
-    """What each group has committed for these partitions; None: for all."""
+    """None instead of partitions means all that a group has committed."""
     partitions = {name: None if keys is None else list(keys) for name, keys in groups.items()}
     done: dict[str, dict[Partition, Committed] | KctlError] = {}
     open_names = list(partitions)
@@ -96,7 +95,7 @@ def committed(
         again: list[str] = []
         for names, answer in zip(by_node.values(), answers, strict=True):
             if isinstance(answer, BrokerUnreachable) and connection.deadline.may_retry:
-                again += names  # the group gets another coordinator once the cluster has noticed
+                again += names  # the cluster chooses another coordinator once it has noticed
                 continue
             if isinstance(answer, KctlError):
                 done |= dict.fromkeys(names, answer)
@@ -115,8 +114,8 @@ def committed(
 
 
 class LogOffsets(NamedTuple):
-    """Offsets of many logs; those with an error have its name. A partition without such a record has neither, nor has
-    one whose leader is in `failed`."""
+    """Offsets of many logs; `errors` has the broker's names of errors. A partition without such a record is in neither,
+    and neither is one whose leader is in `failed`."""
 
     offsets: dict[Partition, int]
     errors: dict[Partition, str]
@@ -132,9 +131,9 @@ def log_offsets_on(
     is_read_committed: bool = False,
     kept: dict[tuple[int, int], Raw] | None = None,
 ) -> LogOffsets:
-    """Returns offsets of logs at LATEST or EARLIEST, for callers that poll and know the leaders. Partitions are given
-    by leader and topic. Asks all at once and only once. `kept` has the last poll's requests by leader and `at`; the
-    caller empties it when partitions change."""
+    """Returns offsets of logs at LATEST or EARLIEST, for callers that poll and know the leaders. Asks all at once,
+    once. Partitions are given by leader and topic. `kept` has the last poll's requests by leader and `at`; the caller
+    empties it when partitions change."""
     logs, kept = LogOffsets({}, {}, {}), {} if kept is None else kept
     for node, topics in leaders.items():
         if (node, at) not in kept:
@@ -258,7 +257,7 @@ def _ask_leaders(
 
 
 def _list_request(keys: list[Partition], at: int | Mapping[Partition, int], is_read_committed: bool) -> Any:
-    """Uses tuples for partitions, which kafka-python encodes too: thousands of its objects take 20 ms."""
+    """Uses tuples for partitions, because thousands of kafka-python's objects take 20 ms."""
     topic = ListOffsetsRequest.ListOffsetsTopic
     topics: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     is_max = False
@@ -275,7 +274,6 @@ def _list_request(keys: list[Partition], at: int | Mapping[Partition, int], is_r
 
 
 def fetch_all(names: list[str]) -> Any:
-    """Requests everything that these groups have committed."""
     return _fetch(dict.fromkeys(names), names)
 
 

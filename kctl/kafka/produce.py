@@ -1,7 +1,7 @@
 """Sends messages to a topic, and reports exactly what the brokers acknowledged.
 
 kafka-python's producer is idempotent unless `acks` is less than all, so a retry after a lost answer or a change of
-leader creates no duplicates. It has no limit on unsent messages; `Production` has one.
+leader creates no duplicates. It does not limit unsent messages; `Production` does.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _OVERHEAD_BYTES = 100
 _WAIT_SECONDS = 0.2
 _MAGIC = 2
 _REQUEST_MILLISECONDS = 10_000
-"""A leader that does not answer within this time is given up, to look for another."""
+"""After this time the client looks for another leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """An acknowledged message; `offset` is None with `acks` 0."""
+    """`offset` is None with `acks` 0."""
 
     partition: int
     offset: int | None
@@ -45,7 +45,7 @@ class Sent:
 
 
 class Production:
-    """A producer for one topic. `send` may wait for room; `finish` waits for all acknowledgements. Both are for one
+    """A producer for one topic. `send` may wait for room; `finish` waits for all acknowledgements. Use both from one
     thread; the producer's thread writes the report."""
 
     def __init__(
@@ -59,7 +59,6 @@ class Production:
         is_bulk: bool,
         is_idempotent: bool = True,
     ) -> None:
-        """Connects. Raises KctlError."""
         self._topic = topic
         self._timeout_seconds = timeout_seconds
         self._room = threading.Condition()
@@ -70,13 +69,13 @@ class Production:
         settings["enable_idempotence"] = is_idempotent and acks == "all"
         try:
             self._producer = KafkaProducer(**access.client_settings(), **settings)
-        except Exception as error:  # of any of the client's parts
+        except Exception as error:  # any part of the client may raise
             raise failure(error, f"the brokers at {access.named}") from error
 
     def send(
         self, value: bytes | None, key: bytes | None, partition: int | None, headers: list[tuple[str, bytes]]
     ) -> Any:
-        """Returns kafka-python's future. Raises KctlError if the client does not accept the message."""
+        """Returns kafka-python's future. Raises KctlError if the client rejects the message."""
         size = len(value or b"") + len(key or b"") + _OVERHEAD_BYTES
         with self._room:
             if self._waiting_bytes > _WAITING_BYTES:
@@ -84,7 +83,7 @@ class Production:
             self._waiting_bytes += size
         try:
             future = self._producer.send(self._topic, value, key, headers or None, partition)
-        except Exception as error:  # of any of the client's parts
+        except Exception as error:  # any part of the client may raise
             raise self.explained(error) from error
         future.add_callback(self._acknowledged, size)
         future.add_errback(self._failed, size)
@@ -95,13 +94,12 @@ class Production:
         try:
             self._producer.flush(self._timeout_seconds * 2)
             metadata = future.get(self._timeout_seconds)
-        except Exception as error:  # of any of the client's parts
+        except Exception as error:  # any part of the client may raise
             raise self.explained(error) from error
         return Sent(metadata.partition, metadata.offset if metadata.offset >= 0 else None, metadata.timestamp)
 
     @property
     def problem(self) -> KctlError | None:
-        """The error of the first failed message, or None."""
         error = self.report.first_failure
         if error is None:
             return None
@@ -118,7 +116,7 @@ class Production:
             try:
                 self._producer.flush(left if while_waiting is None else min(left, _WAIT_SECONDS))
                 return
-            except Exception as error:  # of any of the client's parts
+            except Exception as error:  # any part of the client may raise
                 if while_waiting is None or not isinstance(error, KafkaTimeoutError) or time.monotonic() >= deadline:
                     raise self.explained(error) from error
             while_waiting()
@@ -142,7 +140,7 @@ class Production:
         self._left(size)
 
     def _left(self, size: int) -> None:
-        self._waiting_bytes -= size  # only this thread writes it; a `send` that reads it late waits a bit longer
+        self._waiting_bytes -= size  # only this thread writes; a `send` that reads an old value waits a bit longer
         if self._waiting_bytes < _WAITING_BYTES // 2 <= self._waiting_bytes + size:
             with self._room:
                 self._room.notify()
@@ -153,7 +151,7 @@ class Production:
         return failure(reason or error, f"topic {self._topic}")
 
     def forget_retries(self) -> None:
-        """Later messages have other reasons."""
+        """Call it before messages whose retries may have other reasons."""
         self._retry_reasons.last = None
 
 
@@ -176,7 +174,7 @@ def _settings(acks: str, codec: str, milliseconds: int, is_bulk: bool) -> dict[s
 
 
 def batch_bytes(value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes]], codec: str) -> int:
-    """The size of the batch if the message travels alone."""
+    """The size of a batch with only this message."""
     builder = MemoryRecordsBuilder(_MAGIC, _CODECS[codec], _REQUEST_BYTES)
     builder.append(None, key, value, headers)
     builder.close()

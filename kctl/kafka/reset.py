@@ -14,7 +14,7 @@ from kctl.kafka.target import Target
 
 
 class OffsetChange(NamedTuple):
-    """A change of a committed offset; None is nothing or unknown, with the reason in `error`."""
+    """A change of a committed offset; `error` says why a value is None."""
 
     topic: str
     partition: int
@@ -30,7 +30,7 @@ class OffsetChange(NamedTuple):
 def plan(
     connection: ClusterConnection, group: str, topics: Mapping[str, Topic], wanted: Iterable[Partition], to: Target
 ) -> list[OffsetChange]:
-    """Plans the new offsets, within the logs; changes nothing. Raises GroupActive (naming the members), KctlError."""
+    """Plans the new offsets, within the logs; changes nothing. Raises GroupActive, KctlError."""
     keys = sorted(wanted)
     refuse_active(connection, group)
     known = committed(connection, {group: keys})[group]
@@ -43,7 +43,7 @@ def plan(
 
 
 def apply(connection: ClusterConnection, group: str, changes: Iterable[OffsetChange]) -> list[OffsetChange]:
-    """Commits a plan; changes get the coordinator's errors. Raises GroupActive (a member joined meanwhile),
+    """Commits a plan; returns it with the coordinator's errors. Raises GroupActive if a member has joined,
     KctlError."""
     changes = list(changes)
     offsets = {(c.topic, c.partition): c.new for c in changes if c.new is not None and c.error is None}
@@ -56,8 +56,8 @@ def apply(connection: ClusterConnection, group: str, changes: Iterable[OffsetCha
 
 
 def refuse_active(connection: ClusterConnection, group: str) -> None:
-    """Checks that a group has no live members. Raises GroupActive (naming them), BrokerRefused (its type has no
-    offsets)."""
+    """Checks that a group has no live members. Raises GroupActive, BrokerRefused if groups of its type have no
+    offsets."""
     [described] = describe_groups(connection, [group])
     if described.error is not None and not isinstance(described.error, GroupMissing):
         raise described.error
@@ -67,7 +67,6 @@ def refuse_active(connection: ClusterConnection, group: str) -> None:
 
 
 def refuse_members(group: Group) -> None:
-    """Checks that a described group has no members. Raises GroupActive."""
     members = group.members or ()
     if members:
         named = ", ".join(f"{m.member_id} ({m.client_id} at {m.host.removeprefix('/')})" for m in members)

@@ -1,4 +1,4 @@
-"""Start offsets of share groups (KIP-932), which commit nothing: everything below its start is processed.
+"""Start offsets of share groups (KIP-932), which commit nothing: all messages below the start are processed.
 
 Messages above the start may be processed too, so the broker reports the lag (Kafka 4.2, KIP-1226).
 """
@@ -17,7 +17,7 @@ from kctl.kafka.offsets import Committed
 
 
 def share_starts(connection: ClusterConnection, group: Group) -> dict[Partition, Committed] | KctlError:
-    """The start offset of each partition of the group; None if not begun."""
+    """The start offset of each partition; None if the group has not begun it."""
     if group.coordinator is None:
         return group.error or KctlError(f"group {group.group} has no coordinator")
     return share_starts_on(connection, {group.coordinator: [group.group]})[group.group]
@@ -26,7 +26,7 @@ def share_starts(connection: ClusterConnection, group: Group) -> dict[Partition,
 def share_starts_on(
     connection: ClusterConnection, groups: Mapping[int, Sequence[str]]
 ) -> dict[str, dict[Partition, Committed] | KctlError]:
-    """The start offsets of many groups, given by coordinator; all asked at once."""
+    """Asks for many groups at once, given by coordinator."""
     from kctl.kafka.protocol.messages import DescribeShareGroupOffsetsRequest
 
     wanted = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup

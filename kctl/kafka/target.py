@@ -12,7 +12,7 @@ _NAMED = ("earliest", "latest")
 
 
 class Target(NamedTuple):
-    """A position in a log. `kind`: `earliest`, `latest`, or with `number` `offset`, `time` (milliseconds), `shift`,
+    """A position in a log. `kind`: `earliest`, `latest`, or with `number`: `offset`, `time` (milliseconds), `shift`,
     `last` (this many before the end)."""
 
     kind: str
@@ -20,8 +20,7 @@ class Target(NamedTuple):
 
 
 def target(words: Sequence[str]) -> Target:
-    """Parses `earliest`, `latest`, `1200`, `2026-11-21T10:00:00Z`, `@1795255200000`, `shift-by -100`. Raises
-    UsageError."""
+    """Parses a position, or `shift-by -100`. Raises UsageError."""
     if len(words) == 2 and words[0] == "shift-by" and _is_whole(words[1]):
         return Target("shift", int(words[1]))
     return position(" ".join(words), "shift-by N")
@@ -46,7 +45,7 @@ def milliseconds(word: str) -> int:
     digits = word.removeprefix("@")
     if digits.isdecimal():
         return int(digits)
-    from datetime import datetime  # a millisecond that only times pay
+    from datetime import datetime  # takes a millisecond, which only times need
 
     try:
         return int(unix_seconds(datetime.fromisoformat(word)) * 1000)

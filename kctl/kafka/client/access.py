@@ -1,7 +1,5 @@
-"""Access to a cluster: servers, TLS and SASL, from `kctl.toml` or the command line.
-
-Standard library only: `kctl kafka` reads it before it imports a Kafka client.
-"""
+"""Access to a cluster: servers, TLS and SASL, from `kctl.toml` or the command line. Standard library only, because
+`kctl kafka` reads it before it imports a Kafka client."""
 
 from __future__ import annotations
 
@@ -25,30 +23,28 @@ class ClusterAccess(NamedTuple):
 
     servers: tuple[str, ...]
     setting: str = "-b"
-    """The option or setting that names the servers, for sentences."""
+    """The option or setting that names the servers, for messages."""
     security: Security = Security()
 
     @property
     def named(self) -> str:
-        """The servers, for sentences."""
         return ",".join(self.servers)
 
     def __repr__(self) -> str:
         return f"Access({self.named}, {self.security.protocol})"
 
     def client_settings(self) -> dict[str, Any]:
-        """Settings for kafka-python's clients."""
         return {"bootstrap_servers": list(self.servers)} | self.security.client_settings(_read_token)
 
 
 def plain(servers: str) -> ClusterAccess:
-    """Unencrypted access without authentication; `servers`: `host:port`, separated by commas."""
+    """`servers`: `host:port`, separated by commas."""
     return ClusterAccess(tuple(server.strip() for server in servers.split(",") if server.strip()))
 
 
 def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """Access of `[contexts.NAME]`, with secrets read from files. Raises ConfigError, UsageError (no such context)."""
-    from kctl.config.contexts import contexts  # 17 ms, which `-b` alone need not pay
+    """Reads secrets from files. Raises ConfigError, UsageError if the context does not exist."""
+    from kctl.config.contexts import contexts  # takes 17 ms, which `-b` alone does not need
 
     known = contexts(file)
     if name not in known:
@@ -58,19 +54,18 @@ def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> Cl
 
 
 def of_fleet(config: Config, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """Access of `[kafka]`, with secrets read from files. Raises ConfigError."""
+    """Reads secrets from files. Raises ConfigError."""
     return _secured(config.kafka, "kafka", config.path, env)
 
 
 def of_cluster(name: str, cluster: ClusterSection, path: Path, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """Access of `[clusters.NAME]` in the file `path`, with secrets read from files. Raises ConfigError."""
+    """`path` is the configuration file. Reads secrets from files. Raises ConfigError."""
     return _secured(cluster, f"clusters.{name}", path, env)
 
 
 def _secured(
     cluster: ContextSection | ClusterSection | KafkaSection, section: str, file: Path, env: Mapping[str, str]
 ) -> ClusterAccess:
-    """Paths are relative to the file's folder."""
     folder, where = file.absolute().parent, f"{file}: {section}"
 
     def path(text: str) -> Path | None:
@@ -93,7 +88,7 @@ def _secured(
 
 
 def _check_key(security: SecuritySection, path: Callable[[str], Path | None], where: str) -> None:
-    """Rejects a key that all users can read. It may be in the certificate's file; OpenSSL reads it, not kctl."""
+    """Rejects a key that all users can read, because OpenSSL reads the file, not kctl."""
     name = "tls_key_file" if security.tls_key_file else "tls_certificate_file"
     if (file := path(getattr(security, name))) is not None:
         try:
@@ -122,7 +117,6 @@ def _sasl(
 
 
 def _read_token(path: Path) -> str:
-    """Reads a token from a file. Raises ConfigError."""
     try:
         token = read_private(path).strip()
     except (OSError, UnicodeDecodeError) as error:

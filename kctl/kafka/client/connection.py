@@ -1,7 +1,7 @@
-"""A connection to a cluster: sends requests to brokers, to many at once, under one deadline.
+"""A connection to a cluster: sends requests to many brokers at once, under one deadline.
 
 It does not use kafka-python's admin client, which asks brokers one after another, raises the first error of a partition
-and drops the other answers. `transport` sends.
+and drops the other answers.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ _NOT_NOW = {
 
 
 class Broker(NamedTuple):
-    """A broker as the cluster advertises it."""
-
     node_id: int
     host: str
     port: int
@@ -39,8 +37,7 @@ class Broker(NamedTuple):
 
 
 class ClusterConnection:
-    """A client of a cluster's brokers. Not thread-safe. Use it with `with`, or `close` it. `has_retries=False` is for
-    callers that poll anyway."""
+    """Not thread-safe. Use it with `with`, or `close` it. `has_retries=False` is for callers that poll anyway."""
 
     def __init__(self, access: ClusterAccess, timeout_seconds: float, *, has_retries: bool = True) -> None:
         self.access = access
@@ -66,7 +63,6 @@ class ClusterConnection:
 
     @property
     def asked(self) -> Counter[str]:
-        """Requests sent, by name, except for opening connections."""
         return self._transport.asked
 
     def open(self, topics: Iterable[str] | None = ()) -> Any:
@@ -127,21 +123,20 @@ class ClusterConnection:
         return outcome
 
     def ask_each(self, questions: Iterable[tuple[Node, Any]]) -> list[Any]:
-        """Sends all requests at once; returns responses in order, with a KctlError for each that has none."""
+        """Sends all requests at once; returns responses in order, with a KctlError for each missing one."""
         return self._transport.send_each(
             [(self._as_first(node), self._named(node), request) for node, request in questions]
         )
 
     def coordinators(self, groups: Iterable[str]) -> dict[str, int | KctlError]:
-        """The coordinator of each group; waits for one that is starting."""
+        """Waits for a coordinator that is starting."""
         return self._coordinators.find(self, groups)
 
     def forget_coordinators(self, groups: Iterable[str]) -> None:
-        """For groups that are gone."""
         self._coordinators.drop(groups)
 
     def pause(self) -> None:
-        """Waits before a retry, which finds coordinators again."""
+        """Waits before a retry, which then finds coordinators again."""
         self._coordinators.forget()
         self._transport.pause()
 
@@ -157,16 +152,15 @@ class ClusterConnection:
 
 
 class _Coordinators:
-    """The coordinators of groups, found once, and again after they have moved."""
+    """Finds the coordinators of groups once, and again after they have moved."""
 
     def __init__(self, *, takes_only_broker: bool) -> None:
-        """`takes_only_broker`: a single broker is not asked before the first `forget`."""
+        """`takes_only_broker`: do not ask a single broker before the first `forget`."""
         self._known: dict[str, int] = {}
         self._takes_only_broker = takes_only_broker
 
     def forget(self) -> None:
-        """Forgets all. From now on even a single broker is asked, because that question creates the offsets topic if it
-        does not exist yet."""
+        """From now on asks even a single broker, because that question creates a missing offsets topic."""
         self._takes_only_broker = False
         self._known.clear()
 
@@ -197,7 +191,6 @@ class _Coordinators:
 
 
 def _asked(connection: ClusterConnection, names: list[str]) -> dict[str, tuple[int, int, str | None]]:
-    """Error code, broker and remark for each name; one request for all (Kafka 3.0, KIP-699)."""
     request = FindCoordinatorRequest(key_type=CoordinatorType.GROUP, coordinator_keys=names, min_version=4)
     response = connection.ask_anybody(request)
     return {each.key: (each.error_code, each.node_id, each.error_message) for each in response.coordinators}

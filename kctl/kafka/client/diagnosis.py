@@ -1,8 +1,5 @@
-"""Diagnoses a failed connection to a bootstrap server by trying other protocols.
-
-A Kafka listener that receives the wrong protocol just closes. Trying distinguishes plain, TLS and foreign listeners;
-each try is one connection, and only after a failure.
-"""
+"""Diagnoses a failed connection to a bootstrap server by trying other protocols, because a Kafka listener that receives
+the wrong protocol just closes."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ _UNREACHABLE = ("unable to connect", "ECONN", "EHOST", "ENET", "DNS", "timed out
 
 
 def diagnose(problem: BaseException, access: ClusterAccess, seconds: float) -> KctlError:
-    """Returns the error for `problem`, with which connecting ended; takes up to a few times `seconds`."""
+    """Returns the error for `problem`, the failure of the connection; may take a few times `seconds`."""
     text = str(problem)
     at = access.named
     if isinstance(problem, errors.IllegalSaslStateError):
@@ -83,7 +80,7 @@ def _by_asking(problem: BaseException, access: ClusterAccess, seconds: float) ->
 def _speaks_tls(server: str, seconds: float) -> bool:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # nothing is sent or trusted: does it answer a handshake?
+    context.verify_mode = ssl.CERT_NONE  # sends and trusts nothing: does it answer a handshake?
     try:
         with (
             socket.create_connection(_address(server), seconds) as plain,
@@ -91,7 +88,7 @@ def _speaks_tls(server: str, seconds: float) -> bool:
         ):
             return encrypted.version() is not None
     except ssl.SSLError as error:
-        return "ALERT" in str(error.reason or "").upper()  # it wants our certificate, so it speaks TLS
+        return "ALERT" in str(error.reason or "").upper()  # the server wants our certificate, so it speaks TLS
     except OSError:
         return False
 

@@ -1,4 +1,4 @@
-"""The layout of topics: their partitions over brokers, and their settings that are not the default."""
+"""The layout of topics: their partitions over brokers, and their non-default settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "broker's file", 6: "logge
 
 
 class PartitionLayout(NamedTuple):
-    """`leader` is None if there is none; `error` is the broker's name of a problem."""
+    """`error` is the broker's name of a problem."""
 
     partition: int
     leader: int | None
@@ -32,7 +32,7 @@ class PartitionLayout(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """If `error_code` is not 0, the brokers do not describe the topic, and it has no partitions."""
+    """If `error_code` is not 0, the topic has no partitions here."""
 
     name: str
     topic_id: str | None
@@ -42,7 +42,7 @@ class Topic(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A setting that is not the default; `source` names what has set it."""
+    """`source` names what has set it."""
 
     name: str
     value: str | None
@@ -50,7 +50,7 @@ class Setting(NamedTuple):
 
 
 class BrokerLoad(NamedTuple):
-    """How many partitions a broker leads, stores, and stores without being in sync."""
+    """The number of partitions that a broker leads, stores, and stores out of sync."""
 
     leaders: int
     replicas: int
@@ -58,13 +58,12 @@ class BrokerLoad(NamedTuple):
 
 
 def topics_of(metadata: Any) -> dict[str, Topic]:
-    """The topics of a MetadataResponse by name, partitions in order."""
+    """Sorts topics and partitions."""
     return {topic.name: _topic(topic) for topic in sorted(metadata.topics, key=lambda each: each.name or "")}
 
 
 def require(topics: dict[str, Topic], name: str, partition: int | None = None) -> Topic:
-    """Returns a topic, which must exist, like the partition if named. Raises TopicMissing, PartitionMissing,
-    NotAuthorised."""
+    """Returns a topic, and checks that it has `partition`. Raises TopicMissing, PartitionMissing, NotAuthorised."""
     topic = topics.get(name)
     code = 3 if topic is None else topic.error_code
     if topic is None or code:
@@ -91,8 +90,8 @@ def broker_loads(topics: Iterable[Topic]) -> dict[int, BrokerLoad]:
 
 
 def settings_of_topic(connection: ClusterConnection, topic: str) -> list[Setting]:
-    """The topic's settings that are not the default, by name. Raises KctlError."""
-    from kafka.protocol.admin import DescribeConfigsRequest  # these cost 20 ms, which `lag` need not pay
+    """Leaves out defaults. Raises KctlError."""
+    from kafka.protocol.admin import DescribeConfigsRequest  # importing these takes 20 ms, which `lag` does not need
 
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
@@ -112,7 +111,7 @@ def settings_of_topic(connection: ClusterConnection, topic: str) -> list[Setting
 
 
 def quorum_leader(connection: ClusterConnection) -> int | None:
-    """The active controller; None if unknown. Metadata names any broker, because KRaft hides the controller."""
+    """The active controller. Metadata names any broker, because KRaft hides the controller."""
     from kafka.protocol.admin import DescribeQuorumRequest  # as above
 
     topic = DescribeQuorumRequest.TopicData
@@ -122,7 +121,7 @@ def quorum_leader(connection: ClusterConnection) -> int | None:
     try:
         response = connection.ask(request)
     except KctlError:
-        return connection.controller_id  # a cluster with ZooKeeper, which has it in its metadata
+        return connection.controller_id  # a cluster with ZooKeeper has it in its metadata
     if response.error_code or not response.topics or response.topics[0].partitions[0].error_code:
         return None
     leader: int = response.topics[0].partitions[0].leader_id

@@ -1,10 +1,10 @@
 """Imports kafka-python without the parts that a question to a broker does not need, a third of its 120 ms.
 
-`import kafka` makes consumer, producer, admin client and a hundred message classes. Here its packages are stand-ins:
-submodules can be imported one by one, and a module that needs another name executes the whole package. So are standard
-modules that others import at the top but rarely use. An executed stand-in becomes a normal module by its class, like
-`importlib.util.LazyLoader`, so that existing references need no `__getattr__`. If kafka-python's layout differs,
-everything is imported normally, which is slower.
+`import kafka` makes consumer, producer, admin client and a hundred message classes. Here stand-ins replace its
+packages: submodules can be imported one by one, and a module that needs another name executes the whole package.
+Stand-ins also replace standard modules that others import but rarely use. An executed stand-in becomes a normal module
+by its class, so that existing references need no `__getattr__`. If kafka-python's layout differs, everything is
+imported normally, which is slower.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from typing import Any
 _ADMIN_PARTS = ("groups",)
 _CONSUMER_PARTS = ("offsets", "group")
 _RARELY_USED = ("ssl", "tempfile", "traceback", "zipfile")
-"""Needed for TLS, by importlib.resources and by logging. (`importlib.util.LazyLoader` executes a module at its second
+"""Used for TLS, by importlib.resources and by logging. (`importlib.util.LazyLoader` executes a module at its second
 import.)"""
 
 
 def install() -> None:
-    """Call it before anything of kafka-python is imported; afterwards it does nothing."""
+    """Call it before anything imports kafka-python; afterwards it does nothing."""
     if "kafka" in sys.modules:
         return
     known = set(sys.modules)
     try:
         _stand_in()
-        import kctl.kafka.client.connection  # noqa: F401 - all that every question needs is imported, or found not to be so
-    except Exception:  # whatever a later kafka-python does at its import
+        import kctl.kafka.client.connection  # imports everything that a question needs, or fails here
+    except Exception:  # whatever a later kafka-python raises at its import
         for name in set(sys.modules) - known:
             if name.startswith(("kafka", "kctl.kafka.")):
                 del sys.modules[name]
 
 
 def complete() -> None:
-    """Executes the stand-ins for standard modules. Call it before starting threads: two that use one for the first time
-    together would execute it twice."""
+    """Executes the stand-ins for standard modules. Call it before starting threads, because two threads that first use
+    one together would execute it twice."""
     for name in _RARELY_USED:
         if name in sys.modules:
             _executed(sys.modules[name])
@@ -48,11 +48,11 @@ def _stand_in() -> None:
     for name in _RARELY_USED:
         if name not in sys.modules:
             _StandIn(name)
-    import logging  # it imports `traceback`
+    import logging  # imports `traceback`
 
     _StandIn("kafka")
-    logging.getLogger("kafka").addHandler(logging.NullHandler())  # as its __init__ does
-    import kafka.errors  # kafka-python itself runs `from kafka import errors`, which is to find it
+    logging.getLogger("kafka").addHandler(logging.NullHandler())  # as kafka's __init__ does
+    import kafka.errors  # kafka-python itself runs `from kafka import errors`, which must find it
     import kafka.protocol
 
     kafka.protocol.admin = _StandIn("kafka.protocol.admin", _ADMIN_PARTS)
@@ -63,8 +63,8 @@ def _stand_in() -> None:
 
 
 class _StandIn(ModuleType):
-    """A module that is executed when a name is missing, unless `parts` (submodules) have it. `callables` are names that
-    others import from it; a call executes it."""
+    """A module that is executed when a name is missing, unless one of its submodules `parts` has it. Others may import
+    `callables` from it; a call executes it."""
 
     def __init__(self, name: str, parts: tuple[str, ...] = (), callables: tuple[str, ...] = ()) -> None:
         super().__init__(name)

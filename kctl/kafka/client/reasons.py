@@ -1,5 +1,4 @@
-"""Translates a client's exceptions to errors of `kctl kafka` with exit code and advice; `kctl_agent.kafka.errors` has
-the words."""
+"""Translates a client's exceptions to errors of `kctl kafka` with exit code and advice."""
 
 from __future__ import annotations
 
@@ -55,12 +54,12 @@ _KINDS: tuple[tuple[tuple[type[Exception], ...], type[KctlError], str], ...] = (
 
 
 def name_of_code(code: int) -> str | None:
-    """The broker's name of an error code; None for 0."""
+    """None for 0."""
     return None if code == 0 else name_of(errors.for_code(code)())
 
 
 def failure(error: BaseException, what: str) -> KctlError:
-    """The error that `what` failed because of `error`. One of ours is returned unchanged."""
+    """Describes a failure of `what`. Returns one of our errors unchanged."""
     if isinstance(error, KctlError):
         return error
     for kinds, ours, advice in _KINDS:
@@ -70,6 +69,6 @@ def failure(error: BaseException, what: str) -> KctlError:
 
 
 def code_failure(code: int, what: str, message: str | None = None) -> KctlError:
-    """The error for a response's error code; `message` is the broker's text."""
+    """`message` is the broker's text."""
     kind = errors.for_code(code)
     return failure(kind(message) if message else kind(), what)

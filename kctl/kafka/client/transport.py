@@ -1,8 +1,7 @@
 """Sends many requests at once over kafka-python's connections; each ends with a response or an error in one sentence.
 
 kafka-python's connection manager does bytes, TLS, SASL and versions. No thread is started: the loop runs on the asking
-thread while it waits. Connections are made with `refresh_metadata_on_err=False`, since otherwise a broken one starts
-kafka-python's own metadata loop.
+thread while it waits.
 """
 
 from __future__ import annotations
@@ -21,13 +20,12 @@ from kctl.kafka.client.access import ClusterAccess
 from kctl.kafka.client.reasons import failure
 
 PAUSE_SECONDS = 0.1
-"""Before a retry."""
 _RESERVE = 0.2
 Node = int | str
-"""A broker's number, or kafka-python's name of the bootstrap server that answered first."""
+"""A broker's number, or kafka-python's name of a bootstrap server."""
 _CLIENT_ID = "kctl"
 _FRAME_BYTES = 512 * 1024 * 1024
-"""The metadata of a hundred thousand partitions is tens of megabytes."""
+"""The metadata of 100,000 partitions takes tens of megabytes."""
 
 
 class Deadline:
@@ -51,18 +49,18 @@ class Deadline:
 
     @property
     def left_milliseconds(self) -> float:
-        """For kafka-python; at least 1, because 0 means no limit."""
+        """At least 1, because 0 means no limit to kafka-python."""
         return max(self.left_seconds * 1000, 1)
 
     @property
     def may_retry(self) -> bool:
-        """Whether a failure is worth a retry: in the first half of the time, so that there is time to report it."""
+        """Whether a failure is worth a retry: only in the first half of the time, which leaves time to report it."""
         return self.left_seconds > self.timeout_seconds * (1 - self._retry_share)
 
     @property
     def may_wait(self) -> bool:
         """Whether to wait for something that is starting: until a fifth of the time is left, so that one group that
-        loads for ever leaves time for later questions."""
+        loads forever leaves time for later questions."""
         return self._retry_share > 0 and self.left_seconds > self.timeout_seconds * _RESERVE + PAUSE_SECONDS
 
 
@@ -72,18 +70,18 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         transport = await super()._build_transport(node, timeout_at=timeout_at)
-        receive = transport._sock_recv  # noqa: SLF001 - there is no other place between socket and loss
+        receive = transport._sock_recv  # the only place between socket and loss
 
         def bytes_first() -> tuple[bytes, Any]:
             data, end = receive()
-            return (data, None) if data else (data, end)  # the end is read again, by itself
+            return (data, None) if data else (data, end)  # the next call reads the end again
 
         transport._sock_recv = bytes_first  # noqa: SLF001 - as above
         return transport
 
 
 class Transport:
-    """Connections to brokers. Not thread-safe; `close` it. The caller names brokers, for sentences."""
+    """Not thread-safe; `close` it."""
 
     def __init__(self, access: ClusterAccess, deadline: Deadline) -> None:
         self._deadline = deadline
@@ -111,21 +109,20 @@ class Transport:
 
     @property
     def bootstrap_servers(self) -> list[Any]:
-        """Each with `node_id`, `host` and `port`."""
+        """Each has `node_id`, `host` and `port`."""
         servers: list[Any] = self._manager.cluster.bootstrap_brokers()
         return servers
 
     def update_metadata(self, response: Any) -> None:
-        """Makes brokers known by number."""
         self._manager.cluster.update_metadata(response)
 
     def connect(self, node: Node, seconds: float) -> None:
-        """Connects to a broker. Raises the errors of kafka-python, OSError."""
+        """Raises the errors of kafka-python, OSError."""
         self._net.run(self._connect, node, seconds)
 
     def send_each(self, questions: Sequence[tuple[Node, str, Any]]) -> list[Any]:
-        """Sends each (broker, its name, request) at once; returns responses in order, with a KctlError for each that
-        has none."""
+        """Sends each (broker, its name for messages, request) at once; returns responses in order, with a KctlError for
+        each missing one."""
         outcomes: list[Any] = self._net.run(self._send_each, questions)
         return outcomes
 
@@ -152,7 +149,7 @@ class Transport:
         """Returns the future response, or why nothing could be sent."""
         self.asked[request.name.removesuffix("Request")] += 1
         try:
-            # Made here, or a broken connection would start kafka-python's own metadata loop.
+            # `refresh_metadata_on_err=False`, or a broken connection would start kafka-python's own metadata loop.
             self._manager.get_connection(node, refresh_metadata_on_err=False)
             return self._manager.send(request, node, self._deadline.left_seconds * 1000)
         except (errors.KafkaError, OSError) as error:

@@ -1,10 +1,7 @@
 """Polls a cluster's groups: state, members, committed offsets, log ends and starts.
 
-One thread owns a `ClusterReader`, for all groups (`AllGroups`) or a fleet's own (`NamedGroups`). A poll sends: requests
-for groups and members; OffsetFetch to each coordinator; ListOffsets to each leader for ends, and for starts; Metadata
-after a while, for a new topic, and after a partition's error. A broker that does not answer is skipped for the rest of
-the poll, so that it costs one time-out, and what is missing is named. Callers decide how often to poll, and how long
-old values count.
+One thread owns a `ClusterReader`. It skips a broker that does not answer for the rest of the poll, so that the broker
+costs one time-out. Callers decide how often to poll, and how long old values count.
 """
 
 from __future__ import annotations
@@ -26,12 +23,12 @@ from kctl.kafka.protocol.raw import KeptRequests
 from kctl.kafka.share import share_starts_on
 
 _TOPICS_SECONDS = 5.0
-"""The greatest age of partitions and leaders of a fleet's topics, so that an added partition is soon read."""
+"""Maximum age of a fleet's partitions and leaders, so that an added partition is soon read."""
 
 
 class ClusterReader:
-    """Not thread-safe: one thread asks and closes. A poll ends within a few times `timeout_seconds`. It connects at the
-    first poll, and again after a broker did not answer."""
+    """Not thread-safe. A poll ends within a few times `timeout_seconds`. It connects at the first poll, and again after
+    a broker did not answer."""
 
     def __init__(
         self,
@@ -43,8 +40,8 @@ class ClusterReader:
         wants_topic: Callable[[str], bool] = lambda _: True,
         add_more: Callable[[ClusterReading], None] = lambda _: None,
     ) -> None:
-        """`groups`: by default all. `wants_topic` filters committed topics by name. `add_more` adds groups that Kafka
-        does not know, before their logs are read."""
+        """`wants_topic` filters committed topics by name. `add_more` adds groups that Kafka does not know, before their
+        logs are read."""
         self._access = access
         self._timeout_seconds = timeout_seconds
         self._groups = AllGroups() if groups is None else groups
@@ -71,7 +68,7 @@ class ClusterReader:
         return cls(access, timeout_seconds, NamedGroups([group]), logs, wants_topic=names.__contains__)
 
     def missing_topics(self) -> list[str]:
-        """The required topics that do not exist. Raises KctlError."""
+        """Raises KctlError if no broker answers."""
         try:
             if self._connection is None:
                 self._open()
@@ -85,7 +82,7 @@ class ClusterReader:
 
     def read(self) -> ClusterReading:
         """Reads committed offsets first and ends last, so that a lag may be slightly too large but never too small.
-        Raises KctlError if nothing is known."""
+        Raises KctlError if no broker answers."""
         try:
             connection = self._connection or self._open()
             before = connection.asked.copy()
@@ -143,15 +140,13 @@ class ClusterReader:
             reading.share_lag[name] = {key: each.lag for key, each in wanted.items() if each.lag is not None}
 
     def _wanted(self, committed: dict[str, GroupOffsets]) -> dict[str, GroupOffsets]:
-        """Filters by topic. Thousands of groups read a few topics, usually all wanted."""
+        """Filters topics, not groups, because thousands of groups read a few topics, usually all wanted."""
         topics = {topic for each in committed.values() for topic, _ in each.topics}
         unwanted = {topic for topic in topics if not self._wants_topic(topic)}
         return {name: each.without(unwanted) for name, each in committed.items()} if unwanted else committed
 
 
 class CommittedReader:
-    """For one connection, on its thread."""
-
     def __init__(self) -> None:
         self._requests = KeptRequests()
         self._responses: dict[int, CommittedResponses] = defaultdict(CommittedResponses)

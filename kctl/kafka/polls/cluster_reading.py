@@ -22,36 +22,34 @@ class ClusterReading:
     is_listed_in_full: bool = True
     """Whether every broker has listed its groups; then a missing group does not exist, unless it is `unclear`."""
     unclear: set[str] = field(default_factory=set)
-    """Groups that no broker has now but that may exist, because their coordinator is moving."""
+    """Groups that no broker lists but that may exist, because their coordinator is moving."""
     members: dict[str, int] = field(default_factory=dict)
     assigned: dict[str, tuple[tuple[str, Mapping[str, tuple[int, ...]]], ...]] = field(default_factory=dict)
-    """For groups read by name: each member's client id and partitions by topic. Missing during a rebalance, when a
-    classic group's coordinator reports no assignment."""
+    """For groups read by name: each member's client id and partitions by topic. Missing during a classic group's
+    rebalance."""
     committed: dict[str, GroupOffsets] = field(default_factory=dict)
-    """By group; for a share group, the offset below which all is processed."""
+    """By group; for a share group, the offset below which all messages are processed."""
     elsewhere: dict[str, GroupOffsets] = field(default_factory=dict)
-    """Offsets of groups in topics of another cluster: nothing is asked about their logs here."""
+    """Offsets in topics of another cluster, whose logs are not read here."""
     read_at: dict[str, float] = field(default_factory=dict)
-    """When the offsets of checkpoints were read; those of Kafka's groups are read in the poll."""
+    """When checkpoints were read. Offsets of Kafka's groups are read in the poll."""
     share_lag: dict[str, dict[Partition, int]] = field(default_factory=dict)
     """Lag of share groups, counted by the broker."""
     end: dict[Partition, int] = field(default_factory=dict)
     stable_end: dict[Partition, int] = field(default_factory=dict)
-    """Last stable offsets of partitions read by groups with read_committed."""
+    """Last stable offsets, for groups with read_committed."""
     high_watermark: dict[Partition, int] = field(default_factory=dict)
     """Log ends, if `end` is the last stable offset."""
     start: dict[Partition, int] = field(default_factory=dict)
-    """Log start offsets; not in each poll unless requested."""
+    """Not read in each poll unless requested."""
     unknown: set[Partition] = field(default_factory=set)
     """Partitions that do not exist, or no longer."""
     unanswered: dict[Partition, str] = field(default_factory=dict)
-    """Partitions with their own error, for example without a leader -> the broker's name of it."""
+    """Partitions with an error of their own, for example without a leader -> the broker's name of the error."""
     topic_ids: dict[str, str] = field(default_factory=dict)
     """Topic ids (KIP-516), which reveal a recreated topic. Old brokers have none."""
     partitions: dict[str, int] = field(default_factory=dict)
-    """Number of partitions of each topic that groups read."""
     missing_topics: tuple[str, ...] = ()
-    """Required topics that do not exist."""
     unclear_topics: set[str] = field(default_factory=set)
     """Existing topics that brokers cannot describe now."""
     errors: dict[str, str] = field(default_factory=dict)
@@ -60,7 +58,6 @@ class ClusterReading:
         self.errors.setdefault(part, str(why))
 
     def doubt(self, unclear: Mapping[str, KctlError | None]) -> None:
-        """Marks groups as `unclear`, with their coordinators' errors."""
         for name, error in unclear.items():
             self.unclear.add(name)
             if error is not None:

@@ -1,9 +1,9 @@
 """Finds the groups for a `ClusterReader`, all or by name, and which of them are gone.
 
-A broker lists the groups that it coordinates now, and no error for those without a coordinator. A new coordinator has
-read its log to the end, but sees only records below the high watermark until its followers have fetched once more: in a
-cluster of three, groups were denied for two seconds after a failover, in lists, descriptions and offsets. A process
-that has just started cannot know whether a coordinator is new.
+A broker lists only the groups that it coordinates now. A new coordinator has read its log to the end, but sees only
+records below the high watermark until its followers have fetched once more: in a cluster of three, brokers denied
+groups for two seconds after a failover, in lists, descriptions and offsets. A process that has just started cannot know
+whether a coordinator is new.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kctl.kafka.groups import Group, ListedGroup, MemberCounts, describe_groups,
 from kctl.kafka.polls.cluster_reading import ClusterReading
 
 _GONE_AFTER_SECONDS = 30.0
-"""By then a follower that holds up the high watermark is out of sync (replica.lag.time.max.ms)."""
+"""By then a follower that delays the high watermark is out of sync (replica.lag.time.max.ms)."""
 _NO_MEMBERS = frozenset({"Empty", "Dead"})
 _ABSENT_SECONDS = 5.0
 """How long a missing group counts as missing without asking again, which takes five requests."""
@@ -36,11 +36,11 @@ class MissingGroups:
         self._denied_since: dict[str, float] = {}
 
     def expect(self, names: Iterable[str]) -> None:
-        """Groups may exist although no broker has had them: the one that denies them may have just taken over."""
+        """Treats groups as existing, because a broker that denies them may have just taken over."""
         self._coordinators = dict.fromkeys(names) | self._coordinators
 
     def reconnect(self) -> None:
-        """After a new connection: a broker with the same number may have restarted."""
+        """Forgets coordinators, because a broker with the same number may have restarted."""
         self._coordinators = dict.fromkeys(self._coordinators)
 
     def remember(self, listed: Mapping[str, ListedGroup]) -> None:
@@ -48,12 +48,13 @@ class MissingGroups:
         self._coordinators |= {name: group.coordinator for name, group in listed.items()}
 
     def of(self, listed: Mapping[str, ListedGroup]) -> list[str]:
-        """Groups that existed and that no broker lists now."""
+        """Known groups that no broker lists now."""
         return sorted(self._coordinators.keys() - listed.keys())
 
     def unclear(self, listed: Mapping[str, ListedGroup], missing: Iterable[Group]) -> dict[str, KctlError | None]:
         """Returns which `missing` groups, as just described, may exist, with their errors (None: the coordinator denies
-        it). The others are gone: denied by the broker that had them, or for 30 s, or never known or expected."""
+        the group). The others are gone: the broker that had them denies them, or any has for 30 s, or they were never
+        known or expected."""
         unclear: dict[str, KctlError | None] = {}
         for group in missing:
             if not isinstance(group.error, GroupMissing):
@@ -74,16 +75,14 @@ class MissingGroups:
 
 
 class AllGroups:
-    """All groups of a cluster. For one `ClusterReader`, on its thread."""
+    """For one `ClusterReader`, on its thread."""
 
     def __init__(self, wants: Callable[[str], bool] = lambda _: True) -> None:
-        """`wants` filters groups by name."""
         self._wants = wants
         self._missing = MissingGroups()
         self._members = MemberCounts()
 
     def reconnect(self) -> None:
-        """After a new connection: a broker with the same number may have restarted."""
         self._missing.reconnect()
         self._members = MemberCounts()
 
@@ -108,13 +107,12 @@ class AllGroups:
                     silent.add(node)
             else:
                 reading.groups.update((each.group, each) for each in answer if self._wants(each.group))
-        if not reading.is_listed_in_full:  # unlisted groups cannot be asked about
+        if not reading.is_listed_in_full:  # unlisted groups may be on a silent broker
             for part in ("committed", "members"):
                 reading.failed(part, reading.errors["groups"])
         return silent
 
     def _find_unclear(self, connection: ClusterConnection, reading: ClusterReading) -> None:
-        """Finds out which unlisted groups are gone. Blocks."""
         missing = self._missing.of(reading.groups)
         connection.deadline.renew()
         unclear = self._missing.unclear(reading.groups, describe_groups(connection, missing))
@@ -142,7 +140,7 @@ class _Absent(NamedTuple):
 
 
 class NamedGroups:
-    """Groups by name. For one `ClusterReader`, on its thread. A group that does not exist is `Dead`, without
+    """Groups by name. For one `ClusterReader`, on its thread. A group that does not exist becomes `Dead`, without
     members."""
 
     def __init__(self, names: Iterable[str], *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -153,7 +151,6 @@ class NamedGroups:
         self._absent: dict[str, _Absent] = {}
 
     def reconnect(self) -> None:
-        """After a new connection: a broker with the same number may have restarted."""
         self._missing.reconnect()
         self._absent.clear()
 
@@ -182,7 +179,6 @@ class NamedGroups:
         }
 
     def _judge(self, reading: ClusterReading, missing: list[Group], now: float) -> None:
-        """Decides which undescribed groups are gone."""
         unclear = self._missing.unclear(reading.groups, missing)
         reading.doubt(unclear)
         for group in missing:

@@ -16,14 +16,12 @@ from kctl.kafka.protocol.offset_bytes import PartitionKeys
 from kctl.kafka.protocol.raw import Raw
 
 _NO_SUCH_TOPIC = (0, 3)
-"""Topic errors with a missing partition: none, so the topic lacks it, or UNKNOWN_TOPIC_OR_PARTITION."""
+"""Topic errors that mean a missing partition: no error (the topic does not have it), or UNKNOWN_TOPIC_OR_PARTITION."""
 _UNKNOWN = frozenset({"UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"})
 
 
 @dataclass(frozen=True, slots=True)
 class WantedLogs:
-    """Which logs to read besides committed ones, and how."""
-
     topics: Collection[str] = ()
     """Topics whose partitions are all read."""
     reads_committed: Callable[[str], bool] = lambda _: False
@@ -31,14 +29,12 @@ class WantedLogs:
     ends_stable: bool = False
     """Whether all logs end at the last stable offset."""
     topics_seconds: float = 60.0
-    """How long partitions and leaders count as known unless something contradicts."""
+    """How long partitions and leaders count as known unless a broker contradicts."""
     starts_each_time: bool = True
-    """Whether each poll asks for log starts; otherwise whenever leaders are asked for."""
+    """Whether each poll asks for log starts; otherwise only when it asks for leaders."""
 
 
 class LogReader:
-    """For one `ClusterReader`, on its thread."""
-
     def __init__(self, wanted: WantedLogs) -> None:
         self._wanted = wanted
         self._topics: dict[str, Topic] = {}
@@ -56,13 +52,11 @@ class LogReader:
         return sorted({*self._topics, *self._wanted.topics})
 
     def learn(self, metadata: Any) -> None:
-        """Records a broker's answer about all these topics."""
         self._topics, self._topics_at = topics_of(metadata), time.monotonic()
         self._asked = {*self._topics}
-        self._keys = PartitionKeys()  # without those of topics that are gone
+        self._keys = PartitionKeys()  # drops keys of deleted topics
 
     def missing_topics(self) -> list[str]:
-        """Required topics that do not exist."""
         return [
             name
             for name in sorted(self._wanted.topics)
@@ -70,11 +64,11 @@ class LogReader:
         ]
 
     def read(self, connection: ClusterConnection, reading: ClusterReading, silent: set[int]) -> None:
-        """Adds log offsets to `reading`, which has the committed ones. `silent` brokers are skipped, and those that do
-        not answer join them.
+        """Adds log offsets to `reading`, which has the committed ones. Skips `silent` brokers, and adds those that do
+        not answer.
 
-        Topics of a partition without a leader, or a missing one, are asked for in each poll; after a partition's error,
-        such as a new leader, at once, and then the logs again. Raises KctlError if no broker answered.
+        Each poll asks again for topics with a missing or leaderless partition. After a partition's error, such as a new
+        leader, it asks at once, and then for the logs again. Raises KctlError if no broker answered.
         """
         committed = {topic for of_group in reading.committed.values() for topic, _ in of_group.topics}
         names = committed.union(self._wanted.topics)
@@ -106,7 +100,6 @@ class LogReader:
         return True
 
     def _lead(self, reading: ClusterReading) -> None:
-        """Finds leaders."""
         partitions = self._partitions(reading.committed.values())
         if self._wanted.topics:
             partitions = partitions.union(
@@ -116,7 +109,7 @@ class LogReader:
             self._led = _led(self._topics, partitions)
 
     def _partitions(self, of_groups: Iterable[GroupOffsets]) -> set[Partition]:
-        """The partitions of these groups, many of which read the same."""
+        """Joins topics first, because many groups read the same ones."""
         topics = {each for committed in of_groups for each in committed.topics}
         return set().union(*(self._keys.of(*topic) for topic in topics)) if topics else set()
 

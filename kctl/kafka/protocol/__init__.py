@@ -1,1 +1,1 @@
-"""Kafka's protocol where kafka-python lacks a message, or is too slow for a hundred thousand rows."""
+"""Kafka's protocol where kafka-python misses a message, or is too slow for 100,000 rows."""

@@ -1,8 +1,8 @@
 """Decodes committed offsets from the bytes of OffsetFetch responses. Pure.
 
-kafka-python makes an object of each of perhaps a hundred thousand offsets, which takes ten times as long as all else.
-This decoder learns where they are in a response and reads them all at once. If the next response has the same groups
-and partitions, it differs only in offsets and is not parsed again. Encoding: KIP-482.
+kafka-python makes an object of each offset, which for 100,000 takes ten times as long as everything else. This decoder
+finds where the offsets are in a response and reads them all at once. A later response with the same groups and
+partitions differs only in offsets and is not parsed again. Encoding: KIP-482.
 """
 
 from __future__ import annotations
@@ -34,10 +34,8 @@ _HEAD = Struct(">iqi")
 
 
 class GroupOffsets(NamedTuple):
-    """The committed offsets of a group."""
-
     topics: tuple[TopicPartitions, ...]
-    """Topics in response order; the same object in the next poll if unchanged."""
+    """In response order; the same object in the next poll if unchanged."""
     offsets: NDArray[np.int64]
     """The offsets of one topic after the other."""
 
@@ -49,7 +47,7 @@ class GroupOffsets(NamedTuple):
         return GroupOffsets(tuple(compress(self.topics, is_left)), self.offsets[of_each])
 
     def with_more(self, other: GroupOffsets) -> GroupOffsets:
-        """Returns the offsets of both, which have no topic in common."""
+        """Joins offsets of disjoint topics."""
         if not other.topics:
             return self
         return GroupOffsets((*self.topics, *other.topics), np.concatenate((self.offsets, other.offsets)))
@@ -60,14 +58,13 @@ class GroupOffsets(NamedTuple):
 
 
 class FetchedGroup(NamedTuple):
-    """A group of a response; with an `error_code` nothing is known."""
+    """`committed` is empty with an `error_code`."""
 
     error_code: int
     committed: GroupOffsets
 
 
 def by_topic(offsets: Mapping[Partition, int]) -> GroupOffsets:
-    """Committed offsets by topic, sorted."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(offsets):
         topics.setdefault(topic, []).append(partition)
@@ -91,7 +88,7 @@ class CommittedResponses:
 
 
 class _Layout:
-    """Where the offsets are in a response, and everything else in it."""
+    """Where the offsets are in a response, and all its other bytes."""
 
     def __init__(self, body: bytes) -> None:
         self._groups: list[tuple[str, int, tuple[TopicPartitions, ...]]] = []
@@ -149,8 +146,8 @@ def _topics(body: bytes, at: int) -> tuple[list[tuple[str, tuple[int, ...], NDAr
 
 
 def _plain(body: bytes, at: int, count: int) -> tuple[tuple[int, ...], NDArray[np.intp], int] | None:
-    """Decodes partitions, positions of offsets and the topic's end, if all entries have the same length: without
-    metadata and tagged fields."""
+    """Decodes partitions, positions of offsets and the topic's end. Returns None unless all entries have the same
+    length, without metadata and tagged fields."""
     end = at + _PLAIN_BYTES * count
     block = body[at:end]
     if len(block) < end - at:

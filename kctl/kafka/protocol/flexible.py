@@ -6,7 +6,7 @@ from __future__ import annotations
 import struct
 
 UNREADABLE = (IndexError, struct.error, UnicodeDecodeError)
-"""Raised for truncated or malformed responses."""
+"""Truncated or malformed responses raise these."""
 
 
 def varint(body: bytes, at: int) -> tuple[int, int]:
@@ -48,7 +48,6 @@ def behind(body: bytes, at: int) -> int:
 
 
 def behind_tags(body: bytes, at: int) -> int:
-    """The position after tagged fields."""
     if body[at] == 0:
         return at + 1
     count, at = varint(body, at)

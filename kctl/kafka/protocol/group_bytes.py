@@ -19,8 +19,6 @@ _FIELDS_OF_MEMBER = 6
 
 
 class CountedGroup(NamedTuple):
-    """A classic group; with an `error_code` nothing is known."""
-
     group: str
     error_code: int
     error_message: str | None
@@ -31,8 +29,8 @@ _NONE = CountedGroup("", 0, None, 0), (0, 0)
 
 
 class CountedResponses:
-    """Decodes one coordinator's responses, poll by poll. Unchanged groups are not parsed again, because there may be
-    tens of thousands."""
+    """Decodes one coordinator's responses, poll by poll. Parses only changed groups, because there may be tens of
+    thousands."""
 
     def __init__(self) -> None:
         self._body = b""
@@ -41,8 +39,7 @@ class CountedResponses:
         """Where each group starts, and where the last one ends."""
 
     def read(self, body: bytes, version: int) -> list[CountedGroup]:
-        """Counts the groups of a DescribeGroups response, of the same version each time. Raises
-        `flexible.UNREADABLE`."""
+        """All responses must have the same `version`. Raises `flexible.UNREADABLE`."""
         old, known = self._body, zip(self._groups, pairwise(self._bounds), strict=True)
         count, at = count_of(body, _THROTTLE_BYTES)
         groups, bounds = [], [at]

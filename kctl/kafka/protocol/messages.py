@@ -1,7 +1,7 @@
-"""Protocol messages that kafka-python 3.0 lacks, made from `schemas/` by its own classes.
+"""Protocol messages that kafka-python 3.0 misses, made from `schemas/` by its own classes.
 
 They describe groups of KIP-848 (key 69), share groups (keys 77 and 90, KIP-932) and streams groups (key 89, KIP-1071),
-which look dead in DescribeGroups.
+which DescribeGroups reports as dead.
 """
 
 from __future__ import annotations

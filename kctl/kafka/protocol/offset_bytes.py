@@ -1,7 +1,7 @@
 """Decodes log offsets from the bytes of ListOffsets responses, a block at a time. Pure.
 
-kafka-python makes an object of each, which takes ten times as long as all else. Without tagged fields all entries have
-the same length, and a topic's partitions are unpacked at once. Encoding: KIP-482.
+kafka-python makes an object of each offset, which takes ten times as long as everything else. Without tagged fields all
+entries have the same length, and a topic's partitions are unpacked at once. Encoding: KIP-482.
 """
 
 from __future__ import annotations

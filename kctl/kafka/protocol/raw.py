@@ -1,7 +1,7 @@
-"""Requests whose responses come back as bytes, for responses with a hundred thousand rows.
+"""Requests that return their responses as bytes, for responses with 100,000 rows.
 
-kafka-python does all else: versions, connections, TLS, SASL, time-outs. It asks the request for its header, and the
-header for a class that decodes the response; the class here decodes nothing.
+kafka-python does everything else: versions, connections, TLS, SASL, time-outs. It asks the request for its header, and
+the header for a class that decodes the response; the class here decodes nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class RawResponse(NamedTuple):
 
 
 class Raw:
-    """A kafka-python request answered by a `RawResponse`. It may be sent again after its answer; its body is encoded
-    once, which for ten thousand partitions takes as long as reading the answer."""
+    """A kafka-python request answered by a `RawResponse`. It may be sent again after its answer, and encodes its body
+    once, which for 10,000 partitions takes as long as reading the answer."""
 
     def __init__(self, request: Any) -> None:
         object.__setattr__(self, "_request", request)
@@ -48,7 +48,7 @@ class Raw:
 
 
 class KeptRequests:
-    """The last poll's requests over one connection: to make and encode one for thousands of groups takes as long as
+    """The last poll's requests over one connection, because encoding one for thousands of groups takes as long as
     reading the answer."""
 
     def __init__(self) -> None:

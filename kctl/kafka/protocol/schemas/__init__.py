@@ -1,1 +1,1 @@
-"""Messages that kafka-python 3.0 lacks, in Kafka's JSON format, for `kctl.kafka.protocol.messages`."""
+"""JSON schemas of the messages that kafka-python 3.0 misses, for `kctl.kafka.protocol.messages`."""
