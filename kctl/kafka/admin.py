@@ -92,7 +92,7 @@ def add_partitions(connection: ClusterConnection, name: str, total: int, *, is_d
 def alter_settings(
     connection: ClusterConnection, name: str, settings: Mapping[str, str | None], *, is_dry_run: bool
 ) -> None:
-    """Changes settings of a topic; None restores the default. Raises KctlError."""
+    """Changes settings; None restores a default. Raises KctlError."""
     from kafka.protocol.admin import IncrementalAlterConfigsRequest  # as above
 
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource

@@ -51,7 +51,7 @@ class _Log:
         while self.start < end:
             begin = max(end - back, self.start)
             last = None
-            for last in self.read(begin, end):  # keeps no list of perhaps a million messages
+            for last in self.read(begin, end):  # noqa: B007 - keeps no list of perhaps a million messages
                 pass
             if last is not None or begin == self.start:
                 return last

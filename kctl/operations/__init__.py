@@ -1,7 +1,6 @@
 """The operations on a fleet: one file each, with its parameters, what it touches and what it does.
 
-The master imports a file to execute the operation, the command line to make a command of it. So files import little at
-the top; what only the execution needs is imported then.
+The master and the command line import the same file, so a file imports at its top only what both need.
 """
 
 from __future__ import annotations
@@ -28,9 +27,8 @@ _CLASSES: Final = {
     "start": "StartProcess",
     "stop": "StopProcess",
 }
-"""The class of each operation in the module of its name, in the order of the help page."""
 COMMANDS: Final = {name.replace("_", "-"): name for name in _CLASSES if name not in ("start", "stop")}
-"""Command -> operation. `kctl start` and `kctl stop`, which also act on a whole fleet, are separate commands."""
+"""Command -> operation. `kctl start` and `kctl stop`, which also act on a whole fleet, have commands of their own."""
 
 
 def operation(name: str) -> type[FleetOperation]:
@@ -39,5 +37,5 @@ def operation(name: str) -> type[FleetOperation]:
 
 
 def operations() -> dict[str, type[FleetOperation]]:
-    """All operations. A name from the wire is only looked up here."""
+    """All operations, so that a name from the wire is only a key."""
     return {name: operation(name) for name in _CLASSES}

@@ -35,7 +35,7 @@ class PauseReading(ScopedOperation):
         return ScopedOperation.problem(self, mark)
 
     async def carry_out(self, context: Context, caller: Caller, report: Report) -> Done:
-        """Records the pause before sending it, so that a process that starts in between is paused too."""
+        """Records the pause before sending it, so that it also applies to a process that starts in between."""
         before = context.pauses.all()
         made = context.pauses.add(self.worker, self.topic, self.partition, caller.name)
         carried_out = await context.send_all_pauses(self.worker, report, before)

@@ -42,8 +42,8 @@ class ReloadConfig(FleetOperation):
         return frozenset({*context.supervisor.names, "scale"})
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """Processes that start from now on get new settings; settings that need a new master stay. HTTP tokens and
-        certificates are always read again, because their files are renewed without a changed setting."""
+        """Processes that start later get the new settings. HTTP tokens and certificates are always read again, because
+        their files are renewed without a changed setting."""
         wanted = await asyncio.to_thread(context.reread)
         found = changes(context.config, wanted)
         by_effect = {effect: [change for change in found if change.effect is effect] for effect in Effect}
@@ -73,7 +73,7 @@ def _sentences(context: Context, by_effect: dict[Effect, list[SettingChange]], r
 
 
 def _after_restart(context: Context) -> str:
-    """The command that applies what a process gets at its start; empty if no process would change."""
+    """The command that restarts the processes with changed settings; empty if there are none."""
     every = restarted_by_all(context)
     processes = [each for each in every if would_change(each)]
     which = "--all" if processes == every else " ".join(process.name for process in processes)
@@ -99,7 +99,7 @@ async def _set_log_level(context: Context) -> None:
         if context.supervisor.process(name).state is SupervisionState.RUNNING:
             try:
                 await context.agents.operate(name, "log_level", {"level": level}, _ANSWER_SECONDS)
-            except (AgentRefused, OperationUnknown) as error:  # it gets the new level at its next start
+            except (AgentRefused, OperationUnknown) as error:  # the process gets the new level at its next start
                 logging.getLogger(__name__).warning("action=log_level worker=%s: %s", name, error)
 
 
@@ -112,5 +112,5 @@ def _as_json(change: SettingChange) -> JsonObject:
 
 
 def _text(value: object) -> str:
-    """A text or path as it is, anything else as in the file; an empty text is visible."""
+    """Shows a text or path unchanged, anything else as in the file, and an empty text as `""`."""
     return str(value) or '""' if isinstance(value, str | Path) else json.dumps(as_json(value))

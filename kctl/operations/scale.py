@@ -39,7 +39,6 @@ class ScaleFleet(FleetOperation):
     sinkers: int | None = param("how many", least=0, most=1000, is_pair=True, default=None)
 
     async def shared(self, context: Context, params: JsonObject, _on_one: OnOne) -> dict[str, JsonObject]:
-        """Divides the counts among the hosts; the first ones get the remainder."""
         assert context.hosts is not None
         hosts = context.hosts.names
         return {
@@ -61,7 +60,7 @@ class ScaleFleet(FleetOperation):
 
 
 async def scaled(context: Context, wanted: dict[str, int], report: Report) -> Done:
-    """The work of `scale`, also for `reload`."""
+    """The work of `scale` and of a `reload` that changes counts."""
     from kctl.master.operations.tasks import together
 
     config, supervisor = context.config, context.supervisor
@@ -77,7 +76,7 @@ async def scaled(context: Context, wanted: dict[str, int], report: Report) -> Do
         raise OperationRefused(str(error)) from None
     down = [each for each in chosen if each in names and _is_down(supervisor.process(each))]
     added, removed = [each for each in chosen if each not in names], [each for each in names if each not in target]
-    # The engine's next start makes room for as many workers as there are now.
+    # At its next start the engine makes room for the current number of workers.
     context.use(config, target.values())
     starting = [*(supervisor.add(target[each]) for each in added), *map(supervisor.process, down)]
     before = [(process, process.incarnation) for process in starting]
@@ -100,8 +99,8 @@ async def scaled(context: Context, wanted: dict[str, int], report: Report) -> Do
 
 
 def _chosen(supervisor: Supervisor, kind: str, count: int) -> list[str]:
-    """Returns `count` names of a kind: running processes first, then stopped or given-up ones, then new ones, each with
-    the lowest numbers."""
+    """Returns `count` names of a kind, lowest numbers first: running processes, then stopped or given-up ones, then new
+    ones."""
     known = [each for each in map(supervisor.process, supervisor.names) if each.launch.kind == kind]
     known.sort(key=lambda each: (_is_down(each), _number(each.name)))
     names = [each.name for each in known]

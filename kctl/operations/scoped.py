@@ -39,7 +39,6 @@ class ScopedOperation(FleetOperation):
 
 
 def check_read(context: Context, topic: str, partition: int | None) -> None:
-    """Checks that the fleet reads this topic and partition. Raises BadParams."""
     if topic not in context.config.kafka.topics:
         read = ", ".join(context.config.kafka.topics)
         raise BadParams(f"this fleet does not read topic {printable_name(topic)}; it reads {read}")

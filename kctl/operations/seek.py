@@ -50,7 +50,7 @@ class SeekTopic(FleetOperation):
         return frozenset({"reading"})
 
     async def shared(self, context: Context, _params: JsonObject, on_one: OnOne) -> dict[str, JsonObject]:
-        """Every partition needs an owner on some host. All positions are resolved before the first host moves any."""
+        """Needs an owner of every partition on some host. Resolves all positions before the first host moves any."""
         owners, missing_hosts = await context.owners_on_hosts(self.topic)
         targets = _targets(self.to, self.partition, {*owners, *context.partitions(self.topic)})
         self._check_owned(targets, owners, missing_hosts)
@@ -80,8 +80,8 @@ class SeekTopic(FleetOperation):
             raise OperationRefused("; ".join([f"no worker owns {where} now: {why}", *missing_hosts]))
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """Each owner moves both offsets together. If a partition has no owner or no target, nothing is changed; all
-        targets are resolved before any owner starts to wait for its batch."""
+        """Each owner moves both offsets together. Changes nothing if a partition has no owner or target; resolves all
+        targets before any owner starts to wait for its batch."""
         from kctl.master.operations.tasks import ended, together
 
         owners = await context.owners(self.topic)
@@ -125,7 +125,7 @@ def _texts(outcomes: list[JsonObject]) -> str:
 
 
 def _targets(to: str, partition: int | None, all_partitions: Iterable[int]) -> dict[int, str]:
-    """Partition -> target as an agent reads it. `0=1200,3=55` names the partitions itself."""
+    """Partition -> target for an agent. `0=1200,3=55` names the partitions itself."""
     if not _EACH.fullmatch(to):
         return dict.fromkeys(sorted(all_partitions) if partition is None else [partition], _wire_target(to))
     if partition is not None:
@@ -134,7 +134,7 @@ def _targets(to: str, partition: int | None, all_partitions: Iterable[int]) -> d
 
 
 def _wire_target(to: str) -> str:
-    """`2026-11-21T10:00` -> `@1795255200000`, in UTC without a zone; anything else unchanged."""
+    """`2026-11-21T10:00` -> `@1795255200000` (UTC without a zone); returns anything else unchanged."""
     if to in ("earliest", "latest") or to.isdecimal() or to.startswith("@"):
         return to
     try:

@@ -24,7 +24,7 @@ class StopProcess(FleetOperation):
         return frozenset({context.supervisor.process(self.name).name})
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """Kills it after `stop_timeout_seconds`."""
+        """Kills the process after `stop_timeout_seconds`."""
         from kctl.master.operations.tasks import goes_on
 
         process = context.supervisor.process(self.name)

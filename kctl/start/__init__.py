@@ -1,4 +1,2 @@
-"""The command `kctl start`: checks, wiring of a master's parts, and the master's life.
-
-Only this package knows master, HTTP and exporter alike.
-"""
+"""The command `kctl start`: checks, wiring of a master's parts, and the master's life. Only this package knows master,
+HTTP and exporter alike."""

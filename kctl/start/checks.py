@@ -49,8 +49,8 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def own_run_dir(run_dir: Path, names: list[str]) -> Iterator[None]:
-    """Locks `run_dir` for this master. At the end removes the lock file; after an error also a folder that it created.
-    Raises RunDirUnusable (owner, mode, not writable, path too long for the sockets of `names`), AlreadyRunning."""
+    """Locks `run_dir` for this master. Removes the lock file at the end, and after an error a folder that it created.
+    Raises RunDirUnusable, also if a path is too long for the sockets of `names`, AlreadyRunning."""
     is_new = not run_dir.exists()
     try:
         prepare_run_dir(run_dir)
@@ -77,9 +77,8 @@ def own_run_dir(run_dir: Path, names: list[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
-    """Locks `data_dir` for this master: starting processes clear scratch folders and settle journals, which must not
-    belong to a live process. Raises RunDirUnusable, AlreadyRunning (a master with another run_dir, or its processes,
-    use it)."""
+    """Locks `data_dir`, because a starting process clears scratch folders and settles journals that a live process may
+    use. Raises RunDirUnusable, AlreadyRunning (a master with another run_dir, or its processes)."""
     path = data_dir / DATA_LOCK_NAME
     former = Path(_holder(path)[1])
     try:
@@ -96,8 +95,8 @@ def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
 
 
 def refusals(config: Config, timeout_seconds: float = 30.0) -> Iterator[KctlError]:
-    """Yields everything in the configuration, secrets and handler that `kctl start` rejects before it asks a broker,
-    for `kctl config check`. Changes nothing. `timeout_seconds` limits the import of the handler."""
+    """For `kctl config check`: yields everything that `kctl start` rejects before it asks a broker. `timeout_seconds`
+    limits the import of the handler."""
     attempts: tuple[Callable[[], object], ...] = (
         _check_kernel,
         lambda: _check_socket_paths(config.fleet.run_dir, names(config)),
@@ -116,7 +115,6 @@ def refusals(config: Config, timeout_seconds: float = 30.0) -> Iterator[KctlErro
 
 
 async def check_brokers(config: Config) -> None:
-    """Checks that the brokers answer and have the topics. Raises as `BrokerCache.check`."""
     cache = BrokerCache.of(config.kafka, of_fleet(config), config.collect.timeout_seconds)
     try:
         await cache.check()
@@ -146,7 +144,7 @@ def _check_socket_paths(run_dir: Path, supervised: list[str]) -> None:
 
 
 async def find_jars(config: Config) -> list[Path]:
-    """Returns the jars of Spark's connector. Raises JavaMissing, JarsMissing, also without PySpark."""
+    """Returns the jars of Spark's connector. Raises JavaMissing, JarsMissing."""
     require_pyspark()
     await asyncio.to_thread(java_command)
     if not config.spark.jars:
@@ -165,10 +163,10 @@ def _check_jars(config: Config) -> None:
 async def await_former_workers(
     run_dir: Path, names: list[str], timeout_seconds: float, stop: asyncio.Event
 ) -> dict[str, int]:
-    """Waits for the processes of a killed master, which leave by themselves, perhaps after a batch. After
-    `timeout_seconds` it kills those that hang, or a JVM without its worker. Returns the sessions of survivors by name,
-    because two processes of one name must never run. Returns early when `stop` is set. Raises AlreadyRunning if another
-    process, not a master's, uses such a name."""
+    """Waits for the processes of a killed master, which end by themselves, perhaps after a batch. After
+    `timeout_seconds` kills those that hang, and JVMs without a worker. Returns the sessions of survivors by name,
+    because two processes of one name must never run. Returns early when `stop` is set. Raises AlreadyRunning if a
+    process of another kind uses a name."""
     deadline = time.monotonic() + timeout_seconds
     survivors: dict[str, int] = {}
     for name in names:
@@ -188,9 +186,8 @@ async def await_former_workers(
 
 
 async def _survives(run_dir: Path, name: str, owner: ProcessIdentity) -> bool:
-    """Kills what a master of this run_dir has started under this name, and nothing else, because another user's agent
-    may have that name. The session id is the worker's pid, which the kernel does not reuse while the session exists.
-    Returns whether any process survives."""
+    """Kills only what a master of this run_dir has started, because another user's agent may have the same name. The
+    session id is the worker's pid, which the kernel does not reuse while the session exists."""
     path = socket_path(run_dir, name)
     killed, survivors = await kill_session(owner.pid, mark=str(path))
     if survivors:
@@ -224,8 +221,8 @@ def make_folders(config: Config) -> None:
 
 
 def check_folders(config: Config) -> dict[Path, int]:
-    """Returns the modes of existing folders that workers write to, except a shared one such as /tmp that contains a
-    table. Raises RunDirUnusable if one belongs to another user, or all users can write to it."""
+    """Returns the modes of existing folders that workers write to, except a shared one that contains a table. Raises
+    RunDirUnusable if a folder belongs to another user, or all users can write to it."""
     table = table_folder(config)
     shared = ("storage.uri", table.parent) if table is not None and _is_shared(table.parent) else None
     modes: dict[Path, int] = {}
@@ -240,7 +237,7 @@ def check_folders(config: Config) -> dict[Path, int]:
 
 def check_code(config: Config) -> None:
     """Checks who can change the handler, the transform and the configuration's folder, which is searched first. Raises
-    RunDirUnusable, ConfigError (as root: another user's)."""
+    RunDirUnusable, ConfigError."""
     for setting, name in (("sinkers.handler", config.sinkers.handler), ("workers.transform", config.workers.transform)):
         for each in _code_of(name, config.path.parent) if name else ():
             if each.exists():
@@ -265,7 +262,7 @@ def _own_folders(config: Config) -> tuple[tuple[str, Path], ...]:
 
 def _mode_of(setting: str, folder: Path) -> int | None:
     """The mode of a folder; None if it is missing. Raises RunDirUnusable if another user owns the folder, or the link
-    to it, and could replace its contents."""
+    to it."""
     try:
         for found in (folder.lstat(), folder.stat()):
             if found.st_uid not in (os.geteuid(), 0):
@@ -287,7 +284,7 @@ def _is_shared(folder: Path) -> bool:
 
 
 def _lock(path: Path, run_dir: Path) -> int:
-    """Returns an open, locked descriptor; the file names our pid and run_dir."""
+    """Returns a locked descriptor; writes our pid and run_dir to the file."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -313,7 +310,6 @@ def _lock(path: Path, run_dir: Path) -> int:
 
 
 def _holder(lock: Path) -> tuple[str, str]:
-    """The pid and run_dir in a lock file."""
     with contextlib.suppress(OSError, UnicodeError):
         pid, _, run_dir = lock.read_text().strip().partition(" ")
         return pid or "unknown", run_dir or "unknown"

@@ -28,15 +28,14 @@ log = logging.getLogger(__name__)
 
 
 def run_exporter(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> int:
-    """Runs until SIGTERM or SIGINT; returns 0 after an orderly stop, 1 if a part failed. Unreachable brokers are not a
-    failure. SIGHUP calls `reread`, which may raise ConfigError. The caller sets up logging. Raises StartError (a port
-    is taken), ConfigError."""
+    """Runs until SIGTERM or SIGINT; returns 0 after an orderly stop, 1 if a part failed. SIGHUP calls `reread`, which
+    may raise ConfigError. The caller sets up logging. Raises StartError if a port is taken, ConfigError."""
     os.umask(PRIVATE)
     return asyncio.run(_run(config, reread))
 
 
 async def _run(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> int:
-    # kafka-python logs each lost connection many times; the collector logs what an operator needs, once.
+    # kafka-python logs each lost connection many times; the collector logs once what an operator needs.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     tune_interpreter()
@@ -61,8 +60,6 @@ async def _run(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> 
 
 
 class _Exporter:
-    """Belongs to one event loop."""
-
     def __init__(
         self,
         config: ExporterConfig,
@@ -116,7 +113,7 @@ class _Exporter:
             self._notify_ready()
 
     async def _reload(self) -> None:
-        """Applies what can change at run time. Raises ConfigError; then nothing has changed."""
+        """Applies what can change at run time. Raises ConfigError and then changes nothing."""
         config = await asyncio.to_thread(self._reread)
         prepared = self._collectors.prepared(_wanted(config))
         renewed = self._http.use(access_of(config.http, config.path.parent, others_may_read=True))

@@ -24,8 +24,8 @@ _PORT = re.compile(r":\d+\Z")
 
 
 def hosts_of(config: Config, port: int) -> Hosts | None:
-    """Nothing runs yet. None if the fleet runs on one host. `port` is that of HTTP. Raises ConfigError if tokens or
-    certificates cannot be used."""
+    """Returns None if the fleet runs on one host; starts nothing. `port` is that of HTTP. Raises ConfigError if tokens
+    or certificates cannot be used."""
     settings = config.hosts
     if not settings.url:
         return None
@@ -39,7 +39,7 @@ def hosts_of(config: Config, port: int) -> Hosts | None:
 
 
 def with_access(use: Callable[[PeersAccess], T], config: Config) -> T:
-    """Calls `use` with the current tokens and certificates for other hosts. Raises ConfigError."""
+    """Calls `use` with the current tokens and certificates. Raises ConfigError."""
     try:
         return use(_peers_access(config))
     except OSError as error:  # ssl.SSLError is one
@@ -48,7 +48,6 @@ def with_access(use: Callable[[PeersAccess], T], config: Config) -> T:
 
 
 def _peers_access(config: Config) -> PeersAccess:
-    """Reads the tokens again, which may have been renewed."""
     from kctl.hosts.peers import PeersAccess  # see above
 
     settings, folder = config.hosts, config.path.parent

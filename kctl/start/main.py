@@ -51,7 +51,7 @@ def run(
 
 
 async def _run(config: Config, config_path: Path, worker_command: Sequence[str], reread: Callable[[], Config]) -> int:
-    # kafka-python logs each lost connection many times; `broker_cache` logs what an operator needs, once.
+    # kafka-python logs each lost connection many times; `broker_cache` logs once what an operator needs.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     tune_interpreter()
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of each malformed request

@@ -1,7 +1,7 @@
 """The master's life: start, run until stopped, stop in order.
 
-It ends workers first, while the socket still reports progress; then HTTP and the socket; then the rest. The first task
-that fails ends the master with exit code 1, and the log names it.
+It stops workers first, while the socket still reports progress, then HTTP and the socket, then the rest. The first task
+that fails ends the master with exit code 1.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ _ROTATE_SECONDS = 5.0
 
 
 class Master:
-    """Belongs to one event loop."""
-
     def __init__(self, config: Config, config_path: Path, parts: MasterParts) -> None:
         self._config = config
         self._config_path = config_path
@@ -84,7 +82,7 @@ class Master:
         return 1 if failed or not is_orderly else 0
 
     async def _rotate_logs(self) -> None:
-        """Includes the master's own log if that is a file we append to (`kctl start --daemon`)."""
+        """Includes the master's own log if kctl appends to it (`kctl start --daemon`)."""
         path = self._config.fleet.log_dir / "master.log"
         own = [ProcessLog(path)] if is_own_output(path) else []
         rotation = LogRotation()
@@ -93,7 +91,7 @@ class Master:
             await asyncio.sleep(_ROTATE_SECONDS)
 
     async def _until_stopped(self, tasks: list[asyncio.Task[object]], stop: asyncio.Event) -> bool:
-        """Returns whether a task ended before the stop, which none should."""
+        """Returns whether a task ended before the stop, which none should, or a worker was given up."""
         signalled, given_up = task(stop.wait(), "signal"), task(self._until_given_up(), "given up")
         done, _ = await asyncio.wait([*tasks, signalled, given_up], return_when=asyncio.FIRST_COMPLETED)
         failed = [each for each in tasks if each in done]
@@ -105,7 +103,6 @@ class Master:
         return bool(failed) or given_up in done
 
     async def _until_given_up(self) -> None:
-        """Waits for a fatal worker, if `workers.on_fatal` is `exit`."""
         while True:
             name = await self._parts.supervisor.until_fatal()
             if self._parts.context.config.workers.on_fatal == "exit":
@@ -124,8 +121,7 @@ class Master:
             notify("READY=1")
 
     async def _stop_workers(self, supervising: asyncio.Task[object], now: asyncio.Event) -> bool:
-        """Stops the workers in order. On a second signal, cancelling the supervisor kills what is left. Returns whether
-        it was orderly."""
+        """Returns whether the stop was orderly: a second signal cancels the supervisor, which kills what is left."""
         if supervising.done():
             return True
         stopping = task(self._parts.supervisor.stop(), "stop")
@@ -166,8 +162,8 @@ def announced(config: Config, config_path: Path, http_url: str) -> Iterator[None
 
 
 def _listed(config: Config, config_path: Path) -> Path | None:
-    """Returns None if the list of fleets cannot be written. That must not keep a master from running (gunicorn #3551):
-    -c finds the fleet without the list."""
+    """Logs a failure and returns None, because the list of fleets must not keep a master from running (gunicorn
+    #3551)."""
     try:
         return fleets.register(config.fleet.name, config.fleet.run_dir, config_path)
     except (PathError, OSError) as error:

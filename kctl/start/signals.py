@@ -11,12 +11,11 @@ from typing import Any
 
 
 def tune_interpreter() -> None:
-    """For a loop that answers while a thread makes a snapshot of thousands of partitions."""
     # The loop must not wait 5 ms for the interpreter each time it has released it.
     sys.setswitchinterval(0.001)
-    # Snapshots are many objects without cycles, and searching them for cycles blocks everything. So collect rarely, and
-    # never many at once: 20 instead of 2 scanned 200,000 objects, 60 ms. With 100,000 instead of 10,000, garbage of
-    # callers grew by 43 MB before it was collected (test_hostile_frames_master).
+    # A snapshot is many objects without cycles, and a search for cycles blocks everything. So collect rarely, and never
+    # many at once: 20 instead of 2 scanned 200,000 objects in 60 ms. With 100,000 instead of 10,000, garbage of callers
+    # grew by 43 MB before a collection (test_hostile_frames_master).
     gc.set_threshold(10_000, 2, 200)
 
 
@@ -25,7 +24,6 @@ def task(work: Coroutine[Any, Any, object], name: str) -> asyncio.Task[object]:
 
 
 async def end(tasks: Sequence[asyncio.Task[object]]) -> None:
-    """Cancels tasks and waits for them."""
     for each in tasks:
         each.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -35,8 +33,7 @@ _STOP = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopSignals:
-    """Signals as events: the first SIGTERM or SIGINT requests an orderly stop, a second an immediate end; SIGHUP a
-    reload."""
+    """Signals as events: the first SIGTERM or SIGINT sets `stop`, a second `now`, SIGHUP `hangup`."""
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()

@@ -1,4 +1,4 @@
-"""The composition root: makes every part of a master once, from parts that exist already."""
+"""The composition root: makes every part of a master once."""
 
 from __future__ import annotations
 
@@ -61,12 +61,10 @@ class MasterParts:
     control: ControlServer
     http: HttpServer
     groups: Collectors
-    """Collectors of the cluster's other groups, if wanted."""
+    """Collectors of the cluster's other groups."""
     wanted_groups: Prepared
-    """The initial settings of `groups`."""
     maintenance: TableMaintenance
     hosts: Hosts | None
-    """The other hosts of the fleet, if any."""
 
 
 def wired(
@@ -78,7 +76,6 @@ def wired(
     http_socket: socket.socket,
     access: AccessRights,
 ) -> MasterParts:
-    """Nothing runs yet."""
     pool, feed, counts = AgentPool(), EventFeed(), RpcCounts()
     operation_counts: Counter[tuple[str, str]] = Counter()
     http_refusals: Counter[str] = Counter()

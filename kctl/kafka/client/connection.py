@@ -191,6 +191,7 @@ class _Coordinators:
 
 
 def _asked(connection: ClusterConnection, names: list[str]) -> dict[str, tuple[int, int, str | None]]:
+    # One request for all groups (Kafka 3.0, KIP-699).
     request = FindCoordinatorRequest(key_type=CoordinatorType.GROUP, coordinator_keys=names, min_version=4)
     response = connection.ask_anybody(request)
     return {each.key: (each.error_code, each.node_id, each.error_message) for each in response.coordinators}

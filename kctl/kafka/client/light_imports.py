@@ -29,7 +29,7 @@ def install() -> None:
     known = set(sys.modules)
     try:
         _stand_in()
-        import kctl.kafka.client.connection  # imports everything that a question needs, or fails here
+        import kctl.kafka.client.connection  # noqa: F401 - imports everything that a question needs, or fails here
     except Exception:  # whatever a later kafka-python raises at its import
         for name in set(sys.modules) - known:
             if name.startswith(("kafka", "kctl.kafka.")):

@@ -70,7 +70,7 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         transport = await super()._build_transport(node, timeout_at=timeout_at)
-        receive = transport._sock_recv  # the only place between socket and loss
+        receive = transport._sock_recv  # noqa: SLF001 - the only place between socket and loss
 
         def bytes_first() -> tuple[bytes, Any]:
             data, end = receive()
@@ -117,7 +117,7 @@ class Transport:
         self._manager.cluster.update_metadata(response)
 
     def connect(self, node: Node, seconds: float) -> None:
-        """Raises the errors of kafka-python, OSError."""
+        """Connects to a broker. Raises the errors of kafka-python, OSError."""
         self._net.run(self._connect, node, seconds)
 
     def send_each(self, questions: Sequence[tuple[Node, str, Any]]) -> list[Any]:

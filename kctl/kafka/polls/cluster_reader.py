@@ -68,7 +68,7 @@ class ClusterReader:
         return cls(access, timeout_seconds, NamedGroups([group]), logs, wants_topic=names.__contains__)
 
     def missing_topics(self) -> list[str]:
-        """Raises KctlError if no broker answers."""
+        """Asks the brokers again. Raises KctlError if none answers."""
         try:
             if self._connection is None:
                 self._open()

@@ -15,8 +15,8 @@ PARTS = ("groups", "committed", "members", "offsets")
 
 @dataclass(slots=True)
 class ClusterReading:
-    """One poll's answers. What is missing did not answer this time, except as `is_listed_in_full` implies. `errors`:
-    parts that failed as a whole or for one broker -> reason."""
+    """One poll's answers. A missing entry was not answered this time. `errors`: part that failed, wholly or for one
+    broker -> reason."""
 
     groups: dict[str, ListedGroup] = field(default_factory=dict)
     is_listed_in_full: bool = True
