@@ -1,4 +1,4 @@
-"""Mode `lake`: batches become rows of a Delta table; unreadable messages rows of a second one."""
+"""Mode `lake`: batches become rows of a Delta table, unreadable messages rows of a second one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kctl_agent.storage.limits import TableStats
 
 
 class LakeStorage(TableStorage):
-    """The table of the messages; it also counts their dead letters."""
+    """Also counts the dead letters of the table."""
 
     @cached_property
     def _dead_letters(self) -> TableStorage:

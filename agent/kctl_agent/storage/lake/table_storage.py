@@ -1,8 +1,8 @@
 """A Delta table that batches are added to, and whose log contains the stored offsets.
 
-A batch's files and its partitions' stored offsets are one commit. Offsets have names of their group (`offsets`), so
-several groups may fill one table. Spark writes files (`worker.query.lake_put`), each batch's into a separate folder,
-invisible until the commit names them.
+A batch's files and its partitions' stored offsets are one commit. Several groups may fill one table, because the names
+of offsets include the group (`offsets`). Spark writes each batch's files into a separate folder
+(`worker.query.lake_put`), invisible until the commit names them.
 """
 
 from __future__ import annotations
@@ -27,16 +27,13 @@ from kctl_agent.storage.limits import StorageLimits, TableCounts, TableStats
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved
 
 Move = tuple[StoredOffset | None, StoredOffset]
-"""A stored offset before (None: there was none) and after."""
+"""A stored offset before (None: not set) and after."""
 TARGET_FILE_BYTES = 128 << 20
 """As Delta's own auto compaction (`spark.databricks.delta.autoCompact.maxFileSize`)."""
 
 
 class TableStorage(OffsetStore):
-    """See `OffsetStore`. `partition_by` are a new table's columns, `target_file_bytes` is the compaction's target.
-
-    With `merge_schema` a batch's new columns are added to the table.
-    """
+    """`partition_by` are a new table's columns. With `merge_schema` a batch's new columns are added to the table."""
 
     def __init__(
         self,
@@ -61,7 +58,6 @@ class TableStorage(OffsetStore):
         return f"lake:{self.folder}"
 
     def dead_letter_table(self) -> TableStorage:
-        """Its dead-letter table, in the folder beside it."""
         folder = self.folder.sibling(f"{self.folder.name}_dead_letters")
         return TableStorage(folder, target_file_bytes=self.target_file_bytes, limits=self.limits)
 
@@ -79,7 +75,7 @@ class TableStorage(OffsetStore):
         self.table.fit(schema, self.partition_by, merge_schema=self.merge_schema)
 
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:  # noqa: ARG002
-        """Returns the table's id. Every group has separate names in it, so none is refused."""
+        """Returns the table's id. Every group has separate names in it, so none is rejected."""
         self._owner = owner.known_from(self._owner)
         with self.table.state() as table:
             return table.id
@@ -99,7 +95,6 @@ class TableStorage(OffsetStore):
         stored_offsets: Collection[StoredOffset],
         seen: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
     ) -> None:
-        """A commit without files."""
         self.commit({each.tp: (seen.get(each.tp), next_version(each, seen.get(each.tp))) for each in stored_offsets})
 
     def advance_offsets(self, advances: Collection[Advance]) -> None:
@@ -109,7 +104,7 @@ class TableStorage(OffsetStore):
         self.commit({tp: (before[tp], after[tp]) for tp in after if after[tp] != before[tp]})
 
     def stats(self) -> TableStats:
-        """The free disk space, and the table's last count; cheap, and waits for no commit."""
+        """Includes the table's last count; does not wait for a commit."""
         free = self.folder.free()
         return TableStats(
             self.limits,
@@ -121,7 +116,6 @@ class TableStorage(OffsetStore):
         )
 
     def count(self) -> TableCounts:
-        """Counts the newest version. Raises StorageUnusable."""
         with self.table.errors():
             return count(self.folder, self.target_file_bytes)
 
@@ -138,7 +132,7 @@ class TableStorage(OffsetStore):
         )
 
     def begin(self, advances: Collection[Advance]) -> LakeBatch:
-        """Returns a batch that is to store these ranges. Raises GapRefused, StoredOffsetMissing, StoredOffsetMoved."""
+        """Plans a batch that stores these ranges. Raises GapRefused, StoredOffsetMissing, StoredOffsetMoved."""
         with self.table.state() as table:
             before, id_, version = self._judged(table, advances), table.id, table.version
             claims = {tp: table.transaction_version(claim_id(self.owner, tp)) for tp in before}
@@ -156,11 +150,7 @@ class TableStorage(OffsetStore):
         below: Mapping[TopicPartition, int],
         claims: Mapping[TopicPartition, int | None] = MappingProxyType({}),
     ) -> LakeBatch:
-        """Returns a batch to be committed to the table of this id, after this version, with these moves of stored
-        offsets.
-
-        Its plan is for those that find its files when nobody else knows of them. Raises StorageUnusable.
-        """
+        """Returns a batch for the table of this id, after this version, and writes its plan. Raises StorageUnusable."""
         batch = LakeBatch(self, id_, moves, below, claims)
         numbers: dict[str, int | None] = {}
         for tp, (before, _) in moves.items():
@@ -189,10 +179,8 @@ class TableStorage(OffsetStore):
         self.table.commit(id_, partial(self._check, moves, claims), written, files)
 
     def claim(self, batch: LakeBatch) -> None:
-        """Prevents the commit of other batches of these offsets that began before.
-
-        Raises StoredOffsetMoved: this one may not commit either; StorageUnusable: the next batch shows whether it does.
-        """
+        """Prevents the commit of earlier batches of these offsets. Raises StoredOffsetMoved if this one may not commit
+        either; StorageUnusable if the next batch will show it."""
         claims = {tp: secrets.randbits(62) for tp in batch.moves}
         written = {claim_id(self.owner, tp): number for tp, number in claims.items()}
         self.table.commit(batch.table_id, partial(self._check, batch.moves, batch.claims), written)
@@ -219,7 +207,7 @@ class TableStorage(OffsetStore):
 
     @property
     def owner(self) -> Binding:
-        """The owner of the stored offsets. Raises StorageUnusable: not bound yet."""
+        """Owns the stored offsets. Raises StorageUnusable before `bind`."""
         if self._owner is None:
             raise StorageUnusable(f"whose stored offsets of {self.identity} are meant is not known yet")
         return self._owner
@@ -230,16 +218,13 @@ class TableStorage(OffsetStore):
 
     @property
     def cluster_id(self) -> str | None:
-        """None also if not bound."""
         return self._owner.cluster_id if self._owner else None
 
 
 @dataclass(eq=False)
 class LakeBatch:
-    """The files of one batch, and the moves of stored offsets with them.
-
-    Offsets under `below` are stored already. `claims`: who was last about to store dead letters of its partitions.
-    """
+    """The files of one batch, and the moves of stored offsets with them. Offsets under `below` are stored already.
+    `claims`: who was last about to store dead letters of its partitions."""
 
     _storage: TableStorage
     table_id: str
@@ -249,15 +234,14 @@ class LakeBatch:
 
     def __post_init__(self) -> None:
         self.folder = self._storage.folder.subfolder(f"{BATCH}{uuid.uuid4().hex}")
-        """Where its files are written, and stay."""
 
     def commit(self, written: Written | None = None) -> list[DataFile]:
         """Adds the files to the table and moves the stored offsets to the batch's ends. `written` None: all files of
         the folder.
 
-        Raises StoredOffsetMoved: another owner was faster, and nothing of it is visible; TableRefused: the table has
-        changed and does not accept the files, and nothing is visible; StorageUnusable: the stored offsets show whether
-        it is stored. It is not if the files have other rows.
+        If it raises StoredOffsetMoved (another owner was faster) or TableRefused (the table has changed), nothing is
+        visible. After StorageUnusable the stored offsets show whether the batch is stored; it is not if the files have
+        other rows.
         """
         files = written_files(self._storage.folder, self.folder, written)
         if files is None:
@@ -271,5 +255,5 @@ class LakeBatch:
         return files
 
     def discard(self) -> None:
-        """Removes what was written before the commit; the plan finds what abandoned tasks still write."""
+        """Abandoned tasks may still write; the plan finds that later."""
         self.folder.remove_all()

@@ -1,4 +1,4 @@
-"""Requeued dead letters in their table: they have the number of their request."""
+"""Requeued dead letters in their table: rows with the number of their request."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from kctl_agent.storage.lake.delta.log import own_file
 NUMBER = "requeue"
 """The column of a dead letter's request; null: not requested."""
 TRIES = "tries"
-"""The column that counts how often a message became a dead letter."""
+"""How often a message became a dead letter."""
 COORDINATES = ["topic", "partition", "offset"]
 CONDITIONS = frozenset({"group", "cluster", *COORDINATES, "failed_at", NUMBER, READING})
-"""The columns that a condition may use."""
 
 
 def numbered(owner: Binding, above: int, up_to: int) -> Condition:
@@ -34,12 +33,11 @@ def count(table: DeltaTable, wanted: Condition) -> tuple[int, int]:
 
 
 def read(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> pa.Table:
-    """Returns these columns of the rows. Raises OSError, and what delta-rs raises."""
     return pa.concat_tables(batches(table, columns, wanted))
 
 
 def batches(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Iterator[pa.Table]:
-    """Yields the same in parts; the first one is empty."""
+    """The first part is empty."""
     schema = table.to_pyarrow_dataset().schema
     yield pa.schema([schema.field(name) for name in columns]).empty_table()
     for _, rows in parts(table, columns, wanted):
@@ -47,10 +45,8 @@ def batches(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Ite
 
 
 def parts(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Iterator[tuple[str, pa.Table]]:
-    """Yields the same without the empty part, each with its file's name; the file with the oldest row comes first.
-
-    By pyarrow: a query of delta-rs holds the interpreter while a store does not answer, and blocks the whole process.
-    """
+    """Yields parts with their file's name; the file with the oldest row comes first. By pyarrow: a query of delta-rs
+    holds the interpreter while a store does not answer, and blocks the whole process."""
     try:
         dataset = table.to_pyarrow_dataset()
         of_condition = [name for name in dataset.schema.names if name in CONDITIONS]
@@ -67,7 +63,7 @@ def parts(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Itera
 
 
 def numbered_files(table: DeltaTable) -> list[str]:
-    """Returns the files that may have rows of a request, by the log's statistics."""
+    """Files that may have rows of a request, by the log's statistics."""
     actions = table.get_add_actions(flatten=True)
     nulls = f"null_count.{NUMBER}"
     columns = ["path", "num_records", *([nulls] if nulls in actions.schema.names else [])]

@@ -1,7 +1,5 @@
-"""Numbers of requests to put dead letters back, as `txn` actions of both tables: the progress of each step.
-
-A request has one number for all clusters with a group of this name; its progress is known per cluster.
-"""
+"""Numbers of requests to put dead letters back: `txn` actions of both tables that show the progress of each step. A
+request has one number for all clusters with a group of this name; its progress is known per cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from kctl_agent.storage.lake.table_storage import TableStorage
 
 PUT_BACK = "kctl/requeued/"
 CANCELLED = -1
-"""Replaces the name of the folder for remaining dead letters: all of them remain."""
+"""In place of the name of the folder for remaining dead letters: all of them remain."""
 
 
 class RequeueTaken(StorageError):
@@ -28,7 +26,7 @@ class RequeueTaken(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class RequeueState:
-    """The numbers; 0: there is none. `table` and `dead` are the tables' ids, `version` the main table's."""
+    """0: no number. `table` and `dead` are the tables' ids, `version` the main table's."""
 
     table: str
     version: int
@@ -46,18 +44,17 @@ class RequeueState:
 
 
 class RequeueNumbers:
-    """The numbers of one group of one cluster, in the main table and in its dead-letter table."""
+    """Of one group of one cluster, in both tables."""
 
     def __init__(self, lake: TableStorage, dead: TableStorage, owner: Binding) -> None:
         self._lake = lake
         self._dead = dead
         self._group = quote(owner.group, safe="")
         self.asked = f"kctl/requeue/{self._group}"
-        """Of the newest request, in the table of dead letters."""
+        """The newest request, in the dead-letter table."""
         self.put_back = f"{PUT_BACK}{quote(owner.cluster_id or '-', safe='')}/{self._group}"
 
     def requested(self) -> int:
-        """The newest request."""
         with self._dead.table.state() as table:
             return table.transaction_version(self.asked) or 0
 
@@ -79,7 +76,7 @@ class RequeueNumbers:
             )
 
     def of_batch(self, number: int, kept: int, above: int) -> dict[str, int]:
-        """What a batch's commit sets in the main table."""
+        """For a batch's commit to the main table."""
         return dict(zip(_of_batch(self.put_back), (number, kept, above), strict=True))
 
     def finished(self, table_id: str) -> str:
@@ -100,7 +97,7 @@ def _of_batch(name: str) -> tuple[str, str, str]:
 
 
 def unmoved(name: str, before: int) -> Callable[[LogState], None]:
-    """The check of a commit that depends on this number."""
+    """Checks that a number is unchanged."""
 
     def check(table: LogState) -> None:
         if (table.transaction_version(name) or 0) != before:

@@ -1,18 +1,18 @@
 """Requeues dead letters of a table: the requests, and the batch that executes them.
 
-Three steps; after each of their commits every message is in one place, whatever is killed:
+There are three steps. After each commit every message is in one place, whichever process is killed:
 
 1. *The request*, by the command line, on the dead-letter table: the chosen rows get the next number in the column
    `requeue`. From then on they are not dead letters, and only a worker removes them.
 2. *The batch*, by a worker, on the main table: the transformed rows with numbers above the last batch's, and the number
-   up to which it went. A second worker's result is refused from then on.
+   up to which it went. From then on a second worker's result is rejected.
 3. *The rest*, by that worker or the next one, on the dead-letter table: rows that the transform marked again are added,
-   then rows up to that number are removed. The files of the added rows were on the disk before the second commit, which
-   names their folder: so the transform, which may have changed, does not run again.
+   then rows up to that number are removed. The added rows were on the disk before the second commit, which names their
+   folder: so the transform, which may have changed, does not run again.
 
 A cancellation is a batch without files: its third step removes the numbers instead of the rows. Dead letters of a batch
-that is not committed yet wait for it: it may run again, with another transform. Any process may do each step, also
-several at once: each commit is fenced by the number that it increases, a `txn` action named by the group.
+that is not committed yet wait for it, because it may run again with another transform. Any process may do each step,
+also several at once: each commit is fenced by the number that it increases, a `txn` action named after the group.
 """
 
 from __future__ import annotations
@@ -44,12 +44,11 @@ from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.table_storage import TableStorage
 
 KEPT = f"{BATCH}requeue-"
-"""Prefix of the folder of remaining dead letters; the rest of the name is a number of the second commit, in
-hexadecimal."""
+"""Prefix of the folder of remaining dead letters; a hexadecimal number in the second commit completes it."""
 
 
 class BatchNotStored(StorageError):
-    """The batch of these dead letters must run again before they are put back."""
+    """The batch of these dead letters must run again first."""
 
     code = "batch_not_stored"
     retriable = True
@@ -57,7 +56,7 @@ class BatchNotStored(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """The result of a batch: messages put back, their rows, and how many (`kept`) are dead letters again."""
+    """`kept` messages are dead letters again."""
 
     messages: int
     rows: int
@@ -80,7 +79,7 @@ class Requeues:
         self.owner = owner
         self._numbers = RequeueNumbers(lake, dead, owner)
         self._settled: int | None = None
-        """The request up to which nothing is left to be done: as long as it is the newest, one table is read."""
+        """The request up to which nothing is left to do: while it is the newest, only one table is read."""
 
     def request(self, choose: Callable[[DeltaTable], str]) -> int:
         """Requests rows without a request, chosen by `choose` in SQL; returns their number."""
@@ -97,8 +96,8 @@ class Requeues:
     def cancel(self) -> int:
         """Makes requested rows that no worker has put back dead letters again; returns their number.
 
-        The number in the main table comes first: it refuses a worker that is putting them back, and a next call
-        completes an interrupted one. Raises RequeueTaken: a worker has just put them back; StorageUnusable,
+        The number in the main table comes first: it stops a worker that is putting them back, and the next call
+        completes an interrupted one. Raises RequeueTaken if a worker has just put them back; StorageUnusable,
         TableRefused.
         """
         state = self._finished_state()
@@ -112,10 +111,8 @@ class Requeues:
         return messages
 
     def next(self) -> RequeueBatch | None:
-        """Returns what is to be put back now, or None. Completes first what a killed batch left.
-
-        Raises BatchNotStored, RequeueTaken: later, or another process was faster; StorageUnusable, TableRefused.
-        """
+        """Returns the next batch, after completing the leftovers of a killed one. Raises BatchNotStored, RequeueTaken,
+        StorageUnusable, TableRefused."""
         if not self._dead.table.exists() or self._numbers.requested() == self._settled:
             return None
         state = self._finished_state()
@@ -125,7 +122,6 @@ class Requeues:
         return None
 
     def _finished_state(self) -> RequeueState:
-        """Returns the state after everything put back is completed."""
         state = self._numbers.state()
         if state.finished < state.stored or 0 < state.requested <= state.stored:
             self._finish(state)
@@ -133,10 +129,10 @@ class Requeues:
         return state
 
     def _finish(self, state: RequeueState) -> None:
-        """The third step: adds remaining dead letters, then removes completed ones, so that nothing is ever missing.
+        """The third step: adds remaining dead letters, then removes completed ones, so that none is ever missing.
 
-        After a cancellation all remain. So do those that earlier batches put back if the dead-letter table was restored
-        from an older copy. Raises RequeueTaken, StorageUnusable, TableRefused.
+        After a cancellation all remain. So do those that earlier batches put back, if the dead-letter table was
+        restored from an older copy. Raises RequeueTaken, StorageUnusable, TableRefused.
         """
         if state.finished < state.stored:
             self._unnumber(state.finished, state.stored if state.kept == CANCELLED else state.above)
@@ -145,7 +141,6 @@ class Requeues:
         self._dead.table.rewrite(lambda table: int(table.delete(done)["num_deleted_rows"]))
 
     def _unnumber(self, above: int, up_to: int) -> None:
-        """Removes the numbers of these requests. Raises StorageUnusable."""
         if above >= up_to:
             return
         which = numbered(self.owner, above, up_to).sql
@@ -173,11 +168,8 @@ class Requeues:
                 self._dead.fit(schema)
 
     def _check_kept(self, folder: Folder, stored: int) -> None:
-        """Refuses to continue if rows are gone that no version of the table has.
-
-        Raises StorageUnusable: rows would be removed although some of them are in a folder that is gone. A replaced
-        table has neither.
-        """
+        """Checks that the folder of remaining dead letters exists before their old rows are removed; a replaced table
+        has neither. Raises StorageUnusable."""
         with self._dead.table.errors():
             if folder.exists():
                 return
@@ -193,7 +185,7 @@ class Requeues:
         return self._dead.folder.subfolder(f"{KEPT}{number:016x}")
 
     def commit(self, batch: RequeueBatch) -> PutBack:
-        """The second commit, and the rest. Raises RequeueTaken, StorageUnusable."""
+        """The second and third step. Raises RequeueTaken, StorageUnusable."""
         state = batch.state
         files = _written(self._lake.folder, batch.folder, batch.rows, is_needed=batch.messages > 0)
         kept = _written(self._dead.folder, batch.kept_folder, batch.kept, is_needed=batch.kept is not None)
@@ -230,7 +222,7 @@ class Requeues:
         return RequeueBatch(self, state, messages, copies, files, folder, kept_number, kept_folder)
 
     def _check_stored(self, dead: DeltaTable, table_id: str, wanted: Condition) -> None:
-        """Refuses rows above the stored offset of their reading. Raises BatchNotStored."""
+        """Rejects rows above the stored offset of their reading. Raises BatchNotStored."""
         columns = ["topic", "partition", READING]
         found = read(dead, [*columns, "offset"], wanted).group_by(columns).aggregate([("offset", "max")])
         with self._lake.table.state() as table:
@@ -251,8 +243,8 @@ class RequeueBatch:
     """Dead letters to transform again: `messages` with numbers above `state.stored` and up to `state.requested`.
 
     They are in `files` of the dead-letter table, among others. A message that was read several times (after a seek, or
-    from a recreated topic) has at most `copies` rows. Rows are written into `folder`, and the remaining dead letters,
-    as rows of their table, into `kept_folder`.
+    from a recreated topic) has at most `copies` rows. Rows go into `folder`, the remaining dead letters, as rows of
+    their table, into `kept_folder`.
     """
 
     requeues: Requeues
@@ -264,22 +256,22 @@ class RequeueBatch:
     kept_number: int
     kept_folder: Folder
     rows: Written | None = None
-    """What was written into `folder`; None: nothing."""
+    """In `folder`."""
     kept: Written | None = None
-    """What was written into `kept_folder`; None: nothing."""
+    """In `kept_folder`."""
 
     def commit(self) -> PutBack:
-        """Adds the written files to both tables. Raises RequeueTaken: nothing was added; StorageUnusable: unknown."""
+        """Adds the written files to both tables. Raises RequeueTaken if nothing was added, StorageUnusable if it is
+        unknown."""
         return self.requeues.commit(self)
 
     def discard(self) -> None:
-        """Removes what was written before the commit; the plans find what abandoned tasks still write."""
+        """Tasks may still write; the plans find that later."""
         self.folder.remove_all()
         self.kept_folder.remove_all()
 
 
 def _written(table: Folder, folder: Folder, written: Written | None, *, is_needed: bool) -> list[DataFile]:
-    """Returns the files made of dead letters. Raises StorageUnusable."""
     files = written_files(table, folder, written)
     if files is None and is_needed:
         raise StorageUnusable(f"{folder}, what was made of dead letters, is gone: nothing of it was stored")

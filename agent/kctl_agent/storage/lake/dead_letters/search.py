@@ -1,8 +1,5 @@
-"""Searches dead letters in their table, in the order in which they became some, or all in any order.
-
-A table's only index is the bounds of each file: to find the next ones, the coordinates of all are read, then their
-rows.
-"""
+"""Searches dead letters in their table, in the order of their deaths, or all in any order. The bounds of each file are
+the only index, so the coordinates of all are read first, then the rows of the next ones."""
 
 from __future__ import annotations
 
@@ -29,13 +26,13 @@ PLACE = ["failed_at", "topic", "partition", "offset", READING]
 OTHERS = ["error", TRIES, "timestamp", "cluster"]
 PAYLOAD = ["key", "value", "headers"]
 LATEST = 1 << 62
-"""The latest time, in microseconds."""
+"""In microseconds."""
 MOST_ROWS = 10_000
 """Maximum number of individually named rows."""
 
 
 class Origin(NamedTuple):
-    """Where a row comes from: two clusters of one group may have the same offsets."""
+    """Includes the cluster: two clusters of one group may have the same offsets."""
 
     file: str
     cluster: str | None
@@ -47,7 +44,7 @@ class Origin(NamedTuple):
 
 
 class RowPlace(NamedTuple):
-    """A dead letter's place in the order: its time in microseconds, its place in Kafka, its reading."""
+    """A dead letter's place in the order; the time is in microseconds."""
 
     failed_at: int
     topic: str
@@ -57,7 +54,6 @@ class RowPlace(NamedTuple):
 
     @classmethod
     def parsed(cls, text: str) -> RowPlace:
-        """Parses its text. Raises BadParams."""
         with suppress(ValueError):
             failed_at, topic, partition, offset, reading = text.split("/", 4)
             numbers = int(failed_at), int(partition), int(offset)
@@ -72,7 +68,6 @@ class RowPlace(NamedTuple):
 def next_rows(
     table: DeltaTable, wanted: Condition, after: RowPlace | None, limit: int
 ) -> list[tuple[RowPlace, DeadLetter]]:
-    """Returns the next rows after a place. Raises OSError, and what delta-rs raises."""
     if after is not None:
         wanted &= failed_between(after.failed_at, LATEST)
     found = _plain(read(table, PLACE, wanted))
@@ -95,10 +90,8 @@ def next_rows(
 def all_rows(
     table: DeltaTable, wanted: Condition, selection: Selection, progress: Progress, *, with_payload: bool = False
 ) -> Iterator[tuple[Origin, DeadLetter]]:
-    """Yields selected rows with their origins, file by file, the oldest of each part first.
-
-    Without payload unless needed for the selection, or `with_payload`. Calls `progress` with 0 for each part read.
-    """
+    """Yields selected rows file by file, the oldest of each part first. Reads the payload only if the selection or
+    `with_payload` needs it. Calls `progress` with 0 for each part."""
     payload = PAYLOAD if with_payload or selection.key is not None or selection.text is not None else []
     for file, part in parts(table, [*PLACE, *OTHERS, *payload], wanted):
         progress(0)
@@ -109,7 +102,7 @@ def all_rows(
 
 
 def of_rows(rows: Sequence[Origin]) -> str:
-    """Returns SQL for exactly these rows. Raises StorageError: too many."""
+    """Returns SQL for exactly these rows. Raises StorageError if there are too many."""
     if len(rows) > MOST_ROWS:
         raise StorageError(
             f"more than {MOST_ROWS} dead letters of a table match by more than topic, partition, offsets and times: "
@@ -137,7 +130,7 @@ def _behind(after: RowPlace) -> pc.Expression:
 
 
 def _plain(rows: pa.Table) -> pa.Table:
-    """Returns times as numbers: Python has none beyond year 9999. An unknown reading, of an earlier commit, is
+    """Turns times into numbers, because Python has none beyond year 9999. An unknown reading, of an earlier commit, is
     empty."""
     rows = rows.set_column(rows.schema.get_field_index(READING), READING, pc.fill_null(rows[READING], ""))
     for number, column in enumerate(rows.schema):

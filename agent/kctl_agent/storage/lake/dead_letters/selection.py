@@ -16,7 +16,7 @@ READING = "reading"
 OF_COLUMNS = {"topic", "partition", "offset_from", "offset_to", "died_from", "died_to"}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST_SECONDS = 253_402_300_799.0
-"""The last second of year 9999, the end of Python's time."""
+"""The end of year 9999, and of Python's time."""
 OPERATORS = {"=": operator.eq, "<=": operator.le, ">=": operator.ge, ">": operator.gt}
 
 
@@ -25,14 +25,13 @@ class Condition:
     sql: str
     rows: pc.Expression
     files: pc.Expression
-    """The condition on a file's statistics before its rows are read."""
+    """On a file's statistics, before its rows are read."""
 
     def __and__(self, other: Condition) -> Condition:
         return Condition(f"{self.sql} and {other.sql}", self.rows & other.rows, self.files & other.files)
 
 
 def than(column: str, is_: str, value: str | int | datetime) -> Condition:
-    """The column is equal to the value (`=`), at most as large (`<=`), and so on."""
     text = value.isoformat() if isinstance(value, datetime) else value
     sql = f'"{column}" {is_} {quoted(text) if isinstance(text, str) else text}'
     expression = OPERATORS[is_](pc.field(column), value)
@@ -45,7 +44,7 @@ def is_null(column: str) -> Condition:
 
 
 def predicate(group: str, selection: Selection) -> Condition:
-    """The condition of a `dated` selection, as far as columns show it. `needs_rows` covers the rest."""
+    """Covers a `dated` selection as far as columns show it; see `needs_rows`."""
     wanted: list[tuple[str, str, Any]] = [
         ("topic", "=", selection.topic),
         ("partition", "=", selection.partition),
@@ -65,7 +64,7 @@ def predicate(group: str, selection: Selection) -> Condition:
 
 
 def failed_between(first: int, last: int) -> Condition:
-    """The message became a dead letter in this time, in microseconds since 1970, with a second more on each side."""
+    """Microseconds since 1970, with a second more on each side."""
     return than("failed_at", ">=", _moment(first / 1e6 - 1)) & than("failed_at", "<=", _moment(last / 1e6 + 1))
 
 

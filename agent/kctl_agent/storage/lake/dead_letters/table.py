@@ -1,9 +1,8 @@
-"""Messages that a transform could not read: rows of a second Delta table beside their own.
+"""Messages that a transform could not read: rows of a second Delta table next to their own.
 
-Two tables have no common commit. So a batch's dead letters are committed first, with separate stored offsets, and then
-its rows with the group's. A repeated batch finds its stored dead letters (`earlier_try`), and omits those messages
-before the transform. So each message is in one of the two tables, even if another transform, which marks other
-messages, repeats the batch.
+Two tables have no common commit. So a batch's dead letters are committed first, with their own stored offsets, and then
+its rows with the group's. A repeated batch finds its stored dead letters (`earlier_try`) and omits those messages
+before the transform. So each message is in one of the two tables, even if a changed transform repeats the batch.
 """
 
 from __future__ import annotations
@@ -46,30 +45,22 @@ from kctl_agent.storage.lake.table_storage import LakeBatch, Move, TableStorage
 from kctl_agent.storage.selection import EVERYTHING, Selection, is_id_number
 
 SENT = 500
-"""Messages that are sent elsewhere at a time."""
+"""Messages sent elsewhere at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierTry:
-    """An earlier try of a batch, whose rows were not committed.
-
-    `stored` are the offsets up to which its dead letters are stored; `messages` those that are dead letters, by topic,
-    partition and offset.
-    """
+    """An earlier try of a batch, whose rows were not committed. `stored`: up to where its dead letters are stored;
+    `messages`: the dead ones by topic, partition and offset."""
 
     stored: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
     messages: tuple[tuple[str, int, int], ...] = ()
 
 
 class DeadLetterTable(DeadLetterStore):
-    """The dead letters of one group."""
-
     def __init__(self, lake: TableStorage, group: str, ask_cluster: Callable[[], str | None] | None = None) -> None:
-        """`ask_cluster` returns the id of the group's current cluster.
-
-        It is called if the table was not bound and the group has stored offsets of several clusters. Without it dead
-        letters of every cluster are put back.
-        """
+        """`ask_cluster` returns the id of the group's current cluster. It is called if the table was not bound and the
+        group has stored offsets of several clusters. Without it dead letters of every cluster are put back."""
         self.group = group
         self._lake = lake
         self._ask_cluster = ask_cluster
@@ -77,7 +68,6 @@ class DeadLetterTable(DeadLetterStore):
 
     @cached_property
     def requeues(self) -> Requeues:
-        """The requests of this group in the cluster that the table was bound for."""
         return Requeues(self._lake, self.storage, Binding(self.group, self._lake.cluster_id))
 
     @property
@@ -103,22 +93,20 @@ class DeadLetterTable(DeadLetterStore):
 
     @staticmethod
     def reading(batch: LakeBatch, tp: TopicPartition) -> str:
-        """Returns the value of the column `READING` for this batch's messages."""
         return reading(batch.table_id, batch.moves[tp][1].version)
 
     def _offsets(self, selection: Selection, reading: str) -> set[int]:
-        """Returns those of this cluster, including requeued ones that no worker has taken yet."""
+        """Of this cluster, including requeued ones that no worker has taken yet."""
         wanted = predicate(self.group, selection) & of_cluster(self._lake.owner.cluster_id)
         wanted &= than(READING, "=", reading)
         with self.storage.table.latest() as table:
             return set(read(table, ["offset"], wanted)["offset"].to_pylist())
 
     def begin(self, batch: LakeBatch, schema: str, earlier: EarlierTry) -> LakeBatch:
-        """Returns the batch that writes and commits the dead letters of this batch, with that schema; none may be of an
-        earlier try.
+        """Returns the batch that writes and commits the dead letters of this batch; none may be of an earlier try.
 
-        No batch of these offsets that began before can be committed from now on. Raises StoredOffsetMoved: the batch
-        cannot be committed any more; StorageUnusable, TableRefused.
+        From now on no earlier batch of these offsets can be committed. Raises StoredOffsetMoved if this batch can no
+        longer be committed; StorageUnusable, TableRefused.
         """
         self.storage.prepare()
         self.storage.fit(schema)
@@ -129,12 +117,12 @@ class DeadLetterTable(DeadLetterStore):
         return self.storage.plan(id_, version, _moves(batch, earlier), {})
 
     def fence(self, batch: LakeBatch, earlier: EarlierTry) -> bool:
-        """Prevents dead letters from anyone who read the stored offsets before this batch, such as a process that was
-        frozen while it had its partitions: it could store some where this batch has none.
+        """Fences off dead letters of every process that read the stored offsets before this batch, such as one that was
+        frozen while it owned the partitions.
 
-        A claim (`LakeBatch.claims`) holds until the next one, which has this batch refused. False: there is no table
-        yet; that process may still create it. Raises StoredOffsetMoved: somebody has stored dead letters of these
-        partitions since `earlier`; StorageUnusable: unknown whether it was done.
+        A claim (`LakeBatch.claims`) holds until the next one, after which this batch is rejected. False: the table does
+        not exist, and that process may still create it. Raises StoredOffsetMoved if another process has stored dead
+        letters of these partitions since `earlier`; StorageUnusable if the result is unknown.
         """
         if not self.storage.table.exists():
             return False
@@ -183,7 +171,7 @@ class DeadLetterTable(DeadLetterStore):
         return Step(rows, rows[-1][0] if len(rows) == wanted else None)
 
     def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
-        """An id is `TOPIC:PARTITION:OFFSET`; of a message that became a dead letter again, the newest is found."""
+        """An id is `TOPIC:PARTITION:OFFSET`; if there are several, the newest is found."""
         topic, *place = id.rsplit(":", 2)
         if len(place) != 2 or not all(map(is_id_number, place)):
             return None
@@ -197,16 +185,14 @@ class DeadLetterTable(DeadLetterStore):
         return grouped((dead_letter for _, dead_letter in self.rows(selection, progress)), hours, time.time())
 
     def count_requeued(self) -> int:
-        """Returns the number of requeued ones that no worker has taken yet."""
+        """Those that no worker has taken yet."""
         return len(self._clusters_requeued())
 
     def requeue_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Has a worker transform them again (`requeue`); from now on they are not dead letters.
-
-        Those of a cluster that the group has left stay: no worker would do it.
-        """
+        """Has a worker transform them again (`requeue`). Those of a cluster that the group has left stay, because no
+        worker would do it."""
         ask = self._ask_cluster
         owners = self._lake.group_offsets(self.group) if ask is not None and self.storage.table.exists() else []
         if ask is None or len({owner.cluster_id for owner, _ in owners}) < 2:
@@ -218,10 +204,8 @@ class DeadLetterTable(DeadLetterStore):
         return count
 
     def cancel_requeued(self) -> int:
-        """Makes requeued ones that no worker has taken dead letters again; returns their number.
-
-        Raises RequeueTaken: a worker has just put them back; StorageUnusable.
-        """
+        """Makes requeued ones that no worker has taken dead letters again; returns their number. Raises RequeueTaken if
+        a worker has just put them back; StorageUnusable."""
         clusters = set(self._clusters_requeued())
         return sum(Requeues(self._lake, self.storage, Binding(self.group, each)).cancel() for each in clusters)
 
@@ -259,14 +243,14 @@ class DeadLetterTable(DeadLetterStore):
         return done
 
     def expire(self) -> int:
-        """Removes the files in which every dead letter is older than the limit, and returns how many they had. A file
-        with a newer or requeued one, or one of another group, stays. Raises StorageUnusable, TableRefused."""
+        """Removes the files in which every dead letter is older than the limit; returns the number of rows. A file with
+        a newer or requeued one, or one of another group, stays. Raises StorageUnusable, TableRefused."""
         age = self._lake.limits.dead_seconds
         rows = () if age is None else self.rows(Selection(older_than_seconds=age))
         return self._remove_files(Counter(origin.file for origin, _ in rows))
 
     def _remove_rows(self, condition: Condition, rows: Sequence[Origin]) -> int:
-        """Removes exactly these of a file, except those that were put back meanwhile; returns how many."""
+        """Removes exactly these of a file, except those that were put back meanwhile."""
         with suppress(Overtaken):
             if count := self._remove_files(Counter(each.file for each in rows)):
                 return count
@@ -274,8 +258,8 @@ class DeadLetterTable(DeadLetterStore):
         return sum(self._deleted(_always(f"{condition.sql} and {part}")) for part in parts)
 
     def _remove_files(self, rows: Counter[str]) -> int:
-        """Removes the files that have just so many rows, and returns how many these had: a DELETE would write the rest
-        of a file again. Raises Overtaken: another writer has changed one of them."""
+        """Removes the files that have exactly so many rows; returns the number of rows. A DELETE would rewrite the rest
+        of a file. Raises Overtaken if another writer has changed one of them."""
         basis, files = self.storage.table.rewritable_files() if rows else (None, [])
         whole = [each for each in files if each.rows is not None and each.rows == rows[own_file(each.path)]]
         if basis is not None and whole:
@@ -293,8 +277,8 @@ class DeadLetterTable(DeadLetterStore):
         change: Callable[[Callable[[DeltaTable], str]], int],
         besides: Condition | None = None,
     ) -> int:
-        """How many `change` has changed, which gets what names them in a version of the table, as SQL: what a commit on
-        that version changes is what was counted. Raises CountChanged, StorageError."""
+        """Calls `change` with a function that returns SQL for a version of the table: a commit on that version changes
+        what was counted. Raises CountChanged, StorageError."""
         if not self.storage.table.exists():
             return check_count(0, expect)
         selection = selection.dated(time.time())
@@ -320,7 +304,6 @@ class DeadLetterTable(DeadLetterStore):
         return predicate(self.group, selection) & is_null(NUMBER)
 
     def _clusters_requeued(self) -> list[str | None]:
-        """Returns the cluster of each requeued one."""
         if not self.storage.table.exists():
             return []
         wanted = predicate(self.group, EVERYTHING) & than(NUMBER, ">", 0)
@@ -333,14 +316,14 @@ def _always(sql: str) -> Callable[[DeltaTable], str]:
 
 
 def _stored_before(there: StoredOffset | None, before: StoredOffset) -> int:
-    """Returns up to where dead letters are stored, of messages read since the stored offset was last set."""
+    """Where the dead letters end, of messages read since the stored offset was last set."""
     return there.next if there is not None and there.version == before.version else 0
 
 
 def _moves(batch: LakeBatch, earlier: EarlierTry) -> dict[TopicPartition, Move]:
-    """Returns the moves of dead letters' stored offsets with this batch.
+    """The moves of dead letters' stored offsets with this batch.
 
-    Each time they get another id in place of the topic's. It refuses a commit even if another one has left the offset
+    Each gets a new random id in place of the topic's. The id rejects a commit even if another one has left the offset
     unchanged: a repeated batch begins where the offset of its earlier try may be ahead.
     """
     token = str(uuid.uuid4())

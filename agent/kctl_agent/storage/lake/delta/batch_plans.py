@@ -1,7 +1,7 @@
-"""Plans of batches, which find the files of a batch that nobody commits or removes.
+"""Plans of batches, by which others find the files of a batch that is never committed.
 
-A batch writes its plan before its first file and removes it after its commit. The plan names the batch's basis: stored
-offsets and the table's version. The log's entries since then show whether it was committed, even if an OPTIMIZE has
+A batch writes its plan before its first file and removes it after its commit. The plan names the stored offsets and the
+table's version that the batch started from. Later log entries show whether it was committed, even if an OPTIMIZE has
 replaced its files. While the plan exists, `vacuum` ignores its folder.
 """
 
@@ -27,22 +27,22 @@ BATCH = "kctl-"
 """Prefix of a batch's folder."""
 SUFFIX = ".json"
 PLANNED = re.compile(rf"({BATCH}(?:requeue-)?[0-9a-f]+){re.escape(SUFFIX)}")
-"""The plan of a batch. What else lies beside it names no folder: `_delta_log.json` would be the table's own log."""
+"""Other names are no folders of batches: `_delta_log.json` would name the table's own log."""
 MOST_ENTRIES = 1000
-"""Maximum number of entries searched for the end of a batch."""
+"""So many log entries are searched for the end of a batch."""
 GIVEN_UP_SECONDS = 86_400.0
-"""After so long a plan without a folder is removed: a batch that fails for days leaves one with each try."""
+"""Then a plan without a folder is removed: a batch that fails for days leaves one with each try."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """`version` is the table's at the beginning; `numbers` are the `txn` actions that the batch moves, or None."""
+    """`version` is the table's at the start; `numbers` are the `txn` actions that the batch moves (None: not set
+    yet)."""
 
     version: int
     numbers: Mapping[str, int | None]
 
     def write(self, table: Folder, batch: str) -> None:
-        """Writes the plan of the batch with this folder name. Raises StorageUnusable."""
         content = json.dumps({"version": self.version, "numbers": self.numbers}).encode()
         try:
             table.write(plan_name(batch), content)
@@ -51,7 +51,7 @@ class BatchPlan:
 
     @classmethod
     def parse(cls, content: bytes) -> BatchPlan:
-        """Parses a plan. Raises ValueError: a power cut has damaged it."""
+        """A plan that a power cut has damaged raises ValueError."""
         try:
             found = json.loads(content)
             return cls(int(found["version"]), dict(found["numbers"]))
@@ -64,22 +64,18 @@ class BatchPlan:
 
 
 def plan_name(batch: str) -> str:
-    """Returns the plan's name for the batch with this folder name."""
     return f"{FOLDER}/{batch}{SUFFIX}"
 
 
 def planned(table: Folder) -> set[str]:
-    """Returns the folders of all batches with a plan. Raises OSError."""
     return {batch for batch, _ in _plans(table)}
 
 
 def has_plan_on(table: Folder, name: str) -> bool:
-    """Whether a plan was made on the number of this name. Raises OSError."""
     return any(plan is not None and name in plan.numbers for _, plan in _read_all(table))
 
 
 def forget(table: Folder, batch: str) -> None:
-    """Removes the plan of this batch. Raises StorageUnusable."""
     try:
         table.remove([plan_name(batch), f"{batch}/{NOTE}"])
     except OSError as error:
@@ -87,7 +83,7 @@ def forget(table: Folder, batch: str) -> None:
 
 
 def sweep(table: LakeTable) -> None:
-    """Removes what batches left that can never be committed: a stored offset differs from their plan.
+    """Removes the leftovers of batches that cannot be committed, because a stored offset differs from their plan.
 
     A frozen batch that can still be committed keeps its files. Raises StorageUnusable.
     """
@@ -108,7 +104,6 @@ def sweep(table: LakeTable) -> None:
 
 
 def _plans(table: Folder) -> Iterator[tuple[str, FolderFile]]:
-    """Returns the folder of each batch, and its plan. Raises OSError."""
     for file in table.subfolder(FOLDER).files():
         if (found := PLANNED.fullmatch(file.name)) is not None:
             yield found[1], file
@@ -119,7 +114,7 @@ def _batch(plan: FolderFile) -> str:
 
 
 def _read_all(table: Folder) -> Iterator[tuple[FolderFile, BatchPlan | None]]:
-    """None: a power cut has damaged it. Raises OSError."""
+    """Yields None for a plan that a power cut has damaged."""
     for batch, file in _plans(table):
         try:
             yield file, BatchPlan.parse(table.read(plan_name(batch)))
@@ -135,11 +130,10 @@ def _is_given_up(table: Folder, plan: FolderFile) -> bool:
 
 
 def _remove(table: Folder, file: FolderFile, plan: BatchPlan | None) -> None:
-    """Removes a batch's files unless it may have been committed by a process that was killed before it removed the
-    plan.
+    """Removes a batch's files, unless a process may have committed it before it was killed.
 
-    Then older versions have its files, even if an OPTIMIZE has replaced them since. If the log no longer shows this,
-    the files are left to `vacuum`, which keeps what an older version may need.
+    Older versions of the table have the files of a committed batch, even after an OPTIMIZE. If the log no longer shows
+    the commit, the files are left to `vacuum`.
     """
     folder = table.subfolder(_batch(file))
     if plan is not None and folder.exists() and _is_overtaken(table, folder.name, plan):
@@ -148,10 +142,8 @@ def _remove(table: Folder, file: FolderFile, plan: BatchPlan | None) -> None:
 
 
 def _is_overtaken(table: Folder, batch: str, plan: BatchPlan) -> bool:
-    """Whether the log shows that its stored offsets moved on before it was committed, so that it cannot be committed.
-
-    False also if entries were cleaned up or are too many, or the table was rolled back.
-    """
+    """Whether the log shows that its stored offsets moved on without it. False also if entries were cleaned up or are
+    too many, or the table was rolled back."""
     wanted = f"{batch}/".encode()
     with suppress(FileNotFoundError, LogUnreadable):
         for version in range(plan.version + 1, plan.version + 1 + MOST_ENTRIES):

@@ -1,8 +1,5 @@
-"""Checkpoints of a table's log: delta-rs writes one at each hundredth commit, in its own process.
-
-At 100,000 files it takes hundreds of megabytes; its own session keeps them out of a worker's memory
-(`kctl.master.memory`).
-"""
+"""Checkpoints of a table's log: delta-rs writes one at each hundredth commit, in its own process. At 100,000 files it
+takes hundreds of megabytes; its own session keeps them out of a worker's memory (`kctl.master.memory`)."""
 
 from __future__ import annotations
 
@@ -43,16 +40,14 @@ INTERVAL = 100
 """Commits between checkpoints, as in delta-rs, unless the table has `delta.checkpointInterval`."""
 DECIMAL = re.compile(r"[1-9][0-9]{0,17}")
 SECONDS = 600.0
-"""Time-out of a checkpoint."""
 CLEAN_UP_SECONDS = 3600.0
-"""Interval of a process's clean-ups of the log, each of which lists all of it."""
+"""Each clean-up lists the whole log."""
 UNFINISHED = "checkpoint-"
-"""Prefix of a folder in which a checkpoint is written."""
 PR_SET_PDEATHSIG = 1
 
 
 class Checkpoints:
-    """The checkpoints of one table. For any thread, one at a time."""
+    """For any thread, one at a time."""
 
     def __init__(self, table: Folder) -> None:
         self._table = table
@@ -60,7 +55,7 @@ class Checkpoints:
         self._clean_up_at = 0.0
 
     def after(self, state: LogState, version: int) -> None:
-        """Starts a checkpoint if it is due with this version, which this process has committed, and none is running."""
+        """Starts a checkpoint if it is due with this version, which this process has committed."""
         interval = state.configuration.get("delta.checkpointInterval", "")
         if version % (int(interval) if DECIMAL.fullmatch(interval) else INTERVAL):
             return
@@ -73,7 +68,6 @@ class Checkpoints:
             self._running.start()
 
     def wait(self) -> None:
-        """Waits for the running checkpoint."""
         if self._running is not None:
             self._running.join()
 
@@ -112,11 +106,11 @@ def main(uri: str, options: dict[str, str] | None, cleans_up: bool = True) -> No
 
 
 def _written_local(table: LocalFolder) -> DeltaTable:
-    """Writes a checkpoint of the newest version, unless it has one, and returns the table.
+    """Writes a checkpoint of the newest version, unless it has one.
 
-    delta-rs writes it in a separate folder with links to the log's files, except a damaged checkpoint. Once it is on
-    the disk it gets its name, then the pointer to it is moved. A checkpoint that another process wrote first stays,
-    because its readers have listed its size.
+    delta-rs writes it in a separate folder with links to the log's files, except a damaged checkpoint. It gets its name
+    once it is on the disk; then the pointer moves. A checkpoint that another process wrote first stays, because its
+    readers have listed its size.
     """
     place = table.local / FOLDER
     place.mkdir(exist_ok=True)

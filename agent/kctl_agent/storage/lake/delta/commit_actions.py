@@ -10,18 +10,17 @@ from urllib.parse import quote
 from kctl_agent.storage.lake.delta.files import DataFile, TableFile
 
 ENGINE = "kctl"
-"""The writer in an entry's `commitInfo`: such an entry was synced before it became visible."""
+"""The writer in an entry's `commitInfo`: its entries are synced before they are visible."""
 COMPACTION = {"kctl": "compaction"}
-"""Marks a compaction in `commitInfo`, for the table's history."""
 
 SAFE = "/!$&'()+,:;=@"
-"""Characters that delta-rs does not escape in a path either: it finds removed files by the escaped path."""
+"""delta-rs does not escape these characters either, and finds removed files by the escaped path."""
 
 
 def append_actions(
     files: Sequence[DataFile], transactions: Mapping[str, int], partition_by: Sequence[str], now_ms: int
 ) -> Iterator[dict[str, Any]]:
-    """Adds these files and sets these transaction numbers: a blind append, which depends on no file of the table."""
+    """A blind append, which depends on no file of the table."""
     parameters = {"mode": "Append", "partitionBy": json.dumps(list(partition_by))}
     yield _info("WRITE", parameters, now_ms, isBlindAppend=True)
     yield from _transactions(transactions)
@@ -32,10 +31,8 @@ def append_actions(
 def compaction_actions(
     removed: Sequence[TableFile], added: Sequence[DataFile], transactions: Mapping[str, int], now_ms: int
 ) -> Iterator[dict[str, Any]]:
-    """Replaces files by others with the same rows; if none are added, removes the rows.
-
-    It is no blind append: so an UPDATE or DELETE of others that has read the removed files is forced to start again.
-    """
+    """Replaces files with others that have the same rows; without `added`, removes the rows. As it is no blind append,
+    an UPDATE or DELETE by others that has read the removed files must restart."""
     is_delete = bool(removed) and not added
     operation = "DELETE" if is_delete else "OPTIMIZE"
     yield _info(operation, {"predicate": "[]"}, now_ms, isBlindAppend=False, **COMPACTION)

@@ -1,4 +1,4 @@
-"""The basis of a compaction's commit, and whether it still holds for the version that the commit follows.
+"""The version that a compaction started from, and whether its commit may still follow.
 
 delta-rs accepts two compactions of the same files, which duplicates each row: so kctl writes the commit itself.
 """
@@ -19,7 +19,7 @@ from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.folder import Folder
 
 COMPACTIONS = "kctl/compactions"
-"""The `txn` action that each of kctl's compactions increases; it identifies what an earlier one left."""
+"""The `txn` action that each of kctl's compactions increases."""
 
 
 class Overtaken(StorageUnusable):
@@ -33,22 +33,20 @@ class CompactionBasis:
     """The table before its files were listed, and the files removed since."""
 
     version: int
-    """The version that was checked last."""
+    """The last version checked."""
     committed_at: float | None
     metadata: Mapping[str, Any]
     number: int | None
-    """The number of COMPACTIONS."""
     removed: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, table: Folder, state: LogState) -> CompactionBasis:
-        """Returns the basis of a compaction of this version. Raises OSError."""
         number = state.transaction_version(COMPACTIONS)
         return cls(state.version, committed_at(table, state.version), state.metadata, number)
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns in the files."""
+        """Without partition columns."""
         every = pa.schema(Schema.from_json(self.metadata["schemaString"]).to_arrow())
         return pa.schema([each for each in every if each.name not in self.metadata["partitionColumns"]])
 
@@ -57,7 +55,7 @@ class CompactionBasis:
         return {COMPACTIONS: (self.number or 0) + 1}
 
     def check(self, table: Folder, state: LogState, names: Collection[str]) -> None:
-        """Checks that these files may be replaced in the commit after this version. Raises Overtaken, LogUnreadable."""
+        """Checks that the commit after this version may replace these files. Raises Overtaken, LogUnreadable."""
         if any(state.metadata[key] != self.metadata[key] for key in ("id", "schemaString", "partitionColumns")):
             raise Overtaken(f"the columns of the table {table} were changed meanwhile, or it was replaced by another")
         if committed_at(table, self.version) != self.committed_at:

@@ -1,4 +1,4 @@
-"""The Parquet files of a batch as actions of a Delta log: sizes, partition values, statistics of footers."""
+"""The Parquet files of a batch as actions of a Delta log: sizes, partition values, statistics from footers."""
 
 from __future__ import annotations
 
@@ -23,26 +23,25 @@ from kctl_agent.storage.base import StorageUnusable, TableRefused
 from kctl_agent.storage.lake.folder import Folder, FolderFile
 
 OWN_FOOTER = {b"kctl": b"compaction"}
-"""Marks the footer of a file that kctl has written."""
 NOTE = "_written.json"
-"""A file in the folder of a batch that another process may have to commit."""
+"""In the folder of a batch that another process may have to commit."""
 FOOTER_THREADS = 8
-"""Number of a batch's footers that are read concurrently."""
+"""Footers of a batch read concurrently."""
 STATS_COLUMNS = 32
 """Delta's own `delta.dataSkippingNumIndexedCols`."""
 STATS_CHARACTERS = 32
 """Delta's own limit for strings; the last code point marks an upper bound of all strings with this prefix."""
 LAST = "\U0010ffff"
 SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
-"""The key of Spark's schema, in its own JSON, in a file's footer."""
+"""Spark's schema in a file's footer, in its own JSON."""
 DAY = re.compile(r"\d{4}-\d\d-\d\d")
-"""Later years are `+12345-01-01` in Spark."""
+"""Spark writes later years as `+12345-01-01`."""
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file, with `path` relative to the table's folder; `nulls`, `least`, `greatest` by column, as in the footer."""
+    """`path` is relative to the table's folder; `nulls`, `least`, `greatest` are by column, as in the footer."""
 
     path: str
     size: int
@@ -55,7 +54,7 @@ class DataFile:
 
     @property
     def stats(self) -> str:
-        """Statistics of the Delta protocol, with `tightBounds`: a truncated value is still a bound."""
+        """In the Delta protocol's form, with `tightBounds`: a truncated value is still a bound."""
         least = {name: bound for name, value in self.least.items() if (bound := _bound(value)) is not None}
         greatest = {
             name: bound for name, value in self.greatest.items() if (bound := _bound(value, upper=True)) is not None
@@ -68,7 +67,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A file of a version of the table; `path` is escaped as in its log."""
+    """`path` is escaped as in the log."""
 
     path: str
     size: int
@@ -78,7 +77,7 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What Spark wrote into a batch's folder: its row count, and the names of files of committed task attempts."""
+    """Spark's report: the number of rows, and the files of committed task attempts."""
 
     rows: int = 0
     files: frozenset[str] = frozenset()
@@ -87,7 +86,7 @@ class Written:
         return Written(self.rows + other.rows, self.files | other.files)
 
     def note(self, table: Folder, folder: Folder) -> None:
-        """Saves this in the folder, for a process that has only the folder. Raises StorageUnusable."""
+        """For a process that has only the folder. Raises StorageUnusable."""
         try:
             folder.write(NOTE, json.dumps([self.rows, sorted(self.files)]).encode())
             table.sync([f"{folder.name}/{NOTE}"])
@@ -96,7 +95,7 @@ class Written:
 
     @classmethod
     def noted(cls, folder: Folder) -> Written | None:
-        """Returns what `note` has saved; None: nothing. Raises StorageUnusable."""
+        """None: `note` has saved nothing. Raises StorageUnusable."""
         try:
             rows, files = json.loads(folder.read(NOTE))
         except FileNotFoundError:
@@ -107,7 +106,6 @@ class Written:
 
 
 def table_files(table: DeltaTable) -> Iterator[TableFile]:
-    """Returns all files of a version. Raises what delta-rs raises."""
     columns, partitions = table.get_add_actions(flatten=True), table.metadata().partition_columns
     names = ("path", "size_bytes", "num_records", *(f"partition.{name}" for name in partitions))
     for path, size, rows, *values in zip(*(columns.column(name).to_pylist() for name in names), strict=True):
@@ -115,17 +113,17 @@ def table_files(table: DeltaTable) -> Iterator[TableFile]:
 
 
 def _partition_text(value: object) -> str | None:
-    """Returns a partition's value in the Delta protocol's form."""
+    """In the Delta protocol's form."""
     if value is None:
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def written_files(table: Folder, folder: Folder, written: Written | None = None) -> list[DataFile] | None:
-    """Returns the files with rows that Spark wrote into a batch's folder, synced. None: there is no such folder.
+    """Returns the files with rows in a batch's folder, synced; None if the folder does not exist.
 
-    The folder exists even if there is no row. `written` is Spark's report; None: unknown. Raises StorageUnusable, also
-    if the files have more or fewer rows: then they are removed.
+    The folder exists even if there is no row. `written` is Spark's report; None: unknown. Raises StorageUnusable; if
+    the number of rows differs from the report, also removes the files.
     """
     try:
         files = read_files(table, folder, None if written is None else written.files) if folder.exists() else None
@@ -141,10 +139,7 @@ def written_files(table: Folder, folder: Folder, written: Written | None = None)
 
 
 def read_files(table: Folder, folder: Folder, names: Collection[str] | None = None) -> list[DataFile]:
-    """Returns the files of these names (None: all) with rows in a batch's folder, synced, and removes the others.
-
-    Raises OSError.
-    """
+    """Returns the files with these names (None: all) that have rows, synced, and removes the others. Raises OSError."""
     useful: list[FolderFile] = []
     useless: list[str] = []
     for file in folder.files():
@@ -167,13 +162,13 @@ def read_files(table: Folder, folder: Folder, names: Collection[str] | None = No
 
 
 class DayRefused(TableRefused):
-    """A row has a day that readers of the table do not know. Nothing of this batch was or will be committed."""
+    """A row has a day that readers of the table do not know. The batch was not and cannot be committed."""
 
     code = "day_refused"
 
 
 def check_days(table: object, files: Iterable[DataFile], columns: Sequence[str]) -> None:
-    """Checks partitions by these date columns. Raises DayRefused: delta-rs could not read the table any more."""
+    """Checks partitions by these date columns, because delta-rs could no longer read the table. Raises DayRefused."""
     for value, name in ((file.partition_values.get(name), name) for file in files for name in columns):
         if value is not None and (not DAY.fullmatch(value) or value.startswith("0000")):
             raise DayRefused(
@@ -184,23 +179,19 @@ def check_days(table: object, files: Iterable[DataFile], columns: Sequence[str])
 
 
 def is_hidden(name: str) -> bool:
-    """Whether engines ignore a file or folder of this name: leftovers of abandoned tasks, checksums.
-
-    A partition by a column `_day` is not hidden: its folder contains `=`, which Delta's VACUUM and Spark check too.
-    """
+    """Whether engines ignore such a file or folder, as a leftover of abandoned tasks or a checksum. A partition by a
+    column `_day` is not hidden: its folder contains `=`, which Delta's VACUUM and Spark check too."""
     return name.startswith(("_", ".")) and "=" not in name
 
 
 def is_exact(footer: FileMetaData) -> bool:
-    """Whether statistics include NaN, or are missing for columns with it, as Spark and kctl write them."""
+    """Whether statistics cover NaN, or are missing for its columns: true for files by Spark and kctl."""
     return footer.created_by.startswith("parquet-mr") or OWN_FOOTER.items() <= (footer.metadata or {}).items()
 
 
 def is_ordered(footer: FileMetaData, number: int) -> bool:
-    """Whether no value of this column is NaN: the largest for Spark, without an order for Python.
-
-    Writers other than Spark and kctl leave NaN out of a footer, so it is unknown there.
-    """
+    """Whether no value of this column is NaN, which is the largest for Spark and without an order for Python. Writers
+    other than Spark and kctl leave NaN out of a footer, so it is unknown there."""
     groups = [footer.row_group(each).column(number) for each in range(footer.num_row_groups)]
     if all(group.physical_type not in ("FLOAT", "DOUBLE") for group in groups):
         return True
@@ -216,7 +207,7 @@ def _is_ordered(stats: Any, group: Any) -> bool:
 
 
 def spark_schema(table: Folder, path: str) -> str | None:
-    """Returns the schema of a file that Spark wrote, without partition columns; None: another writer."""
+    """Returns the schema without partition columns; None if another writer than Spark wrote the file."""
     with table.open(path) as opened:
         found = (pq.read_metadata(opened).metadata or {}).get(SPARK_SCHEMA)
     return None if found is None else found.decode()
@@ -255,10 +246,8 @@ def _has_values(stats: Any, group: Any) -> bool:
 
 
 def _bounds(known: Sequence[Any]) -> tuple[Any, Any] | None:
-    """Returns the smallest and largest value by the row groups' statistics; None if there are none that hold.
-
-    Spark writes dates beyond year 9999 and strings that are not UTF-8, which Python cannot represent.
-    """
+    """None if a row group has no usable statistics. Spark writes dates beyond year 9999 and strings that are not UTF-8,
+    which Python cannot represent."""
     if not known or not all(stats.has_min_max for stats in known):
         return None
     try:
@@ -269,7 +258,7 @@ def _bounds(known: Sequence[Any]) -> tuple[Any, Any] | None:
 
 
 def _top_level(metadata: Any) -> Iterator[int]:
-    """Returns columns outside arrays, maps and structs."""
+    """Columns outside arrays, maps and structs."""
     for number in range(metadata.num_columns):
         column = metadata.schema.column(number)
         if column.path == column.name and column.max_repetition_level == 0:
@@ -283,7 +272,7 @@ def _partition_values(folders: Iterable[str]) -> Iterator[tuple[str, str | None]
 
 
 def _json(values: Mapping[str, object]) -> str:
-    """Encodes every digit of a decimal, which `json` cannot; without escapes, as in a log entry."""
+    """Keeps every digit of a decimal, which `json` cannot."""
 
     def text(value: object) -> str:
         return f"{value:f}" if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
@@ -292,7 +281,7 @@ def _json(values: Mapping[str, object]) -> str:
 
 
 def _bound(value: object, *, upper: bool = False) -> object:
-    """Returns a bound as it is written; None: this type has none."""
+    """None: this type has no bounds."""
     if isinstance(value, str):
         return _upper(value) if upper else value[:STATS_CHARACTERS]
     if isinstance(value, datetime):

@@ -1,4 +1,4 @@
-"""The log of a Delta table as files, which others write and clean up meanwhile."""
+"""The log of a Delta table as files, which others write and clean up at the same time."""
 
 from __future__ import annotations
 
@@ -22,21 +22,19 @@ CHECKPOINT = re.compile(
     r"(?P<version>\d{20})\.checkpoint(\.(?P<part>\d{10})\.(?P<parts>\d{10})|\.(?P<id>[0-9a-f-]{36}))?\.parquet"
 )
 ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-"""Prefix of a path that is a URI."""
 LAST_CHECKPOINT = f"{LOG}/_last_checkpoint"
-"""The file that names the newest checkpoint."""
+"""Names the newest checkpoint."""
 ATTEMPTS = 5
-"""Tries to read what others change meanwhile."""
 
 T = TypeVar("T")
 
 
 class LogUnreadable(ValueError):
-    """A log that is damaged or incomplete."""
+    pass
 
 
 class CheckpointDamaged(LogUnreadable):
-    """One of its files cannot be read."""
+    pass
 
 
 class EntryMissing(LogUnreadable):
@@ -47,11 +45,8 @@ class EntryMissing(LogUnreadable):
 
 
 def read_again(read: Callable[[], T], *raced: type[Exception]) -> T:
-    """Returns the result of `read`, called again if it raises one of these.
-
-    A listing may lack an entry that is being written, and may contain files that are gone when they are opened;
-    delta-rs raises only DeltaError for that.
-    """
+    """Calls `read` again if it raises one of these errors. A listing may omit an entry that is being written, and
+    contain files that no longer exist when they are opened; delta-rs raises only DeltaError for that."""
     for _ in range(ATTEMPTS - 1):
         try:
             return read()
@@ -62,7 +57,7 @@ def read_again(read: Callable[[], T], *raced: type[Exception]) -> T:
 
 @contextmanager
 def reading_log(name: str) -> Iterator[None]:
-    """Converts errors of parsing a log file. Raises LogUnreadable."""
+    """Turns errors of parsing a log file into LogUnreadable."""
     try:
         yield
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:  # also what pyarrow raises
@@ -70,24 +65,23 @@ def reading_log(name: str) -> Iterator[None]:
 
 
 def entry_name(version: int) -> str:
-    """The name of a version's commit; a clean-up of the log removes it."""
+    """A clean-up of the log removes it."""
     return f"{LOG}/{version:020}.json"
 
 
 def checkpoint_name(version: int) -> str:
-    """The name of a version's checkpoint, as kctl and delta-rs write it."""
+    """As kctl and delta-rs write it."""
     return f"{LOG}/{version:020}.checkpoint.parquet"
 
 
 def added(table: Folder, version: int) -> list[str]:
-    """The files that a commit has added. Raises LogUnreadable, OSError."""
     found = actions(table, version)
     with reading_log(entry_name(version)):
         return [own_file(action["add"]["path"]) for action in found if "add" in action]
 
 
 def own_file(path: str) -> str:
-    """The name of a file in the table's folder, by its path in the log. Raises LogUnreadable: it is elsewhere."""
+    """The name in the table's folder of a path in the log. Raises LogUnreadable if the file is elsewhere."""
     name = unquote(path)
     if name.startswith("/") or ELSEWHERE.match(name) or ".." in name.split("/"):
         raise LogUnreadable(f"its log has the file {name!r}, which is not in its folder")
@@ -96,10 +90,10 @@ def own_file(path: str) -> str:
 
 @contextmanager
 def checkpoint_opened(table: Folder, name: str) -> Iterator[ParquetFile]:
-    """Opens one of its parts, to be read part by part.
+    """Opens one file of a checkpoint. Raises CheckpointDamaged, OSError.
 
     In memory of the C library: of what pyarrow's own allocator takes for a log of 100,000 files, 40 MB stay in the
-    process. Raises CheckpointDamaged, OSError.
+    process.
     """
     before = pa.default_memory_pool()
     pa.set_memory_pool(pa.system_memory_pool())
@@ -118,10 +112,7 @@ def checkpoint_opened(table: Folder, name: str) -> Iterator[ParquetFile]:
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """A log from its newest checkpoint on.
-
-    `checkpoint` is its version, `checkpoint_files` its parts; `versions` those above it with an entry, in order.
-    """
+    """A log from its newest checkpoint on; `versions` are those above it with an entry, in order."""
 
     checkpoint: int | None
     checkpoint_files: tuple[str, ...]
@@ -129,15 +120,13 @@ class LogFiles:
 
     @property
     def newest_checkpoint(self) -> int:
-        """Its version; -1, below all, if there is none."""
+        """-1, below all, if there is none."""
         return -1 if self.checkpoint is None else self.checkpoint
 
 
 def log_files(table: Folder, below: int | None = None) -> LogFiles:
-    """Lists files by name from the checkpoint in `_last_checkpoint`: there may be a newer one. Raises OSError.
-
-    Lists all if that checkpoint does not exist, or one below this version is wanted.
-    """
+    """Lists the log from the checkpoint in `_last_checkpoint` on, because a newer one may exist. Lists all if that
+    checkpoint does not exist, or one below this version is wanted. Raises OSError."""
     names = table.subfolder(LOG).names
     if below is None:
         found = _log_files(names(_pointed_at(table)))
@@ -147,7 +136,7 @@ def log_files(table: Folder, below: int | None = None) -> LogFiles:
 
 
 def _pointed_at(table: Folder) -> str:
-    """Prefix of the names of the checkpoint in `_last_checkpoint`; empty if that is damaged or missing."""
+    """The start of its files' names; empty if `_last_checkpoint` is damaged or missing."""
     try:
         return f"{int(json.loads(table.read(LAST_CHECKPOINT))['version']):020}"
     except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
@@ -155,7 +144,7 @@ def _pointed_at(table: Folder) -> str:
 
 
 def _log_files(names: Iterable[str], below: int | None = None) -> LogFiles:
-    """A checkpoint in parts, which Delta's own writes one after the other, counts once it has all of them."""
+    """A checkpoint in parts, which Delta's own writer stores one after the other, counts once it has all of them."""
     entries: list[int] = []
     checkpoints: dict[tuple[int, int, str], list[str]] = {}
     for name in names:
@@ -174,10 +163,10 @@ def _log_files(names: Iterable[str], below: int | None = None) -> LogFiles:
 
 
 def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]]) -> bytes | None:
-    """Commits these actions as this version if there is none yet, and returns what was written.
+    """Commits these actions as this version, and returns the bytes; None if another writer was first.
 
-    None: another writer was first, and nothing was written. What readers see is synced, unlike delta-rs' own entries: a
-    power cut that damages one would make the table unreadable. Raises OSError: the log shows whether it is written.
+    The entry is synced, unlike delta-rs' own: a power cut that damages one would make the table unreadable. Raises
+    OSError; then the log shows whether the entry exists.
     """
     # No escapes: delta-rs takes those of a character from U+100000 on for another one.
     lines = (json.dumps(action, separators=(",", ":"), ensure_ascii=False) + "\n" for action in actions)
@@ -192,7 +181,6 @@ def committed_at(table: Folder, version: int) -> float | None:
 
 
 def actions(table: Folder, version: int) -> list[dict[str, Any]]:
-    """The actions of a commit. Raises LogUnreadable, OSError."""
     name = entry_name(version)
     content = table.read(name)
     with reading_log(name):
@@ -200,11 +188,8 @@ def actions(table: Folder, version: int) -> list[dict[str, Any]]:
 
 
 def parsed(content: bytes) -> Iterator[dict[str, Any]]:
-    """The actions of an entry, one on each line. Raises ValueError.
-
-    After a power cut an entry of other writers may be cut off, or contain zeros. JSON leaves other line ends of
-    Unicode, such as U+2028, unescaped.
-    """
+    """The actions of an entry, one on each line. Raises ValueError: after a power cut an entry of other writers may be
+    cut off, or contain zeros. JSON does not escape other line ends of Unicode, such as U+2028."""
     if not content:
         raise ValueError("it is empty")
     for line in content.split(b"\n"):

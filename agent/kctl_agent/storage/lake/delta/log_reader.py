@@ -1,9 +1,9 @@
-"""Reads the newest version of a table's log: continues while the log is the one read before, else starts again.
+"""Reads the newest version of a table's log: continues if the log is the one read before, otherwise starts again.
 
 A process may be frozen between any two steps, while others clean up the log or replace the table. Both engines write
 the pointer to a checkpoint (`_last_checkpoint`) before they remove an entry below it: while it is unchanged, no entry
 above those read is missing. Delta's writer for Spark overwrites an entry that comes between its check and its rename,
-or its `PUT`, which nobody can prevent; the stamps of the newest entries show it.
+or its `PUT`. That cannot be prevented; the stamps of the newest entries show it.
 """
 
 from __future__ import annotations
@@ -26,35 +26,32 @@ from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.folder import Folder
 
 MOST_ENTRIES = 200
-"""Maximum number of entries to continue with: a checkpoint contains most of a larger number."""
+"""With more entries to read, a checkpoint contains most of them."""
 
 
 class CheckpointMoved(LogUnreadable):
-    """The log may not be the one that was listed any more."""
+    """The log may no longer be the one that was listed."""
 
 
 class DeltaLogReader:
-    """Reads one table's log. For one thread at a time."""
+    """For one thread at a time."""
 
     def __init__(self, table: Folder) -> None:
         self._table = table
         self._state: LogState | None = None
         self._newest: tuple[str, str | None] = "", None
-        """The entry of the version that was last read, and its stamp; None where it was cleaned up."""
+        """The last entry read, and its stamp; None if it was cleaned up."""
         self._pointer: str | None = None
-        """The stamp of the pointer to the newest checkpoint, which is not above the version that was last read."""
+        """The stamp of the pointer to the newest checkpoint, which is not above the last version read."""
 
     def is_there(self) -> bool:
-        """Whether the log contains what was last read of it. For any thread. Raises OSError."""
+        """Whether the log still has the last entry read. For any thread. Raises OSError."""
         name, stamp = self._newest
         return stamp is not None and stamp == self._stamp(name)
 
     def newest(self) -> LogState:
-        """Returns the newest version; what was read is synced before anything is decided on it.
-
-        Raises StorageUnusable: another writer has overwritten what was read, which is read again next time; NoTable,
-        LogUnreadable, OSError.
-        """
+        """Returns the newest version, synced before any decision on it. Raises NoTable, LogUnreadable, OSError, and
+        StorageUnusable if another writer has overwritten an entry that was read; the next call reads it again."""
         state, self._state = self._state, None  # what is read in part is not gone on from
         if state is None or not self._is_read_on(state):
             try:
@@ -65,11 +62,11 @@ class DeltaLogReader:
         return state
 
     def _is_read_on(self, state: LogState, *, is_upon: bool = False) -> bool:
-        """False: the log is another one, or entries above may have been removed and one of them rewritten by a frozen
+        """False: this is another log, or entries above may have been removed and one of them rewritten by a frozen
         process.
 
-        With `is_upon` we have just written the next entry: if its newest entry is another one, somebody has overwritten
-        ours. Raises StorageUnusable, LogUnreadable, OSError.
+        With `is_upon` we have just written the next entry: if the newest is another one, it has overwritten ours.
+        Raises StorageUnusable, LogUnreadable, OSError.
         """
         before, (name, stamp) = state.version, self._newest
         if (stamp is None and not is_upon) or not state.advance(self._table, MOST_ENTRIES):
@@ -93,7 +90,6 @@ class DeltaLogReader:
         return True
 
     def _read(self) -> LogState:
-        """Reads from the newest checkpoint on."""
         pointer = self._stamp(LAST_CHECKPOINT)
         state = LogState.read(self._table)
         if pointer != self._stamp(LAST_CHECKPOINT):
@@ -119,10 +115,8 @@ class DeltaLogReader:
         )
 
     def confirm(self, version: int, written: bytes) -> LogState:
-        """Checks that every reader sees the entry just written on the last read version; returns the newest version.
-
-        Raises StorageUnusable: readers do not, or it is unknown; LogUnreadable, OSError.
-        """
+        """Checks that every reader sees the entry just written after the last version read; returns the newest version.
+        Raises StorageUnusable if readers do not, or it is unknown; LogUnreadable, OSError."""
         state, self._state = self._state, None
         assert state is not None
         if not self._is_read_on(state, is_upon=True):
@@ -139,19 +133,18 @@ class DeltaLogReader:
         raise StorageUnusable(f"the log of the table {self._table} was cleaned up or replaced in a commit")
 
     def _is_unseen(self, version: int, log: LogFiles) -> bool:
-        """Whether an entry that we have written is certainly no part of the log: it lies below a checkpoint that is
-        older, or above a gap. Of a checkpoint that is newer it may be a part."""
+        """Whether an entry that we have written is certainly not part of the log: it lies below an older checkpoint, or
+        above a gap. A newer checkpoint may include it."""
         if log.newest_checkpoint < version:
             return log.newest_checkpoint < version - 1 and version - 1 not in log.versions
         entry, checkpoint = self._table.find(entry_name(version)), self._table.find(log.checkpoint_files[0])
         return entry is not None and checkpoint is not None and checkpoint.modified < entry.modified
 
     def _stamp(self, name: str) -> str | None:
-        """None: there is no such file."""
         found = self._table.find(name)
         return None if found is None else found.stamp
 
     def _sync(self, names: Iterable[str]) -> None:
-        """Entries of other writers, and checkpoints, which delta-rs does not sync: a power cut that damages the newest
-        one would make the whole table unreadable. What precedes a checkpoint was synced with it."""
+        """Syncs entries of other writers, and checkpoints, which delta-rs does not sync: a power cut that damages the
+        newest one would make the whole table unreadable."""
         self._table.subfolder(LOG).sync(name.removeprefix(f"{LOG}/") for name in names)

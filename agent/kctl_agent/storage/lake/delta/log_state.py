@@ -1,6 +1,6 @@
-"""What a version of a Delta table demands of who writes it, and its `txn` actions, as the log has them.
+"""The protocol, schema and `txn` actions of a version of a Delta table, read from its log.
 
-Not by delta-rs, which takes up the list of all files: so a batch costs the same in a table of 100,000 files.
+delta-rs would load the list of all files; without it a batch costs the same in a table of 100,000 files.
 """
 
 from __future__ import annotations
@@ -31,45 +31,44 @@ log = logging.getLogger(__name__)
 KINDS: Final = {"protocol": "minReaderVersion", "metaData": "id", "txn": "appId"}
 """The actions that are kept, and their required fields."""
 ENTRIES = 16
-"""Number of newest versions whose entries are compared with those read before."""
+"""Entries of so many newest versions are compared with those read before."""
 
 
 class NoTable(Exception):
-    """A folder without a log."""
+    pass
 
 
 class LogEntry(NamedTuple):
-    """`content` is a hash of it."""
+    """`content` is a hash."""
 
     stamp: str
     content: int
 
 
 class LogState:
-    """The state of one version, until `advance`. For one thread at a time."""
+    """One version, until `advance`. For one thread at a time."""
 
     def __init__(self, log: LogFiles) -> None:
         self.log = log
-        """What it was read from."""
         self.version = -1
         self.protocol: Mapping[str, int] = {}
         self.features: set[str] = set()
-        """Of the protocol, for readers and writers."""
+        """For readers and writers."""
         self.metadata: Mapping[str, Any] = {}
         self.id = ""
         self.partition_columns: list[str] = []
         self.configuration: dict[str, str] = {}
         self.fields: list[dict[str, Any]] = []
-        """The table's columns, as Spark's JSON has them."""
+        """In Spark's JSON."""
         self._transactions: dict[str, int] = {}
         self.entries: dict[int, LogEntry] = {}
-        """Of the newest versions, as they were read: others may write them over."""
+        """Entries of the newest versions as they were read; others may overwrite them."""
         self.unsynced: list[int] = []
-        """Versions that were read whose entries others have written, which sync none."""
+        """Versions that others have written, who do not sync."""
 
     @classmethod
     def read(cls, table: Folder, below: int | None = None) -> LogState:
-        """Returns the newest readable version, by the newest checkpoint, below this one. Raises NoTable, OSError."""
+        """Reads the newest version, or one below a damaged checkpoint. Raises NoTable, OSError."""
         state = cls(log_files(table, below))
         try:
             state._replay(table)
@@ -87,7 +86,6 @@ class LogState:
         return state
 
     def _replay(self, table: Folder) -> None:
-        """Replays from the newest checkpoint on. Raises NoTable, LogUnreadable, OSError."""
         log = self.log
         if not log.versions and log.checkpoint is None:
             raise NoTable
@@ -101,7 +99,7 @@ class LogState:
             raise LogUnreadable("its log has no protocol, or no schema")
 
     def advance(self, table: Folder, most: int | None = None) -> bool:
-        """Advances to the newest version; False: there are so many entries, or more. Raises LogUnreadable, OSError."""
+        """Advances to the newest version. False: there are `most` entries or more. Raises LogUnreadable, OSError."""
         end = None if most is None else self.version + most
         while self.version != end:
             name = entry_name(self.version + 1)
@@ -131,7 +129,7 @@ class LogState:
                         self._take(kind, action)
 
     def _take(self, kind: str, action: dict[str, Any]) -> None:
-        """Applies an action. Raises ValueError, TypeError, KeyError, AttributeError: invalid."""
+        """An invalid action raises ValueError, TypeError, KeyError or AttributeError."""
         if kind == "txn":
             self._transactions[str(action["appId"])] = int(action["version"])
         elif kind == "protocol":
@@ -148,12 +146,11 @@ class LogState:
 
     @property
     def partition_days(self) -> list[str]:
-        """The partition columns that are dates."""
         days = [field["name"] for field in self.fields if field["type"] == "date"]
         return [name for name in days if name in self.partition_columns]
 
     def transaction_version(self, name: str) -> int | None:
-        """Like `DeltaTable.transaction_version`."""
+        """As `DeltaTable.transaction_version`."""
         return self._transactions.get(name)
 
     def transaction_names(self) -> list[str]:
@@ -161,7 +158,7 @@ class LogState:
 
 
 def _texts(found: Any) -> list[str]:
-    """Checks a list of texts; null is an empty one. Raises TypeError: something else."""
+    """Checks a list of texts; null is an empty one. Raises TypeError."""
     if not isinstance(found or [], list) or not all(isinstance(each, str) for each in found or ()):
         raise TypeError("what should be texts is something else")
     return list(found or ())

@@ -1,9 +1,9 @@
 """Stored offsets as `txn` actions of a Delta table's log. Pure.
 
-An action has a name and a 64-bit number, survives checkpoints of the log, and fences: of two commits with the same name
-on one snapshot the table accepts one. So each partition of a group has the name `kctl/CLUSTER/GROUP/TOPIC/N` for its
-next offset, which is part of every commit, and below it three for the version and the two halves of the topic's id. A
-fifth one, `claim`, changes each time that a batch is about to store dead letters of the partition.
+An action has a name and a 64-bit number and survives checkpoints of the log; of two commits with the same name on one
+snapshot the table accepts one. So each partition of a group has the name `kctl/CLUSTER/GROUP/TOPIC/N` for its next
+offset, which is part of every commit, and below it three for the version and the two halves of the topic's id. A fifth
+one, `claim`, changes each time a batch is about to store dead letters of the partition.
 """
 
 from __future__ import annotations
@@ -18,23 +18,21 @@ _HALF = 1 << 64
 
 
 def app_id(owner: Binding, tp: TopicPartition) -> str:
-    """The log's name for a partition's next offset."""
     topic, partition = tp
     return f"kctl/{quote(owner.cluster_id or '-', safe='')}/{quote(owner.group, safe='')}/{topic}/{partition}"
 
 
 def claim_id(owner: Binding, tp: TopicPartition) -> str:
-    """The log's name for the last claim to store dead letters of a partition."""
     return f"{app_id(owner, tp)}/claim"
 
 
 def dead_letter_owner(group: str, table_id: str, cluster_id: str | None) -> Binding:
-    """The owner of a group's dead-letter offsets; another main table starts again there too."""
+    """Dead letters have their own stored offsets; another main table starts them again."""
     return Binding(f"{group} {table_id}", cluster_id)
 
 
 def owner_of(name: str) -> tuple[Binding, TopicPartition] | None:
-    """The owner in a name made by `app_id`; None for other names."""
+    """The inverse of `app_id`; None for other names."""
     prefix, *parts = name.split("/")
     if prefix != "kctl" or len(parts) != 4 or not parts[3].isdecimal():
         return None
@@ -43,7 +41,7 @@ def owner_of(name: str) -> tuple[Binding, TopicPartition] | None:
 
 
 def read_offset(read: Callable[[str], int | None], owner: Binding, tp: TopicPartition) -> StoredOffset | None:
-    """`read` returns the number of a name, like `LogState.transaction_version`."""
+    """`read` is like `LogState.transaction_version`."""
     name = app_id(owner, tp)
     following = read(name)
     if following is None:
@@ -52,7 +50,7 @@ def read_offset(read: Callable[[str], int | None], owner: Binding, tp: TopicPart
 
 
 def transactions(owner: Binding, before: StoredOffset | None, after: StoredOffset) -> dict[str, int]:
-    """What a commit writes to change one into the other: always the next offset, which fences it."""
+    """Always includes the next offset, which fences the commit."""
     name = app_id(owner, after.tp)
     written = {name: after.next}
     if before is None or before.version != after.version:

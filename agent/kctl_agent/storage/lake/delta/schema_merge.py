@@ -1,7 +1,5 @@
-"""Adds a batch's new columns to its table (`storage.merge_schema`), null in existing rows.
-
-Only whole columns: a changed type and a new field inside a struct are refused.
-"""
+"""Adds a batch's new columns to its table (`storage.merge_schema`), null in existing rows. Rejects a changed type and a
+new field inside a struct."""
 
 from __future__ import annotations
 
@@ -14,26 +12,24 @@ from deltalake import DeltaTable, Field
 TYPES = frozenset(
     {"string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary", "date", "timestamp"}
 )
-"""Delta's own types without features; `timestamp_ntz` has one that is written here."""
+"""Types that need no feature of the table; `timestamp_ntz` has one that is written here."""
 
 
 def new_columns(there: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Returns the wanted columns (fields of Spark's JSON) that a table lacks; ignores the case of names."""
+    """In Spark's JSON; ignores the case of names."""
     names = {field["name"].lower() for field in there}
     return [field for field in wanted if field["name"].lower() not in names]
 
 
 def add_columns(table: DeltaTable, fields: Sequence[Mapping[str, Any]]) -> None:
-    """Adds columns in a separate commit.
-
-    Raises CommitFailedError: another writer came first; and what delta-rs raises for a type.
-    """
+    """Adds columns in a separate commit. Raises CommitFailedError if another writer came first, and other errors of
+    delta-rs for a type."""
     made = nullable({"type": "struct", "fields": fields})["fields"]
     table.alter.add_columns([Field.from_json(json.dumps(field)) for field in made])
 
 
 def nullable(type_: Any) -> Any:
-    """A type in which everything may be null, as Delta's own writer creates tables."""
+    """As Delta's own writer creates tables."""
     if not isinstance(type_, dict):
         return type_
     if type_["type"] == "struct":
@@ -46,11 +42,8 @@ def nullable(type_: Any) -> Any:
 
 
 def unknown_type(type_: Any) -> str | None:
-    """The first type in this one (Spark's JSON) that a table cannot have.
-
-    delta-rs itself accepts some, such as intervals, that other engines cannot read, or adds a feature to the table for
-    them.
-    """
+    """The first type in this one (Spark's JSON) that a table cannot have. delta-rs accepts some, such as intervals,
+    that other engines cannot read, or adds a feature to the table for them."""
     if isinstance(type_, str):
         return None if type_ in TYPES or type_.startswith(("decimal", "timestamp_ntz")) else type_
     if type_["type"] not in ("struct", "array", "map"):
@@ -59,7 +52,7 @@ def unknown_type(type_: Any) -> str | None:
 
 
 def inner(type_: Any) -> list[Mapping[str, Any]]:
-    """The parts of a type as fields: those of a struct, the elements of an array, keys and values of a map."""
+    """The fields of a struct, the elements of an array, or the keys and values of a map."""
     if not isinstance(type_, dict):
         return []
     if type_["type"] == "struct":

@@ -1,7 +1,7 @@
 """A Delta table: opened, checked, committed to.
 
 Its log is read before each use, because others may change the table. kctl writes the commit of a batch or a compaction
-itself, on the newest version; delta-rs does what needs the list of files (queries, vacuum).
+itself, after the newest version; delta-rs does what needs the list of files (queries, vacuum).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from kctl_agent.storage.lake.delta.table_checks import check_columns, check_feat
 from kctl_agent.storage.lake.folder import FOLDER, Folder
 
 ATTEMPTS = 5
-"""Tries of a change by delta-rs after commits of others that it does not rebase on, such as a new schema."""
+"""delta-rs does not rebase a change on some commits of others, such as a new schema."""
 CONFIGURATION = {"delta.logRetentionDuration": "interval 7 days"}
-"""The configuration of a new table: Delta's 30 days are useless if replaced files are kept for seven."""
+"""Delta's 30 days are useless if replaced files are kept for seven."""
 COMMIT_SECONDS = 30.0
 """How long a commit is retried while others come first."""
 
@@ -47,19 +47,15 @@ class LakeTable:
         self._log = DeltaLogReader(folder)
         self._is_checked = False
         self._fitting: tuple[Sequence[Mapping[str, Any]], Sequence[str]] | None = None
-        """The columns and partitions that the table was last found to take."""
+        """The columns and partitions of the last `fit`."""
         self.commits_failed = 0
-        """Of `commit`."""
         self.commits_retried = 0
-        """How often others got ahead of a commit in a way that had it decided anew."""
+        """How often a commit had to be decided again because others came first."""
         self.checkpoints = Checkpoints(folder)
 
     def prepare(self) -> None:
-        """Checks what exists; `fit` creates the table.
-
-        Raises StorageUnusable: the place is unusable, or the folder contains something else; TableRefused: a table, or
-        a place, that cannot be written to.
-        """
+        """Checks an existing table; `fit` creates a new one. Raises StorageUnusable if the place is unusable or
+        contains something else, TableRefused if kctl can never write there."""
         if not self._is_checked:
             self.folder.check()
             self.folder.check_create()
@@ -74,10 +70,8 @@ class LakeTable:
             raise StorageUnusable(f"{self.folder} (storage.uri) is no Delta table and not empty: name another folder")
 
     def fit(self, schema: str, partition_by: Sequence[str], *, merge_schema: bool = False) -> None:
-        """Makes sure that the table accepts rows of this schema (Spark's JSON).
-
-        Creates it if it does not exist; with `merge_schema` adds missing columns. Raises TableRefused, StorageUnusable.
-        """
+        """Makes sure that the table accepts rows of this schema (Spark's JSON): creates it, or with `merge_schema` adds
+        missing columns. Raises TableRefused, StorageUnusable."""
         wanted = json.loads(schema)["fields"]
         check_columns(wanted, partition_by)
         if not self.exists():
@@ -93,7 +87,7 @@ class LakeTable:
 
     @contextmanager
     def state(self) -> Iterator[LogState]:
-        """The newest version without its files, until the end of the block. Raises StorageUnusable."""
+        """The newest version without its files. Raises StorageUnusable."""
         with self._lock, self.errors():
             yield self._log.newest()
 
@@ -113,9 +107,9 @@ class LakeTable:
     ) -> None:
         """Adds these files and sets these numbers, all or nothing.
 
-        `check` gets the version that the commit follows, and raises if the commit does not hold for it; nobody commits
-        between the two. Raises what `check` raises; TableRefused: others have changed the table, and the files no
-        longer fit; StorageUnusable: the result is unknown, or the table is not `id_` any more.
+        `check` gets the version before the commit, and raises if the commit must not follow it; no other commit comes
+        between the two. Raises TableRefused if others have changed the table so that the files no longer fit;
+        StorageUnusable if the result is unknown, or the table is no longer `id_`.
         """
 
         def decided(state: LogState) -> Iterator[dict[str, Any]]:
@@ -134,11 +128,8 @@ class LakeTable:
             raise
 
     def _write(self, decided: Callable[[LogState], Iterator[dict[str, Any]]]) -> int:
-        """Commits what is decided on the newest version, again if another writer comes first; returns the new version.
-
-        The lock is held. Raises what `decided` raises (nothing was committed); StorageUnusable: the log shows the
-        result.
-        """
+        """Commits what `decided` returns for the newest version, and again if another writer comes first; returns the
+        new version. The caller holds the lock. Raises StorageUnusable; then the log shows the result."""
         given_up_at = time.monotonic() + COMMIT_SECONDS
         while True:
             state = self._log.newest()
@@ -152,7 +143,7 @@ class LakeTable:
         return version
 
     def rewritable_files(self) -> tuple[CompactionBasis, list[TableFile]]:
-        """Returns all files, and the basis of their replacement. Raises StorageUnusable, TableRefused."""
+        """Returns all files, and the basis for replacing them. Raises StorageUnusable, TableRefused."""
         with self.state() as state:
             check_rewritable(self.folder, state)
             basis = CompactionBasis.of(self.folder, state)
@@ -160,11 +151,11 @@ class LakeTable:
             return basis, list(table_files(table))
 
     def replace(self, removed: Sequence[TableFile], added: Sequence[DataFile], basis: CompactionBasis) -> int:
-        """Replaces files by others with the same rows, or, if none are added, removes the rows; returns the new
+        """Replaces files with others that have the same rows; without `added`, removes the rows. Returns the new
         version.
 
-        Raises TableRefused: a kind of table that cannot be written; Overtaken: another writer has changed one of the
-        files or the table, and nothing was changed; StorageUnusable: the log shows the result.
+        Raises TableRefused; Overtaken if another writer has changed the files or the table, and nothing was changed;
+        StorageUnusable, and the log shows the result.
         """
         names = {unquote(file.path) for file in removed}
 
@@ -185,10 +176,8 @@ class LakeTable:
             check_schema(self.folder, state, *self._fitting)
 
     def rewrite(self, change: Callable[[DeltaTable], int]) -> int:
-        """Changes rows by an UPDATE or DELETE of delta-rs in `change`, which returns the number of changed rows.
-
-        It is called again if other writers came first. Raises what `change` raises; StorageUnusable, TableRefused.
-        """
+        """Calls `change` for an UPDATE or DELETE of delta-rs, again if other writers came first; it returns the number
+        of changed rows. Raises StorageUnusable, TableRefused."""
         refused: Exception | None = None
         with self._lock, self.errors():
             for _ in range(ATTEMPTS):
@@ -208,10 +197,8 @@ class LakeTable:
         raise StorageUnusable(f"other writers of the table {self.folder} came first {ATTEMPTS} times: {refused}")
 
     def exists(self) -> bool:
-        """Whether the table exists, by the names in its log. Raises StorageUnusable: unknown.
-
-        delta-rs would hold the interpreter while a store does not answer, and so block the whole process.
-        """
+        """By the names in its log: delta-rs would hold the interpreter while a store does not answer, and block the
+        process. Raises StorageUnusable."""
         with self.errors():
             if self._log.is_there():
                 return True
@@ -246,7 +233,6 @@ class LakeTable:
                     return
 
     def _add_columns(self, wanted: Sequence[Mapping[str, Any]]) -> None:
-        """The lock is held. Raises TableRefused, StorageUnusable."""
         for _ in range(ATTEMPTS):
             new = new_columns(self._log.newest().fields, wanted)
             if not new:
@@ -265,7 +251,7 @@ class LakeTable:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Converts errors of using the table. Raises StorageUnusable."""
+        """Turns errors into StorageUnusable."""
         try:
             yield
         except (TableNotFoundError, NoTable) as error:

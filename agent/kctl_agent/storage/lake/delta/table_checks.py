@@ -1,4 +1,4 @@
-"""What a Delta table must have so that kctl can write a batch into it."""
+"""Checks that kctl can write a batch into a Delta table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VECTORS = "deletionVectors"
 FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz", VECTORS})
 RETENTION = "delta.setTransactionRetentionDuration"
 UNFIT = frozenset(" ,;{}()\n\t=")
-"""Characters that a column's name may not have without column mapping."""
+"""Not allowed in a column's name without column mapping."""
 
 
 def check_features(path: Folder, state: LogState) -> None:
@@ -35,7 +35,7 @@ def check_features(path: Folder, state: LogState) -> None:
 
 
 def check_rewritable(path: Folder, state: LogState) -> None:
-    """Checks that files may be replaced: added files have no deletion vectors."""
+    """Added files have no deletion vectors."""
     check_features(path, state)
     if VECTORS in state.features:
         raise TableRefused(f"the table {path} has {VECTORS}, and kctl replaces none of its files: OPTIMIZE it by Spark")
@@ -99,7 +99,7 @@ def check_schema(
 
 
 def _not_null(place: str, there: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
-    """Columns of the table, or parts of them, that must not be null but may be null in the batch."""
+    """A column of the table, or a part of one, that must not be null but may be null in the batch."""
     if given["nullable"] and not there["nullable"]:
         return place
     pairs = zip(inner(there["type"]), inner(given["type"]), strict=True)
@@ -108,14 +108,13 @@ def _not_null(place: str, there: Mapping[str, Any], given: Mapping[str, Any]) ->
 
 
 def _all_fields(fields: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Includes fields inside structs."""
     for field in fields:
         yield field
         yield from _all_fields(inner(field["type"]))
 
 
 def _plain(type_: Any) -> Any:
-    """A type without what is irrelevant for writing: metadata, and whether inner values may be null."""
+    """Without metadata, and without whether inner values may be null."""
     if not isinstance(type_, dict):
         return type_
     kept = {key: value for key, value in type_.items() if not key.startswith(("contains", "valueContains"))}

@@ -1,7 +1,5 @@
-"""Counts of a Delta table's version: files, bytes and rows, by the statistics in its log.
-
-Reads the log part by part: delta-rs' list of all files is too large for a worker's memory.
-"""
+"""Counts the files, bytes and rows of a Delta table by the statistics in its log. Reads the log part by part, because
+delta-rs' list of all files is too large for a worker's memory."""
 
 from __future__ import annotations
 
@@ -31,16 +29,14 @@ from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.limits import TableCounts
 
 SMALL = 0.5
-"""Part of the compaction's target size, as in Delta's auto compaction. Filled files often stay a little below their
-target."""
+"""Part of the compaction's target size, as in Delta's auto compaction. Filled files often stay a little below it."""
 COUNT_SECONDS = 10.0
-"""Minimum interval of counts."""
+"""Minimum interval."""
 COUNT_SHARE = 0.01
 """Maximum share of time for counting."""
 BATCH_ROWS = 4096
-"""Rows of a checkpoint that are in memory at a time."""
 NUM_RECORDS = re.compile(r'\{"numRecords":(\d+)')
-"""How every known writer begins statistics."""
+"""Every known writer begins statistics this way."""
 
 
 def is_small(size: int, target_file_bytes: int) -> bool:
@@ -58,7 +54,7 @@ def _count(table: Folder, target_file_bytes: int) -> TableCounts:
         raise NoTable
     version = -1 if log.checkpoint is None else log.checkpoint
     since: dict[str, tuple[int, int | None] | None] = {}
-    """Files that entries after the checkpoint have added or, None, removed."""
+    """Files that entries after the checkpoint have added or (None) removed."""
     with suppress(FileNotFoundError):  # one by one: a listing may lack an entry that is written beside it
         while True:
             # A deletion vector changes as its file is removed and added, in any order.
@@ -97,7 +93,7 @@ class _Total:
 
 
 def _entry(table: Folder, version: int) -> Iterator[tuple[bool, dict[str, Any]]]:
-    """The files that it has added (True) or removed. Raises LogUnreadable, OSError."""
+    """Files added (True) or removed. Raises LogUnreadable, OSError."""
     name = entry_name(version)
     with reading_log(name), table.open(name) as lines:
         for line in lines:
@@ -108,7 +104,7 @@ def _entry(table: Folder, version: int) -> Iterator[tuple[bool, dict[str, Any]]]
 
 
 def _checked(action: dict[str, Any], kind: str) -> dict[str, Any]:
-    """The needed parts, with `rows`. Raises ValueError, TypeError, KeyError, RecursionError: invalid."""
+    """An invalid action raises ValueError, TypeError, KeyError or RecursionError."""
     path, size, stats = action["path"], action.get("size"), action.get("stats")
     if not isinstance(path, str) or (kind == "add" and not isinstance(size, int)):
         raise ValueError(f"its `{kind}` has no path, or no size")
@@ -134,7 +130,7 @@ def _rows(stats: str | None, deleted: Mapping[str, Any] | None) -> int | None:
 
 
 class TableCounter:
-    """Counts a table again when its version changes; in its own thread if that takes requests."""
+    """Counts again when the version changes; in its own thread if that takes requests."""
 
     def __init__(self, lake: LakeTable, target_file_bytes: int) -> None:
         self._lake = lake
@@ -142,12 +138,11 @@ class TableCounter:
         self._is_near = lake.folder.local is not None
         self._last: TableCounts | None = None
         self.is_absent = False
-        """There is no such table, as far as that is known."""
         self._next_at = 0.0
         self._counting: threading.Thread | None = None
 
     def last(self) -> TableCounts | None:
-        """The last count, made now if due; None: there is none, or it cannot be read."""
+        """Counts if due. None: no count exists, or the table cannot be read."""
         is_counting = self._counting is not None and self._counting.is_alive()
         began = time.monotonic()
         if began < self._next_at or is_counting:
@@ -177,8 +172,8 @@ class TableCounter:
             self._next_at = now + max(COUNT_SECONDS, 0.0 if counted is None else (now - began) / COUNT_SHARE)
 
     def _continued(self) -> TableCounts | None:
-        """Continues by the entries since the last count; None if files were removed, or added without other rows (new
-        statistics), or the log is not the counted one."""
+        """Adds the entries since the last count. None if files were removed or got new statistics, or the log is
+        another one."""
         last = self._last
         if (
             last is None

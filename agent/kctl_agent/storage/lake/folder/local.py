@@ -23,9 +23,9 @@ from kctl_agent.storage.sync import sync_file
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
 """Errors of `link(2)` where links are not supported."""
 SYNC_THREADS = 8
-"""Number of concurrent syncs: a journal combines them (400 files: 0.2 ms each instead of 4)."""
+"""A journal combines concurrent syncs (400 files: 0.2 ms each instead of 4)."""
 UNUSABLE = re.compile(r"[\[\]^|%\\]")
-"""In a path: delta-rs treats it as a URL."""
+"""delta-rs treats a path with these as a URL."""
 STACK = re.compile(r"(?s)\n\s*0: .*|\x1b\[\d*m")
 """Stacks of delta-rs' threads, and colours."""
 
@@ -179,7 +179,7 @@ class LocalFolder(Folder):
         return count
 
     def remove_link(self, name: str) -> bool:
-        """Removes a symbolic link, never what another process put in its place; returns whether it was one."""
+        """Removes a symbolic link, never a file that another process put in its place; returns whether it was one."""
         path = self.local / name
         if not path.is_symlink():
             return False
@@ -224,7 +224,7 @@ def _sync(path: Path) -> None:
 
 
 def _raise_unless_gone(error: OSError) -> None:
-    """Ignores only a folder that is gone: one that cannot be listed contains files that would be missed."""
+    """Ignores only a missing folder: one that cannot be listed contains files that would be missed."""
     if not isinstance(error, FileNotFoundError):
         raise error
 

@@ -1,7 +1,7 @@
-"""A prefix of a bucket, on S3 or a compatible server. What the store has acknowledged is durable.
+"""A prefix of a bucket, on S3 or a compatible server. Acknowledged writes are durable.
 
-Of two writers of one version of a log it must accept one: the second `PUT` with `If-None-Match: *` must be refused,
-even if both come at once. A test finds servers that ignore this header.
+Of two writers of one version of a log the server must accept one: it must reject the second `PUT` with `If-None-Match:
+*`, even if both come at once. `check` finds servers that ignore this header.
 """
 
 from __future__ import annotations
@@ -29,17 +29,15 @@ if TYPE_CHECKING:
     from obstore.store import RetryConfig
 
 BUFFER_BYTES = 256 << 10
-"""Bytes of an object that are read at a time: most Parquet footers."""
+"""Read at a time; most Parquet footers fit."""
 MADE = "_made"
-"""Hidden from every engine."""
 AT_ONCE = 8
-"""Number of concurrent creations of the same object that test whether only one succeeds."""
 CREATES = 5
-"""Tries to create an object that the store refuses although none exists."""
+"""For an object that the store rejects although it does not exist."""
 RETRIES = 1000
 """More than fit into RETRY_SECONDS."""
 BACKOFF_SECONDS = 0.1, 1.0
-"""Time between two tries: at first, and at most."""
+"""The first and the longest time between two tries."""
 _REFUSED = re.compile(
     r"\b(AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken)\b|\b40[13] \w"
 )
@@ -51,7 +49,7 @@ _END = re.compile(r"(?s)\n\s*(Debug source:|0: ).*")
 
 class S3Folder(Folder):
     def __init__(self, store: ObjectStore, path: str, client: S3Store | None = None) -> None:
-        """`path` is the prefix, without `/` at its ends. Folders made from one share its client."""
+        """`path` has no `/` at its ends. Folders made from one share its client."""
         self._store = store
         self._path = path
         self._given = client
@@ -60,7 +58,6 @@ class S3Folder(Folder):
 
     @classmethod
     def of(cls, storage: Mapping[str, Any]) -> Self:
-        """Returns the folder of the `[storage]` settings. Raises StorageMisconfigured."""
         return cls(ObjectStore.of(storage), unquote(urlsplit(storage["uri"]).path).strip("/"))
 
     @property
@@ -93,7 +90,7 @@ class S3Folder(Folder):
         )
 
     def check(self) -> None:
-        """Tests eight at once: stores that refuse the second of two sequential writers accepted several of four
+        """Tests eight at once: stores that reject the second of two sequential writers accepted several of four
         concurrent ones (S3Proxy 3.1 in 216 of 300 tries, S3Mock 5.0 in 157)."""
         probe = f"{FOLDER}/conditional-put-{uuid.uuid4().hex}"
         contents = [uuid.uuid4().bytes for _ in range(AT_ONCE + 1)]  # the one of a lost reply is known by its own
@@ -113,7 +110,6 @@ class S3Folder(Folder):
             )
 
     def _created(self, key: str, content: bytes) -> bool:
-        """Whether the object did not exist, and now does. Raises OSError."""
         with self._errors():
             try:
                 obstore.put(self._client, key, content, mode="create", use_multipart=False)
@@ -154,10 +150,8 @@ class S3Folder(Folder):
             obstore.put(self._client, self._key(name), content, use_multipart=False)
 
     def create(self, name: str, content: bytes) -> bool:
-        """If a reply was lost, the request was repeated, so an existing object may be ours.
-
-        If it was refused although nothing exists, such as by a conflict (409) that nobody won, it is repeated.
-        """
+        """After a lost reply the request was repeated, so an existing object may be ours. After a rejection although no
+        object exists, such as a conflict (409) that no writer won, it is repeated."""
         for _ in range(CREATES):
             if self._created(self._key(name), content):
                 return True
@@ -205,8 +199,7 @@ class S3Folder(Folder):
         with suppress(OSError):
             self._delete([self._key(file.name) for file in self.files()])
 
-    def sync(self, names: Iterable[str]) -> None:
-        """What was acknowledged is durable."""
+    def sync(self, names: Iterable[str]) -> None: ...
 
     def explain(self, error: Exception) -> str:
         return self._explained(str(error))
@@ -236,7 +229,7 @@ class S3Folder(Folder):
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Converts errors of the object store to those of a file: FileNotFoundError, else OSError."""
+        """Turns errors of the object store into FileNotFoundError or OSError."""
         try:
             yield
         except (NotFoundError, FileNotFoundError) as error:
@@ -251,7 +244,7 @@ class S3Folder(Folder):
 
 
 def _retries() -> RetryConfig:
-    """obstore's retries: on its own it gives up after ten, which is after two to six seconds."""
+    """On its own obstore gives up after ten retries, which is after two to six seconds."""
     least, most = (timedelta(seconds=each) for each in BACKOFF_SECONDS)
     return {
         "max_retries": RETRIES,
@@ -272,8 +265,6 @@ def _retries_of_delta_rs() -> dict[str, str]:
 
 
 class _Object(io.RawIOBase):
-    """An object to read in parts."""
-
     def __init__(self, folder: S3Folder, file: FolderFile) -> None:
         self._folder = folder
         self._file = file

@@ -1,9 +1,8 @@
 """Compaction: puts the rows of many small files into few large ones, in separate commits.
 
-A concurrent commit of a batch is no conflict; an UPDATE, DELETE, MERGE or OPTIMIZE of the same files is, and then the
+A concurrent commit of a batch is no conflict. After an UPDATE, DELETE, MERGE or OPTIMIZE of the same files the
 compaction has no effect. Not done by delta-rs, which writes statistics that hide rows (`file_merge`), treats a commit
-as successful although another OPTIMIZE came first, and syncs nothing. The file is in a folder like a batch's, with a
-plan.
+as successful although another OPTIMIZE came first, and does not sync.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from kctl_agent.storage.lake.maintenance.file_merge import merge_files, read_foo
 from kctl_agent.storage.limits import readable
 
 MOST_FILES = 10_000
-"""Maximum number of files that are merged into one."""
+"""Merged into one."""
 AT_ONCE = 8
-"""Number of footers that are read concurrently: in an object store each is a request."""
+"""Footers read concurrently: in an object store each is a request."""
 
 Group = list[TableFile]
 """Files of one partition that become one."""
@@ -35,8 +34,6 @@ Group = list[TableFile]
 
 @dataclass(slots=True)
 class Compacted:
-    """What a compaction has replaced, and by what."""
-
     version: int
     """The table's version afterwards."""
     removed: list[TableFile] = field(default_factory=list)
@@ -54,12 +51,11 @@ class Compaction:
     """Compacts the files that a table has when this is created. For one thread."""
 
     def __init__(self, lake: LakeTable) -> None:
-        """Begins at the table's newest version. Raises StorageUnusable, TableRefused."""
         self._lake = lake
         self._basis, self.files = lake.rewritable_files()
 
     def small_files(self, target_file_bytes: int, least: int = 2, share: float = 0.0) -> list[Group]:
-        """Returns groups of small files, of partitions with several; empty if no partition has so many.
+        """Groups small files by partition; empty if no partition has `least` of them.
 
         A file is left out unless the smaller files of its partition together have this share of its size: with 1 each
         new file is at least twice as large as any of its sources, so no row is compacted again and again.
@@ -75,11 +71,8 @@ class Compaction:
         return [group for group in groups if len(group) > 1]
 
     def inexact_files(self, besides: Iterable[Group]) -> list[Group]:
-        """Returns a group for each file of writers that leave NaN out of footers: delta-rs, for example, and kctl
-        before it wrote its own.
-
-        Raises StorageUnusable.
-        """
+        """Returns a group for each file of writers that leave NaN out of footers, such as delta-rs. Raises
+        StorageUnusable."""
         taken = {file.path for group in besides for file in group}
         files = [file for file in self.files if file.path not in taken]
         with self._lake.errors(), ThreadPoolExecutor(AT_ONCE) as threads:
@@ -87,10 +80,8 @@ class Compaction:
             return [[file] for file, footer in zip(files, footers, strict=True) if not is_exact(footer)]
 
     def run(self, groups: Iterable[Group], progress: Callable[[int], object] = lambda _version: None) -> Compacted:
-        """Makes one file of each group and commits it; calls `progress` with each new version.
-
-        What another process compacts meanwhile is no longer committed. Raises StorageUnusable, TableRefused.
-        """
+        """Merges each group into one file and commits it; calls `progress` with each new version. An interfering
+        compaction by another process can no longer commit. Raises StorageUnusable, TableRefused."""
         self._fence()
         total = Compacted(self._basis.version)
         for files in groups:
@@ -110,7 +101,6 @@ class Compaction:
             sweep(self._lake)
 
     def _replace(self, files: Group) -> tuple[list[DataFile], int]:
-        """Returns what was made of them, and the version that has it. Raises StorageUnusable, TableRefused."""
         folder = self._lake.folder
         made = folder.subfolder(f"{BATCH}{uuid.uuid4().hex}")
         BatchPlan(self._basis.version, {COMPACTIONS: self._basis.number}).write(folder, made.name)

@@ -1,7 +1,7 @@
-"""Merges files of a table, by pyarrow: the same rows, and a footer that hides none of them.
+"""Merges files of a table by pyarrow, with a footer that does not hide rows.
 
 Readers skip files by the log's statistics and parts of a file by its footer's. Spark orders NaN above all numbers;
-other writers leave it out of both: a column that may have NaN gets no statistics.
+other writers leave it out of both. So a column that may have NaN gets no statistics.
 """
 
 from __future__ import annotations
@@ -25,15 +25,12 @@ READ_ROWS = 4096
 READ_BYTES = 16 << 20
 """Limits the rows read at a time to about so many bytes in memory."""
 ROW_GROUP_BYTES = 64 << 20
-"""Bytes of rows in memory that become one row group."""
+"""Bytes in memory that become one row group."""
 
 
 def merge_files(table: Folder, to: Folder, files: Sequence[TableFile], columns: pa.Schema) -> list[DataFile]:
-    """Writes the file in the folder `to`, synced, with the rows of these files of one partition; empty if they have no
-    row.
-
-    `columns` are the table's without those of its partitions. Raises StorageUnusable, TableRefused.
-    """
+    """Writes the rows of these files of one partition into `to`, synced; returns no file if they have no row. `columns`
+    are the table's without those of its partitions. Raises StorageUnusable, TableRefused."""
     footers = [read_footer(table, file) for file in files]
     written = pa.BufferOutputStream()
     try:
@@ -59,13 +56,12 @@ def merge_files(table: Folder, to: Folder, files: Sequence[TableFile], columns: 
 
 
 def read_footer(table: Folder, file: TableFile) -> FileMetaData:
-    """Returns the footer of a Parquet file of the table. Raises LogUnreadable, OSError."""
     with table.open(own_file(file.path)) as opened:
         return pq.read_metadata(opened)
 
 
 def _ordered(footers: Iterable[FileMetaData]) -> list[str]:
-    """Returns the columns, including those in structs, that have no value without an order in any of these files."""
+    """The columns, including those in structs, without NaN in any of these files."""
     known: set[str] = set()
     unordered: set[str] = set()
     for footer in footers:
@@ -77,7 +73,7 @@ def _ordered(footers: Iterable[FileMetaData]) -> list[str]:
 
 
 def _fitted(table: Folder, file: TableFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Returns a file's rows with the table's columns: null if the column is newer. Raises TableRefused."""
+    """A file's rows with the table's columns: null if the column is newer. Raises TableRefused."""
     with table.open(own_file(file.path)) as opened, pq.ParquetFile(opened, coerce_int96_timestamp_unit="us") as parquet:
         if unknown := set(_paths(parquet.schema_arrow)) - set(_paths(columns)) - file.partition_values.keys():
             raise TableRefused(f"{file.path} of {table} has {min(unknown)}, and the table has no such column")
@@ -100,7 +96,7 @@ def _read(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
 
 
 def _paths(fields: Iterable[pa.Field], parent: str = "") -> Iterator[str]:
-    """Returns all names that a cast finds: columns, and fields in structs."""
+    """All names that a cast finds: columns, and fields in structs."""
     for field in fields:
         yield (path := f"{parent}{field.name}")
         inner = [field.type.field(number) for number in range(field.type.num_fields)]
@@ -110,7 +106,6 @@ def _paths(fields: Iterable[pa.Field], parent: str = "") -> Iterator[str]:
 
 
 def _parts(files: Iterable[Iterator[pa.RecordBatch]]) -> Iterator[pa.Table]:
-    """Yields parts of about ROW_GROUP_BYTES."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in chain.from_iterable(files):

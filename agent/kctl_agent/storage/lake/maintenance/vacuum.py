@@ -16,23 +16,17 @@ RETENTION_HOURS = 168
 """Delta's own default of `delta.deletedFileRetentionDuration`."""
 
 COMMIT_SECONDS = 86_400.0
-"""A log entry takes less time to write unless its process was killed.
-
-Nor do files of delta-rs or other engines, which have no plan, wait longer for their commit; younger ones stay, whatever
-the retention.
-"""
+"""A log entry takes less time to write unless its process was killed. Files of delta-rs or other engines, which have no
+plan, do not wait longer for their commit either; younger ones stay regardless of the retention."""
 
 
 def unused(lake: LakeTable, hours: int | None = None) -> list[FolderFile]:
-    """Returns removable files: not in the newest version or one that was newest in the last `hours`, and not in a
-    running batch.
+    """Returns removable files: not in the newest version or one that was newest in the last `hours` (None: the table's
+    configuration, by default 7 days), and not in a running batch. Raises StorageUnusable.
 
-    `hours` None: the table's configuration, by default 7 days. Raises StorageUnusable. delta-rs lists them, by the log
-    and by the age of files that the log does not know. A running batch, even of a long frozen process, has a plan from
-    before its first file to after its commit; so a file with neither a plan nor, after the plans were read, a place in
-    the table, belongs to none. Other writers, such as an UPDATE or DELETE of delta-rs, have no plan: only the age
-    protects their files. Files are listed first, then plans, then the table: in another order a batch that ends in
-    between would lose its files.
+    A running batch, even of a long frozen process, has a plan from before its first file to after its commit. Other
+    writers, such as an UPDATE or DELETE of delta-rs, have none: only the age protects their files. Files are listed
+    first, then plans, then the table: in another order a batch that ends in between would lose its files.
     """
     plans.sweep(lake)
     with lake.latest() as table:
@@ -48,7 +42,7 @@ def unused(lake: LakeTable, hours: int | None = None) -> list[FolderFile]:
 
 
 def _is_left(file: FolderFile, listed: Collection[str], oldest: float) -> bool:
-    """Whether a writer of the table may have left it, and nobody has put it there separately."""
+    """Whether a writer of the table may have left it."""
     *folders, name = file.name.split("/")
     if file.name.startswith(plans.BATCH):
         # What tasks of Spark have left there is where no engine looks for files of the table.
@@ -61,7 +55,6 @@ def _is_left(file: FolderFile, listed: Collection[str], oldest: float) -> bool:
 
 
 def remove(lake: LakeTable, files: Iterable[FolderFile]) -> int:
-    """Removes these files, and folders that become empty; returns the number of existing files. Raises
-    StorageUnusable."""
+    """Also removes folders that become empty; returns the number of existing files. Raises StorageUnusable."""
     with lake.errors():
         return lake.folder.remove(file.name for file in files)
