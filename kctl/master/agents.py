@@ -14,22 +14,20 @@ from kctl_agent.rpc.wire import JsonObject, parse_object
 
 
 class Agents:
-    """Belongs to one event loop."""
-
     def __init__(self, run_dir: Path, pool: AgentPool) -> None:
         self._run_dir = run_dir
         self._pool = pool
 
     async def ping(self, name: str, timeout_seconds: float) -> PingReply | None:
-        """Returns the agent's answer; None if it does not answer in time."""
+        """Returns None if the agent does not answer in time."""
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         outcome = await fan_out(self._pool, {name: socket_path(self._run_dir, name)}, "ping", {}, deadline=deadline)
         pings = typed(outcome, PingReply).answers
         return pings[0].result if pings else None
 
     async def operate(self, name: str, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
-        """Returns the agent's answer to an operation. Raises AgentRefused (an error, or no agent), OperationUnknown (no
-        answer in time; it may still do it)."""
+        """Returns the agent's answer. Raises AgentRefused if the agent rejects the operation or does not exist,
+        OperationUnknown if it does not answer in time."""
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         path = socket_path(self._run_dir, name)
         outcome = await fan_out(self._pool, {name: path}, rpc, params, deadline=deadline)

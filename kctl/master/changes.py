@@ -15,14 +15,14 @@ _IN_TROUBLE = frozenset({Status.WARN, Status.STALLED, Status.STOPPED, Status.REW
 
 
 class Changes:
-    """Compares each snapshot with the one before. Not thread-safe."""
+    """Compares each snapshot with the previous one. Not thread-safe."""
 
     def __init__(self, started_at: float) -> None:
         self._started_at = started_at
         self._reported: dict[str, float] = {}
 
     def between(self, before: FleetSnapshot | None, after: FleetSnapshot) -> list[Event]:
-        """Returns the events by time. `before` is None for the first snapshot."""
+        """`before` is None for the first snapshot."""
         events = list(self._of_agents(after))
         if before is not None:
             events += [*_of_supervisor(before, after), *_of_group(before, after), *_of_partitions(before, after)]
@@ -75,7 +75,8 @@ def _of_group(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[Event]:
 
 
 def _of_partitions(before: FleetSnapshot, after: FleetSnapshot) -> list[Event]:
-    """Partitions that got into or out of trouble. If a whole topic changes at once, the verdict's event reports it."""
+    """Partitions that got into or out of trouble. If a whole topic changes at once, the verdict's event reports
+    that."""
     former = dict(zip(before.offset_checker.result.names.keys, before.own_assessments.statuses(), strict=False))
     events = []
     for number, (key, new) in enumerate(

@@ -1,7 +1,6 @@
 """Takes the fleet's snapshots: asks all agents and brokers at once, under one deadline, again and again.
 
-No caller waits for it: HTTP requests and scrapes read the last snapshot. A failed part is marked and leaves the rest
-intact.
+HTTP requests and scrapes do not wait: they read the last snapshot. A failed part is marked and leaves the rest intact.
 """
 
 from __future__ import annotations
@@ -58,19 +57,19 @@ from kctl_agent.replies.questions import QUESTIONS
 log = logging.getLogger(__name__)
 
 _ASKED = (BLOCK_SIZE, OFFSET_CHECKER, PING, WORKERS)
-"""Without `kafka_lag`, another view of `offset_checker`'s rows: asked once, they cannot disagree."""
+"""Without `kafka_lag`, another view of the rows of `offset_checker`, so that the two cannot disagree."""
 _KEPT = tuple(
     name
     for name, each in QUESTIONS.items()
     if each.path and name not in (MEMBER_LEADER.name, *(of.name for of in _ASKED))
 )
-"""Commands whose answers HTTP serves, besides those and the leader."""
+"""Other commands whose answers HTTP serves."""
 _CACHED_SECONDS = 5.0
-"""How long to reuse, with their age, complete results that rarely change and show no sign of change: topic metadata are
-the largest replies; leader and members change with a rebalance."""
+"""How long to reuse complete results that rarely change and show no sign of change: topic metadata are the largest
+replies; leader and members change only with a rebalance."""
 
 _FEW_PARTITIONS = 100
-"""Up to this many partitions, a snapshot is processed on the event loop, which takes about 3 ms."""
+"""Up to this many partitions, a snapshot is processed on the event loop, in about 3 ms."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -92,8 +91,7 @@ class Collector:
         groups: Callable[[], Clusters] = lambda: Clusters(()),
         hosts: Callable[[], HostsAnswer] | None = None,
     ) -> None:
-        """`groups` and `hosts` return the last snapshot of the cluster's other groups, and of the fleet's hosts, which
-        become part of ours."""
+        """`groups` and `hosts` return the last snapshot of the cluster's other groups and of the fleet's hosts."""
         self._config = config
         self._feed = feed
         self._rpc = rpc
@@ -102,7 +100,7 @@ class Collector:
         self._groups = groups
         self._hosts = hosts
         self.prepare: list[Callable[[FleetSnapshot], None]] = []
-        """Functions that are given every snapshot, on a thread, before it becomes the last one."""
+        """Each gets every snapshot, on a thread, before that becomes the last one."""
         self._changes = Changes(started_at=time.time())
         rules = config.status
         allowed = allowed_lag(rules.allowed_lag, config.kafka.group)
@@ -123,18 +121,17 @@ class Collector:
         self._latest: FleetSnapshot | None = None
 
     def latest(self) -> FleetSnapshot | None:
-        """None before the first snapshot."""
         return self._latest
 
     def partitions(self, topic: str) -> frozenset[int]:
-        """A topic's partitions in the last snapshot; empty before the first."""
+        """Empty before the first snapshot."""
         names = [] if self._latest is None else self._latest.offset_checker.result.names.keys
         return frozenset(number for name, number in names if name == topic)
 
     async def run(self) -> None:
-        """Collects every `collect.interval_seconds` until cancelled. If a collection takes longer than half of that, as
-        with many thousand partitions, it rests for as long, because a master has other work. Waiting for silent agents
-        and brokers does not count."""
+        """Collects every `collect.interval_seconds` until cancelled. If a collection takes longer than half of that,
+        rests for as long, because the master has other work. Time waited for silent agents and brokers does not
+        count."""
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
@@ -148,7 +145,7 @@ class Collector:
             await asyncio.sleep(max(self._config.collect.interval_seconds - took, took))
 
     async def _aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs work in a thread if the last snapshot has thousands of partitions; with few, the hand-over would cost
+        """Runs work in a thread if the last snapshot has thousands of partitions; for few, the hand-over would cost
         more."""
         latest = self._latest
         if latest is not None and not latest.clusters and len(latest.partitions) <= _FEW_PARTITIONS:
@@ -169,7 +166,7 @@ class Collector:
         outcomes = await asyncio.gather(*(self._ask(sockets, each.name, started + timeout) for each in _ASKED))
         answered, is_held_up = asyncio.get_running_loop().time(), not brokers.done()
         replies = await self._aside(_decoded, *outcomes)
-        # As of the question, for one that is silent holds up what we know of the others.
+        # As of the question, because a silent agent delays the answers of the others.
         self._supervisor.on_heartbeats({each.sender: each.result for each in replies.ping.answers}, started)
         await self._refresh_cached(sockets, replies, started + timeout)
         await brokers
@@ -179,7 +176,7 @@ class Collector:
         freshness = self._broker_cache.freshness()
         self._sequence += 1
         begun = self._begun(of_brokers, freshness)
-        if is_held_up:  # by brokers that are silent: in the snapshot every offset is older by that
+        if is_held_up:  # by silent brokers, so every offset in the snapshot is older by that time
             replies = replies.with_offsets_kept(asyncio.get_running_loop().time() - answered)
         digested = await self._aside(self._digested, begun, replies, of_brokers, freshness)
         took = asyncio.get_running_loop().time() - started
@@ -194,7 +191,7 @@ class Collector:
         return replace(snapshot, verdict=await self._aside(judge, snapshot, None if before is None else before.verdict))
 
     def _begun(self, of_brokers: BrokerSnapshot, freshness: Freshness) -> FleetSnapshot:
-        """A snapshot without what `_digested` and the end of the collection add."""
+        """A snapshot without the parts that `_digested` and the end of the collection add."""
         taken_at = time.monotonic()
         return FleetSnapshot(
             cluster=self._config.kafka.cluster,
@@ -288,7 +285,7 @@ class Collector:
         )
 
     def _open_transactions(self, partitions: PartitionColumns, now: float) -> dict[Partition, float]:
-        """How long open transactions have kept partitions' ends in place."""
+        """How many seconds open transactions have kept partitions' ends in place."""
         behind = partitions.listed("behind_transaction", 0)
         all_ends = zip(partitions.names.keys, partitions.end.tolist(), behind, strict=True)
         before, ends = self._transactions, {key: (end, now) for key, end, messages in all_ends if messages > 0}
@@ -297,15 +294,12 @@ class Collector:
 
 
 class _Replies(NamedTuple):
-    """Agents' replies to the commands of `_ASKED`."""
-
     block_size: FanOut[StorageReply]
     offset_checker: FanOut[PartitionsReply]
     ping: FanOut[PingReply]
     workers: FanOut[WorkerRow]
 
     def with_offsets_kept(self, seconds: float) -> _Replies:
-        """Replies with offsets as old as they are that much later."""
         offsets = self.offset_checker
         return self._replace(offset_checker=replace(offsets, answers=[each.kept(seconds) for each in offsets.answers]))
 
@@ -325,7 +319,6 @@ def _decoded(
 
 
 def _of_some(names: Names, assessments: Assessments, rows: Rows) -> Assessment:
-    """Assesses the group by some of its partitions."""
     return of_groups(assessments.chosen(rows), [0, len(rows)], lambda number: names.name(rows[number]))[0]
 
 
@@ -340,7 +333,6 @@ def _unowned(partitions: PartitionColumns, assessments: Assessments) -> Bools:
 
 
 def _lasting(replies: _Replies) -> Iterator[tuple[str, str]]:
-    """The keys of `FleetSnapshot.since`."""
     if any(answer.result.full for answer in replies.block_size.answers):
         yield "storage", "full"
     yield from ((failed.sender, "silent") for failed in replies.ping.failed)
@@ -350,7 +342,7 @@ def _lasting(replies: _Replies) -> Iterator[tuple[str, str]]:
 
 
 def _assigned(offsets: FanOut[PartitionsReply]) -> frozenset[tuple[str, int | None, str, int]]:
-    """Each worker's partitions and generation; only with these can the reply to `member_leader` change."""
+    """Each worker's partitions and generation; without a change here, the reply to `member_leader` stays the same."""
     return frozenset(
         (answer.sender, row.generation, row.topic, row.partition)
         for answer in offsets.answers

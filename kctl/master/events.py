@@ -1,4 +1,4 @@
-"""The fleet's events in order: kept for a while, counted for ever, and published to listeners."""
+"""The fleet's events in order: the last ones are kept, all are counted, and listeners are woken."""
 
 from __future__ import annotations
 
@@ -26,11 +26,9 @@ class EventFeed:
 
     @property
     def last_number(self) -> int:
-        """0 before the first event."""
         return self._last
 
     def totals(self) -> Mapping[str, int]:
-        """Events by kind."""
         return dict(self._totals)
 
     def publish(self, events: Iterable[Event]) -> None:
@@ -42,18 +40,18 @@ class EventFeed:
             self._totals[event.kind] += 1
 
     def collected(self) -> None:
-        """Wakes listeners after a complete collection, whose events are published."""
+        """Wakes listeners after a collection whose events are published."""
         self._collections += 1
         self._changed.set()
         self._changed = asyncio.Event()
 
     def since(self, number: int) -> list[tuple[int, Event]]:
-        """The kept events after that number, oldest first."""
+        """Oldest first."""
         return [(its, event) for its, event in self._events if its > number]
 
     def marks(self, since: float, until: float) -> list[Event]:
-        """What changed a fleet's course between two Unix times: rebalances, restarts, operations, resets. They are kept
-        longer than other events."""
+        """Returns rebalances, restarts, operations and resets between two Unix times. They are kept longer than other
+        events."""
         return [event for event in self._marks if since <= event.at <= until]
 
     @property

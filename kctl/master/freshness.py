@@ -13,7 +13,7 @@ from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.questions import QUESTIONS
 
 STALE_SECONDS = 5.0
-"""The greatest age of an agent's snapshot, a storage's count, and a main thread's turn."""
+"""Maximum age of an agent's snapshot, a storage's count, and a main thread's turn."""
 
 BROKERS = "brokers"
 """The sender's name in gaps that are not an agent's."""
@@ -23,8 +23,7 @@ _NONE: Reals = np.empty(0)
 
 
 def gaps(rpc: str, brokers: Freshness, ages: Reals = _NONE, unknown: Sequence[str] = ()) -> tuple[Failed, ...]:
-    """The gaps of an answer. `ages` are those of the partitions it was made of, `unknown` the names of those without a
-    lag."""
+    """`ages`: those of the partitions in the answer; `unknown`: names of partitions without a lag."""
     age = QUESTIONS[rpc].age
     if age == "rows":
         missing = [f"the lag of {name} is not known: the topic does not exist" for name in brokers.missing_topics]
@@ -34,7 +33,7 @@ def gaps(rpc: str, brokers: Freshness, ages: Reals = _NONE, unknown: Sequence[st
 
 
 def stale(brokers: Freshness, age_seconds: float | None) -> tuple[Failed, ...]:
-    """A gap if offsets of that age are stale. None also if the part was never answered in full."""
+    """Returns a gap if offsets of that age are stale. None: never answered in full."""
     if age_seconds is None:
         return _silent(brokers) or _never_complete(brokers)
     if age_seconds <= brokers.stale_after_seconds:
@@ -43,7 +42,6 @@ def stale(brokers: Freshness, age_seconds: float | None) -> tuple[Failed, ...]:
 
 
 def of_storage(storage: StorageReply) -> tuple[Failed, ...]:
-    """A gap if a storage's count is stale."""
     age = storage.age_seconds
     if storage.error is None and (age is None or age <= STALE_SECONDS):
         return ()
@@ -58,7 +56,7 @@ def _silent(brokers: Freshness) -> tuple[Failed, ...]:
 
 
 def _never_complete(brokers: Freshness) -> tuple[Failed, ...]:
-    """A gap if the brokers have never answered in full, for example if one dies before the group has a coordinator."""
+    """The brokers have never answered in full, for example if one dies before the group has a coordinator."""
     text = (
         f"the brokers have not answered everything yet, and what they answered last is {brokers.age_seconds:.0f} s old"
     )

@@ -1,4 +1,4 @@
-"""Whether a running process is healthy, judged from heartbeats and memory samples. Pure: no clock, process or socket.
+"""Whether a running process is healthy, judged from heartbeats and memory samples. Pure.
 
 `process_supervisor` asks and measures, and passes the verdict to `restart` as a `Replace`.
 """
@@ -15,7 +15,7 @@ BOOT_MARGIN = 1.1
 worker again and again (celery #3706, #4125)."""
 _BOOTING = frozenset({"starting", "joining"})
 _AT_REST = frozenset({"starting", "joining", "paused", "throttled", "stopping"})
-"""States in which no batch is expected."""
+"""States in which kctl expects no batch."""
 _MEBIBYTE = 1024 * 1024
 
 
@@ -37,13 +37,13 @@ class HealthRules:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The health of one incarnation at its last heartbeat. Times are monotonic seconds of the caller."""
+    """The health of one incarnation at its last heartbeat. Times are the caller's monotonic seconds."""
 
     heartbeat_at: float
     progress_at: float
-    """When it last finished a batch, or none was expected."""
+    """When it last finished a batch, or kctl expected none."""
     batch_at: float = float("-inf")
-    """When it was last seen to have finished one."""
+    """When it was last seen to have finished a batch."""
     state: str | None = None
     batches_total: int | None = None
     progress: int | None = None
@@ -51,14 +51,13 @@ class Health:
     hung_seconds: float = 0.0
     """The smaller of the last two ages of its main thread, because a freeze of the whole machine is not a hang."""
     boot_bytes: int | None = None
-    """Resident bytes after its start."""
     resident_bytes: int | None = None
     breaches: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Unhealthy:
-    """Why a process is unhealthy, in one sentence, and whether asking it to leave is pointless."""
+    """`at_once`: asking the process to leave is pointless."""
 
     cause: Cause
     at_once: bool
@@ -66,7 +65,7 @@ class Unhealthy:
 
 
 def on_heartbeat(health: Health, beat: PingReply, now: float) -> Health:
-    """Health after an answer to a ping. No progress is expected during an outage."""
+    """Health after an answer to a ping. An outage excuses a lack of progress."""
     is_moving = (
         beat.batches_total is None
         or beat.batches_total != health.batches_total
@@ -99,7 +98,6 @@ def on_memory_sample(health: Health, rules: HealthRules, resident_bytes: int) ->
 
 
 def judge(rules: HealthRules, health: Health, now: float) -> Unhealthy | None:
-    """The gravest reason why a process is unhealthy, or None."""
     silence = now - health.heartbeat_at
     if silence >= rules.ping_timeout_seconds:
         return Unhealthy(Cause.UNRESPONSIVE, True, f"its agent has not answered for {silence:.1f} s")
@@ -133,7 +131,7 @@ def _is_unbegun(beat: PingReply | Health) -> bool:
 
 
 def refusals(rules: HealthRules, health: Health) -> str | None:
-    """Why memory limits below the boot size are not applied, or None."""
+    """The reason why memory limits below the boot size are not applied."""
     for name, limit in (("memory_soft", rules.memory_soft_bytes), ("memory_hard", rules.memory_hard_bytes)):
         if limit is not None and health.boot_bytes is not None and _applied(limit, health) is None:
             return (
@@ -144,7 +142,7 @@ def refusals(rules: HealthRules, health: Health) -> str | None:
 
 
 def _applied(limit: int | None, health: Health) -> int | None:
-    """The limit; None if it cannot be applied."""
+    """Returns None if the limit cannot be applied."""
     if limit is None or health.boot_bytes is None or limit < health.boot_bytes * BOOT_MARGIN:
         return None
     return limit

@@ -1,7 +1,7 @@
 """The last day of a fleet in the master's memory: lag, rates, batches and memory, with least and most of each step.
 
-A restarted master starts with an empty history. Older values have coarser steps but keep all extremes, because each
-ring records every snapshot. Memory is bounded: a fleet with too many partitions only keeps their lag of 15 minutes.
+A restarted master starts empty. Older values have coarser steps but keep all extremes, because each ring records every
+snapshot. Memory is bounded: with too many partitions, only 15 minutes of their lag are kept.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _FINE_SLOTS = 181
 _COARSE = ((30.0, 241), (300.0, 289))
 """Step length and number of the rings after the finest: 15 minutes, two hours, a day, each with a step in progress."""
 _MOST_GROUPS = 20
-"""Keeps the other groups with the most lag; a kept one stays until twice as many have more."""
+"""The other groups with the most lag; a kept one stays until twice as many have more."""
 _MOST_SERIES = 5000
-"""Series in all rings: 711 steps of two float32 each, 28 MB. Further partitions only have lag in steps of 15 s: 0.5 kB
-each, 71 MB at 100,000."""
+"""In all rings: 711 steps of two float32 each, 28 MB. Further partitions have only lag in steps of 15 s: 0.5 kB each,
+71 MB at 100,000."""
 
 _SPARE_SERIES = 500
-"""Above that limit for series that are already kept, so that a process that comes and goes does not reset others."""
+"""Above that limit, room for known series, so that a process that comes and goes does not reset others."""
 
 _OF_PARTITION = ("lag", "lag_seconds", "produced_per_second", "stored_per_second")
 _OF_GROUP = _OF_PARTITION[:2]
@@ -55,7 +55,7 @@ class Window:
     """Part of one subject's history; step N begins at `first_at + N * step_seconds`."""
 
     began_at: float
-    """Unix seconds, like all times; nothing is known before it."""
+    """All times are Unix seconds; nothing is known before this one."""
     first_at: float
     step_seconds: float
     least: Mapping[str, Reals]
@@ -115,7 +115,7 @@ class FleetHistory:
         self._groups: list[GroupSnapshot] = []
 
     def add(self, snapshot: FleetSnapshot) -> None:
-        """Records a snapshot. If the clock was set back, later values are dropped."""
+        """If the clock was set back, drops later values."""
         values = self._values(snapshot)
         left = _MOST_SERIES
         with self._lock:
@@ -143,7 +143,7 @@ class FleetHistory:
         return Window(table.began_at, first * ring.step_seconds, ring.step_seconds, *columns)
 
     def sparklines(self, partitions: Sequence[Hashable]) -> list[list[int | None]]:
-        """Each partition's greatest lag per 15 s of the last 15 minutes, oldest first, from the first known."""
+        """Each partition's greatest lag per 15 s of the last 15 minutes, oldest first, from the first known value."""
         with self._lock:
             table = self._tables["partition"]
             if not table.places:
@@ -228,7 +228,7 @@ def _of_processes(snapshot: FleetSnapshot, of_workers: Columns) -> dict[str, Rea
 
 
 def _summed(values: Columns, begins: Sequence[int]) -> dict[str, Reals]:
-    """Sums known values over consecutive partitions, as lag is summed elsewhere; for the time lag, the greatest."""
+    """Sums known values over consecutive partitions, as lag is summed elsewhere; takes the greatest time lag."""
     found, starts = {}, np.array(begins, np.intp)
     for name, column in values.items():
         if name == "lag_seconds":

@@ -29,11 +29,11 @@ SINKER_COMMAND = python_module("kctl_agent.sinker")
 ENGINE_COMMAND = python_module("kctl_agent.engine")
 
 _ENGINE_HANGS = 0.5
-"""The engine counts as hung after this share of `kafka.max_poll_interval_seconds`: before the workers that wait for it,
-which then need no restart."""
+"""The engine counts as hung after this share of `kafka.max_poll_interval_seconds`, before its waiting workers do, which
+then need no restart."""
 _HEAP_SHARE = 4
 _WAITING_TASKS = 512
-"""Tasks that may wait in an engine: more than one host reads partitions."""
+"""Tasks that may wait in an engine: more partitions than one host reads."""
 _RANDOM_ID = re.compile(r"[0-9a-f]{32}")
 _LOCAL = re.compile(r"local(?:\[(?P<tasks>\d+|\*)(?P<failures>\s*,\s*\d+)?\s*\])?")
 
@@ -96,7 +96,7 @@ def _policy(config: Config) -> SupervisionPolicy:
 
 
 def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObject:
-    """The line of JSON that a worker reads from stdin; see `kctl_agent.worker.settings`."""
+    """The JSON line that a worker reads from stdin; see `kctl_agent.worker.settings`."""
     kafka, workers = config.kafka, config.workers
     return {
         **_process(config, name),
@@ -106,7 +106,7 @@ def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObjec
             "isolation_level": kafka.isolation_level,
             "client_id": qualified(config.hosts.own_name, name) if config.hosts.url else "",
             "group_instance_id": _instance_id(config, name) if kafka.static_membership else None,
-            "security": of_fleet(config).security._asdict(),  # secrets and all
+            "security": of_fleet(config).security._asdict(),  # including secrets
         },
         "pipeline": {
             **_fields(workers, "transform", "max_records_per_batch", "trigger_seconds", "on_data_loss"),
@@ -124,7 +124,6 @@ def _instance_id(config: Config, name: str) -> str:
 
 
 def _process(config: Config, name: str) -> JsonObject:
-    """Settings of all processes."""
     return {
         "name": name,
         "run_dir": str(config.fleet.run_dir),
@@ -134,12 +133,11 @@ def _process(config: Config, name: str) -> JsonObject:
 
 
 def _fields(section: object, *names: str) -> JsonObject:
-    """Settings passed on as configured."""
     return {name: getattr(section, name) for name in names}
 
 
 def engine_settings(config: Config, jars: Sequence[str]) -> JsonObject:
-    """The line of JSON that an engine reads from stdin; see `kctl_agent.engine.settings`."""
+    """The JSON line that an engine reads from stdin; see `kctl_agent.engine.settings`."""
     workers = max(config.workers.count, 1)
     driver = _spark(config, jars)
     return {
@@ -156,7 +154,7 @@ def engine_settings(config: Config, jars: Sequence[str]) -> JsonObject:
 
 
 def _spark(config: Config, jars: Sequence[str]) -> JsonObject:
-    """A driver's settings, for `kctl_agent.spark.settings.SparkSettings`."""
+    """For `kctl_agent.spark.settings.SparkSettings`."""
     spark = config.spark
     return {
         "master": spark.master,
@@ -170,7 +168,7 @@ def _spark(config: Config, jars: Sequence[str]) -> JsonObject:
 
 
 def _of_executors(config: Config) -> JsonObject:
-    """On a cluster, executors that write a table need none of kctl's modules: PySpark's daemon serves their Pythons."""
+    """On a cluster, executors that write a table need no module of kctl, so PySpark's daemon serves their Pythons."""
     is_spread = config.storage.kind.is_table and _LOCAL.fullmatch(config.spark.master) is None
     return {"spark.python.daemon.module": "pyspark.daemon"} if is_spread else {}
 
@@ -180,8 +178,8 @@ def _has_engine(config: Config) -> bool:
 
 
 def _for_all(config: Config, workers: int) -> str:
-    """The shared driver's master: `local[k]` with k tasks for each worker; if workers call the handler, with so many
-    that one slow handler leaves enough to the others (`kctl_agent.sinker.slots`). Any other master is a cluster's."""
+    """The shared driver's master: `local[k]` with k tasks for each worker. If workers call the handler, k is so large
+    that one slow handler leaves enough tasks to the others (`kctl_agent.sinker.slots`)."""
     found = _LOCAL.fullmatch(config.spark.master)
     if found is None:
         return config.spark.master
@@ -196,19 +194,18 @@ def _tasks_of_a_batch(config: Config) -> JsonObject:
 
 
 def _tasks(master: str) -> int:
-    """How many tasks run at a time with this local master."""
     found = _LOCAL.fullmatch(master)
     given = None if found is None else found["tasks"]
     return len(os.sched_getaffinity(0)) if given == "*" else int(given or 1)
 
 
 def _heap(driver_bytes: int, workers: int) -> str:
-    """One driver's heap, and a quarter of it for each further worker, for what their tasks hold in memory."""
+    """One driver's heap, plus a quarter of it for each further worker."""
     return f"{max((driver_bytes + driver_bytes * (workers - 1) // _HEAP_SHARE) >> 20, 1)}m"
 
 
 def sinker_settings(config: Config, name: str) -> JsonObject:
-    """The line of JSON that a sinker reads from stdin; see `kctl_agent.sinker.settings`."""
+    """The JSON line that a sinker reads from stdin; see `kctl_agent.sinker.settings`."""
     sinkers = config.sinkers
     return {
         **_handler_settings(config),
@@ -221,8 +218,8 @@ def sinker_settings(config: Config, name: str) -> JsonObject:
 
 
 def _random_id(data_dir: Path) -> str:
-    """The id of this fleet or host among those that share a storage, because hosts may share a system hostname. It is
-    kept in `data_dir`, which one master uses at a time; a file left empty or damaged by a power cut is replaced."""
+    """The id of this fleet or host among those that share a storage, because hosts may share a system hostname. Kept in
+    `data_dir`; replaced if a power cut left the file empty or damaged."""
     path = data_dir / "owner-id"
     with suppress(FileNotFoundError):
         kept = path.read_text(encoding="ascii", errors="replace")
@@ -237,15 +234,14 @@ def _random_id(data_dir: Path) -> str:
 
 
 def _handler_settings(config: Config) -> JsonObject:
-    """The handler's settings in any process; see `kctl_agent.sinker.inline_handler.HandlerSettings`."""
+    """See `kctl_agent.sinker.inline_handler.HandlerSettings`."""
     tries = _fields(config.sinkers, "max_tries", "retry_backoff_seconds", "handler_timeout_seconds")
     calls = _fields(config.sinkers, "handler", "batch_size", "ordered")
     return {**calls, **tries, "import_dir": str(config.path.parent)}
 
 
 def _handler_inside(config: Config, name: str) -> JsonObject:
-    """The handler's settings for a worker in mode `directly`; in an engine with as many tasks at a time as it would
-    have alone."""
+    """The handler's settings for a worker in mode `directly`, with as many tasks at a time as a worker has alone."""
     if not config.storage.kind.is_handled_inside:
         return {}
     folder = config.fleet.data_dir / "scratch" / name

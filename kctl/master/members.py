@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 
 
 class Members:
-    """The supervised workers, and attached applications: any other socket in `run_dir` whose agent has answered. A
-    silent attached agent counts as failed until its socket or process is gone; then its files are removed. A socket
-    that never answered is a leftover, not a member. Belongs to one event loop."""
+    """The supervised processes, and attached applications: any other socket in `run_dir` whose agent has answered. A
+    silent attached agent counts as failed until its socket or process is gone. A socket that never answered is a
+    leftover, not a member. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class Members:
         self._attached: set[str] = set()
 
     async def sockets(self) -> dict[str, Path]:
-        """Every name to ask with its socket; a supervised worker is included even without one. Raises PathError."""
-        found = list_agents(self._run_dir)  # to list one local folder is sooner done than handed to a thread
+        """Includes supervised processes without a socket. Raises PathError."""
+        found = list_agents(self._run_dir)  # listing one local folder is faster than handing it to a thread
         self._attached &= set(found)
         return {name: socket_path(self._run_dir, name) for name in sorted({*self._kinds(), *found})}
 
@@ -76,10 +76,10 @@ class Members:
         return FanOut(outcome.answers, failed, tuple(stopped))
 
     async def _is_missed(self, failure: Failed) -> bool:
-        """Whether an attached agent has answered before and its recorded process (pid and start time) lives; otherwise
-        its files are removed."""
+        """Whether an attached agent has answered before and its recorded process (pid and start time) lives. Removes
+        the files of a dead one."""
         name = failure.sender
-        # Only where nobody listens: the pid of a process in another container means nothing here.
+        # Only if no process listens, because the pid of a process in another container means nothing here.
         with suppress(TimeoutError):
             if failure.code == "unreachable" and await on_disk(remove_if_dead, self._run_dir, name):
                 log.info("action=removed agent=%s: its process has ended and left its socket", name)
@@ -88,12 +88,10 @@ class Members:
 
 
 def _is_stopped(status: WorkerStatus | None) -> bool:
-    """Whether a process was stopped by request, and so is not missed."""
     return status is not None and status.desired == "stopped"
 
 
 def _explained(failure: Failed, status: WorkerStatus) -> Failed:
-    """Explains an error by the worker's state."""
     if failure.code != "unreachable" or status.state == "running":
         return failure
     return replace(failure, message=f"the {status.kind} is {status.state_words}")

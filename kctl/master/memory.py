@@ -1,9 +1,8 @@
 """Memory of the supervised processes and all that they have started, from /proc.
 
-Spark's Pythons are forks of one daemon and mostly share their resident pages; counted for each, an idle worker would
-grow with its tasks. So pages shared among forks are charged by share (proportional set size, PSS). Other processes
-count all resident pages: what they share with strangers, such as libraries or a JVM's class archive, should not depend
-on how many strangers there are.
+Spark's Pythons are forks of one daemon and share most resident pages; if each counted them, an idle worker would grow
+with its tasks. So pages shared among forks are charged by share (PSS). Other processes count all resident pages: what
+they share with strangers, such as libraries, should not depend on how many strangers there are.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from collections.abc import Callable, Iterable
 from kctl.master.process import processes
 
 SCAN_SECONDS = 10.0
-"""How often to scan all processes of the machine; newer ones are not counted until then. Reading known ones costs by
-their number, scanning by the machine's."""
+"""How often to scan all processes of the machine, which costs by their number; newer processes are not counted until
+then."""
 SHARED_SECONDS = 60.0
 """How long to rely on the shared size of the same forks; measuring it costs up to a millisecond each."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -37,8 +36,8 @@ class Memory:
         self._scanned_at = float("-inf")
 
     def measured(self, sessions: Iterable[int], *, scan_all: bool = False) -> dict[int, int]:
-        """Bytes per session of all its processes; sessions without live processes are absent. Use `scan_all` while
-        something starts, so that its first size includes its JVM."""
+        """Bytes per session; sessions without live processes are absent. Use `scan_all` while something starts, so that
+        its first size includes its JVM."""
         session_ids = set(sessions)
         now = self._clock()
         if scan_all or now - self._scanned_at >= SCAN_SECONDS or not session_ids <= self._members.keys():
@@ -48,7 +47,7 @@ class Memory:
             session: [
                 max(process.resident_pages * _PAGE_BYTES - self._shared.get(process.pid, 0), 0)
                 for process in processes(self._members[session])
-                if process.session == session  # a pid may be somebody else's by now
+                if process.session == session  # the pid may have been reused
             ]
             for session in session_ids
         }
@@ -72,9 +71,8 @@ class Memory:
 
 
 def shared_bytes(pid: int) -> int:
-    """Resident bytes of a process charged to others that map them: resident minus PSS. 0 if unknown (before Linux 4.14,
-    another user's, ended). The kernel walks all its pages: a thousand times the cost of /proc/PID/stat, 3 ms for a JVM
-    of 850 MB."""
+    """Resident minus PSS; 0 if unknown (before Linux 4.14, another user's, ended). The kernel walks all pages: a
+    thousand times the cost of /proc/PID/stat, 3 ms for a JVM of 850 MB."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb", buffering=0) as file:
             lines = file.read(4096).splitlines()

@@ -1,4 +1,4 @@
-"""Notifies systemd about a service (sd_notify(3)): one datagram to NOTIFY_SOCKET, if set. Failures are ignored."""
+"""Notifies systemd about a service (sd_notify(3)): one datagram to NOTIFY_SOCKET, if set. Ignores failures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def watchdog_seconds(env: Mapping[str, str] = os.environ) -> float | None:
 
 
 async def pet_watchdog() -> None:
-    """Reports to the watchdog while the event loop runs; waits for ever without one."""
+    """Reports to the watchdog while the event loop runs; without one, waits forever."""
     seconds = watchdog_seconds()
     while True:
         if seconds is not None:

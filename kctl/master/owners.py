@@ -25,9 +25,9 @@ def owners(
     others: Mapping[tuple[str, int], str] | None = None,
     transaction_seconds: Mapping[Partition, float] = MappingProxyType({}),
 ) -> Callable[[Partition, str | None, int], Owner]:
-    """Returns a function (partition, worker, messages behind a transaction) -> owner. `rows` are those of the command
-    `workers`, `statuses` the supervisor's, `members` the coordinator's count (None: no answer), `others` from
-    `read_elsewhere`. `transaction_seconds`: how long an open transaction has kept a partition's end in place."""
+    """Returns a function (partition, worker, messages behind a transaction) -> owner. `members`: the coordinator's
+    count (None: no answer); `others`: from `read_elsewhere`; `transaction_seconds`: how long an open transaction has
+    kept a partition's end in place."""
     rows, statuses = list(rows), list(statuses)
     paused = {status.name: status.paused for status in statuses if status.paused}
     nobody = Owner(None, _of_fleet(rows, statuses), trigger_seconds, members=members)
@@ -36,7 +36,7 @@ def owners(
         row.name: Owner(
             row.name,
             row.state,
-            None if row.kind == "attached" else trigger_seconds,  # its queries have triggers of their own
+            None if row.kind == "attached" else trigger_seconds,  # its queries have their own triggers
             row.last_batch_seconds,
             row.batch_running_seconds,
             None if row.waiting_for is None else row.waiting_for.what,
@@ -64,9 +64,9 @@ def owners(
 def read_elsewhere(
     brokers: BrokerSnapshot, hosts: HostsAnswer | None, now_unix: float, session_seconds: float
 ) -> dict[tuple[str, int], str]:
-    """Partitions that workers of other hosts read -> worker as `node-2/worker-0`. Based on the group's coordinator, so
-    it is the same on every host. A dead worker keeps its partitions until its session expires; what it still has after
-    that, although its host is gone, is judged here."""
+    """Partitions that workers of other hosts read -> worker as `node-2/worker-0`. Comes from the group's coordinator,
+    so it is the same on every host. A dead worker keeps its partitions until its session expires; after that,
+    partitions of a gone host are judged here."""
     if hosts is None:
         return {}
     present = {
@@ -97,7 +97,7 @@ def is_handling(rows: Iterable[WorkerRow]) -> bool:
 
 
 def _of_fleet(rows: Iterable[WorkerRow], statuses: Iterable[WorkerStatus]) -> str | None:
-    """The state of a fleet in which no worker owns a partition: workers are starting or rebalancing."""
+    """The state of a fleet in which no worker owns a partition."""
     states = {row.state for row in rows if row.kind not in NOT_GROUP_MEMBERS}
     if (
         any(status.state in _COMING for status in statuses if status.kind not in NOT_GROUP_MEMBERS)

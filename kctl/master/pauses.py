@@ -21,14 +21,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A pause of one worker or sinker, a topic, a partition, or (all None) everything."""
+    """A pause of one process, a topic, a partition, or (all None) everything."""
 
     worker: str | None
     topic: str | None
     partition: int | None
     by: str
     since: float
-    """Unix seconds."""
 
     @property
     def what(self) -> str:
@@ -43,7 +42,7 @@ class Pause:
         return (self.worker, self.topic, self.partition)
 
     def scope(self) -> JsonObject:
-        """The pause as a worker gets it (`kctl_agent.replies.workers.Scope`)."""
+        """As a worker gets it (`kctl_agent.replies.workers.Scope`)."""
         return {"topic": self.topic, "partition": self.partition, "by": self.by, "since": self.since}
 
 
@@ -55,10 +54,10 @@ class Pauses:
     """Belongs to one event loop. The file is small and written as a whole."""
 
     def __init__(self, path: Path) -> None:
-        """Reads the kept pauses. If the file is unreadable, everything is paused until it is resumed."""
+        """If the file is unreadable, everything is paused until it is resumed."""
         self._path = path
         self.draining: dict[str, JsonObject] = {}
-        """Scopes of processes that are being drained, given to each meanwhile; not kept in the file."""
+        """Scopes of processes that are being drained; not kept in the file."""
         self._pauses: dict[tuple[str | None, str | None, int | None], Pause] = {}
         try:
             for each in json.loads(path.read_text(encoding="utf-8"), parse_constant=_refused):
@@ -77,7 +76,7 @@ class Pauses:
         return list(self._pauses.values())
 
     def of(self, name: str) -> tuple[JsonObject, ...]:
-        """What this worker must not read. A sinker, which knows no topics, is paused by name or with everything; an
+        """What this process must not read. A sinker, which knows no topics, is paused by name or with everything; an
         engine reads nothing."""
         if name == ENGINE_NAME:
             return ()
@@ -93,7 +92,6 @@ class Pauses:
         return [*self.of(name), *([] if draining is None else [draining])]
 
     def rows(self, name: str) -> tuple[Scope, ...]:
-        """For `kctl status`."""
         return tuple(Scope(**scope) for scope in self.scopes(name))
 
     def at_start(self, name: str) -> JsonObject:
@@ -101,7 +99,7 @@ class Pauses:
         return {"paused": self.scopes(name)}
 
     def add(self, worker: str | None, topic: str | None, partition: int | None, by: str) -> Pause:
-        """Adds a pause; an existing one stays. Raises OperationRefused if it cannot be stored; nothing was changed."""
+        """Adds a pause; an existing one stays. Raises OperationRefused if it cannot be stored."""
         pause = Pause(worker, topic, partition, by, time.time())
         if pause.key not in self._pauses:
             self.replace([*self._pauses.values(), pause])
@@ -131,7 +129,6 @@ class Pauses:
         return ended
 
     def replace(self, pauses: Iterable[Pause]) -> None:
-        """Replaces all pauses. Raises OperationRefused if they cannot be stored."""
         by_key = {pause.key: pause for pause in pauses}
         temporary = self._path.with_suffix(".new")
         try:

@@ -1,7 +1,7 @@
 """One incarnation of a supervised process: started in its own session, watched, and ended with all that it has started.
 
 A worker is more than one process: Spark's JVM is its child, and Spark's Python daemon has its own process *group*. All
-share the session (`setsid`), so the session is killed and its memory counted. `restart` decides about restarts.
+share the session (`setsid`), so kctl kills the session and counts its memory. `restart` decides about restarts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kctl_agent.paths import remove_files, socket_owner
 
 _KILL_POLL_SECONDS = 0.02
 KILL_SECONDS = 5.0
-"""A process that has not ended this long after SIGKILL counts as unkillable."""
+"""A process that still runs this long after SIGKILL counts as unkillable."""
 _MARK = "KCTL_SUPERVISED"
 
 
@@ -38,7 +38,7 @@ class Child:
     async def spawn(
         cls, command: Sequence[str], settings: Mapping[str, object], log_path: Path, mark: str = ""
     ) -> Child:
-        """Starts `command` in a new session; stdin gets `settings` as a JSON line and stays open, whose end shows the
+        """Starts `command` in a new session. stdin gets `settings` as a JSON line and stays open; its end shows the
         child that the master is gone. stdout and stderr are appended to `log_path`. A later master knows the child by
         `mark` in its environment. Raises OSError."""
         log = ProcessLog(log_path)
@@ -55,7 +55,7 @@ class Child:
         finally:
             output.close()
         assert process.stdin is not None
-        # Not drained: a child that dies before it reads must not hold up its master. Its exit code is enough.
+        # Not drained, because a child that dies before it reads must not delay its master. Its exit code is enough.
         process.stdin.write(json.dumps(settings, allow_nan=False).encode() + b"\n")
         return cls(process, log)
 
@@ -69,7 +69,7 @@ class Child:
         return await self._process.wait()
 
     async def stop(self, timeout_seconds: float, *signals: signal.Signals) -> bool:
-        """Sends `signals`, by default SIGTERM; returns whether it ended within `timeout_seconds`."""
+        """Sends `signals`, by default SIGTERM; returns whether the process ended in time."""
         for number in signals or (signal.SIGTERM,):
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
@@ -89,9 +89,9 @@ class Child:
 async def kill_session(
     session: int, mark: str | None = None, seconds: float = KILL_SECONDS
 ) -> tuple[int, Mapping[int, str]]:
-    """Kills what is left of a session and waits up to `seconds`. With `mark` only processes started with it, and
-    theirs. Returns how many were killed, and surviving pids with the reason: uninterruptible sleep, or another user.
-    Repeats until none is found, because a process may fork between search and kill."""
+    """Kills what is left of a session and waits up to `seconds`. With `mark`, kills only processes started with it, and
+    their children. Returns how many were killed, and surviving pids with the reason. Repeats until it finds none,
+    because a process may fork between search and kill."""
     killed: set[int] = set()
     deadline = time.monotonic() + seconds
     while members := await asyncio.to_thread(_members, session, mark, frozenset(killed)):
@@ -104,7 +104,7 @@ async def kill_session(
 
 
 def _kill(process: Process) -> str:
-    """Sends SIGKILL; returns why the process will have survived, if it does."""
+    """Sends SIGKILL; returns the reason in case the process survives."""
     try:
         os.kill(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -115,19 +115,19 @@ def _kill(process: Process) -> str:
 
 
 def _members(session: int, mark: str | None = None, known: Collection[int] = ()) -> list[Process]:
-    """`known` have had the mark before: a process that is ending shows no environment any more, and still runs."""
+    """`known` pids have had the mark before: an ending process shows no environment any more, but still runs."""
     found = [each for each in processes() if each.session == session and not each.is_dead]
     if mark is None:
         return found
     marks = {each.pid: _has_mark(each.pid, mark) for each in found}
-    # A `sudo` child cannot be read. It is ours unless the session has a leader that is not.
+    # A `sudo` child cannot be read. It is ours unless the session's leader is not.
     marks = {pid: marks.get(session, True) if has_it is None else has_it for pid, has_it in marks.items()}
     return [each for each in found if marks[each.pid] or each.pid in known]
 
 
 def _has_mark(pid: int, mark: str) -> bool | None:
     """None for another user's process."""
-    # The main thread of a killed process may have ended, and only another one is still in the kernel.
+    # The main thread of a killed process may have ended while another one is still in the kernel.
     for environment in Path(f"/proc/{pid}/task").glob("*/environ"):
         try:
             return f"{_MARK}={mark}".encode() in environment.read_bytes().split(b"\0")
@@ -139,13 +139,13 @@ def _has_mark(pid: int, mark: str) -> bool | None:
 
 
 def session_members(session: int) -> list[int]:
-    """The pids of a session's living processes. Reads /proc: call it in a thread."""
+    """Reads /proc, so call it in a thread."""
     return [process.pid for process in _members(session)]
 
 
 def remove_socket(path: Path, pid: int) -> None:
-    """Removes the socket and record that a dead process left; never a living one's. Otherwise a killed worker would
-    look like a hung one."""
+    """Removes only the socket and record of a dead process, because otherwise a killed worker would look like a hung
+    one."""
     owner = socket_owner(path)
     if owner is not None and owner.pid == pid:
         remove_files(path)
@@ -165,7 +165,7 @@ class Process(NamedTuple):
     session: int
     resident_pages: int
     stack_start: int
-    """The address of its stack; a process that was only forked has its parent's. 0 for another user's."""
+    """The address of its stack, which a fork shares with its parent; 0 for another user's."""
     threads: int
 
     @property
@@ -189,6 +189,6 @@ def processes(pids: Iterable[int] | None = None) -> Iterator[Process]:
             continue
         finally:
             os.close(descriptor)
-        # Field 2 is the command in parentheses and may itself contain both blanks and parentheses.
+        # Field 2 is the command in parentheses, which may itself contain blanks and parentheses.
         fields = text[text.rindex(b")") + 2 :].split(maxsplit=26)
         yield Process(pid, fields[0].decode("ascii"), int(fields[3]), int(fields[21]), int(fields[25]), int(fields[17]))

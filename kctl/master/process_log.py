@@ -1,8 +1,8 @@
 """The log file of a process, to which it, its JVM and its executors append; kept within limits while they run.
 
-They share the open file, which must outlive the master, so neither a pipe through the master nor separate files would
-do. As `logrotate` with `copytruncate`, old lines are copied to NAME.log.1 and then removed from the file's start; but
-`fallocate(FALLOC_FL_COLLAPSE_RANGE)` removes exactly what was copied (ext4, XFS), where a truncation would lose what is
+They share the open file, which must outlive the master, so a pipe through the master or separate files would not do.
+Like `logrotate` with `copytruncate`, kctl copies old lines to NAME.log.1 and then removes them from the file's start.
+`fallocate(FALLOC_FL_COLLAPSE_RANGE)` removes exactly what was copied (ext4, XFS), whereas a truncation loses lines
 written in between.
 """
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 LOG_LIMIT_BYTES = 16 * 1024 * 1024
 """Above this size all but the end moves to NAME.log.1, replacing it."""
 _FLOOD_LIMITS = 4
-"""NAME.log.1 has at most this many limits; in a flood faster than the rotation the oldest part is dropped."""
+"""Maximum size of NAME.log.1 in limits; in a flood faster than the rotation, its oldest part is dropped."""
 KEPT_BYTES = 64 * 1024
 """What a rotation leaves in the log, so that its last lines stay where they were."""
 _COPY_BYTES = 1024 * 1024
@@ -37,7 +37,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class ProcessLog:
-    """The log of one incarnation. From any thread."""
+    """The log of one incarnation. For any thread."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,7 +46,8 @@ class ProcessLog:
         """Place in the file where this incarnation began."""
 
     def open(self) -> BinaryIO:
-        """Opens the log for a process about to start; moves one that is too large aside as a whole. Raises OSError."""
+        """Opens the log for a process about to start; first moves one that is too large aside as a whole. Raises
+        OSError."""
         with contextlib.suppress(FileNotFoundError):
             if self.path.lstat().st_size > LOG_LIMIT_BYTES:
                 self.path.replace(rotated(self.path))
@@ -75,13 +76,13 @@ class ProcessLog:
 
 
 class LogRotation:
-    """Rotates logs that are too large; a failure is reported once and retried each time."""
+    """Rotates logs that are too large; reports a failure once and retries each time."""
 
     def __init__(self) -> None:
         self._failing: set[Path] = set()
 
     def __call__(self, logs: Iterable[ProcessLog]) -> None:
-        """Blocks: it copies about 16 MiB."""
+        """Blocks while it copies about 16 MiB."""
         for each in logs:
             try:
                 removed = each.rotate()
@@ -110,7 +111,7 @@ def rotate(path: Path, limit_bytes: int | None = None) -> int:
         end = max(0, os.fstat(file.fileno()).st_size - KEPT_BYTES) // block * block
         copy = path.with_name(path.name + ".1.new")
         try:
-            os.fdatasync(file.fileno())  # or the collapse does it, while all that write wait
+            os.fdatasync(file.fileno())  # otherwise the collapse does it, while all writers wait
             _copy(file, copy, max(0, end - _FLOOD_LIMITS * limit), end)
             copy.replace(rotated(path))
         finally:
@@ -121,7 +122,7 @@ def rotate(path: Path, limit_bytes: int | None = None) -> int:
 
 
 def is_own_output(path: Path) -> bool:
-    """Whether our stdout or stderr is appended to this file."""
+    """Whether our stdout or stderr appends to this file."""
     try:
         own = os.stat(path)
     except OSError:

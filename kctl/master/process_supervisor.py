@@ -1,7 +1,6 @@
 """Keeps one process in its desired state: `restart` decides, `process` acts, this joins them.
 
-One task reads one queue, so a worker's events never overlap: the end of its process, an agent's answer, timers and
-requests. The state that is entered determines the action.
+One task reads one queue, so a worker's events never overlap. The state that is entered determines the action.
 """
 
 from __future__ import annotations
@@ -57,8 +56,6 @@ _SPAWN_FAILED = 127
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The command, settings and times of one process."""
-
     name: str
     command: Sequence[str]
     settings: Mapping[str, object]
@@ -71,8 +68,6 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class SupervisionPolicy:
-    """When processes are restarted, what is unhealthy, and how often to check."""
-
     restart: RestartPolicy
     rules: HealthRules
     ping_interval_seconds: float = 1.0
@@ -91,9 +86,9 @@ class ProcessSupervisor:
         given_up: Callable[[str], None] = lambda _: None,
         stalled_from_start: Callable[[str, float], None] = lambda _name, _since: None,
     ) -> None:
-        """`at_start` returns settings of a new process beyond its launch's. `given_up` is called with the name when it
-        is fatal; `stalled_from_start`, with the time of the stall, when it is replaced without ever finishing a
-        batch."""
+        """`at_start` returns settings of a new process beyond its launch's. `given_up` is called with the name of a
+        fatal process; `stalled_from_start`, with the time of the stall, when a process is replaced without ever
+        finishing a batch."""
         self.launch = launch
         self.policy = policy
         self._probe = probe
@@ -101,7 +96,7 @@ class ProcessSupervisor:
         self._given_up = given_up
         self._stalled_from_start = stalled_from_start
         self.former: int | None = None
-        """The session of a process of an earlier master that survives SIGKILL: it must end first."""
+        """The session of a process of an earlier master that survives SIGKILL; it must end first."""
         self.started_with: Mapping[str, object] = {}
         """The settings of the launch of its last process."""
         self._events: asyncio.Queue[tuple[int | None, Event]] = asyncio.Queue()
@@ -129,12 +124,10 @@ class ProcessSupervisor:
 
     @property
     def pid(self) -> int | None:
-        """Also the session's id; None without a process."""
         return None if self._child is None else self._child.pid
 
     @property
     def log(self) -> ProcessLog | None:
-        """None without a process."""
         return None if self._child is None else self._child.log
 
     @property
@@ -143,24 +136,22 @@ class ProcessSupervisor:
 
     @property
     def since(self) -> float:
-        """When it entered its state, by the monotonic clock."""
+        """Monotonic seconds when it entered its state."""
         return self._status.since
 
     @property
     def incarnation(self) -> int:
-        """How many processes of this name have been started."""
         return self._incarnation
 
     @property
     def health(self) -> Health | None:
-        """None while it does not run."""
         return self._health
 
     def start(self) -> None:
         self._request(Start())
 
     def restart(self) -> None:
-        """On request: replaces a living process, or starts a dead one now."""
+        """Replaces a living process, or starts a dead one now."""
         alive = self._status.state in (SupervisionState.STARTING, SupervisionState.RUNNING)
         self._request(Replace(Cause.REQUESTED) if alive else Start())
 
@@ -173,7 +164,7 @@ class ProcessSupervisor:
 
     async def stop(self, timeout_seconds: float | None = None) -> None:
         """Asks the process to leave and kills it after `timeout_seconds` (None: `stop_timeout_seconds`); returns when
-        nothing is left. Raises OperationUnknown, naming the pid, if something survives SIGKILL."""
+        nothing is left. Raises OperationUnknown if something survives SIGKILL."""
         if not self._has_ended:
             self._request(Stop(timeout_seconds))
             await self._has_stopped.wait()
@@ -181,12 +172,11 @@ class ProcessSupervisor:
             raise OperationUnknown(self.unkillable_text)
 
     async def until(self, predicate: Callable[[], bool]) -> None:
-        """Waits until the predicate is true; it is evaluated after each change of state."""
+        """Evaluates the predicate after each change of state."""
         async with self._changed:
             await self._changed.wait_for(predicate)
 
     def on_memory_sample(self, resident_bytes: int) -> None:
-        """Records the measured memory of all its processes."""
         if self._health is None:
             return
         self._health = on_memory_sample(self._health, self.policy.rules, resident_bytes)
@@ -413,10 +403,10 @@ class ProcessSupervisor:
             await asyncio.sleep(_SURVIVORS_POLL_SECONDS)
 
     async def _survives(self, session: int) -> bool:
-        """Kills a session; returns whether something survives, which a later master finds by its pid file."""
+        """Kills a session; returns whether something survives. A later master finds survivors by their pid file."""
         _, self._survivors = await kill_session(session, seconds=0.0 if self._survivors else KILL_SECONDS)
         tidy = record_session if self._survivors else remove_socket
-        with suppress(OSError):  # a disk that is full or hangs: what survives is recorded with the next try
+        with suppress(OSError):  # the disk is full or hangs: the next try records survivors
             await on_disk(tidy, self.launch.socket_path, session)
         return bool(self._survivors)
 

@@ -1,7 +1,5 @@
-"""Reduces agents' replies to one result that is complete or names what is missing.
-
-`COMMANDS` is made from `kctl_agent.replies.questions`; RPC and collector use it alike.
-"""
+"""Reduces agents' replies to one result that is complete or names what is missing. RPC and collector share
+`COMMANDS`."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ from kctl_agent.rpc.wire import JsonObject
 R = TypeVar("R")
 T = TypeVar("T")
 _ANY_AGE = Freshness(0.0, 0.0, inf, None)
-"""The freshness of a cached result, which is judged for each snapshot."""
+"""For a cached result, which each snapshot judges again."""
 
 
 def _whole(result: Any) -> Any:
@@ -53,7 +51,7 @@ class ReducedCommand(Generic[R, T]):
     reduce: Reducer[R, T]
     shown: Callable[[T], Any] = _whole
     short_reply: type[R] | None = None
-    """The reply between hosts, with an array per row, a third of the bytes. None: the normal one."""
+    """The reply between hosts, with an array per row, which takes a third of the bytes."""
 
     def decoded(self, outcome: FanOut[Raw]) -> FanOut[R]:
         """Pure, for any thread; slow with thousands of partitions."""
@@ -68,7 +66,6 @@ class ReducedCommand(Generic[R, T]):
         return FanOut(short, known.failed, known.stopped)
 
     def between_hosts(self) -> ReducedCommand[R, T]:
-        """The command for shortened replies."""
         return self if self.short_reply is None else replace(self, reply=self.short_reply)
 
     def encoded(self, result: T) -> JsonObject:
@@ -86,7 +83,7 @@ _DECODED: Mapping[type, tuple[type, type | None]] = {
     PartitionsReply: (_ROWS, _SHORT_ROWS),
     WorkerReply: (WorkerRow, None),
 }
-"""Reply to the types that replies of agents, and of hosts, are decoded to, where these are others."""
+"""Reply -> the types that replies of agents, and of hosts, are decoded to, if they differ."""
 
 
 def _command(name: str, question: Question) -> ReducedCommand[Any, Any]:
@@ -140,8 +137,8 @@ def with_gaps(rpc: str, whole: Reduced[T], freshness: Freshness, *of_partitions:
 
 
 def with_supervisor(reduced: Reduced[Workers], statuses: Iterable[WorkerStatus]) -> Reduced[Workers]:
-    """Adds the supervisor's view to the result of `workers`; None for attached agents. A supervised worker with a
-    silent agent has a row too, with only name, kind and pid. Pure."""
+    """Adds the supervisor's view to the result of `workers`. A supervised worker with a silent agent has a row too,
+    with only name, kind and pid. Pure."""
     rows = sorted(with_statuses(reduced.result.rows, statuses), key=attrgetter("name"))
     return replace(reduced, result=Workers(tuple(rows)))
 
@@ -173,7 +170,6 @@ class CachedCommand(Generic[R, T]):
         self._shown_by, self._asked_at = shown_by, now
 
     def at(self, now: float) -> Reduced[T]:
-        """The result with its age at `now`."""
         assert self._result is not None
         age = self._result.age_seconds
         return replace(self._result, age_seconds=None if age is None else age + now - self._asked_at)

@@ -1,8 +1,7 @@
 """The state machine of a supervised process over a `SupervisionStatus`. Pure: time and jitter are passed to `step`.
 
-The entered state determines the action, which `process_supervisor` takes: `starting` spawn, `stopping` terminate,
-`unkillable` wait for its end, `backoff` wait until `next_try_at`. `health` decides whether a living process is
-unhealthy.
+The entered state determines the action of `process_supervisor`: `starting` spawn, `stopping` terminate, `unkillable`
+wait for its end, `backoff` wait until `next_try_at`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 EXIT_CONFIG = 78
-"""Exit code for an unusable configuration (EX_CONFIG of sysexits.h): a retry cannot help."""
+"""For an unusable configuration (EX_CONFIG of sysexits.h): a retry cannot help."""
 
 
 class SupervisionState(StrEnum):
@@ -28,7 +27,7 @@ class SupervisionState(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a process was restarted; the `reason` label of `kctl_worker_restarts_total`."""
+    """The `reason` label of `kctl_worker_restarts_total`."""
 
     EXIT = "exit"
     SIGNAL = "signal"
@@ -40,9 +39,8 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """Back-off between `backoff_min_seconds` and `backoff_max_seconds`. Only an unusable configuration ends retries,
-    because anything else may recover. After running for `stable_seconds`, the next death counts as the first
-    failure."""
+    """Doubling back-off. Only an unusable configuration ends retries, because anything else may recover. After
+    `stable_seconds` of running, the next death counts as the first failure."""
 
     backoff_min_seconds: float
     backoff_max_seconds: float
@@ -118,8 +116,8 @@ Event: TypeAlias = Start | Stop | Replace | Ready | Exited | Survived | Due
 
 
 def backoff_seconds(policy: RestartPolicy, failures: int, jitter: float) -> float:
-    """The pause after this many failures in a row (>= 1), which doubles; `jitter` in [0, 1] varies its upper half, so
-    that workers that died together do not return together."""
+    """The pause after this many failures in a row (>= 1); `jitter` in [0, 1] varies its upper half, so that workers
+    that died together do not return together."""
     doublings = min(failures, 32)  # beyond any setting; 2.0**1024 would overflow
     high = min(policy.backoff_max_seconds, policy.backoff_min_seconds * 2.0**doublings)
     low = max(policy.backoff_min_seconds, high / 2)
@@ -169,8 +167,6 @@ def step(
 
 
 class _Step(NamedTuple):
-    """What a transition is made from."""
-
     policy: RestartPolicy
     status: SupervisionStatus
     now: float

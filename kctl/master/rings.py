@@ -11,8 +11,6 @@ Reals = NDArray[np.float64]
 
 
 class Ring:
-    """The last `slots` steps of `step_seconds`, with least and most of every metric and subject."""
-
     def __init__(self, step_seconds: float, slots: int) -> None:
         self.step_seconds, self.slots = step_seconds, slots
         self._values = np.full((slots, 2, 0, 0), np.nan, np.float32)
@@ -29,7 +27,7 @@ class Ring:
         self._values = chosen
 
     def add(self, at: float, values: Reals) -> None:
-        """Adds a row per metric. If the clock was set back, steps after `at` are dropped."""
+        """Adds a row per metric. If the clock was set back, drops steps after `at`."""
         step = int(at // self.step_seconds)
         if self._last is not None and step != self._last:
             low, high = sorted((step, self._last))
@@ -40,7 +38,6 @@ class Ring:
         np.fmax(most, values, out=most)
 
     def reaches(self, since: float) -> bool:
-        """Whether the ring reaches back this far."""
         return self._last is None or since // self.step_seconds > self._last - self.slots
 
     def window(self, place: int, since: float, until: float) -> tuple[int, Reals, Reals]:
@@ -63,7 +60,8 @@ class Ring:
 
 
 class StepRates:
-    """Rates of counters between the first snapshots of two steps; over less they would jump with each commit."""
+    """Rates of counters between the first snapshots of two steps; over shorter times they would jump with each
+    commit."""
 
     def __init__(self, step_seconds: float) -> None:
         self._step_seconds = step_seconds
@@ -73,8 +71,8 @@ class StepRates:
         self._at = 0.0
 
     def add(self, keys: Sequence[Hashable], counters: Reals, now: float, now_unix: float) -> Reals:
-        """Rates of each counter in the first snapshot of a step, otherwise NaN. `now` is monotonic. A counter that
-        fell, because its process restarted, has no rate."""
+        """Rates in the first snapshot of a step, otherwise NaN. `now` is monotonic. A counter that fell, because its
+        process restarted, has no rate."""
         step = int(now_unix // self._step_seconds)
         rates = np.full(counters.shape, np.nan)
         if step == self._step:

@@ -29,7 +29,7 @@ from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.rpc.wire import JsonObject
 
 RPC_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-"""Upper bounds of the buckets for durations of requests; the last bucket has none."""
+"""Upper bounds; the last bucket has none."""
 
 _NOT_JUDGED = Verdict(Level.UNKNOWN, "master", "nothing has been collected yet", 0.0)
 T = TypeVar("T")
@@ -45,11 +45,11 @@ class Reduced(Generic[T]):
     failed: tuple[Failed, ...] = ()
     """Agents that did not answer; and `brokers` if their offsets are stale or unknown."""
     age_seconds: float | None = None
-    """Age of the oldest answer and the oldest offsets in it, at the snapshot; None if nobody answered."""
+    """Age of the oldest answer and the oldest offsets, at the snapshot; None without answers."""
     stopped: tuple[str, ...] = ()
     """Processes that were stopped by request: neither asked nor missing."""
     verdict: Verdict | None = None
-    """That of all hosts that were asked; None in a snapshot, which has its own."""
+    """The verdict on all hosts that were asked; None in a snapshot, which has its own."""
     judged: Mapping[tuple[str, int], Assessment] = field(default_factory=dict)
     """For `offset_checker`, other hosts' assessments of what they read."""
 
@@ -58,7 +58,6 @@ class Reduced(Generic[T]):
         return not self.failed
 
     def completeness(self) -> JsonObject:
-        """Returns the master's fields of a reply (design, section 5)."""
         return {
             "complete": self.complete,
             "asked": list(self.asked),
@@ -70,21 +69,20 @@ class Reduced(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class RpcStats:
-    """Counts of requests for one command on `master.sock` since the master started."""
+    """Requests for one command since the master started."""
 
     outcomes: Mapping[str, int]
-    """Requests by outcome, each present: `ok`, `incomplete` (somebody did not answer), `failed`."""
+    """`ok`, `incomplete` (an agent did not answer) and `failed` are all present."""
     buckets: tuple[int, ...]
-    """Requests that took at most each of `RPC_BUCKETS_SECONDS`, not cumulative; the last for longer ones."""
+    """Requests up to each of `RPC_BUCKETS_SECONDS`, not cumulative; the last for longer ones."""
     seconds: float
-    """Seconds of all requests together."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetSnapshot:
     """One collection: every command's replies reduced with the brokers' and the supervisor's view.
 
-    The fields named like a command contain its result, empty if nobody was asked. `reduced` returns them by name.
+    A field named like a command contains its result, empty if no agent was asked. `reduced` returns them by name.
     """
 
     cluster: str
@@ -94,60 +92,46 @@ class FleetSnapshot:
     collect_seconds: float
     supervised: tuple[WorkerStatus, ...]
     resident_bytes: Mapping[str, int]
-    """Memory of all processes of each supervised worker, JVM included; absent while it has none."""
+    """Memory of all processes of each supervised worker, including its JVM; absent without a process."""
     last_success: Mapping[str, float]
-    """Unix seconds of a part's last success (`agents`, `committed`, `offsets`, `group`); never: absent."""
+    """Unix seconds of a part's last success (`agents`, `committed`, `offsets`, `group`); absent before the first."""
     offset_checker: Reduced[PartitionColumns] = Reduced(PartitionColumns())
     kafka_lag: LagTotals = field(default_factory=LagTotals)
-    """Lag of the partitions of `offset_checker`, and as complete as they are."""
     block_size: Reduced[StorageReply] = Reduced(StorageReply())
     member_leader: Reduced[GroupMembers] = Reduced(GroupMembers())
     kept: Mapping[str, Reduced[Any]] = field(default_factory=dict)
     """Results of the other questions with a `path`, by command."""
     ping: Reduced[Pings] = Reduced(Pings())
     workers: Reduced[Workers] = Reduced(Workers())
-    """The workers, with the supervisor's view in each row."""
     assessments: Assessments = NOT_ASSESSED
-    """The assessment of each partition of `offset_checker`, in the same order: first the group's own."""
+    """In the order of `offset_checker`: first the group's own."""
     group_assessment: Assessment = UNKNOWN
     unowned: Assessment | None = None
-    """With several hosts, the assessment of the partitions that no host reads; None: there are none.
-
-    They are not in `group_assessment`, unless there are no others.
-    """
+    """With several hosts, the assessment of the partitions that no host reads, which `group_assessment` excludes unless
+    there are no others."""
     unhandled: Unhandled = UNJUDGED
-    """The judgement on the oldest unhandled message."""
     verdict: Verdict = _NOT_JUDGED
-    """The verdict on the whole fleet (`kctl.master.verdict`)."""
     since: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """Since when an agent is `silent` or waits for something, or the `storage` is `full`.
-
-    Monotonic seconds of the last collection without it.
-    """
+    """Since when (monotonic seconds) an agent is `silent` or waits for something, or the `storage` is `full`."""
     attached: tuple[GroupSnapshot, ...] = ()
-    """The partitions of attached applications beside the group, each application as its own group."""
+    """Partitions of attached applications besides the group's, each application as its own group."""
     brokers: Freshness | None = None
-    """The age of the brokers' offsets."""
     broker_group: GroupStats | None = None
-    """The group as its coordinator reports it; None if it did not know this time."""
+    """As the coordinator reports it; None without an answer this time."""
     rpc: Mapping[str, RpcStats] = field(default_factory=dict)
-    """Counts of requests by command."""
     operations_total: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """Requests since the master started, by operation and outcome (`done`, `failed`, `refused`)."""
+    """By operation and outcome (`done`, `failed`, `refused`), since the master started."""
     http_refused_total: Mapping[str, int] = field(default_factory=dict)
-    """HTTP requests and connections refused since the master started, by error code."""
+    """Refused HTTP requests and connections by error code, since the master started."""
     events_total: Mapping[str, int] = field(default_factory=dict)
-    """Events since the master started, by kind."""
     memory_limit_bytes: Mapping[str, int] = field(default_factory=dict)
     """Memory at which each supervised worker is restarted; absent without a limit."""
     sequence: int = 0
-    """The number of this collection in the master's life."""
     taken_at_unix: float = 0.0
-    """`taken_at` as Unix seconds."""
     clusters: tuple[ClusterSnapshot, ...] = ()
     """The last collection of all other groups, if `exporter.all_groups` is on."""
     hosts: HostsAnswer | None = None
-    """The hosts of the fleet, as this one knows them; None: it runs on one."""
+    """The hosts of the fleet, as this one knows them, if there are several."""
     has_own_storage: bool = False
     """Whether this host of several has its own storage."""
 
@@ -158,7 +142,6 @@ class FleetSnapshot:
 
     @property
     def partitions(self) -> PartitionRows:
-        """The group's partitions, sorted by topic and number."""
         return self.offset_checker.result.of_group(0)
 
     @property
@@ -168,7 +151,6 @@ class FleetSnapshot:
 
     @property
     def own_assessments(self) -> Assessments:
-        """The assessment of each of `partitions`."""
         return self.assessments[: len(self.partitions)]
 
     @property

@@ -65,7 +65,7 @@ class Supervisor:
                 process.on_heartbeat(beat, at)
 
     def process(self, name: str) -> ProcessSupervisor:
-        """The process of this name. Raises BadParams, listing the names."""
+        """Finds a process. Raises BadParams with the known names."""
         process = self._processes.get(name)
         if process is None:
             known = ", ".join(self.names) or "none"
@@ -87,7 +87,6 @@ class Supervisor:
 
     @property
     def has_survivors(self) -> bool:
-        """Whether a process survives SIGKILL."""
         return any(process.unkillable_text for process in self._processes.values())
 
     def add(self, launch: Launch) -> ProcessSupervisor:
@@ -137,7 +136,6 @@ class Supervisor:
         return {name: limit for name, limit in limits.items() if limit is not None}
 
     def logs(self) -> list[ProcessLog]:
-        """The logs in use."""
         return [log for process in self._processes.values() if (log := process.log) is not None]
 
     async def _sample_memory(self) -> None:

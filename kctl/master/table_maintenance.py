@@ -1,9 +1,8 @@
-"""Maintenance of the fleet's table (mode `lake`): when workers report small files, at a quiet time, and once a day
-anyway.
+"""Maintenance of the fleet's table (mode `lake`): when workers report small files, at a quiet time, and at least once a
+day.
 
-`kctl_agent.table_maintenance` does it, in a child process of the lowest priority. The master runs it, not a worker: a
-worker's memory limit would include it, each worker's end would kill it, and only the master knows the whole group's
-lag.
+It runs in a child process of the lowest priority. The master starts it, not a worker, because a worker's memory limit
+would include it, each worker's end would kill it, and only the master knows the whole group's lag.
 """
 
 from __future__ import annotations
@@ -24,13 +23,12 @@ log = logging.getLogger(__name__)
 MAINTENANCE_COMMAND = python_module("kctl_agent.table_maintenance")
 CHECK_SECONDS = 15.0
 LEAST_FILES = 50
-"""Small files at which a run is due: the minimum of `kctl_agent.table_maintenance` per partition."""
+"""A run is due at this many small files: the minimum of `kctl_agent.table_maintenance` per partition."""
 REST_SECONDS = 600.0
-"""Minimum seconds between two runs."""
 REST_FACTOR = 19
 """The pause after a run as a multiple of its duration: it takes at most a twentieth of the time."""
 PATIENCE_SECONDS = 3600.0
-"""Seconds after which the table of a group with constant lag is compacted anyway."""
+"""After this time the table of a group with constant lag is compacted anyway."""
 LONGEST_SECONDS = 86_400.0
 LIMIT_SECONDS = 21_600.0
 """Time-out of a run: a store may accept a connection and never answer. Commits remain."""
@@ -65,7 +63,7 @@ class Schedule:
 
 
 class TableMaintenance:
-    """Runs the maintenance. Belongs to one event loop."""
+    """Belongs to one event loop."""
 
     def __init__(
         self,
@@ -78,7 +76,7 @@ class TableMaintenance:
         self._command = command
 
     async def run(self) -> None:
-        """Runs until cancelled, which kills a running one: an uncommitted compaction has no effect."""
+        """Runs until cancelled, which kills a running child: an uncommitted compaction has no effect."""
         clock = asyncio.get_running_loop().time
         schedule = Schedule(clock())
         while True:
@@ -108,7 +106,7 @@ class TableMaintenance:
     async def _carried_out(self, settings: str) -> tuple[int, str]:
         """Returns exit code and last line of a run. Raises TimeoutError, OSError.
 
-        Its stdin stays open: at its end the run knows that its master is gone.
+        Its stdin stays open; its end shows the run that the master is gone.
         """
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(

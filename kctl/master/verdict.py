@@ -1,7 +1,7 @@
 """The verdict on a fleet: pure rules over its snapshot, and the current one (docs/status.md).
 
-It is made once per collection: page, API, command line, `/readyz`, metrics and events show the same. Outdated data is
-never judged good.
+It is made once per collection, so page, API, command line, `/readyz`, metrics and events show the same. Stale data
+never counts as healthy.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from kctl_agent.replies.workers import WaitingFor
 from kctl_agent.rpc.messages import number_of
 
 _TURNING = frozenset({AgentState.RUNNING, AgentState.IDLE, AgentState.PAUSED, AgentState.THROTTLED})
-"""States whose main thread turns fast; in others a turn may take long: queries start and stop."""
+"""States whose main thread turns fast; in others a turn may take long, because queries start and stop."""
 _BEGINNING: dict[str | None, str] = {
     AgentState.STARTING: "is starting",
     AgentState.JOINING: "is joining the group",
     AgentState.REBALANCING: "is getting its first partitions",
     AgentState.ASSIGNED: "is starting its query",
 }
-"""States of a worker that reads nothing yet; later a rebalance is the partitions' own matter."""
+"""States of a worker that reads nothing yet; a later rebalance shows in its partitions."""
 _OF_STATUS = {
     Status.STARTING: Level.DEGRADED,
     Status.REBALANCING: Level.DEGRADED,
@@ -44,7 +44,7 @@ _OF_STATUS = {
     Status.STOPPED: Level.FAILING,
     Status.LOSING: Level.FAILING,
 }
-"""Levels by the status of partitions; the other statuses are no trouble."""
+"""Levels by the status of partitions; the other statuses are healthy."""
 _DOES = {"engine": "worker", "workers": "worker", "sinkers": "sinker"}
 """Parts of a fleet's work, each with the kind of process whose work shows that a host does it."""
 _NAMED = 3
@@ -62,13 +62,10 @@ class _Found(NamedTuple):
     what: str
     why: str | None = None
     seconds: float = 0.0
-    """Seconds for which it is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """The current verdict, by the last collection and its age; thread-safe."""
-
     latest: Callable[[], FleetSnapshot | None]
     max_age_seconds: float
     """The age at which a collection is outdated."""
@@ -90,7 +87,7 @@ class Verdicts:
 
 
 def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
-    """Judges a snapshot; `before` is the previous collection's verdict, whose findings continue."""
+    """`before` is the previous collection's verdict, whose findings continue."""
     began = {} if before is None else {(each.about, each.level): each.since for each in (before.main, *before.also)}
     group, storage = snapshot.group_assessment, snapshot.block_size.result
     outside = [*_brokers(snapshot), *_storage(snapshot), *_engine(snapshot)]
@@ -147,7 +144,7 @@ def _brokers(snapshot: FleetSnapshot) -> Iterator[_Found]:
         level = Level.UNKNOWN if brokers.error is None else Level.FAILING
         yield _Found(level, "brokers", "no Kafka broker has answered", brokers.error)
     elif age > limit:
-        # Workers that get answers where the master gets none have offsets of now.
+        # If workers get answers and the master does not, their offsets are current.
         ages = snapshot.offset_checker.result.age_seconds[: len(snapshot.partitions)]
         is_blind = bool((ages > limit).any()) or not len(ages)
         level = Level.FAILING if is_blind else Level.DEGRADED
@@ -175,7 +172,6 @@ def _storage(snapshot: FleetSnapshot) -> Iterator[_Found]:
 
 
 def _no_sinker(snapshot: FleetSnapshot) -> str:
-    """Returns that no sinker empties a full storage, and what to do; empty if some should run."""
     storage = snapshot.block_size.result
     if storage.table is not None or not storage.pending or _supervised(snapshot, "sinker"):
         return ""
@@ -212,7 +208,7 @@ def _waiting(snapshot: FleetSnapshot, known: Container[str]) -> Iterator[_Found]
 
 
 def _waits_for(snapshot: FleetSnapshot, row: WorkerRow | None) -> WaitingFor | None:
-    """Returns an outage that is waited for, if for long; the first seconds may be a moving coordinator."""
+    """Ignores the first seconds of an outage, which may be a moving coordinator."""
     waiting = None if row is None else row.waiting_for
     if row is None or waiting is None or snapshot.lasting(row.name, waiting.what) <= STALE_SECONDS:
         return None
@@ -236,7 +232,7 @@ def _processes(snapshot: FleetSnapshot, kind: str) -> Iterator[_Found]:
 
 
 def _handling(snapshot: FleetSnapshot) -> Iterator[_Found]:
-    """Yields findings of the handler and of messages behind Kafka."""
+    """Yields findings about the handler and messages that have left Kafka."""
     storage = snapshot.block_size.result
     sinkers = [row for _, row in _supervised(snapshot, "sinker") if row is not None and row.sinker is not None]
     found = handling.calls(sinkers), handling.tries(sinkers, storage)
@@ -292,14 +288,15 @@ def _trouble(snapshot: FleetSnapshot, status: WorkerStatus, row: WorkerRow | Non
         return f"{name} waits for the {waiting.what}"
     if (what := _beginning(status, row)) is not None:
         return f"{name} {what}"
-    if row is None or row.state == AgentState.THROTTLED:  # that the storage is full is a finding of its own
+    if row is None or row.state == AgentState.THROTTLED:  # a full storage is a finding of its own
         return None
     if (row.age_seconds or 0.0) > STALE_SECONDS:
         return f"{name} has published nothing for {row.age_seconds:.0f} s"
     turn = _main_thread_age(snapshot.ping.result.rows, name)
     if row.state in _TURNING and turn > STALE_SECONDS:
         return f"the main thread of {name} hangs"
-    if row.state == AgentState.FAILED or (row.last_error and row.kind != "sinker"):  # a sinker's is of a message
+    # a sinker's error is about a message
+    if row.state == AgentState.FAILED or (row.last_error and row.kind != "sinker"):
         return f"{name}: {row.last_error or 'it has failed'}"
     return None
 
@@ -340,7 +337,6 @@ def _more_in_logs(name: str | None) -> str:
 
 
 def _replicas(snapshot: FleetSnapshot) -> Iterator[_Found]:
-    """Yields findings of replicas, by the brokers' metadata."""
     topics = snapshot.kept.get("metadata_topics")
     rows = topics.result.rows if topics else ()
     lacking = [

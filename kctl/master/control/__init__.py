@@ -1,2 +1,2 @@
-"""`master.sock`: `server` reads frames and writes replies, `router` finds who answers, `service` answers questions, and
+"""`master.sock`: `server` reads frames and writes replies, `router` finds who answers, `service` answers questions,
 `kctl.master.operations` takes operations."""

@@ -48,7 +48,7 @@ class Router:
         self._methods.sort(key=itemgetter("method"))
 
     async def answer(self, request: Request, caller: Caller) -> JsonObject:
-        """Returns the reply before the request's deadline; a longer operation is answered in its current state. Raises
+        """Returns the reply before the request's deadline; for a longer operation, its current state. Raises
         UnknownMethod, BadParams, OperationRefused."""
         if request.method in self._types and self._types[request.method].rpc == request.rpc:
             deadline = (request.deadline_ms or DEFAULT_DEADLINE_SECONDS * 1000) / 1000

@@ -1,7 +1,7 @@
 """The server of `master.sock`: accepts, reads frames, writes replies, and limits what a caller can make it spend.
 
 Each connection is one task that answers one request after another and does not read meanwhile, so a caller that
-pipelines without reading fills the kernel's buffers, not ours. `service` handles the meaning.
+pipelines without reading fills the kernel's buffers, not ours.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class SocketLimits:
     """From the first byte of a frame to its last."""
     idle_timeout_seconds: float = 300.0
     write_timeout_seconds: float = 5.0
-    """A caller that does not read its reply for this long is closed."""
+    """Closes a caller that does not read its reply for this long."""
 
 
 class ControlServer:
-    """Belongs to one event loop. `answer` gets every well-formed request, with the sender from the kernel, and may
+    """Belongs to one event loop. `answer` gets well-formed requests only, with the sender from the kernel, and may
     raise AgentError or KctlError."""
 
     def __init__(
@@ -63,7 +63,7 @@ class ControlServer:
     async def start(self, run_dir: Path) -> None:
         """Listens on `run_dir`/master.sock. Raises PathError."""
         self._bound = await asyncio.to_thread(bind_socket, run_dir, MASTER_NAME, _BACKLOG)
-        # A duplicate: asyncio closes the socket it serves, but the file must go while the inode is still ours.
+        # A duplicate: asyncio closes the socket that it serves, but the file must go while the inode is still ours.
         self._server = await asyncio.start_unix_server(self._accepted, sock=self._bound.socket.dup(), backlog=_BACKLOG)
 
     async def close(self) -> None:
@@ -88,14 +88,14 @@ class ControlServer:
             else:
                 await self._serve(reader, writer, Caller(uid, pid))
         except (OSError, TimeoutError, BrokenFrame):
-            pass  # the caller has gone, sent nothing for too long, or does not read: nobody is left to answer
+            pass  # the caller has gone, sent nothing for too long, or does not read
         except asyncio.CancelledError:
             pass  # close() ends the connections; asyncio's stream callback would log a cancelled task as a failure
         except Exception:
             log.exception("action=connection_failed")
         finally:
             self._connections.discard(task)
-            # A caller that does not read would keep a closing transport, and its buffer, for ever.
+            # A caller that does not read would keep a closing transport, and its buffer, forever.
             if writer.transport.get_write_buffer_size() > 0:
                 writer.transport.abort()
             writer.close()

@@ -1,4 +1,4 @@
-"""The master's answers: live questions to the fleet, reduced; and its own knowledge. No sockets."""
+"""The master's answers: live questions to the fleet, reduced, and its own knowledge. No sockets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _OWN_SHARE = 0.1
 """Share of the caller's deadline, at most 0.1 s, for reducing and sending: a partial answer in time is better than a
 complete late one."""
 _SENDING_SHARE = 0.2
-"""The same for another host's question, whose answer must be sent there, at most 0.2 s."""
+"""The same for another host's question, whose answer must also travel there, at most 0.2 s."""
 _FOR_OTHERS_AT_A_TIME = 64
 _seen = attrgetter("name", "desired", "state", "pid", "paused")
 """The parts of a process's status that are not measurements."""
@@ -54,7 +54,7 @@ _seen = attrgetter("name", "desired", "state", "pid", "paused")
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The processes that a question is for; all None: every one."""
+    """The processes that a question is for; by default all."""
 
     worker: str | None = param("Ask this worker only; of another host as HOST/NAME.", default=None)
     host: str | None = param("Ask this host only.", default=None)
@@ -87,7 +87,7 @@ _OWN = methods(
 )
 _OF_ALL = [(rpc, f"`{rpc}` of all workers, reduced to one result.", _ONLY) for rpc in COMMANDS]
 METHODS = methods(wire_method, *_OF_ALL) | methods(reducer_method, *_OF_ALL) | _OWN
-"""Served methods by name, besides the router's; no others are served."""
+"""All served methods by name, besides the router's."""
 
 
 class _Replies(NamedTuple):
@@ -98,15 +98,11 @@ class _Replies(NamedTuple):
     is_of_all: bool
     """Whether all agents were asked."""
     statuses: list[WorkerStatus]
-    """Those of the processes that were asked."""
     verdict: Verdict
-    """That of all hosts that were asked."""
     others: HostsOutcome = HostsOutcome()
 
 
 class MasterService:
-    """Answers questions. Belongs to one event loop."""
-
     def __init__(
         self,
         members: Members,
@@ -125,7 +121,7 @@ class MasterService:
         self._for_others = 0
 
     async def answer(self, request: Request) -> JsonObject:
-        """Returns the reply to one request, before its deadline. Raises UnknownMethod, BadParams."""
+        """Returns the reply before the request's deadline. Raises UnknownMethod, BadParams."""
         method = METHODS.get(request.method)
         if method is None or method.rpc != request.rpc:
             raise UnknownMethod(
@@ -151,7 +147,7 @@ class MasterService:
         return document
 
     async def _status(self, request: Request) -> JsonObject:
-        """Returns the verdict and rows of one collection, and of other hosts'."""
+        """Returns verdict and rows of one collection, joined with those of other hosts."""
         scope, seconds = _scope(request), _seconds(request)
         if scope.is_of_this_host(self._hosts):
             status, age, workers = await self._own_status(seconds)
@@ -171,7 +167,7 @@ class MasterService:
         return reply_ok(request.id, encoded(joined), MASTER_NAME, age, **completeness)
 
     async def _own_status(self, seconds: float) -> tuple[StatusAnswer, float, Reduced[Workers] | None]:
-        """Returns this host's status, its age, and the workers' answers; None before the first collection."""
+        """Returns this host's status, its age, and the workers' answers (None before the first collection)."""
         snapshot, verdict = await self._collected(seconds), self._verdicts.current()
         lag = await asyncio.to_thread(lag_glance, snapshot)
         if snapshot is None:
@@ -225,7 +221,6 @@ class MasterService:
         return _Replies(command.between_hosts(), outcome, is_of_all, statuses, verdict, others)
 
     async def _own_replies(self, rpc: str, only: str | None, seconds: float) -> tuple[FanOut[Raw], list[WorkerStatus]]:
-        """Returns the replies of this host's agents, or of one, and their statuses."""
         deadline = asyncio.get_running_loop().time() + seconds
         sockets = await self._members.sockets()
         if only is not None:
@@ -239,10 +234,8 @@ class MasterService:
         return outcome, [each for each in self._statuses() if only in (None, each.name)]
 
     async def for_other_host(self, rpc: str, only: str | None, seconds: float) -> HostReplies:
-        """Returns replies of this host's agents for another host's master, which waits so long.
-
-        Raises: UnknownMethod, BadParams; Busy: too many are running.
-        """
+        """Returns replies of this host's agents for another host's master. Raises UnknownMethod, BadParams, Busy if too
+        many questions are running."""
         if self._for_others >= _FOR_OTHERS_AT_A_TIME:
             raise Busy(f"{_FOR_OTHERS_AT_A_TIME} questions of other hosts are under way already")
         self._for_others += 1
@@ -271,7 +264,6 @@ class MasterService:
         return self._hosts
 
     def _encoded(self, replies: _Replies) -> tuple[JsonObject, Reduced[Any]]:
-        """Returns the encoded result and its source, in one thread: see `_reduced`."""
         whole = self._reduced(replies)
         document = replies.command.encoded(whole.result)
         if replies.command.name == OFFSET_CHECKER.name:
@@ -279,9 +271,9 @@ class MasterService:
         return document, whole
 
     def _reduced(self, replies: _Replies) -> Reduced[Any]:
-        """Reduces replies to a result. Thread-safe; takes a while for thousands of partitions."""
+        """Thread-safe; slow with thousands of partitions."""
         command, outcome, is_of_all, statuses, verdict, others = replies
-        # One worker reports what it knows itself; the brokers' rows of other workers' partitions do not belong there.
+        # One worker reports only what it knows; the brokers' rows of other workers' partitions do not belong there.
         brokers = self._broker_cache.snapshot() if is_of_all else self._broker_cache.nothing_known
         whole = reduced(command, command.decoded(outcome), brokers, self._broker_cache.freshness())
         judged = _judged_by(others) if command.name == OFFSET_CHECKER.name else {}
@@ -290,7 +282,6 @@ class MasterService:
 
 
 def _judged(snapshot: FleetSnapshot | None) -> JudgedPartitions:
-    """Returns the state of the partitions that this host's workers read."""
     if snapshot is None:
         return JudgedPartitions()
     both = zip(snapshot.partitions, snapshot.own_assessments, strict=True)
@@ -307,14 +298,13 @@ def _completeness(workers: Reduced[Workers] | None) -> JsonObject:
 
 
 def _seconds(request: Request) -> float:
-    """Returns the time for a question, from the request's deadline."""
     requested = (request.deadline_ms or DEFAULT_DEADLINE_SECONDS * 1000) / 1000
     seconds = min(requested, _LONGEST_DEADLINE_SECONDS)
     return seconds - min(seconds * _OWN_SHARE, 0.1)
 
 
 def _missed_if_stopped(outcome: FanOut[Raw]) -> FanOut[Raw]:
-    """Counts stopped processes as missing: one asked by name does not answer, and the error gives that as the
+    """Counts stopped processes as missing, because one that was asked by name does not answer; the error gives the
     reason."""
     failed = [
         Failed(name, "stopped", f"it was stopped by request: `kctl start {name}` starts it") for name in outcome.stopped
@@ -338,7 +328,7 @@ _WELL = frozenset({Status.ELSEWHERE, Status.IDLE, Status.OK, Status.PAUSED})
 
 
 def lag_glance(snapshot: FleetSnapshot | None) -> LagGlance | None:
-    """Sums up the lag. Takes a while for thousands of partitions."""
+    """Slow with thousands of partitions."""
     if snapshot is None:
         return None
     lag = snapshot.recent_lag

@@ -1,4 +1,4 @@
-"""What an operation is: its caller, its parameters, what it touches, how far it has come. No I/O in here."""
+"""What an operation is: its caller, its parameters, what it touches, its progress. No I/O."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kctl_agent.replies.workers import Event
 from kctl_agent.rpc.wire import JsonObject
 
 OperationState: TypeAlias = Literal["running", "done", "failed", "unknown"]
-"""After `failed` nothing changes any more; `unknown` may still happen."""
+"""After `failed` nothing changes any more; after `unknown` it may."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Reports in one sentence how far an operation has come, which has to end before `until`."""
+    """Reports an operation's progress in one sentence. The operation must end before `until`."""
 
     write: Callable[[str], object]
     until: float = math.inf
@@ -36,9 +36,8 @@ class Caller:
     pid: int | None = None
     via: Literal["socket", "http", "signal"] = "socket"
     token: str = ""
-    """The name of the token, where it has one."""
     sent_for: str = ""
-    """The caller at another host's master, which has sent it here."""
+    """The caller at another host's master, which has sent the operation here."""
 
     @property
     def name(self) -> str:
@@ -52,7 +51,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One operation and how far it has come; replaced as a whole whenever that changes."""
+    """One operation and its progress; each change replaces the object."""
 
     id: str
     name: str
@@ -83,7 +82,7 @@ class Operation:
         return known
 
     def to_row(self) -> JsonObject:
-        """One of a list: without its result, for that of `stack` may have 150 kB."""
+        """Without the result, because that of `stack` may have 150 kB."""
         row = self.to_json()
         del row["result"]
         return row
@@ -100,7 +99,7 @@ def _in_words(name: str, value: object) -> str:
 
 
 def operation_events(operation: Operation) -> list[Event]:
-    """The end of an operation is an event of the fleet; its beginning is not."""
+    """The end of an operation is an event of the fleet; its start is not."""
     if operation.ended_at is None:
         return []
     params = operation.params

@@ -1,4 +1,4 @@
-"""The context of operations, with shared functions: names, and agents that execute their part."""
+"""The context of operations: the master's parts, and agents that execute their share."""
 
 from __future__ import annotations
 
@@ -40,16 +40,15 @@ _OWNERS_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 _UNDER_WAY = ("waiting", "running")
 _UP = ("running", "idle", "paused", "throttled", None)
-"""States that a worker reports when it has come up; None: an agent that reports none."""
+"""States of a worker that has come up; None: an agent that reports none."""
 
 
-async def _nothing() -> None:
-    """There is nothing to be used."""
+async def _nothing() -> None: ...
 
 
 @dataclass(slots=True)
 class Context:
-    """Belongs to the master's event loop. `config` is the current one: `scale` and `reload` replace it."""
+    """Belongs to the master's event loop. `scale` and `reload` replace `config`."""
 
     config: Config
     supervisor: Supervisor
@@ -61,21 +60,19 @@ class Context:
     reread: Callable[[], Config]
     """The configuration on disk; raises ConfigError."""
     use_http: Callable[[HttpSection], list[str]] = lambda _: []
-    """Reads tokens and certificate again and applies them to HTTP; returns the changes.
-
-    Raises ConfigError: nothing has changed.
-    """
+    """Reads tokens and certificate again and applies them to HTTP; returns the changes. Raises ConfigError and then
+    changes nothing."""
     prepare_groups: Callable[[Config], Callable[[], Awaitable[None]]] = lambda _: _nothing
-    """Checks `[exporter]`; returns what applies it. Raises ConfigError."""
+    """Checks `[exporter]`; returns a function that applies it. Raises ConfigError."""
     partitions: Callable[[str], frozenset[int]] = lambda _: frozenset()
-    """The last reported partitions of a topic; empty if unknown."""
+    """The last reported partitions of a topic."""
     hosts: Hosts | None = None
-    """The other hosts of the fleet; None: it runs on one."""
     _ids: itertools.count[int] = field(default_factory=itertools.count)
     _later: set[asyncio.Task[bool]] = field(default_factory=set)
 
     def later(self, work: Coroutine[object, object, object]) -> asyncio.Task[bool]:
-        """Runs it in the background, whatever becomes of its operation; logs errors. Returns whether it was done."""
+        """Runs work in the background, even after its operation has ended, and logs errors. The task returns whether it
+        succeeded."""
         task = asyncio.ensure_future(_or_logged(work))
         self._later.add(task)
         task.add_done_callback(self._later.discard)
@@ -85,12 +82,11 @@ class Context:
         return launches(config, self.jars, self.worker_command, names)
 
     async def run_on(self, name: str, rpc: str, params: JsonObject, report: Report) -> JsonObject:
-        """Has one agent execute an operation; returns when it is done. If given up while it waits there, it is dropped.
+        """Has one agent execute an operation to its end. If the operation is given up while it waits there, drops it.
 
-        Raises AgentRefused: refused or failed, with the reason; OperationUnknown: the agent does not report the
-        outcome.
+        Raises: AgentRefused: rejected or failed. OperationUnknown: the agent does not report the outcome.
         """
-        # Unique over restarts of the master too: an agent takes an operation of a known id for the same one.
+        # Unique across restarts of the master, because an agent does not repeat an operation of a known id.
         operation = f"{os.getpid()}-{next(self._ids)}-{asyncio.get_running_loop().time():.3f}"
         limit = {} if report.until == math.inf else {"until": report.until}
         is_accepted = False
@@ -107,7 +103,7 @@ class Context:
             if isinstance(error, AgentRefused) and not is_accepted:
                 raise
             outcome = await self._withdrawn(name, operation)
-            if outcome["state"] == "unknown" and not is_accepted:  # it never came, and will not be taken
+            if outcome["state"] == "unknown" and not is_accepted:  # the agent never received it, and will not accept it
                 outcome["state"] = "failed"
             if outcome["state"] == "failed" and isinstance(error, asyncio.CancelledError):
                 raise
@@ -119,7 +115,8 @@ class Context:
         return outcome
 
     async def _withdrawn(self, name: str, operation: str) -> JsonObject:
-        """The outcome of an abandoned operation: cancelled unless the agent has begun it. Raises OperationUnknown."""
+        """Returns the outcome of an abandoned operation: cancelled unless the agent has begun it. Raises
+        OperationUnknown."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + _ANSWER_SECONDS
         while (left := deadline - clock()) > 0:
@@ -133,8 +130,8 @@ class Context:
         raise OperationUnknown(f"{name} has begun it")
 
     async def send_pauses(self, name: str, report: Report) -> str:
-        """Has a process read what the pauses leave; returns when it does, or if there is no need: a starting process
-        gets them anyway."""
+        """Sends a process its pauses, and waits until they apply. Returns at once if it is not running, because it gets
+        them at its start."""
         process = self.supervisor.process(name)
         while True:
             if process.state is SupervisionState.STARTING:
@@ -152,8 +149,7 @@ class Context:
                 return name
 
     async def send_all_pauses(self, worker: str | None, report: Report, before: list[Pause]) -> str:
-        """Has one worker, or every process, read what the pauses leave. If given up, those of `before` apply again
-        everywhere."""
+        """Sends one or all processes their pauses. If given up, restores the pauses in `before`."""
         kinds = self.supervisor.kinds()
         names = [name for name in self.supervisor.names if kinds[name] != "engine"] if worker is None else [worker]
         try:
@@ -168,8 +164,7 @@ class Context:
         return f"carried out by {', '.join(done) or 'no process, for none is running'}"
 
     async def take_back(self, names: Iterable[str]) -> None:
-        """Has processes read what the pauses leave now, after an abandoned operation. Raises OperationUnknown: one does
-        not answer."""
+        """Sends processes their pauses after an abandoned operation. Raises OperationUnknown if one does not answer."""
         sent = {name: self.later(self.send_pauses(name, Report(lambda _: None))) for name in names}
         if sent:
             await asyncio.wait(sent.values(), timeout=_ANSWER_SECONDS)
@@ -187,7 +182,7 @@ class Context:
         }
 
     async def owners_on_hosts(self, topic: str) -> tuple[dict[int, str | None], list[str]]:
-        """Maps a topic's partitions to their workers as `HOST/NAME`; and the hosts that did not answer."""
+        """Maps a topic's partitions to their workers as `HOST/NAME`; also returns the hosts that did not answer."""
         assert self.hosts is not None
         own, others = await asyncio.gather(self._offsets(), self.hosts.ask("offset_checker", _OWNERS_SECONDS))
         joined = others.joined(OFFSET_CHECKER.shortened(own), self.hosts.me.name)
@@ -202,18 +197,18 @@ class Context:
         return await self.members.ask(sockets, "offset_checker", {}, deadline)
 
     def use(self, config: Config, launches: Iterable[Launch]) -> None:
-        """Applies this configuration."""
         self.config = config
         self.supervisor.reconfigure(launches, supervision_policies(config))
 
     async def file_changed(self) -> str:
-        """`; kctl.toml has changed since: …` if a starting process does not get what the file sets now, else empty."""
+        """`; kctl.toml has changed since: …` if a starting process would not get the file's current settings, else
+        empty."""
         name = self.config.path.name
         try:
             found = changes(self.config, await asyncio.to_thread(self.reread))
         except ConfigError as error:
             return f"; {name} has changed since and cannot be used: {error}"
-        # `kctl scale` changes counts and no file, and what needs a new master differs after a reload too.
+        # `kctl scale` changes counts and no file; settings that need a new master differ after a reload too.
         is_new = any(change.effect is not Effect.FLEET and not change.name.endswith(".count") for change in found)
         return f"; {name} has changed since: `kctl reload`" if is_new else ""
 
@@ -221,8 +216,8 @@ class Context:
         """Returns when the process requested after incarnation `before` has come up, by its supervisor's report and its
         own.
 
-        Raises OperationRefused: it was given up, or stopped; OperationUnknown: the operation was given up, or the
-        previous process survives SIGKILL, so it comes up later.
+        Raises: OperationRefused: it was given up, or stopped. OperationUnknown: the operation was given up, or the
+        previous process survives SIGKILL, so the new one comes up later.
         """
         with goes_on(f"{process.name} is started anew"):
             await process.until(lambda: process.incarnation > before or bool(process.unkillable_text))

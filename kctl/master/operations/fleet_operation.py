@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from kctl.master.operations.base import Caller as Caller
     from kctl.master.operations.base import Report as Report
     from kctl.master.operations.context import Context as Context
-else:  # half a second of imports, which the command line does without
+else:  # takes half a second, which the command line does not need
     Caller = Context = Report = object
 
 SHORT_SECONDS = 30.0
 BATCH_SECONDS = 120.0
-"""For the end of the running batches."""
+"""Long enough for running batches to end."""
 LONG_SECONDS = 600.0
 
 ALL_HOSTS: Final = "all"
@@ -30,21 +30,21 @@ _FOR_EVERY: Final = (
     Param("host", "string", "have this host carry it out, or `all` one after another"),
 )
 Done: TypeAlias = tuple[str, JsonObject]
-"""What has happened, in one sentence and as an object."""
+"""The outcome, in one sentence and as an object."""
 OnOne: TypeAlias = Callable[[str, JsonObject], Awaitable[Done]]
-"""Has a host carry out the operation with these parameters."""
+"""Has a host execute the operation with these parameters."""
 
 
 def described(kind: type[FleetOperation]) -> JsonObject:
-    """An operation for those who make forms of it: `rpc`, `summary`, `params`, and whether it `changes` anything."""
+    """Describes an operation for programs that make forms of it."""
     summary = (kind.__doc__ or "").partition("\n")[0]
     params = [asdict(each) for each in listed(kind)]
     return {"rpc": kind.rpc, "summary": summary, "params": params, "changes": kind.changes}
 
 
 def with_host(params: JsonObject) -> JsonObject:
-    """Returns parameters with the host that stands before the names of processes, as a fleet on several shows them, as
-    `host`. Raises BadParams: those would be several."""
+    """Moves the host in names such as `HOST/NAME` to the parameter `host`. Raises BadParams if there are several
+    hosts."""
     names = {key: value.split(",") for key in ("name", "worker") if isinstance(value := params.get(key), str)}
     found = {host_and_name(each)[0] for value in names.values() for each in value}
     if not any(found):
@@ -58,23 +58,22 @@ def with_host(params: JsonObject) -> JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class FleetOperation:
-    """An operation on a fleet: a frozen dataclass whose fields are its parameters, its docstring the help of its
-    command. One with `is_long` is answered with its id while it is under way; `changes`: it is no question."""
+    """An operation on a fleet: a frozen dataclass whose fields are its parameters and whose docstring is its help text.
+    A caller gets the id of an `is_long` operation while it runs; without `changes` it is a question."""
 
     rpc: ClassVar[str]
     is_long: ClassVar[bool] = False
     changes: ClassVar[bool] = True
     for_all_hosts: ClassVar[bool] = False
-    """Whether all hosts may be asked to carry it out, one after another."""
+    """Whether all hosts may execute it, one after another."""
     shared_by_hosts: ClassVar[str] = ""
-    """A parameter that names what all hosts share: if it is given and no host is, all are meant."""
+    """A parameter that names what all hosts share: if it is given without a host, all hosts are meant."""
     limit_seconds: ClassVar[float] = SHORT_SECONDS
-    """Given up then, unless the caller sets a deadline."""
+    """The deadline, unless the caller sets one."""
 
     @classmethod
     def given(cls, params: JsonObject) -> FleetOperation:
-        """One with these parameters, without `deadline_seconds` and `host`, which every operation takes. Raises
-        BadParams: they do not fit, or make no sense; the message names the one."""
+        """Checks parameters and bounds; every operation also takes `deadline_seconds` and `host`. Raises BadParams."""
         check_params(cls.rpc, (*listed(cls), *_FOR_EVERY), params)
         if params.get("deadline_seconds", 1) <= 0:
             raise BadParams(f"{cls.rpc}: deadline_seconds must be above 0")
@@ -85,26 +84,25 @@ class FleetOperation:
         return found
 
     async def shared(self, context: Context, params: JsonObject, _on_one: OnOne) -> dict[str, JsonObject]:
-        """Returns what each host is to do of what all are, in order. Raises KctlError: nothing was changed."""
+        """Returns each host's share, in order. Raises KctlError and then changes nothing."""
         assert context.hosts is not None
         return dict.fromkeys(context.hosts.names, params)
 
     def joined(self, results: dict[str, JsonObject]) -> JsonObject:
-        """Returns the result of all hosts."""
         return {"hosts": results}
 
     def deadline_seconds(self, context: Context) -> float:  # noqa: ARG002 - for those that depend on the settings
         return self.limit_seconds
 
     def problem(self, mark: str = "") -> str | None:  # noqa: ARG002 - for those that name parameters
-        """What is wrong with the parameters by themselves, if anything; on a command line `mark` is before a name."""
+        """The reason why the parameters make no sense; on a command line `mark` precedes a name."""
         return None
 
     def touches(self, context: Context) -> frozenset[str]:
-        """What it must have for itself: processes by name, `reading`, `scale`. Nothing: it contradicts no other. Raises
-        BadParams: there is nothing of a name that is given."""
+        """What it must have for itself: processes by name, `reading`, `scale`. Empty: it conflicts with no other.
+        Raises BadParams if a named thing does not exist."""
         raise NotImplementedError
 
     async def carry_out(self, context: Context, caller: Caller, report: Report) -> Done:
-        """Does it, and raises what went wrong; cancelled, it takes back what can be."""
+        """Executes it, or raises. If cancelled, reverts what can be reverted."""
         raise NotImplementedError

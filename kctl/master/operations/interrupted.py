@@ -1,5 +1,5 @@
-"""Operations that a master had begun when it was killed, as its audit log shows them: a line when one begins, one when
-it ends."""
+"""Operations that were running when a master was killed, by its audit log: one line at the start of each, one at the
+end."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kctl.regular_files import open_regular
 from kctl_agent.rpc.wire import JsonObject
 
 _BYTES = 256 * 1024
-"""Of the end of the log: the 500 operations that are known."""
+"""The end of the log, enough for the 500 known operations."""
 _TEXT = "interrupted: the master was killed while this was under way"
 
 
 def interrupted(path: Path, now: float) -> list[Operation]:
-    """Returns the operations that were begun and have no end, which is `unknown`; `now` in Unix seconds. Raises
-    OSError: the log cannot be read."""
+    """Returns operations without an end, as `unknown`; `now` in Unix seconds. Raises OSError if the log cannot be
+    read."""
     begun: dict[tuple[str, float], JsonObject] = {}
     for line in _lines(path):
         if line.get("via") != "cli" and isinstance(line.get("id"), str) and isinstance(line.get("params"), dict):

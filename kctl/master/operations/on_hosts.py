@@ -1,6 +1,6 @@
 """Operations that another host's master, or the masters of all hosts one after another, execute.
 
-The roster's leader leads those of all hosts, so that no two conflict; a former leader begins nothing more.
+The roster's leader leads those of all hosts, so that no two conflict; a former leader starts no more.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from kctl_agent.rpc.wire import JsonObject
 
 _POLL_SECONDS = 0.2
 _SILENT_SECONDS = 10.0
-"""After such a silence of a host, the outcome of its operation is unknown."""
+"""After this time without an answer, the outcome of a host's operation is unknown."""
 _CANCEL_SECONDS = 5.0
 
 
 def check_host(hosts: Hosts | None, host: str, kind: type[FleetOperation]) -> None:
-    """Refuses an operation for a host that is not there. Raises BadParams."""
+    """Rejects a host that does not exist, and `all` for an operation that is for one host. Raises BadParams."""
     if hosts is None:
         raise BadParams(f"{kind.rpc}: parameter host: this fleet runs on one host, hosts.url is not set")
     if host != ALL_HOSTS:
@@ -49,7 +49,7 @@ class OnHosts:
         return self.context.hosts
 
     async def carry_out(self, host: str, params: JsonObject) -> Done:
-        """Returns when a host, or all, has done it. A cancel is passed on.
+        """Returns when a host, or all, has executed it. Passes on a cancel.
 
         Raises: OperationRefused, OperationFailed: nothing changes any more; the message has what was done.
         OperationUnknown: it may still happen.
@@ -136,7 +136,7 @@ class OnHosts:
     async def _later(self, host: str, operation: JsonObject) -> JsonObject:
         """Returns its present state. Raises OperationUnknown, AgentError.
 
-        Ids start again with each master: one that began at another time is another operation.
+        Ids start again with each master, so an operation that began at another time is a different one.
         """
         found = await self.hosts.operation(host, operation["id"])
         error = {} if "state" in found else found.get("error", {})

@@ -37,7 +37,7 @@ _SHORT_SECONDS = 0.2
 
 
 class OperationLog:
-    """Belongs to one event loop. Each operation is a task with a deadline; its end is an audit line."""
+    """Belongs to one event loop. Each operation is a task with a deadline."""
 
     def __init__(
         self,
@@ -46,11 +46,11 @@ class OperationLog:
         audit_path: Path | None,
         counts: Counter[tuple[str, str]] | None = None,
     ) -> None:
-        """Audit lines go to the log, and as JSON lines to `audit_path`, at the beginning and the end."""
+        """Audit lines go to the log, and as JSON lines to `audit_path`, at the start and the end."""
         self.types = types
         self._context = context
         self.counts: Counter[tuple[str, str]] = Counter() if counts is None else counts
-        """(name, outcome) to how often; outcomes are `done`, `failed`, `unknown`, `refused`."""
+        """(name, outcome) -> count; outcomes are `done`, `failed`, `unknown`, `refused`."""
         self.listeners: list[Callable[[Operation], None]] = []
         """Called with each operation that began or ended."""
         self._audit_path = audit_path
@@ -64,7 +64,7 @@ class OperationLog:
         self._is_closed = False
 
     async def report_interrupted(self) -> None:
-        """Takes over what a killed master had begun: the outcome is unknown."""
+        """Takes over the operations that a killed master had begun; their outcome is unknown."""
         try:
             found = [] if self._audit_path is None else interrupted(self._audit_path, time.time())
         except OSError as error:
@@ -77,10 +77,9 @@ class OperationLog:
         self._ids = itertools.count(max((int(each.id) for each in found), default=0) + 1)
 
     async def submit(self, name: str, params: JsonObject, caller: Caller, wait_seconds: float) -> Operation:
-        """Begins an operation and returns it at its end, at the latest after `wait_seconds`; a long one at once.
+        """Starts an operation and returns it at its end, at the latest after `wait_seconds`; a long one at once.
 
-        Raises UnknownMethod, BadParams: not understood; OperationRefused: it conflicts with a running one, or is
-        impossible; nothing was changed.
+        Raises: UnknownMethod, BadParams. OperationRefused: it conflicts with a running one, or is impossible.
         """
         kind = self.types.get(name)
         if kind is None:
@@ -98,7 +97,7 @@ class OperationLog:
         return self._operations[operation.id]
 
     def find(self, id_: str) -> Operation:
-        """Returns the operation of this id. Raises NoSuchOperation."""
+        """Finds an operation. Raises NoSuchOperation."""
         operation = self._operations.get(id_)
         if operation is None:
             raise NoSuchOperation(
@@ -107,11 +106,11 @@ class OperationLog:
         return operation
 
     def all(self) -> list[Operation]:
-        """The last 500, the newest first."""
+        """The last 500, newest first."""
         return list(reversed(self._operations.values()))
 
     async def listed(self, seconds: float, *, is_local: bool = False) -> tuple[list[JsonObject], list[Failed]]:
-        """Those of all hosts, each with its `host`, the newest first; and hosts that did not answer."""
+        """The operations of all hosts, newest first, each with its `host`; and hosts that did not answer."""
         rows = [operation.to_row() for operation in self.all()]
         if is_local or (hosts := self._context.hosts) is None:
             return rows, []
@@ -120,10 +119,8 @@ class OperationLog:
         return sorted(every, key=lambda row: str(row.get("started_at")), reverse=True), failed
 
     def attend(self, name: str, params: JsonObject, token: str, stop: Callable[[], object]) -> Attended:
-        """Lists and audits an operation of a token's holder that another part executes.
-
-        Returns a function for its progress and finally its end. A cancel calls `stop`.
-        """
+        """Lists and audits an operation of a token's holder that another part executes. Returns a function for its
+        progress and finally its end. A cancel calls `stop`."""
         caller = Caller(uid=None, via="http", token=token)
         operation = self._entered(name, params, caller, math.inf, frozenset())
         self._stops[operation.id] = stop
@@ -139,10 +136,8 @@ class OperationLog:
         return report
 
     def cancel(self, id_: str, caller: Caller) -> Operation:
-        """Reverts what can be reverted; its end reports the rest.
-
-        Raises NoSuchOperation: unknown; OperationRefused: it has ended.
-        """
+        """Reverts what can be reverted; the operation's end reports the rest. Raises NoSuchOperation, OperationRefused
+        if it has ended."""
         operation = self.find(id_)
         if operation.state != "running":
             raise OperationRefused(f"operation {id_} has ended already")
@@ -150,7 +145,7 @@ class OperationLog:
         return operation
 
     async def close(self) -> None:
-        """Ends running operations; begins no more."""
+        """Ends running operations and rejects new ones."""
         self._is_closed = True
         for id_ in self._tasks:
             self._give_up(id_, "the master stops")
@@ -267,7 +262,7 @@ class OperationLog:
         del self._given_up[operation.id], self._tasks[operation.id]
 
     def _give_up(self, id_: str, why: str) -> None:
-        """Only once: reverting may take a while, and is not interrupted."""
+        """Acts once, because reverting may take a while and must not be interrupted."""
         if id_ not in self._given_up:
             self._given_up[id_] = why
             stop = self._stops.get(id_) or self._tasks[id_].cancel
@@ -297,7 +292,7 @@ class OperationLog:
             listener(operation)
 
     async def _write_down(self, operation: Operation) -> None:
-        """One line of a few hundred bytes; a full or hanging disk prevents no operation."""
+        """Appends one line; a full or hanging disk prevents no operation."""
         if self._audit_path is None:
             return
         try:

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @contextmanager
 def goes_on(what: str) -> Iterator[None]:
-    """Wraps an irreversible step. Raises OperationUnknown instead of being cancelled."""
+    """Wraps an irreversible step: a cancel raises OperationUnknown."""
     try:
         yield
     except asyncio.CancelledError as cancelled:
@@ -22,15 +22,15 @@ def goes_on(what: str) -> Iterator[None]:
 
 
 async def ended(work: Iterable[Coroutine[object, object, T]]) -> list[T | BaseException]:
-    """Returns each result, or error. If cancelled, cancels all and waits for them."""
+    """Returns each result or error. If cancelled, cancels all and waits for them."""
     tasks = [asyncio.ensure_future(each) for each in work]
-    with suppress(asyncio.CancelledError):  # it is in what follows, unless all were done
+    with suppress(asyncio.CancelledError):  # the next line returns it, unless all were done
         await asyncio.gather(*tasks, return_exceptions=True)
     return await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def together(work: Iterable[Coroutine[object, object, T]]) -> list[T]:
-    """Runs all to the end; then raises what may still happen, or the first error."""
+    """Runs all to the end; then raises OperationUnknown if any did, or the first error."""
     outcomes = await ended(work)
     errors = [each for each in outcomes if isinstance(each, BaseException)]
     unknown = [str(each) for each in errors if isinstance(each, OperationUnknown)]
