@@ -1,4 +1,4 @@
-"""Events between two snapshots of the fleet. Pure, except for remembering what each agent has reported."""
+"""Events between two snapshots of the fleet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ class Changes:
         self._reported: dict[str, float] = {}
 
     def between(self, before: FleetSnapshot | None, after: FleetSnapshot) -> list[Event]:
-        """`before` is None for the first snapshot."""
         events = list(self._of_agents(after))
         if before is not None:
             events += [*_of_supervisor(before, after), *_of_group(before, after), *_of_partitions(before, after)]
@@ -75,8 +74,7 @@ def _of_group(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[Event]:
 
 
 def _of_partitions(before: FleetSnapshot, after: FleetSnapshot) -> list[Event]:
-    """Partitions that got into or out of trouble. If a whole topic changes at once, the verdict's event reports
-    that."""
+    """If a whole topic changes at once, the verdict's event reports that."""
     former = dict(zip(before.offset_checker.result.names.keys, before.own_assessments.statuses(), strict=False))
     events = []
     for number, (key, new) in enumerate(

@@ -1,7 +1,5 @@
-"""Takes the fleet's snapshots: asks all agents and brokers at once, under one deadline, again and again.
-
-HTTP requests and scrapes do not wait: they read the last snapshot. A failed part is marked and leaves the rest intact.
-"""
+"""Takes the fleet's snapshots: asks all agents and brokers at once, under one deadline. HTTP requests and scrapes read
+the last snapshot; a failed part is marked and leaves the rest intact."""
 
 from __future__ import annotations
 
@@ -57,19 +55,17 @@ from kctl_agent.replies.questions import QUESTIONS
 log = logging.getLogger(__name__)
 
 _ASKED = (BLOCK_SIZE, OFFSET_CHECKER, PING, WORKERS)
-"""Without `kafka_lag`, another view of the rows of `offset_checker`, so that the two cannot disagree."""
+"""Without `kafka_lag`, which is another view of `offset_checker`, so that the two cannot disagree."""
 _KEPT = tuple(
     name
     for name, each in QUESTIONS.items()
     if each.path and name not in (MEMBER_LEADER.name, *(of.name for of in _ASKED))
 )
-"""Other commands whose answers HTTP serves."""
 _CACHED_SECONDS = 5.0
-"""How long to reuse complete results that rarely change and show no sign of change: topic metadata are the largest
-replies; leader and members change only with a rebalance."""
+"""For complete results that rarely change and show no sign of change: topic metadata are the largest replies."""
 
 _FEW_PARTITIONS = 100
-"""Up to this many partitions, a snapshot is processed on the event loop, in about 3 ms."""
+"""A snapshot of so few takes 3 ms on the event loop."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -91,7 +87,6 @@ class Collector:
         groups: Callable[[], Clusters] = lambda: Clusters(()),
         hosts: Callable[[], HostsAnswer] | None = None,
     ) -> None:
-        """`groups` and `hosts` return the last snapshot of the cluster's other groups and of the fleet's hosts."""
         self._config = config
         self._feed = feed
         self._rpc = rpc
@@ -109,13 +104,13 @@ class Collector:
         self._assessor = Assessor(measures, lambda _: allowed)
         self._unhandled = UnhandledTrend(rules.hold_seconds)
         self._transactions: dict[Partition, tuple[int, float]] = {}
-        """Ends of logs that an open transaction keeps where they are, and since when, by partition."""
+        """Where open transactions keep the ends of logs, and since when."""
         self._sequence = 0
         self._members = members
         self._broker_cache = broker_cache
         self._supervisor = supervisor
         self._leader = CachedCommand(MEMBER_LEADER, lambda members: members.leader is not None)
-        """The leader. A member knows its generation a little sooner than its leader."""
+        """A member knows its generation slightly before its leader."""
         self._kept = [CachedCommand(COMMANDS[name]) for name in _KEPT]
         self._agents_success: float | None = None
         self._latest: FleetSnapshot | None = None
@@ -124,14 +119,12 @@ class Collector:
         return self._latest
 
     def partitions(self, topic: str) -> frozenset[int]:
-        """Empty before the first snapshot."""
         names = [] if self._latest is None else self._latest.offset_checker.result.names.keys
         return frozenset(number for name, number in names if name == topic)
 
     async def run(self) -> None:
-        """Collects every `collect.interval_seconds` until cancelled. If a collection takes longer than half of that,
-        rests for as long, because the master has other work. Time waited for silent agents and brokers does not
-        count."""
+        """Collects every `collect.interval_seconds`. If a collection takes longer than half of that, rests for as long,
+        because the master has other work; time waited for silent agents and brokers does not count."""
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
@@ -145,20 +138,18 @@ class Collector:
             await asyncio.sleep(max(self._config.collect.interval_seconds - took, took))
 
     async def _aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs work in a thread if the last snapshot has thousands of partitions; for few, the hand-over would cost
-        more."""
+        """Uses a thread if the last snapshot has thousands of partitions; for few, the hand-over would cost more."""
         latest = self._latest
         if latest is not None and not latest.clusters and len(latest.partitions) <= _FEW_PARTITIONS:
             return work(*args, **kwargs)
         return await asyncio.to_thread(work, *args, **kwargs)
 
     async def _with_events(self, snapshot: FleetSnapshot) -> FleetSnapshot:
-        """Publishes the events since the last snapshot, and counts them in this one."""
         self._feed.publish(await self._aside(self._changes.between, self._latest, snapshot))
         return replace(snapshot, events_total=self._feed.totals())
 
     async def collect(self) -> FleetSnapshot:
-        """Takes one snapshot, within about `collect.timeout_seconds`. Raises PathError if run_dir is unreadable."""
+        """Takes one snapshot within about `collect.timeout_seconds`. Raises PathError."""
         started = asyncio.get_running_loop().time()
         timeout = self._config.collect.timeout_seconds
         sockets = await self._members.sockets()
@@ -191,7 +182,7 @@ class Collector:
         return replace(snapshot, verdict=await self._aside(judge, snapshot, None if before is None else before.verdict))
 
     def _begun(self, of_brokers: BrokerSnapshot, freshness: Freshness) -> FleetSnapshot:
-        """A snapshot without the parts that `_digested` and the end of the collection add."""
+        """Leaves out the parts that `_digested` and the end of the collection add."""
         taken_at = time.monotonic()
         return FleetSnapshot(
             cluster=self._config.kafka.cluster,
@@ -285,7 +276,6 @@ class Collector:
         )
 
     def _open_transactions(self, partitions: PartitionColumns, now: float) -> dict[Partition, float]:
-        """How many seconds open transactions have kept partitions' ends in place."""
         behind = partitions.listed("behind_transaction", 0)
         all_ends = zip(partitions.names.keys, partitions.end.tolist(), behind, strict=True)
         before, ends = self._transactions, {key: (end, now) for key, end, messages in all_ends if messages > 0}
@@ -323,7 +313,6 @@ def _of_some(names: Names, assessments: Assessments, rows: Rows) -> Assessment:
 
 
 def _unowned(partitions: PartitionColumns, assessments: Assessments) -> Bools:
-    """Partitions of the group that no host of the fleet reads."""
     is_elsewhere = assessments.status == NUMBERS[Status.ELSEWHERE]
     is_nobodys = np.array(
         [worker is None for worker in partitions.listed("worker", None)[: len(assessments)]], np.bool_
@@ -342,7 +331,7 @@ def _lasting(replies: _Replies) -> Iterator[tuple[str, str]]:
 
 
 def _assigned(offsets: FanOut[PartitionsReply]) -> frozenset[tuple[str, int | None, str, int]]:
-    """Each worker's partitions and generation; without a change here, the reply to `member_leader` stays the same."""
+    """Without a change here, the reply to `member_leader` stays the same."""
     return frozenset(
         (answer.sender, row.generation, row.topic, row.partition)
         for answer in offsets.answers

@@ -13,8 +13,8 @@ _NO_MARKS = frozenset({"verdict", "state", "status"})
 
 
 class EventFeed:
-    """Belongs to one event loop. Events are numbered from 1 in a master's life; kinds: `verdict`, `state`, `restart`,
-    `rebalance`, `status`, `operation`, or an agent's own (`rewound`, `records_lost`, …)."""
+    """Belongs to one event loop. Numbers events from 1; kinds: `verdict`, `state`, `restart`, `rebalance`, `status`,
+    `operation`, or an agent's own (`rewound`, `records_lost`, …)."""
 
     def __init__(self) -> None:
         self._events: deque[tuple[int, Event]] = deque(maxlen=KEPT)
@@ -40,7 +40,7 @@ class EventFeed:
             self._totals[event.kind] += 1
 
     def collected(self) -> None:
-        """Wakes listeners after a collection whose events are published."""
+        """Call it after the events of a collection are published."""
         self._collections += 1
         self._changed.set()
         self._changed = asyncio.Event()
@@ -50,7 +50,7 @@ class EventFeed:
         return [(its, event) for its, event in self._events if its > number]
 
     def marks(self, since: float, until: float) -> list[Event]:
-        """Returns rebalances, restarts, operations and resets between two Unix times. They are kept longer than other
+        """Returns rebalances, restarts, operations and resets between two Unix times, which are kept longer than other
         events."""
         return [event for event in self._marks if since <= event.at <= until]
 
@@ -59,7 +59,7 @@ class EventFeed:
         return self._collections
 
     async def wait_beyond(self, collections: int) -> int:
-        """Waits for more collections; returns their number. May be cancelled."""
+        """Waits for more collections; returns their number."""
         while self._collections <= collections:
             await self._changed.wait()
         return self._collections

@@ -8,7 +8,6 @@ import signal
 _QUIET = re.compile(r"^\S+Z (DEBUG|INFO|WARNING) ")
 """A line of our processes (`kctl_agent.process.bootstrap`) that is not an error."""
 _HEAD = re.compile(r"^\d{4}-\S+Z [A-Z]+ \S+ ")
-"""Time, level and logger of such a line, which operators do not need."""
 _ERROR = re.compile(r"\b(ERROR|CRITICAL|FATAL|Fatal)\b|\w*(Error|Exception)\b")
 
 
@@ -23,8 +22,8 @@ def cause(code: int) -> str:
 
 
 def why(code: int, last_line: str | None) -> str:
-    """Returns a process's last error. Our processes write the reason of their end as the last line; after a signal, the
-    last line counts only if it is an error."""
+    """Our processes write the reason of their end as the last line. After a signal, the last line counts only if it is
+    an error."""
     if last_line is None:
         return f"{cause(code)}; its log is empty"
     if code < 0:

@@ -16,14 +16,13 @@ STALE_SECONDS = 5.0
 """Maximum age of an agent's snapshot, a storage's count, and a main thread's turn."""
 
 BROKERS = "brokers"
-"""The sender's name in gaps that are not an agent's."""
 
 _MOST_NAMES = 5
 _NONE: Reals = np.empty(0)
 
 
 def gaps(rpc: str, brokers: Freshness, ages: Reals = _NONE, unknown: Sequence[str] = ()) -> tuple[Failed, ...]:
-    """`ages`: those of the partitions in the answer; `unknown`: names of partitions without a lag."""
+    """`ages`: those of the answer's partitions; `unknown`: partitions without a lag."""
     age = QUESTIONS[rpc].age
     if age == "rows":
         missing = [f"the lag of {name} is not known: the topic does not exist" for name in brokers.missing_topics]
@@ -33,7 +32,7 @@ def gaps(rpc: str, brokers: Freshness, ages: Reals = _NONE, unknown: Sequence[st
 
 
 def stale(brokers: Freshness, age_seconds: float | None) -> tuple[Failed, ...]:
-    """Returns a gap if offsets of that age are stale. None: never answered in full."""
+    """`age_seconds` is None if the part was never answered in full."""
     if age_seconds is None:
         return _silent(brokers) or _never_complete(brokers)
     if age_seconds <= brokers.stale_after_seconds:
@@ -56,7 +55,7 @@ def _silent(brokers: Freshness) -> tuple[Failed, ...]:
 
 
 def _never_complete(brokers: Freshness) -> tuple[Failed, ...]:
-    """The brokers have never answered in full, for example if one dies before the group has a coordinator."""
+    """For example if a broker dies before the group has a coordinator."""
     text = (
         f"the brokers have not answered everything yet, and what they answered last is {brokers.age_seconds:.0f} s old"
     )

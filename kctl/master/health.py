@@ -32,18 +32,14 @@ class HealthRules:
     main_thread_seconds: float | None = None
     """The longest allowed turn of the main thread."""
     section: str = "workers"
-    """The section of the configuration with the memory limits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The health of one incarnation at its last heartbeat. Times are the caller's monotonic seconds."""
-
     heartbeat_at: float
     progress_at: float
     """When it last finished a batch, or kctl expected none."""
     batch_at: float = float("-inf")
-    """When it was last seen to have finished a batch."""
     state: str | None = None
     batches_total: int | None = None
     progress: int | None = None
@@ -126,12 +122,10 @@ def judge(rules: HealthRules, health: Health, now: float) -> Unhealthy | None:
 
 
 def _is_unbegun(beat: PingReply | Health) -> bool:
-    """Whether its agent answers before its main thread's first turn."""
     return beat.state == "starting" and beat.main_thread_age_seconds is None
 
 
 def refusals(rules: HealthRules, health: Health) -> str | None:
-    """The reason why memory limits below the boot size are not applied."""
     for name, limit in (("memory_soft", rules.memory_soft_bytes), ("memory_hard", rules.memory_hard_bytes)):
         if limit is not None and health.boot_bytes is not None and _applied(limit, health) is None:
             return (

@@ -1,7 +1,7 @@
 """The last day of a fleet in the master's memory: lag, rates, batches and memory, with least and most of each step.
 
-A restarted master starts empty. Older values have coarser steps but keep all extremes, because each ring records every
-snapshot. Memory is bounded: with too many partitions, only 15 minutes of their lag are kept.
+Older values have coarser steps but keep all extremes. Memory is bounded: with too many partitions, only 15 minutes of
+their lag are kept.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _SLOW_SECONDS = 2.5
 _SPARK_SECONDS, _SPARKS = 15.0, 60
 _FINE_SLOTS = 181
 _COARSE = ((30.0, 241), (300.0, 289))
-"""Step length and number of the rings after the finest: 15 minutes, two hours, a day, each with a step in progress."""
+"""Step length and number of the coarser rings: two hours, a day, each with a step in progress."""
 _MOST_GROUPS = 20
-"""The other groups with the most lag; a kept one stays until twice as many have more."""
+"""Those with the most lag; a known group stays until twice as many have more."""
 _MOST_SERIES = 5000
-"""In all rings: 711 steps of two float32 each, 28 MB. Further partitions have only lag in steps of 15 s: 0.5 kB each,
-71 MB at 100,000."""
+"""In all rings: 711 steps of two float32 each, 28 MB. Further partitions have only lag in steps of 15 s: 0.5 kB
+each."""
 
 _SPARE_SERIES = 500
-"""Above that limit, room for known series, so that a process that comes and goes does not reset others."""
+"""Extra room for known series, so that a process that comes and goes does not reset others."""
 
 _OF_PARTITION = ("lag", "lag_seconds", "produced_per_second", "stored_per_second")
 _OF_GROUP = _OF_PARTITION[:2]
@@ -52,10 +52,10 @@ Columns: TypeAlias = Mapping[str, Reals]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Part of one subject's history; step N begins at `first_at + N * step_seconds`."""
+    """Part of one subject's history; step N begins at `first_at + N * step_seconds`. All times are Unix seconds."""
 
     began_at: float
-    """All times are Unix seconds; nothing is known before this one."""
+    """Nothing is known before it."""
     first_at: float
     step_seconds: float
     least: Mapping[str, Reals]
@@ -65,15 +65,12 @@ class Window:
 
 @dataclass(slots=True)
 class _Table:
-    """The rings of all subjects of one kind."""
-
     metrics: tuple[str, ...]
     places: dict[Hashable, int] = field(default_factory=dict)
     rings: list[Ring] = field(default_factory=list)
     began_at: float = 0.0
 
     def choose(self, keys: Sequence[Hashable], steps: Sequence[tuple[float, int]], now: float) -> None:
-        """Sets the subjects; known ones keep their values."""
         is_new = [(ring.step_seconds, ring.slots) for ring in self.rings] != list(steps)
         if is_new:
             self.rings, self.places, self.began_at = [Ring(*step) for step in steps], {}, now
@@ -98,7 +95,6 @@ class FleetHistory:
     """One thread adds; any thread may read."""
 
     def __init__(self, interval_seconds: float = 1.0) -> None:
-        """`interval_seconds`: between snapshots."""
         step = _STEP_SECONDS if interval_seconds <= _SLOW_SECONDS else _SPARK_SECONDS
         self._steps = ((step, _FINE_SLOTS), *_COARSE)
         self._lock = threading.Lock()
@@ -129,7 +125,7 @@ class FleetHistory:
                 table.add(columns, snapshot.taken_at_unix)
 
     def read(self, subject: Subject, since: float, until: float) -> Window | None:
-        """Values between two Unix times in the finest steps that reach back far enough; None for an unknown subject."""
+        """Values in the finest steps that reach back far enough; None for an unknown subject."""
         kind, key = subject
         with self._lock:
             table = self._tables[kind]
@@ -228,7 +224,7 @@ def _of_processes(snapshot: FleetSnapshot, of_workers: Columns) -> dict[str, Rea
 
 
 def _summed(values: Columns, begins: Sequence[int]) -> dict[str, Reals]:
-    """Sums known values over consecutive partitions, as lag is summed elsewhere; takes the greatest time lag."""
+    """Sums known values over consecutive partitions, but takes the greatest time lag."""
     found, starts = {}, np.array(begins, np.intp)
     for name, column in values.items():
         if name == "lag_seconds":
@@ -245,7 +241,6 @@ def _from_first(lags: list[float]) -> list[int | None]:
 
 
 def _per_owner(column: Reals, owner: NDArray[np.intp], count: int) -> tuple[Reals, Reals]:
-    """Sum and greatest known value of each owner's partitions."""
     is_known = ~np.isnan(column)
     sums = np.bincount(owner[is_known], column[is_known], count + 1)[:count]
     has_any = np.bincount(owner[is_known], minlength=count + 1)[:count] > 0

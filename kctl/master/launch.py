@@ -29,17 +29,16 @@ SINKER_COMMAND = python_module("kctl_agent.sinker")
 ENGINE_COMMAND = python_module("kctl_agent.engine")
 
 _ENGINE_HANGS = 0.5
-"""The engine counts as hung after this share of `kafka.max_poll_interval_seconds`, before its waiting workers do, which
-then need no restart."""
+"""The engine counts as hung after this share of `kafka.max_poll_interval_seconds`, before the workers that wait for
+it."""
 _HEAP_SHARE = 4
 _WAITING_TASKS = 512
-"""Tasks that may wait in an engine: more partitions than one host reads."""
+"""More than the partitions that one host reads."""
 _RANDOM_ID = re.compile(r"[0-9a-f]{32}")
 _LOCAL = re.compile(r"local(?:\[(?P<tasks>\d+|\*)(?P<failures>\s*,\s*\d+)?\s*\])?")
 
 
 def names(config: Config) -> list[str]:
-    """`engine`, `worker-0` to `worker-(count - 1)`, `sinker-0` and so on."""
     engine = [ENGINE_NAME] if _has_engine(config) else []
     return [*engine, *_numbered("worker", config.workers.count), *_numbered("sinker", config.sinkers.count)]
 
@@ -47,8 +46,7 @@ def names(config: Config) -> list[str]:
 def launches(
     config: Config, jars: Iterable[Path], command: Sequence[str] = WORKER_COMMAND, chosen: Iterable[str] | None = None
 ) -> list[Launch]:
-    """One launch per process in start order, for those `chosen`, by default all that are configured. `command` is that
-    of workers."""
+    """`chosen` is by default all configured processes; `command` is that of workers."""
     paths = [str(jar) for jar in jars]
 
     def launch(name: str) -> Launch:
@@ -62,7 +60,6 @@ def launches(
 
 
 def supervision_policies(config: Config) -> dict[str, SupervisionPolicy]:
-    """When each kind of process is restarted and considered unhealthy, from `[workers]` and `[engine]`."""
     workers = _policy(config)
     engine = replace(
         workers.rules,
@@ -96,7 +93,7 @@ def _policy(config: Config) -> SupervisionPolicy:
 
 
 def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObject:
-    """The JSON line that a worker reads from stdin; see `kctl_agent.worker.settings`."""
+    """A worker reads them as a JSON line from stdin; see `kctl_agent.worker.settings`."""
     kafka, workers = config.kafka, config.workers
     return {
         **_process(config, name),
@@ -119,7 +116,7 @@ def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObjec
 
 
 def _instance_id(config: Config, name: str) -> str:
-    """A worker's `group.instance.id`, unique among all hosts, or the broker would fence one."""
+    """Unique among all hosts, or the broker would fence one."""
     return "-".join(filter(None, (config.fleet.name, config.hosts.own_name, name)))
 
 
@@ -137,7 +134,7 @@ def _fields(section: object, *names: str) -> JsonObject:
 
 
 def engine_settings(config: Config, jars: Sequence[str]) -> JsonObject:
-    """The JSON line that an engine reads from stdin; see `kctl_agent.engine.settings`."""
+    """An engine reads them as a JSON line from stdin; see `kctl_agent.engine.settings`."""
     workers = max(config.workers.count, 1)
     driver = _spark(config, jars)
     return {
@@ -178,8 +175,8 @@ def _has_engine(config: Config) -> bool:
 
 
 def _for_all(config: Config, workers: int) -> str:
-    """The shared driver's master: `local[k]` with k tasks for each worker. If workers call the handler, k is so large
-    that one slow handler leaves enough tasks to the others (`kctl_agent.sinker.slots`)."""
+    """`local[k]` with k tasks for each worker. If workers call the handler, k is so large that one slow handler leaves
+    enough tasks to the others (`kctl_agent.sinker.slots`)."""
     found = _LOCAL.fullmatch(config.spark.master)
     if found is None:
         return config.spark.master
@@ -205,7 +202,7 @@ def _heap(driver_bytes: int, workers: int) -> str:
 
 
 def sinker_settings(config: Config, name: str) -> JsonObject:
-    """The JSON line that a sinker reads from stdin; see `kctl_agent.sinker.settings`."""
+    """A sinker reads them as a JSON line from stdin; see `kctl_agent.sinker.settings`."""
     sinkers = config.sinkers
     return {
         **_handler_settings(config),
@@ -218,8 +215,8 @@ def sinker_settings(config: Config, name: str) -> JsonObject:
 
 
 def _random_id(data_dir: Path) -> str:
-    """The id of this fleet or host among those that share a storage, because hosts may share a system hostname. Kept in
-    `data_dir`; replaced if a power cut left the file empty or damaged."""
+    """Identifies this fleet or host to others that share a storage, because hosts may share a system hostname. Replaced
+    if a power cut left the file empty or damaged."""
     path = data_dir / "owner-id"
     with suppress(FileNotFoundError):
         kept = path.read_text(encoding="ascii", errors="replace")
@@ -241,7 +238,7 @@ def _handler_settings(config: Config) -> JsonObject:
 
 
 def _handler_inside(config: Config, name: str) -> JsonObject:
-    """The handler's settings for a worker in mode `directly`, with as many tasks at a time as a worker has alone."""
+    """For a worker in mode `directly`, which gets as many tasks at a time as it would have alone."""
     if not config.storage.kind.is_handled_inside:
         return {}
     folder = config.fleet.data_dir / "scratch" / name

@@ -24,8 +24,7 @@ log = logging.getLogger(__name__)
 
 class Members:
     """The supervised processes, and attached applications: any other socket in `run_dir` whose agent has answered. A
-    silent attached agent counts as failed until its socket or process is gone. A socket that never answered is a
-    leftover, not a member. Belongs to one event loop."""
+    silent attached agent counts as failed until its socket or process is gone. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -48,19 +47,18 @@ class Members:
         return {name: socket_path(self._run_dir, name) for name in sorted({*self._kinds(), *found})}
 
     def check_known(self, name: str) -> None:
-        """Checks that a member, supervised or attached, has this name. Raises BadParams."""
         known = sorted({*self._kinds(), *list_agents(self._run_dir)})
         if name not in known:
             listed = ", ".join(known) or "none"
             raise BadParams(f"there is no worker, sinker or application {printable_name(name)}; there are {listed}")
 
     def concerned(self, sockets: Mapping[str, Path], rpc: str) -> dict[str, Path]:
-        """Those `sockets` that answer a command; the silence of others is not a gap."""
+        """The silence of other sockets is not a gap."""
         kinds, asked = self._kinds(), QUESTIONS[rpc].kinds
         return {name: path for name, path in sockets.items() if kinds.get(name, "worker") in asked}
 
     async def ask(self, sockets: Mapping[str, Path], rpc: str, params: JsonObject, deadline: float) -> FanOut[Raw]:
-        """Asks all `sockets` at once until `deadline`, a time of the running loop; explains failures."""
+        """`deadline` is a time of the running loop."""
         outcome = await fan_out(self._pool, sockets, rpc, params, deadline=deadline)
         self._attached |= {answer.sender for answer in outcome.answers} - self._kinds().keys()
         if not outcome.failed:
@@ -76,8 +74,8 @@ class Members:
         return FanOut(outcome.answers, failed, tuple(stopped))
 
     async def _is_missed(self, failure: Failed) -> bool:
-        """Whether an attached agent has answered before and its recorded process (pid and start time) lives. Removes
-        the files of a dead one."""
+        """Whether an attached agent has answered before and its recorded process lives. Removes the files of a dead
+        one."""
         name = failure.sender
         # Only if no process listens, because the pid of a process in another container means nothing here.
         with suppress(TimeoutError):

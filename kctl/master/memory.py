@@ -1,8 +1,8 @@
 """Memory of the supervised processes and all that they have started, from /proc.
 
 Spark's Pythons are forks of one daemon and share most resident pages; if each counted them, an idle worker would grow
-with its tasks. So pages shared among forks are charged by share (PSS). Other processes count all resident pages: what
-they share with strangers, such as libraries, should not depend on how many strangers there are.
+with its tasks. So shared pages of forks are charged by share (PSS). Other processes count all resident pages, because
+the number of strangers that share a library should not matter.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterable
 from kctl.master.process import processes
 
 SCAN_SECONDS = 10.0
-"""How often to scan all processes of the machine, which costs by their number; newer processes are not counted until
-then."""
+"""A scan of all processes costs by their number. Newer processes do not count until then."""
 SHARED_SECONDS = 60.0
-"""How long to rely on the shared size of the same forks; measuring it costs up to a millisecond each."""
+"""Measuring the shared size costs up to a millisecond for each fork."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -28,16 +27,16 @@ class Memory:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._members: dict[int, list[int]] = {}
-        """Processes of each session, as they were at the last scan of all."""
+        """As of the last scan."""
         self._shared: dict[int, int] = {}
-        """Resident bytes of forks that are charged to their relatives, by pid."""
+        """By pid: resident bytes of forks that are charged to their relatives."""
         self._families: dict[frozenset[int], float] = {}
-        """Forks of one process, with the time when it was last measured what they share."""
+        """Forks of one process -> time of the last measurement of their shared size."""
         self._scanned_at = float("-inf")
 
     def measured(self, sessions: Iterable[int], *, scan_all: bool = False) -> dict[int, int]:
-        """Bytes per session; sessions without live processes are absent. Use `scan_all` while something starts, so that
-        its first size includes its JVM."""
+        """Leaves out sessions without live processes. Use `scan_all` while something starts, so that its first size
+        includes its JVM."""
         session_ids = set(sessions)
         now = self._clock()
         if scan_all or now - self._scanned_at >= SCAN_SECONDS or not session_ids <= self._members.keys():
@@ -71,8 +70,8 @@ class Memory:
 
 
 def shared_bytes(pid: int) -> int:
-    """Resident minus PSS; 0 if unknown (before Linux 4.14, another user's, ended). The kernel walks all pages: a
-    thousand times the cost of /proc/PID/stat, 3 ms for a JVM of 850 MB."""
+    """Resident minus PSS; 0 if unknown (before Linux 4.14, another user's, ended). Walks all pages: 3 ms for a JVM of
+    850 MB, a thousand times the cost of /proc/PID/stat."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb", buffering=0) as file:
             lines = file.read(4096).splitlines()

@@ -26,8 +26,8 @@ def owners(
     transaction_seconds: Mapping[Partition, float] = MappingProxyType({}),
 ) -> Callable[[Partition, str | None, int], Owner]:
     """Returns a function (partition, worker, messages behind a transaction) -> owner. `members`: the coordinator's
-    count (None: no answer); `others`: from `read_elsewhere`; `transaction_seconds`: how long an open transaction has
-    kept a partition's end in place."""
+    count, if it answered; `others`: from `read_elsewhere`; `transaction_seconds`: how long open transactions have kept
+    partitions' ends in place."""
     rows, statuses = list(rows), list(statuses)
     paused = {status.name: status.paused for status in statuses if status.paused}
     nobody = Owner(None, _of_fleet(rows, statuses), trigger_seconds, members=members)
@@ -65,8 +65,7 @@ def read_elsewhere(
     brokers: BrokerSnapshot, hosts: HostsAnswer | None, now_unix: float, session_seconds: float
 ) -> dict[tuple[str, int], str]:
     """Partitions that workers of other hosts read -> worker as `node-2/worker-0`. Comes from the group's coordinator,
-    so it is the same on every host. A dead worker keeps its partitions until its session expires; after that,
-    partitions of a gone host are judged here."""
+    so it is the same on every host. A dead worker keeps its partitions until its session expires."""
     if hosts is None:
         return {}
     present = {
@@ -97,7 +96,6 @@ def is_handling(rows: Iterable[WorkerRow]) -> bool:
 
 
 def _of_fleet(rows: Iterable[WorkerRow], statuses: Iterable[WorkerStatus]) -> str | None:
-    """The state of a fleet in which no worker owns a partition."""
     states = {row.state for row in rows if row.kind not in NOT_GROUP_MEMBERS}
     if (
         any(status.state in _COMING for status in statuses if status.kind not in NOT_GROUP_MEMBERS)

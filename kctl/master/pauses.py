@@ -21,8 +21,6 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A pause of one process, a topic, a partition, or (all None) everything."""
-
     worker: str | None
     topic: str | None
     partition: int | None
@@ -42,7 +40,6 @@ class Pause:
         return (self.worker, self.topic, self.partition)
 
     def scope(self) -> JsonObject:
-        """As a worker gets it (`kctl_agent.replies.workers.Scope`)."""
         return {"topic": self.topic, "partition": self.partition, "by": self.by, "since": self.since}
 
 
@@ -51,7 +48,7 @@ def _refused(constant: str) -> NoReturn:
 
 
 class Pauses:
-    """Belongs to one event loop. The file is small and written as a whole."""
+    """Belongs to one event loop."""
 
     def __init__(self, path: Path) -> None:
         """If the file is unreadable, everything is paused until it is resumed."""
@@ -76,8 +73,7 @@ class Pauses:
         return list(self._pauses.values())
 
     def of(self, name: str) -> tuple[JsonObject, ...]:
-        """What this process must not read. A sinker, which knows no topics, is paused by name or with everything; an
-        engine reads nothing."""
+        """A sinker, which knows no topics, is paused by name or with everything; an engine reads nothing."""
         if name == ENGINE_NAME:
             return ()
         is_sinker = name.startswith("sinker-")
@@ -95,11 +91,10 @@ class Pauses:
         return tuple(Scope(**scope) for scope in self.scopes(name))
 
     def at_start(self, name: str) -> JsonObject:
-        """The part of a new process's settings that depends on the moment."""
         return {"paused": self.scopes(name)}
 
     def add(self, worker: str | None, topic: str | None, partition: int | None, by: str) -> Pause:
-        """Adds a pause; an existing one stays. Raises OperationRefused if it cannot be stored."""
+        """An existing pause stays. Raises OperationRefused if it cannot be stored."""
         pause = Pause(worker, topic, partition, by, time.time())
         if pause.key not in self._pauses:
             self.replace([*self._pauses.values(), pause])

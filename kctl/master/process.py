@@ -1,7 +1,7 @@
 """One incarnation of a supervised process: started in its own session, watched, and ended with all that it has started.
 
-A worker is more than one process: Spark's JVM is its child, and Spark's Python daemon has its own process *group*. All
-share the session (`setsid`), so kctl kills the session and counts its memory. `restart` decides about restarts.
+Spark's Python daemon has its own process *group*, but all share the session (`setsid`), so kctl kills the session and
+counts its memory.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ _MARK = "KCTL_SUPERVISED"
 
 
 class Child:
-    """A running child process, for the event loop that started it."""
-
     def __init__(self, process: asyncio.subprocess.Process, log: ProcessLog) -> None:
         self._process = process
         self.log = log
@@ -39,8 +37,7 @@ class Child:
         cls, command: Sequence[str], settings: Mapping[str, object], log_path: Path, mark: str = ""
     ) -> Child:
         """Starts `command` in a new session. stdin gets `settings` as a JSON line and stays open; its end shows the
-        child that the master is gone. stdout and stderr are appended to `log_path`. A later master knows the child by
-        `mark` in its environment. Raises OSError."""
+        child that the master is gone. A later master knows the child by `mark` in its environment. Raises OSError."""
         log = ProcessLog(log_path)
         output = await on_disk(log.open)
         try:
@@ -81,7 +78,6 @@ class Child:
         return True
 
     def close(self) -> None:
-        """Closes the pipe to a process that has ended."""
         if self._process.stdin is not None:
             self._process.stdin.close()
 
@@ -89,9 +85,9 @@ class Child:
 async def kill_session(
     session: int, mark: str | None = None, seconds: float = KILL_SECONDS
 ) -> tuple[int, Mapping[int, str]]:
-    """Kills what is left of a session and waits up to `seconds`. With `mark`, kills only processes started with it, and
-    their children. Returns how many were killed, and surviving pids with the reason. Repeats until it finds none,
-    because a process may fork between search and kill."""
+    """Kills what is left of a session, with `mark` only processes started with it and their children. Returns how many
+    were killed, and surviving pids with the reason. Repeats until it finds none, because a process may fork between
+    search and kill."""
     killed: set[int] = set()
     deadline = time.monotonic() + seconds
     while members := await asyncio.to_thread(_members, session, mark, frozenset(killed)):
@@ -104,7 +100,7 @@ async def kill_session(
 
 
 def _kill(process: Process) -> str:
-    """Sends SIGKILL; returns the reason in case the process survives."""
+    """Returns the reason in case the process survives."""
     try:
         os.kill(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -144,40 +140,36 @@ def session_members(session: int) -> list[int]:
 
 
 def remove_socket(path: Path, pid: int) -> None:
-    """Removes only the socket and record of a dead process, because otherwise a killed worker would look like a hung
-    one."""
+    """Does this only for a dead process. Otherwise a killed worker would look like a hung one."""
     owner = socket_owner(path)
     if owner is not None and owner.pid == pid:
         remove_files(path)
 
 
 def record_session(path: Path, pid: int) -> None:
-    """Records a session with survivors, for `kctl stop` and the next master."""
+    """For `kctl stop` and the next master."""
     if socket_owner(path) is None:
         path.with_suffix(".pid").write_text(f"{pid} 0\n")
 
 
 class Process(NamedTuple):
-    """A process as /proc shows it."""
-
     pid: int
     state: str
     session: int
     resident_pages: int
     stack_start: int
-    """The address of its stack, which a fork shares with its parent; 0 for another user's."""
+    """A fork shares the address of its stack with its parent; 0 for another user's process."""
     threads: int
 
     @property
     def is_dead(self) -> bool:
-        """Whether it has ended. A killed process's main thread is a zombie too while another thread is in the
-        kernel."""
+        """A killed process's main thread is a zombie too while another thread is in the kernel."""
         return self.state == "Z" and self.threads == 1
 
 
 def processes(pids: Iterable[int] | None = None) -> Iterator[Process]:
-    """Yields these processes, or all, from /proc/PID/stat (fields 1, 3, 6, 20, 24 and 28 of proc(5)), without ended
-    ones. Call it in a thread."""
+    """Yields these processes, or all, without ended ones, from /proc/PID/stat (fields 1, 3, 6, 20, 24 and 28 of
+    proc(5)). Call it in a thread."""
     for pid in pids if pids is not None else map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
             descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)

@@ -27,7 +27,7 @@ LOG_LIMIT_BYTES = 16 * 1024 * 1024
 _FLOOD_LIMITS = 4
 """Maximum size of NAME.log.1 in limits; in a flood faster than the rotation, its oldest part is dropped."""
 KEPT_BYTES = 64 * 1024
-"""What a rotation leaves in the log, so that its last lines stay where they were."""
+"""Stays in the log after a rotation."""
 _COPY_BYTES = 1024 * 1024
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 _TAIL_BYTES = 8 * 1024
@@ -43,11 +43,9 @@ class ProcessLog:
         self.path = path
         self._lock = threading.Lock()
         self._start = 0
-        """Place in the file where this incarnation began."""
 
     def open(self) -> BinaryIO:
-        """Opens the log for a process about to start; first moves one that is too large aside as a whole. Raises
-        OSError."""
+        """Moves a log that is too large aside as a whole. Raises OSError."""
         with contextlib.suppress(FileNotFoundError):
             if self.path.lstat().st_size > LOG_LIMIT_BYTES:
                 self.path.replace(rotated(self.path))
@@ -63,7 +61,7 @@ class ProcessLog:
             return removed
 
     def last_lines(self, count: int) -> list[str]:
-        """The last lines of this incarnation: not empty, shortened, without control characters."""
+        """Only of this incarnation; without empty lines and control characters."""
         try:
             with self._lock, open(open_regular(self.path, os.O_RDONLY), "rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -76,13 +74,12 @@ class ProcessLog:
 
 
 class LogRotation:
-    """Rotates logs that are too large; reports a failure once and retries each time."""
+    """Reports a failure once and retries each time."""
 
     def __init__(self) -> None:
         self._failing: set[Path] = set()
 
     def __call__(self, logs: Iterable[ProcessLog]) -> None:
-        """Blocks while it copies about 16 MiB."""
         for each in logs:
             try:
                 removed = each.rotate()
@@ -97,8 +94,8 @@ class LogRotation:
 
 
 def rotate(path: Path, limit_bytes: int | None = None) -> int:
-    """Moves all but the last lines of a log above the limit to NAME.log.1 while processes append; returns how many
-    bytes. A line may span both files. Raises OSError; then nothing is lost."""
+    """Moves all but the last lines of a large log to NAME.log.1 while processes append; returns how many bytes. A line
+    may span both files. Raises OSError; then nothing is lost."""
     limit = LOG_LIMIT_BYTES if limit_bytes is None else limit_bytes
     try:
         if os.lstat(path).st_size <= limit:
@@ -122,7 +119,6 @@ def rotate(path: Path, limit_bytes: int | None = None) -> int:
 
 
 def is_own_output(path: Path) -> bool:
-    """Whether our stdout or stderr appends to this file."""
     try:
         own = os.stat(path)
     except OSError:

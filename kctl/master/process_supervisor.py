@@ -43,7 +43,6 @@ from kctl_agent.replies.ping import PingReply
 log = logging.getLogger(__name__)
 
 Probe = Callable[[str, float], Awaitable[PingReply | None]]
-"""(worker, seconds) -> the agent's answer to a ping, or None."""
 
 _PROBE_INTERVAL_SECONDS = 0.1
 _PROBE_TIMEOUT_SECONDS = 1.0
@@ -86,9 +85,8 @@ class ProcessSupervisor:
         given_up: Callable[[str], None] = lambda _: None,
         stalled_from_start: Callable[[str, float], None] = lambda _name, _since: None,
     ) -> None:
-        """`at_start` returns settings of a new process beyond its launch's. `given_up` is called with the name of a
-        fatal process; `stalled_from_start`, with the time of the stall, when a process is replaced without ever
-        finishing a batch."""
+        """`at_start` returns further settings of a new process. `given_up` is called for a fatal process;
+        `stalled_from_start`, with the time of the stall, when a process is replaced without ever finishing a batch."""
         self.launch = launch
         self.policy = policy
         self._probe = probe
@@ -98,12 +96,11 @@ class ProcessSupervisor:
         self.former: int | None = None
         """The session of a process of an earlier master that survives SIGKILL; it must end first."""
         self.started_with: Mapping[str, object] = {}
-        """The settings of the launch of its last process."""
         self._events: asyncio.Queue[tuple[int | None, Event]] = asyncio.Queue()
         self._incarnation = 0
         self._child: Child | None = None
         self._survivors: Mapping[int, str] = {}
-        """Pids of what survives SIGKILL, with the reason."""
+        """Pids that survive SIGKILL, with the reason."""
         self._duties: asyncio.TaskGroup | None = None
         self._health_check: asyncio.Task[None] | None = None
         self._health: Health | None = None
@@ -115,7 +112,7 @@ class ProcessSupervisor:
         self._ending = ""
         self._last_error: str | None = None
         self._was_killed = False
-        """Whether the process before it did not leave when it was asked to."""
+        """Whether the previous process ignored the request to leave."""
         self._warning: str | None = None
 
     @property
@@ -136,7 +133,6 @@ class ProcessSupervisor:
 
     @property
     def since(self) -> float:
-        """Monotonic seconds when it entered its state."""
         return self._status.since
 
     @property
@@ -156,15 +152,14 @@ class ProcessSupervisor:
         self._request(Replace(Cause.REQUESTED) if alive else Start())
 
     def replace(self, cause: Cause, why: str) -> None:
-        """Replaces a running process for an external reason."""
         if self._status.state is SupervisionState.RUNNING:
             self._last_error = why
             log.warning("action=unhealthy worker=%s cause=%s: %s", self.name, cause, why)
             self._request(Replace(cause))
 
     async def stop(self, timeout_seconds: float | None = None) -> None:
-        """Asks the process to leave and kills it after `timeout_seconds` (None: `stop_timeout_seconds`); returns when
-        nothing is left. Raises OperationUnknown if something survives SIGKILL."""
+        """Kills the process after `timeout_seconds` (None: `stop_timeout_seconds`); returns when nothing is left.
+        Raises OperationUnknown if something survives SIGKILL."""
         if not self._has_ended:
             self._request(Stop(timeout_seconds))
             await self._has_stopped.wait()
@@ -172,7 +167,6 @@ class ProcessSupervisor:
             raise OperationUnknown(self.unkillable_text)
 
     async def until(self, predicate: Callable[[], bool]) -> None:
-        """Evaluates the predicate after each change of state."""
         async with self._changed:
             await self._changed.wait_for(predicate)
 
@@ -187,13 +181,13 @@ class ProcessSupervisor:
         self._judge()
 
     def on_heartbeat(self, beat: PingReply, at: float) -> None:
-        """Records the answer to a ping sent `at` that time."""
+        """`at`: when the ping was sent."""
         if self._health is not None and beat.pid == self.pid and at > self._health.heartbeat_at:
             self._health = on_heartbeat(self._health, beat, at)
 
     @property
     def unkillable_text(self) -> str:
-        """What survives SIGKILL, and the consequence; empty if nothing does."""
+        """Empty if nothing survives SIGKILL."""
         if not self._survivors:
             return ""
         found = "; ".join(f"pid {pid} survives SIGKILL: {reason}" for pid, reason in sorted(self._survivors.items()))
@@ -220,7 +214,6 @@ class ProcessSupervisor:
         )
 
     async def run(self) -> None:
-        """Handles events until cancelled; then kills what still lives."""
         try:
             async with asyncio.TaskGroup() as self._duties:
                 while True:
@@ -331,7 +324,7 @@ class ProcessSupervisor:
         self._post(Exited(code))
 
     async def _check_health(self, pid: int) -> None:
-        """Pings: first for an answer, then every `ping_interval_seconds` unless another caller has had one."""
+        """Pings until the first answer, then every `ping_interval_seconds` unless another caller has had one."""
         deadline = time.monotonic() + self.launch.start_timeout_seconds
         while not await self._is_answering(pid, _PROBE_TIMEOUT_SECONDS):
             if time.monotonic() > deadline:
@@ -358,7 +351,7 @@ class ProcessSupervisor:
         return True
 
     def _forget_error(self) -> None:
-        """Clears the last error of a process that was started on request or is stable."""
+        """Does this for a process that was started on request or is stable."""
         if self._health is not None and self._last_error is not None:
             seconds = time.monotonic() - self._status.since
             if (self._status.failures == 0 and not self._was_killed) or seconds >= self.policy.restart.stable_seconds:
@@ -397,13 +390,12 @@ class ProcessSupervisor:
         log.warning("action=killed worker=%s after_seconds=%.1f", self.name, time.monotonic() - started)
 
     async def _kill_rest(self, session: int) -> None:
-        """Kills what is left of the session; returns when nothing is, however long that takes."""
         while await self._survives(session):
             self._post(Survived())
             await asyncio.sleep(_SURVIVORS_POLL_SECONDS)
 
     async def _survives(self, session: int) -> bool:
-        """Kills a session; returns whether something survives. A later master finds survivors by their pid file."""
+        """Returns whether something survives; a later master finds it by its pid file."""
         _, self._survivors = await kill_session(session, seconds=0.0 if self._survivors else KILL_SECONDS)
         tidy = record_session if self._survivors else remove_socket
         with suppress(OSError):  # the disk is full or hangs: the next try records survivors
@@ -427,7 +419,6 @@ class ProcessSupervisor:
         self._events.put_nowait((None, event))
 
     def _post(self, event: Event) -> None:
-        """Posts an event of this incarnation; drops a late one of an older incarnation."""
         self._events.put_nowait((self._incarnation, event))
 
     def _duty(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:

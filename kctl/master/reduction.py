@@ -35,7 +35,7 @@ from kctl_agent.rpc.wire import JsonObject
 R = TypeVar("R")
 T = TypeVar("T")
 _ANY_AGE = Freshness(0.0, 0.0, inf, None)
-"""For a cached result, which each snapshot judges again."""
+"""Each snapshot judges a cached result again."""
 
 
 def _whole(result: Any) -> Any:
@@ -51,14 +51,14 @@ class ReducedCommand(Generic[R, T]):
     reduce: Reducer[R, T]
     shown: Callable[[T], Any] = _whole
     short_reply: type[R] | None = None
-    """The reply between hosts, with an array per row, which takes a third of the bytes."""
+    """The reply between hosts: an array per row takes a third of the bytes."""
 
     def decoded(self, outcome: FanOut[Raw]) -> FanOut[R]:
         """Pure, for any thread; slow with thousands of partitions."""
         return typed(outcome, self.reply)
 
     def shortened(self, outcome: FanOut[Raw]) -> FanOut[Raw]:
-        """Replies as hosts send them to each other. Slow with thousands of partitions."""
+        """As hosts send replies to each other. Slow with thousands of partitions."""
         if self.short_reply is None:
             return outcome
         known: FanOut[Any] = self.decoded(outcome)
@@ -83,7 +83,7 @@ _DECODED: Mapping[type, tuple[type, type | None]] = {
     PartitionsReply: (_ROWS, _SHORT_ROWS),
     WorkerReply: (WorkerRow, None),
 }
-"""Reply -> the types that replies of agents, and of hosts, are decoded to, if they differ."""
+"""Reply -> the types to decode replies of agents, and of hosts."""
 
 
 def _command(name: str, question: Question) -> ReducedCommand[Any, Any]:
@@ -104,7 +104,7 @@ WORKERS: ReducedCommand[WorkerRow, Workers] = COMMANDS["workers"]
 def reduced(
     command: ReducedCommand[R, T], outcome: FanOut[R], brokers: BrokerSnapshot, freshness: Freshness
 ) -> Reduced[T]:
-    """Returns the result with its completeness, as old as its oldest partition. Pure, for any thread."""
+    """The result is as old as its oldest partition. Pure, for any thread."""
     result = command.reduce(outcome.answers, brokers)
     stale = {answer.sender: answer.age_seconds for answer in outcome.answers if answer.age_seconds > STALE_SECONDS}
     answered = tuple(answer.sender for answer in outcome.answers if answer.sender not in stale)
@@ -131,20 +131,17 @@ def reduced(
 
 
 def with_gaps(rpc: str, whole: Reduced[T], freshness: Freshness, *of_partitions: Any) -> Reduced[T]:
-    """Adds stale or unknown broker offsets to the failed. `of_partitions`: their ages, and the names of those without a
-    lag."""
     return replace(whole, failed=(*whole.failed, *gaps(rpc, freshness, *of_partitions)))
 
 
 def with_supervisor(reduced: Reduced[Workers], statuses: Iterable[WorkerStatus]) -> Reduced[Workers]:
-    """Adds the supervisor's view to the result of `workers`. A supervised worker with a silent agent has a row too,
-    with only name, kind and pid. Pure."""
+    """Adds the supervisor's view, and a row for each supervised worker with a silent agent. Pure."""
     rows = sorted(with_statuses(reduced.result.rows, statuses), key=attrgetter("name"))
     return replace(reduced, result=Workers(tuple(rows)))
 
 
 class CachedCommand(Generic[R, T]):
-    """The last result of a command with its age. `is_settled` is false if the result should not be reused."""
+    """`is_settled` is false if the result should not be reused."""
 
     def __init__(self, command: ReducedCommand[R, T], is_settled: Callable[[T], bool] = lambda _: True) -> None:
         self.command = command

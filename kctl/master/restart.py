@@ -39,8 +39,8 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """Doubling back-off. Only an unusable configuration ends retries, because anything else may recover. After
-    `stable_seconds` of running, the next death counts as the first failure."""
+    """Only an unusable configuration ends retries, because anything else may recover. After `stable_seconds` of
+    running, the next death counts as the first failure."""
 
     backoff_min_seconds: float
     backoff_max_seconds: float
@@ -53,7 +53,6 @@ class SupervisionStatus:
 
     since: float
     desired: SupervisionState = SupervisionState.STOPPED
-    """`running` or `stopped`."""
     state: SupervisionState = SupervisionState.STOPPED
     failures: int = 0
     """In a row."""
@@ -71,20 +70,19 @@ class SupervisionStatus:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The operator, or the starting master, wants the process to run."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The operator, or the ending master, wants it to end. `timeout_seconds`: time to leave before it is killed; None:
-    as configured."""
+    """`timeout_seconds`: time to leave before the process is killed; None: as configured."""
 
     timeout_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """A living process must be replaced: asked to leave, or killed `at_once`."""
+    """`at_once` kills the process; otherwise it is asked to leave."""
 
     cause: Cause
     at_once: bool = False
@@ -92,7 +90,7 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The agent of the process has answered."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +107,15 @@ class Survived:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The clock may have reached `next_try_at`."""
+    pass
 
 
 Event: TypeAlias = Start | Stop | Replace | Ready | Exited | Survived | Due
 
 
 def backoff_seconds(policy: RestartPolicy, failures: int, jitter: float) -> float:
-    """The pause after this many failures in a row (>= 1); `jitter` in [0, 1] varies its upper half, so that workers
-    that died together do not return together."""
+    """`failures` >= 1; `jitter` in [0, 1] varies the upper half, so that workers that died together do not return
+    together."""
     doublings = min(failures, 32)  # beyond any setting; 2.0**1024 would overflow
     high = min(policy.backoff_max_seconds, policy.backoff_min_seconds * 2.0**doublings)
     low = max(policy.backoff_min_seconds, high / 2)
@@ -127,8 +125,7 @@ def backoff_seconds(policy: RestartPolicy, failures: int, jitter: float) -> floa
 def step(
     policy: RestartPolicy, status: SupervisionStatus, event: Event, now: float, jitter: float
 ) -> SupervisionStatus:
-    """The status after `event`; the same object if the event means nothing in this state (a late answer, a second
-    stop)."""
+    """Returns the same object if the event means nothing in this state (a late answer, a second stop)."""
     at = _Step(policy, status, now, jitter)
     match status.state, event:
         case SupervisionState.STOPPED | SupervisionState.FATAL, Start():

@@ -14,12 +14,11 @@ class Ring:
     def __init__(self, step_seconds: float, slots: int) -> None:
         self.step_seconds, self.slots = step_seconds, slots
         self._values = np.full((slots, 2, 0, 0), np.nan, np.float32)
-        """By slot, least and most, metric, subject: what a snapshot changes lies in a row."""
+        """By slot, least and most, metric, subject, so that one snapshot changes adjacent values."""
         self._last: int | None = None
-        """The step of the newest values."""
 
     def choose(self, places: NDArray[np.intp], metrics: int) -> None:
-        """Reorders subjects: `places` of the previous ones; -1 is a new one."""
+        """`places`: those of the previous subjects; -1 is a new one."""
         chosen = np.full((self.slots, 2, metrics, len(places)), np.nan, np.float32)
         [is_old] = np.nonzero(places >= 0)
         if len(is_old):
@@ -27,7 +26,7 @@ class Ring:
         self._values = chosen
 
     def add(self, at: float, values: Reals) -> None:
-        """Adds a row per metric. If the clock was set back, drops steps after `at`."""
+        """`values` has a row per metric. If the clock was set back, drops steps after `at`."""
         step = int(at // self.step_seconds)
         if self._last is not None and step != self._last:
             low, high = sorted((step, self._last))
@@ -71,8 +70,8 @@ class StepRates:
         self._at = 0.0
 
     def add(self, keys: Sequence[Hashable], counters: Reals, now: float, now_unix: float) -> Reals:
-        """Rates in the first snapshot of a step, otherwise NaN. `now` is monotonic. A counter that fell, because its
-        process restarted, has no rate."""
+        """NaN except in the first snapshot of a step, and for a counter that fell because its process restarted. `now`
+        is monotonic."""
         step = int(now_unix // self._step_seconds)
         rates = np.full(counters.shape, np.nan)
         if step == self._step:

@@ -47,7 +47,7 @@ class RpcCounts:
 def counted(
     answer: Callable[[Request], Awaitable[T]], counts: RpcCounts, is_complete: Callable[[T], bool]
 ) -> Callable[[Request], Awaitable[T]]:
-    """Wraps `answer` to count its requests, unknown commands as `unknown`."""
+    """Counts unknown commands as `unknown`."""
 
     async def counting(request: Request) -> T:
         started, command = time.monotonic(), request.rpc

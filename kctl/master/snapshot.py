@@ -1,4 +1,4 @@
-"""The master's immutable snapshot of the whole fleet, `FleetSnapshot`; RPC, HTTP and Prometheus encode from it.
+"""The master's immutable snapshot of the whole fleet; RPC, HTTP and Prometheus encode from it.
 
 The collector writes it; any thread may read it. None: unknown.
 """
@@ -29,7 +29,6 @@ from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.rpc.wire import JsonObject
 
 RPC_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-"""Upper bounds; the last bucket has none."""
 
 _NOT_JUDGED = Verdict(Level.UNKNOWN, "master", "nothing has been collected yet", 0.0)
 T = TypeVar("T")
@@ -37,19 +36,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Reduced(Generic[T]):
-    """A command's reduced result and its completeness."""
-
     result: T
     asked: tuple[str, ...] = ()
     answered: tuple[str, ...] = ()
     failed: tuple[Failed, ...] = ()
     """Agents that did not answer; and `brokers` if their offsets are stale or unknown."""
     age_seconds: float | None = None
-    """Age of the oldest answer and the oldest offsets, at the snapshot; None without answers."""
+    """Age of the oldest answer and offsets, at the snapshot; None without answers."""
     stopped: tuple[str, ...] = ()
-    """Processes that were stopped by request: neither asked nor missing."""
+    """By request: neither asked nor missing."""
     verdict: Verdict | None = None
-    """The verdict on all hosts that were asked; None in a snapshot, which has its own."""
+    """On all hosts that were asked; None in a snapshot, which has its own."""
     judged: Mapping[tuple[str, int], Assessment] = field(default_factory=dict)
     """For `offset_checker`, other hosts' assessments of what they read."""
 
@@ -69,8 +66,6 @@ class Reduced(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class RpcStats:
-    """Requests for one command since the master started."""
-
     outcomes: Mapping[str, int]
     """`ok`, `incomplete` (an agent did not answer) and `failed` are all present."""
     buckets: tuple[int, ...]
@@ -88,13 +83,13 @@ class FleetSnapshot:
     cluster: str
     group: str
     taken_at: float
-    """Monotonic seconds of the collection."""
+    """Monotonic seconds."""
     collect_seconds: float
     supervised: tuple[WorkerStatus, ...]
     resident_bytes: Mapping[str, int]
-    """Memory of all processes of each supervised worker, including its JVM; absent without a process."""
+    """Includes the JVM; absent without a process."""
     last_success: Mapping[str, float]
-    """Unix seconds of a part's last success (`agents`, `committed`, `offsets`, `group`); absent before the first."""
+    """Part (`agents`, `committed`, `offsets`, `group`) -> Unix seconds; absent before the first success."""
     offset_checker: Reduced[PartitionColumns] = Reduced(PartitionColumns())
     kafka_lag: LagTotals = field(default_factory=LagTotals)
     block_size: Reduced[StorageReply] = Reduced(StorageReply())
@@ -114,7 +109,6 @@ class FleetSnapshot:
     since: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Since when (monotonic seconds) an agent is `silent` or waits for something, or the `storage` is `full`."""
     attached: tuple[GroupSnapshot, ...] = ()
-    """Partitions of attached applications besides the group's, each application as its own group."""
     brokers: Freshness | None = None
     broker_group: GroupStats | None = None
     """As the coordinator reports it; None without an answer this time."""
@@ -122,21 +116,17 @@ class FleetSnapshot:
     operations_total: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """By operation and outcome (`done`, `failed`, `refused`), since the master started."""
     http_refused_total: Mapping[str, int] = field(default_factory=dict)
-    """Refused HTTP requests and connections by error code, since the master started."""
+    """By error code, since the master started."""
     events_total: Mapping[str, int] = field(default_factory=dict)
     memory_limit_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Memory at which each supervised worker is restarted; absent without a limit."""
     sequence: int = 0
     taken_at_unix: float = 0.0
     clusters: tuple[ClusterSnapshot, ...] = ()
-    """The last collection of all other groups, if `exporter.all_groups` is on."""
     hosts: HostsAnswer | None = None
-    """The hosts of the fleet, as this one knows them, if there are several."""
     has_own_storage: bool = False
     """Whether this host of several has its own storage."""
 
     def reduced(self, command: str) -> Reduced[Any]:
-        """Returns the result of a collected command."""
         found: Reduced[Any] = self.kept.get(command) or getattr(self, command)
         return found
 
@@ -155,12 +145,12 @@ class FleetSnapshot:
 
     @property
     def stale_after_seconds(self) -> float:
-        """The age at which offsets no longer show a current lag."""
+        """From this age on, offsets do not show a current lag."""
         return inf if self.brokers is None else self.brokers.stale_after_seconds
 
     @property
     def recent_lag(self) -> LagTotals:
-        """The current lag, unknown for partitions with stale offsets. For views without ages."""
+        """For views without ages: stale offsets have no lag."""
         partitions = self.offset_checker.result
         is_stale, behind = partitions.age_seconds > self.stale_after_seconds, partitions.behind_transaction
         end = np.where(is_stale, ABSENT, partitions.end)
@@ -168,12 +158,12 @@ class FleetSnapshot:
         return kafka_lag(replace(partitions, end=end, behind_transaction=of_now))
 
     def lasting(self, name: str, what: str) -> float:
-        """Returns for how many seconds an agent has been `silent`, or has waited for something; else 0."""
+        """For how many seconds an agent has been `silent`, or has waited for something; else 0."""
         return self.taken_at - self.since.get((name, what), self.taken_at)
 
     @property
     def groups(self) -> tuple[GroupSnapshot, ...]:
-        """Returns the fleet's group, in the form of any other group, and attached applications."""
+        """The fleet's group first, then attached applications."""
         own = GroupSnapshot(
             self.cluster,
             self.group,

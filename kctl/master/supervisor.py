@@ -20,7 +20,7 @@ from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.messages import printable_name
 
 _OLD_SECONDS = 5.0
-"""The longest time for which callers share a memory measurement."""
+"""The longest time for which callers share a measurement."""
 
 
 class Supervisor:
@@ -34,8 +34,7 @@ class Supervisor:
         at_start: Callable[[str], Mapping[str, object]] = lambda _: {},
         paused: Callable[[str], tuple[Scope, ...]] = lambda _: (),
     ) -> None:
-        """`policies` by kind. `at_start` returns a new process's settings beyond its launch's; `paused` what it must
-        not read."""
+        """`policies` by kind. `at_start` returns further settings of a new process; `paused` what it must not read."""
         self._policies = policies
         self._probe = probe
         self._at_start = at_start
@@ -47,7 +46,7 @@ class Supervisor:
         self._memory = Memory()
         self._sampled_at = float("-inf")
         self._resident: dict[int, int] = {}
-        """Resident bytes by pid: what was measured of a process is never taken for that of its successor."""
+        """By pid, so that a process never inherits the memory of its predecessor."""
 
     @property
     def names(self) -> list[str]:
@@ -58,7 +57,7 @@ class Supervisor:
         return {name: process.launch.kind for name, process in self._processes.items()}
 
     def on_heartbeats(self, beats: Mapping[str, PingReply], at: float) -> None:
-        """Records answers of agents asked `at` that monotonic time, so that they need no ping."""
+        """Agents that answered a question `at` that monotonic time need no ping."""
         for name, beat in beats.items():
             process = self._processes.get(name)
             if process is not None:
@@ -73,14 +72,14 @@ class Supervisor:
         return process
 
     async def run(self) -> None:
-        """Runs all processes until cancelled, which kills what still lives."""
+        """Cancelling it kills what still lives."""
         async with asyncio.TaskGroup() as self._group:
             self._group.create_task(self._sample_memory(), name="memory")
             for process in self._processes.values():
                 self._run(process)
 
     async def stop(self) -> None:
-        """Stops all at once, the engine after its workers; returns when nothing is left except survivors of SIGKILL."""
+        """Stops all at once, the engine after its workers; returns when only survivors of SIGKILL are left."""
         engines = self._engines
         await asyncio.gather(*(_stopped(process) for process in self._processes.values() if process not in engines))
         await asyncio.gather(*(_stopped(process) for process in engines))
@@ -95,7 +94,7 @@ class Supervisor:
         return process
 
     async def remove(self, name: str) -> None:
-        """Stops a process and forgets it. Raises OperationUnknown if it survives SIGKILL; then it is kept."""
+        """Stops a process and forgets it, unless it survives SIGKILL. Raises OperationUnknown."""
         await self.process(name).stop()
         del self._processes[name]
         task = self._running.pop(name)
@@ -115,11 +114,10 @@ class Supervisor:
         return tuple(replace(self._processes[name].status(), paused=self._paused(name)) for name in self.names)
 
     async def until_fatal(self) -> str:
-        """Waits for the next process that is given up; returns its name."""
         return await self._given_up.get()
 
     async def resident_bytes(self) -> dict[str, int]:
-        """Resident memory of each worker's session, including the JVM; absent without a process."""
+        """Per worker, including the JVM; absent without a process."""
         pids = {process.name: process.pid for process in self._processes.values() if process.pid is not None}
         is_old = time.monotonic() - self._sampled_at > min(_OLD_SECONDS, 0.9 * self._memory_interval_seconds)
         if is_old or not self._resident.keys() >= set(pids.values()):
@@ -169,8 +167,8 @@ class Supervisor:
         )
 
     def _on_stalled_from_start(self, name: str, since: float) -> None:
-        """Replaces the engine if a worker never progresses from its start, because the engine may be broken although it
-        answers; not if any worker has finished a batch in it since."""
+        """Replaces the engine if a worker never progresses from its start and no worker has finished a batch in it
+        since: it may be broken although it answers."""
         if self.process(name).launch.kind != "worker":
             return
         healths = [process.health for process in self._processes.values() if process.launch.kind == "worker"]

@@ -1,8 +1,8 @@
 """Maintenance of the fleet's table (mode `lake`): when workers report small files, at a quiet time, and at least once a
 day.
 
-It runs in a child process of the lowest priority. The master starts it, not a worker, because a worker's memory limit
-would include it, each worker's end would kill it, and only the master knows the whole group's lag.
+The master starts it as a child process of the lowest priority, because a worker's memory limit would include it, each
+worker's end would kill it, and only the master knows the whole group's lag.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ log = logging.getLogger(__name__)
 MAINTENANCE_COMMAND = python_module("kctl_agent.table_maintenance")
 CHECK_SECONDS = 15.0
 LEAST_FILES = 50
-"""A run is due at this many small files: the minimum of `kctl_agent.table_maintenance` per partition."""
+"""The minimum of `kctl_agent.table_maintenance` per partition."""
 REST_SECONDS = 600.0
 REST_FACTOR = 19
-"""The pause after a run as a multiple of its duration: it takes at most a twentieth of the time."""
+"""Times the duration of the last run: maintenance takes at most a twentieth of the time."""
 PATIENCE_SECONDS = 3600.0
-"""After this time the table of a group with constant lag is compacted anyway."""
+"""Then the table is compacted although the lag is constant."""
 LONGEST_SECONDS = 86_400.0
 LIMIT_SECONDS = 21_600.0
-"""Time-out of a run: a store may accept a connection and never answer. Commits remain."""
+"""A store may accept a connection and never answer. Commits remain."""
 
 
 class Schedule:
-    """The schedule of runs. Pure. Times are seconds of a monotonic clock."""
+    """Pure. Times are seconds of a monotonic clock."""
 
     def __init__(self, now: float) -> None:
         self._last_at = now
@@ -43,7 +43,7 @@ class Schedule:
         self._small_since: float | None = None
 
     def is_due(self, now: float, small_files: int | None, lag: int | None, batch_records: int) -> bool:
-        """Whether a run is due. The group is quiet if one batch of a worker takes all of its `lag`."""
+        """The group is quiet if one batch of a worker takes all of its `lag`."""
         if now < self._next_at:
             return False
         if now - self._last_at >= LONGEST_SECONDS:
@@ -57,7 +57,6 @@ class Schedule:
         return is_quiet or now - self._small_since >= PATIENCE_SECONDS
 
     def done(self, began: float, now: float) -> None:
-        """Records a run, whatever its result."""
         self._last_at, self._small_since = now, None
         self._next_at = now + max(REST_SECONDS, REST_FACTOR * (now - began))
 
@@ -76,7 +75,7 @@ class TableMaintenance:
         self._command = command
 
     async def run(self) -> None:
-        """Runs until cancelled, which kills a running child: an uncommitted compaction has no effect."""
+        """Cancelling it kills a running child: an uncommitted compaction has no effect."""
         clock = asyncio.get_running_loop().time
         schedule = Schedule(clock())
         while True:
@@ -104,10 +103,8 @@ class TableMaintenance:
             log.info("action=maintenance table=%s: %s", config.storage.uri, text)
 
     async def _carried_out(self, settings: str) -> tuple[int, str]:
-        """Returns exit code and last line of a run. Raises TimeoutError, OSError.
-
-        Its stdin stays open; its end shows the run that the master is gone.
-        """
+        """Returns exit code and last line of a run. Its stdin stays open, so that its end shows the child that the
+        master is gone. Raises TimeoutError, OSError."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *self._command,

@@ -26,7 +26,7 @@ from kctl_agent.replies.workers import WaitingFor
 from kctl_agent.rpc.messages import number_of
 
 _TURNING = frozenset({AgentState.RUNNING, AgentState.IDLE, AgentState.PAUSED, AgentState.THROTTLED})
-"""States whose main thread turns fast; in others a turn may take long, because queries start and stop."""
+"""Their main thread turns fast; in other states a turn may take long, because queries start and stop."""
 _BEGINNING: dict[str | None, str] = {
     AgentState.STARTING: "is starting",
     AgentState.JOINING: "is joining the group",
@@ -44,7 +44,7 @@ _OF_STATUS = {
     Status.STOPPED: Level.FAILING,
     Status.LOSING: Level.FAILING,
 }
-"""Levels by the status of partitions; the other statuses are healthy."""
+"""The other statuses are healthy."""
 _DOES = {"engine": "worker", "workers": "worker", "sinkers": "sinker"}
 """Parts of a fleet's work, each with the kind of process whose work shows that a host does it."""
 _NAMED = 3
@@ -55,8 +55,6 @@ _GRACE_SECONDS = 60.0
 
 
 class _Found(NamedTuple):
-    """A finding without the time since when there is one of its kind."""
-
     level: Level
     about: str
     what: str
@@ -68,7 +66,6 @@ class _Found(NamedTuple):
 class Verdicts:
     latest: Callable[[], FleetSnapshot | None]
     max_age_seconds: float
-    """The age at which a collection is outdated."""
     clock: Callable[[], float] = time.monotonic
     started_at: float = field(default_factory=time.time)
 
@@ -87,7 +84,7 @@ class Verdicts:
 
 
 def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
-    """`before` is the previous collection's verdict, whose findings continue."""
+    """`before`: the previous collection's verdict, whose findings continue."""
     began = {} if before is None else {(each.about, each.level): each.since for each in (before.main, *before.also)}
     group, storage = snapshot.group_assessment, snapshot.block_size.result
     outside = [*_brokers(snapshot), *_storage(snapshot), *_engine(snapshot)]
@@ -241,7 +238,7 @@ def _handling(snapshot: FleetSnapshot) -> Iterator[_Found]:
 
 
 def _supervised(snapshot: FleetSnapshot, kind: str) -> list[tuple[WorkerStatus, WorkerRow | None]]:
-    """Returns the processes of this kind that should run or cannot be killed, with their reports."""
+    """Returns processes that should run or cannot be killed, with their reports."""
     rows = {row.name: row for row in snapshot.workers.result.rows}
     return [
         (status, rows.get(status.name))
@@ -267,7 +264,7 @@ def _is_changing(snapshot: FleetSnapshot, status: WorkerStatus, row: WorkerRow |
 
 
 def _beginning(status: WorkerStatus, row: WorkerRow | None) -> str | None:
-    """Returns what a worker does before it reads; None if it has read, and is not joining the group again."""
+    """Returns None for a worker that has read, and is not joining the group again."""
     if row is None or row.state is None:
         return "is starting" if status.since_seconds <= STALE_SECONDS else None
     if row.batches_total and row.state in (AgentState.REBALANCING, AgentState.ASSIGNED):
@@ -276,7 +273,6 @@ def _beginning(status: WorkerStatus, row: WorkerRow | None) -> str | None:
 
 
 def _trouble(snapshot: FleetSnapshot, status: WorkerStatus, row: WorkerRow | None) -> str | None:
-    """Returns why a process that should run does not work, as far as it or its supervisor knows."""
     name = status.name
     if status.state != "running":
         if status.is_requested and (status.restarts or status.state == "stopping"):
@@ -314,7 +310,7 @@ def _attached(snapshot: FleetSnapshot) -> Iterator[_Found]:
 
 
 def _beside(snapshot: FleetSnapshot) -> Iterator[_Found]:
-    """Yields findings of attached applications, whose reading is not the fleet's work."""
+    """Attached applications are not the fleet's work, so they only degrade it."""
     for group in snapshot.attached:
         if _OF_STATUS.get(group.assessment.status) is Level.FAILING:
             what, _, why = group.assessment.reason.partition(": ")
@@ -351,7 +347,7 @@ def _replicas(snapshot: FleetSnapshot) -> Iterator[_Found]:
 
 
 def _hosts(snapshot: FleetSnapshot) -> Iterator[_Found]:
-    """Yields findings of other hosts, whose workers this one does not know."""
+    """This host does not know the other hosts' workers."""
     if snapshot.hosts is None:
         return
     if (missing := [row.name for row in snapshot.hosts.rows if row.is_missing]) != []:

@@ -18,7 +18,7 @@ from kctl_agent.rpc.wire import JsonObject
 
 _LONGEST_WAIT_SECONDS = 60.0
 _OWN_SECONDS = 0.1
-"""Reserved from the caller's deadline for sending the answer."""
+"""Reserved for sending the answer."""
 _LOCAL = Param("local", "boolean", "Ask no other host.")
 _ID = Param("id", "string", "The operation's id.", required=True)
 
@@ -38,7 +38,6 @@ class Router:
     """Belongs to one event loop."""
 
     def __init__(self, service: Callable[[Request], Awaitable[JsonObject]], operations: OperationLog) -> None:
-        """`service` answers everything that is not an operation."""
         self._service = service
         self._operations = operations
         self._types = {reducer_method(name): kind for name, kind in operations.types.items()}

@@ -1,7 +1,7 @@
 """The server of `master.sock`: accepts, reads frames, writes replies, and limits what a caller can make it spend.
 
-Each connection is one task that answers one request after another and does not read meanwhile, so a caller that
-pipelines without reading fills the kernel's buffers, not ours.
+Each connection answers one request after another and does not read meanwhile, so a caller that pipelines without
+reading fills the kernel's buffers, not ours.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class SocketLimits:
 
 
 class ControlServer:
-    """Belongs to one event loop. `answer` gets well-formed requests only, with the sender from the kernel, and may
-    raise AgentError or KctlError."""
+    """Belongs to one event loop. `answer` gets well-formed requests with the sender from the kernel; it may raise
+    AgentError or KctlError."""
 
     def __init__(
         self, answer: Callable[[Request, Caller], Awaitable[JsonObject]], limits: SocketLimits | None = None
@@ -61,7 +61,6 @@ class ControlServer:
         self._server: asyncio.Server | None = None
 
     async def start(self, run_dir: Path) -> None:
-        """Listens on `run_dir`/master.sock. Raises PathError."""
         self._bound = await asyncio.to_thread(bind_socket, run_dir, MASTER_NAME, _BACKLOG)
         # A duplicate: asyncio closes the socket that it serves, but the file must go while the inode is still ours.
         self._server = await asyncio.start_unix_server(self._accepted, sock=self._bound.socket.dup(), backlog=_BACKLOG)

@@ -43,19 +43,15 @@ from kctl_agent.rpc.wire import JsonObject
 DEFAULT_DEADLINE_SECONDS = 2.0
 _LONGEST_DEADLINE_SECONDS = 60.0
 _OWN_SHARE = 0.1
-"""Share of the caller's deadline, at most 0.1 s, for reducing and sending: a partial answer in time is better than a
-complete late one."""
+"""Reserved for reducing and sending, at most 0.1 s: a partial answer in time is better than a complete late one."""
 _SENDING_SHARE = 0.2
-"""The same for another host's question, whose answer must also travel there, at most 0.2 s."""
+"""The same for another host's question, whose answer must also travel, at most 0.2 s."""
 _FOR_OTHERS_AT_A_TIME = 64
 _seen = attrgetter("name", "desired", "state", "pid", "paused")
-"""The parts of a process's status that are not measurements."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The processes that a question is for; by default all."""
-
     worker: str | None = param("Ask this worker only; of another host as HOST/NAME.", default=None)
     host: str | None = param("Ask this host only.", default=None)
     local: bool | None = param("Ask no other host.", default=None)
@@ -72,7 +68,7 @@ _ONLY = listed(_Scope)
 def methods(
     name: Callable[[str], str], *rows: tuple[str, str, tuple[Param, ...]], changes: bool = False
 ) -> dict[str, Method]:
-    """Describes methods by name. A row is a command, a summary, and parameters."""
+    """A row is a command, a summary, and parameters."""
     deadline_ms = int(DEFAULT_DEADLINE_SECONDS * 1000)
     return {name(rpc): Method(name(rpc), rpc, summary, params, deadline_ms, changes) for rpc, summary, params in rows}
 
@@ -91,8 +87,6 @@ METHODS = methods(wire_method, *_OF_ALL) | methods(reducer_method, *_OF_ALL) | _
 
 
 class _Replies(NamedTuple):
-    """Replies to a command, before they are reduced."""
-
     command: ReducedCommand[Any, Any]
     outcome: FanOut[Raw]
     is_of_all: bool
@@ -147,7 +141,6 @@ class MasterService:
         return document
 
     async def _status(self, request: Request) -> JsonObject:
-        """Returns verdict and rows of one collection, joined with those of other hosts."""
         scope, seconds = _scope(request), _seconds(request)
         if scope.is_of_this_host(self._hosts):
             status, age, workers = await self._own_status(seconds)
@@ -167,7 +160,7 @@ class MasterService:
         return reply_ok(request.id, encoded(joined), MASTER_NAME, age, **completeness)
 
     async def _own_status(self, seconds: float) -> tuple[StatusAnswer, float, Reduced[Workers] | None]:
-        """Returns this host's status, its age, and the workers' answers (None before the first collection)."""
+        """Workers are None before the first collection."""
         snapshot, verdict = await self._collected(seconds), self._verdicts.current()
         lag = await asyncio.to_thread(lag_glance, snapshot)
         if snapshot is None:
@@ -178,7 +171,7 @@ class MasterService:
         return StatusAnswer(snapshot.supervised, verdict, workers.result.rows, lag, storage), age, workers
 
     async def _collected(self, seconds: float) -> FleetSnapshot | None:
-        """Returns the last collection, or the next one if the supervisor has seen a process change since."""
+        """Returns the last collection, or the next one if a process has changed since."""
         latest = self._verdicts.latest()
         if latest is None or list(map(_seen, latest.supervised)) != list(map(_seen, self._statuses())):
             with suppress(TimeoutError):
@@ -187,7 +180,7 @@ class MasterService:
         return self._verdicts.latest()
 
     async def ask(self, request: Request) -> Reduced[Any]:
-        """Returns the fleet's answer to one of `COMMANDS`, before the request's deadline. Raises BadParams."""
+        """Answers one of `COMMANDS` before the request's deadline. Raises BadParams."""
         return await asyncio.to_thread(self._reduced, await self._replies(request))
 
     async def _ask_fleet(self, request: Request) -> JsonObject:
@@ -234,8 +227,7 @@ class MasterService:
         return outcome, [each for each in self._statuses() if only in (None, each.name)]
 
     async def for_other_host(self, rpc: str, only: str | None, seconds: float) -> HostReplies:
-        """Returns replies of this host's agents for another host's master. Raises UnknownMethod, BadParams, Busy if too
-        many questions are running."""
+        """Returns this host's replies for another host's master. Raises UnknownMethod, BadParams, Busy."""
         if self._for_others >= _FOR_OTHERS_AT_A_TIME:
             raise Busy(f"{_FOR_OTHERS_AT_A_TIME} questions of other hosts are under way already")
         self._for_others += 1
@@ -304,8 +296,7 @@ def _seconds(request: Request) -> float:
 
 
 def _missed_if_stopped(outcome: FanOut[Raw]) -> FanOut[Raw]:
-    """Counts stopped processes as missing, because one that was asked by name does not answer; the error gives the
-    reason."""
+    """An agent that was asked by name does not answer if it is stopped; the error gives the reason."""
     failed = [
         Failed(name, "stopped", f"it was stopped by request: `kctl start {name}` starts it") for name in outcome.stopped
     ]

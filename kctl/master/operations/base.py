@@ -18,11 +18,10 @@ OperationState: TypeAlias = Literal["running", "done", "failed", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Reports an operation's progress in one sentence. The operation must end before `until`."""
+    """The operation must end before `until` (`time.monotonic()`)."""
 
     write: Callable[[str], object]
     until: float = math.inf
-    """`time.monotonic()`"""
 
     def __call__(self, text: str) -> None:
         self.write(text)
@@ -30,8 +29,6 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The caller of an operation: on the socket a user, as the kernel reports it (SO_PEERCRED); over HTTP a token."""
-
     uid: int | None
     pid: int | None = None
     via: Literal["socket", "http", "signal"] = "socket"

@@ -58,10 +58,9 @@ class Context:
     jars: Sequence[Path]
     worker_command: Sequence[str]
     reread: Callable[[], Config]
-    """The configuration on disk; raises ConfigError."""
+    """Reads the configuration from disk; raises ConfigError."""
     use_http: Callable[[HttpSection], list[str]] = lambda _: []
-    """Reads tokens and certificate again and applies them to HTTP; returns the changes. Raises ConfigError and then
-    changes nothing."""
+    """Renews HTTP's tokens and certificate; returns the changes. Raises ConfigError and then changes nothing."""
     prepare_groups: Callable[[Config], Callable[[], Awaitable[None]]] = lambda _: _nothing
     """Checks `[exporter]`; returns a function that applies it. Raises ConfigError."""
     partitions: Callable[[str], frozenset[int]] = lambda _: frozenset()
@@ -71,8 +70,7 @@ class Context:
     _later: set[asyncio.Task[bool]] = field(default_factory=set)
 
     def later(self, work: Coroutine[object, object, object]) -> asyncio.Task[bool]:
-        """Runs work in the background, even after its operation has ended, and logs errors. The task returns whether it
-        succeeded."""
+        """Runs work in the background, even after its operation has ended. The task returns whether it succeeded."""
         task = asyncio.ensure_future(_or_logged(work))
         self._later.add(task)
         task.add_done_callback(self._later.discard)
@@ -82,7 +80,7 @@ class Context:
         return launches(config, self.jars, self.worker_command, names)
 
     async def run_on(self, name: str, rpc: str, params: JsonObject, report: Report) -> JsonObject:
-        """Has one agent execute an operation to its end. If the operation is given up while it waits there, drops it.
+        """Has one agent execute an operation to its end, or drop it if the operation is given up.
 
         Raises: AgentRefused: rejected or failed. OperationUnknown: the agent does not report the outcome.
         """
@@ -115,8 +113,7 @@ class Context:
         return outcome
 
     async def _withdrawn(self, name: str, operation: str) -> JsonObject:
-        """Returns the outcome of an abandoned operation: cancelled unless the agent has begun it. Raises
-        OperationUnknown."""
+        """An abandoned operation is cancelled unless the agent has begun it. Raises OperationUnknown."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + _ANSWER_SECONDS
         while (left := deadline - clock()) > 0:
@@ -130,8 +127,8 @@ class Context:
         raise OperationUnknown(f"{name} has begun it")
 
     async def send_pauses(self, name: str, report: Report) -> str:
-        """Sends a process its pauses, and waits until they apply. Returns at once if it is not running, because it gets
-        them at its start."""
+        """Sends a process its pauses, and waits until they apply. A process that is not running gets them at its
+        start."""
         process = self.supervisor.process(name)
         while True:
             if process.state is SupervisionState.STARTING:
@@ -149,7 +146,7 @@ class Context:
                 return name
 
     async def send_all_pauses(self, worker: str | None, report: Report, before: list[Pause]) -> str:
-        """Sends one or all processes their pauses. If given up, restores the pauses in `before`."""
+        """If given up, restores the pauses in `before`."""
         kinds = self.supervisor.kinds()
         names = [name for name in self.supervisor.names if kinds[name] != "engine"] if worker is None else [worker]
         try:
@@ -164,7 +161,7 @@ class Context:
         return f"carried out by {', '.join(done) or 'no process, for none is running'}"
 
     async def take_back(self, names: Iterable[str]) -> None:
-        """Sends processes their pauses after an abandoned operation. Raises OperationUnknown if one does not answer."""
+        """Sends pauses after an abandoned operation. Raises OperationUnknown if a process does not answer."""
         sent = {name: self.later(self.send_pauses(name, Report(lambda _: None))) for name in names}
         if sent:
             await asyncio.wait(sent.values(), timeout=_ANSWER_SECONDS)
@@ -173,7 +170,6 @@ class Context:
             raise OperationUnknown(f"{', '.join(silent)} may stay paused; `kctl restart` ends that")
 
     async def owners(self, topic: str) -> dict[int, str | None]:
-        """Maps a topic's partitions to their workers."""
         return {
             row.partition: answer.sender
             for answer in typed(await self._offsets(), PartitionsReply).answers
@@ -182,7 +178,6 @@ class Context:
         }
 
     async def owners_on_hosts(self, topic: str) -> tuple[dict[int, str | None], list[str]]:
-        """Maps a topic's partitions to their workers as `HOST/NAME`; also returns the hosts that did not answer."""
         assert self.hosts is not None
         own, others = await asyncio.gather(self._offsets(), self.hosts.ask("offset_checker", _OWNERS_SECONDS))
         joined = others.joined(OFFSET_CHECKER.shortened(own), self.hosts.me.name)

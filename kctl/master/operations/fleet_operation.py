@@ -30,13 +30,11 @@ _FOR_EVERY: Final = (
     Param("host", "string", "have this host carry it out, or `all` one after another"),
 )
 Done: TypeAlias = tuple[str, JsonObject]
-"""The outcome, in one sentence and as an object."""
 OnOne: TypeAlias = Callable[[str, JsonObject], Awaitable[Done]]
 """Has a host execute the operation with these parameters."""
 
 
 def described(kind: type[FleetOperation]) -> JsonObject:
-    """Describes an operation for programs that make forms of it."""
     summary = (kind.__doc__ or "").partition("\n")[0]
     params = [asdict(each) for each in listed(kind)]
     return {"rpc": kind.rpc, "summary": summary, "params": params, "changes": kind.changes}
@@ -58,14 +56,13 @@ def with_host(params: JsonObject) -> JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class FleetOperation:
-    """An operation on a fleet: a frozen dataclass whose fields are its parameters and whose docstring is its help text.
-    A caller gets the id of an `is_long` operation while it runs; without `changes` it is a question."""
+    """A frozen dataclass whose fields are the parameters and whose docstring is the help text. A caller gets the id of
+    an `is_long` operation while it runs; without `changes` it is a question."""
 
     rpc: ClassVar[str]
     is_long: ClassVar[bool] = False
     changes: ClassVar[bool] = True
     for_all_hosts: ClassVar[bool] = False
-    """Whether all hosts may execute it, one after another."""
     shared_by_hosts: ClassVar[str] = ""
     """A parameter that names what all hosts share: if it is given without a host, all hosts are meant."""
     limit_seconds: ClassVar[float] = SHORT_SECONDS
@@ -73,7 +70,7 @@ class FleetOperation:
 
     @classmethod
     def given(cls, params: JsonObject) -> FleetOperation:
-        """Checks parameters and bounds; every operation also takes `deadline_seconds` and `host`. Raises BadParams."""
+        """Checks parameters and bounds, including `deadline_seconds` and `host`. Raises BadParams."""
         check_params(cls.rpc, (*listed(cls), *_FOR_EVERY), params)
         if params.get("deadline_seconds", 1) <= 0:
             raise BadParams(f"{cls.rpc}: deadline_seconds must be above 0")
@@ -84,7 +81,7 @@ class FleetOperation:
         return found
 
     async def shared(self, context: Context, params: JsonObject, _on_one: OnOne) -> dict[str, JsonObject]:
-        """Returns each host's share, in order. Raises KctlError and then changes nothing."""
+        """Returns each host's share, in order. Raises KctlError."""
         assert context.hosts is not None
         return dict.fromkeys(context.hosts.names, params)
 
@@ -95,14 +92,13 @@ class FleetOperation:
         return self.limit_seconds
 
     def problem(self, mark: str = "") -> str | None:  # noqa: ARG002 - for those that name parameters
-        """The reason why the parameters make no sense; on a command line `mark` precedes a name."""
+        """Checks the parameters by themselves; on a command line `mark` precedes a name."""
         return None
 
     def touches(self, context: Context) -> frozenset[str]:
-        """What it must have for itself: processes by name, `reading`, `scale`. Empty: it conflicts with no other.
-        Raises BadParams if a named thing does not exist."""
+        """Names what the operation must have for itself: processes, `reading`, `scale`. Raises BadParams."""
         raise NotImplementedError
 
     async def carry_out(self, context: Context, caller: Caller, report: Report) -> Done:
-        """Executes it, or raises. If cancelled, reverts what can be reverted."""
+        """Executes the operation. If cancelled, reverts what can be reverted."""
         raise NotImplementedError

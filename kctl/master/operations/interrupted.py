@@ -18,8 +18,7 @@ _TEXT = "interrupted: the master was killed while this was under way"
 
 
 def interrupted(path: Path, now: float) -> list[Operation]:
-    """Returns operations without an end, as `unknown`; `now` in Unix seconds. Raises OSError if the log cannot be
-    read."""
+    """Returns operations without an end, as `unknown`; `now` in Unix seconds. Raises OSError."""
     begun: dict[tuple[str, float], JsonObject] = {}
     for line in _lines(path):
         if line.get("via") != "cli" and isinstance(line.get("id"), str) and isinstance(line.get("params"), dict):

@@ -25,7 +25,6 @@ _CANCEL_SECONDS = 5.0
 
 
 def check_host(hosts: Hosts | None, host: str, kind: type[FleetOperation]) -> None:
-    """Rejects a host that does not exist, and `all` for an operation that is for one host. Raises BadParams."""
     if hosts is None:
         raise BadParams(f"{kind.rpc}: parameter host: this fleet runs on one host, hosts.url is not set")
     if host != ALL_HOSTS:
@@ -36,7 +35,7 @@ def check_host(hosts: Hosts | None, host: str, kind: type[FleetOperation]) -> No
 
 @dataclass(frozen=True, slots=True)
 class OnHosts:
-    """An operation of this master that others execute. Belongs to the master's event loop."""
+    """Belongs to the master's event loop."""
 
     caller: Caller
     given: FleetOperation
@@ -49,7 +48,7 @@ class OnHosts:
         return self.context.hosts
 
     async def carry_out(self, host: str, params: JsonObject) -> Done:
-        """Returns when a host, or all, has executed it. Passes on a cancel.
+        """Passes on a cancel.
 
         Raises: OperationRefused, OperationFailed: nothing changes any more; the message has what was done.
         OperationUnknown: it may still happen.
@@ -134,10 +133,8 @@ class OnHosts:
         return operation
 
     async def _later(self, host: str, operation: JsonObject) -> JsonObject:
-        """Returns its present state. Raises OperationUnknown, AgentError.
-
-        Ids start again with each master, so an operation that began at another time is a different one.
-        """
+        """Ids start again with each master, so an operation that began at another time is a different one. Raises
+        OperationUnknown, AgentError."""
         found = await self.hosts.operation(host, operation["id"])
         error = {} if "state" in found else found.get("error", {})
         if error.get("code", NoSuchOperation.code) != NoSuchOperation.code:

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 _KEPT = 500
 Attended: TypeAlias = Callable[..., None]
-"""Called with the text and the state of an operation that another part executes."""
+"""Takes the text and the state of an operation that another part executes."""
 _SHORT_SECONDS = 0.2
 """A long operation that ends within this time is answered with its end."""
 
@@ -46,25 +46,24 @@ class OperationLog:
         audit_path: Path | None,
         counts: Counter[tuple[str, str]] | None = None,
     ) -> None:
-        """Audit lines go to the log, and as JSON lines to `audit_path`, at the start and the end."""
+        """Writes audit lines to the log, and as JSON lines to `audit_path`, at the start and the end of each
+        operation."""
         self.types = types
         self._context = context
         self.counts: Counter[tuple[str, str]] = Counter() if counts is None else counts
         """(name, outcome) -> count; outcomes are `done`, `failed`, `unknown`, `refused`."""
         self.listeners: list[Callable[[Operation], None]] = []
-        """Called with each operation that began or ended."""
         self._audit_path = audit_path
         self._operations: dict[str, Operation] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stops: dict[str, Callable[[], object]] = {}
-        """What stops those that are attended."""
+        """How to stop the operations of `attend`."""
         self._given_up: dict[str, str] = {}
-        """Why; of those that are under way and must come to their end."""
+        """Operation -> reason, until it has ended."""
         self._ids = itertools.count(1)
         self._is_closed = False
 
     async def report_interrupted(self) -> None:
-        """Takes over the operations that a killed master had begun; their outcome is unknown."""
         try:
             found = [] if self._audit_path is None else interrupted(self._audit_path, time.time())
         except OSError as error:
@@ -97,7 +96,6 @@ class OperationLog:
         return self._operations[operation.id]
 
     def find(self, id_: str) -> Operation:
-        """Finds an operation. Raises NoSuchOperation."""
         operation = self._operations.get(id_)
         if operation is None:
             raise NoSuchOperation(
@@ -106,11 +104,10 @@ class OperationLog:
         return operation
 
     def all(self) -> list[Operation]:
-        """The last 500, newest first."""
         return list(reversed(self._operations.values()))
 
     async def listed(self, seconds: float, *, is_local: bool = False) -> tuple[list[JsonObject], list[Failed]]:
-        """The operations of all hosts, newest first, each with its `host`; and hosts that did not answer."""
+        """Newest first, each with its `host`; also returns hosts that did not answer."""
         rows = [operation.to_row() for operation in self.all()]
         if is_local or (hosts := self._context.hosts) is None:
             return rows, []
@@ -119,8 +116,8 @@ class OperationLog:
         return sorted(every, key=lambda row: str(row.get("started_at")), reverse=True), failed
 
     def attend(self, name: str, params: JsonObject, token: str, stop: Callable[[], object]) -> Attended:
-        """Lists and audits an operation of a token's holder that another part executes. Returns a function for its
-        progress and finally its end. A cancel calls `stop`."""
+        """Lists and audits an operation that another part executes. Returns a function for its progress and end. A
+        cancel calls `stop`."""
         caller = Caller(uid=None, via="http", token=token)
         operation = self._entered(name, params, caller, math.inf, frozenset())
         self._stops[operation.id] = stop
@@ -136,8 +133,8 @@ class OperationLog:
         return report
 
     def cancel(self, id_: str, caller: Caller) -> Operation:
-        """Reverts what can be reverted; the operation's end reports the rest. Raises NoSuchOperation, OperationRefused
-        if it has ended."""
+        """Reverts what can be reverted; the operation's end reports the rest. Raises NoSuchOperation,
+        OperationRefused."""
         operation = self.find(id_)
         if operation.state != "running":
             raise OperationRefused(f"operation {id_} has ended already")
@@ -202,7 +199,7 @@ class OperationLog:
         return operation
 
     def _other_host(self, kind: type[FleetOperation], params: JsonObject) -> str | None:
-        """Returns the host that is to execute it, if it is another one. Raises BadParams."""
+        """Returns None for this host. Raises BadParams."""
         host: str | None = params.get("host")
         if host is None:
             return None
@@ -292,7 +289,7 @@ class OperationLog:
             listener(operation)
 
     async def _write_down(self, operation: Operation) -> None:
-        """Appends one line; a full or hanging disk prevents no operation."""
+        """A full or hanging disk prevents no operation."""
         if self._audit_path is None:
             return
         try:
