@@ -41,8 +41,6 @@ class OpenGateway(AgentOperation):
 
 
 class Engine:
-    """The process that owns the fleet's JVM. `run` and `close` are for the main thread."""
-
     def __init__(self, settings: EngineSettings, stats: EngineProcessStats, inbox: Inbox) -> None:
         self._settings = settings
         self._stats = stats
@@ -53,11 +51,12 @@ class Engine:
         self._count_at = 0.0
 
     def stop(self) -> None:
-        """May be called from a signal handler and from any thread."""
+        """From a signal handler or any thread."""
         self._is_stop_requested = True
 
     def run(self) -> None:
-        """Serves workers until `stop`. Raises the errors of PySpark and Py4J if the JVM does not start or has ended."""
+        """For the main thread; serves workers until `stop`. Raises the errors of PySpark and Py4J if the JVM does not
+        start or has ended."""
         self._spark = session(self._settings.spark)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # PySpark would have it cancel all jobs
         guests = Guests(self._spark)

@@ -1,7 +1,5 @@
-"""The workers in the engine's JVM: each has a gateway and a session, which are freed when the kernel reports its end.
-
-A thread per worker frees them, because queries may take seconds to stop.
-"""
+"""The workers in the engine's JVM: each has a gateway and a session, which are freed when the kernel reports its end. A
+thread per worker frees them, because queries may take seconds to stop."""
 
 # ruff: noqa: SLF001 - PySpark and Py4J have no public names for what is done here
 from __future__ import annotations
@@ -54,8 +52,7 @@ class Guests:
         self._poll = select.poll()
 
     def admit(self, name: str, identity: ProcessIdentity) -> Gateway:
-        """Gives this process a gateway, closing an earlier one of this name. Raises OSError, OverflowError if there is
-        no such process."""
+        """Closes an earlier gateway of this name. Raises OSError, OverflowError if there is no such process."""
         with ExitStack() as undone:
             descriptor = os.pidfd_open(identity.pid)
             undone.callback(os.close, descriptor)
@@ -75,7 +72,7 @@ class Guests:
         return Gateway(port, token, os.getpid(), guest.callbacks.getsockname()[1])
 
     def wait(self, seconds: float) -> None:
-        """Waits up to this long until a worker ends, then frees what it had."""
+        """Waits up to this long until a worker ends, then frees its session."""
         ended = {descriptor for descriptor, _ in self._poll.poll(seconds * 1000)}
         for guest in [guest for guest in self._guests.values() if guest.descriptor in ended]:
             del self._guests[guest.name]
@@ -84,7 +81,7 @@ class Guests:
         self._leaving = [each for each in self._leaving if each[0].is_alive()]
 
     def count(self) -> EngineStats:
-        """Counts what the JVM holds. Raises ApplicationEnded, and the errors of Py4J if the JVM is gone."""
+        """Calls into the JVM. Raises ApplicationEnded, and the errors of Py4J if the JVM is gone."""
         check_application(self._spark)
         sessions = [guest.session for guest in (*self._guests.values(), *(guest for _, guest in self._leaving))]
         return EngineStats(
@@ -102,7 +99,7 @@ class Guests:
         return not self._guests
 
     def close(self) -> None:
-        """At the end; the JVM may be gone already. The ports stay reserved until this process ends."""
+        """The ports stay reserved until this process ends."""
         for guest in self._guests.values():
             self._poll.unregister(guest.descriptor)
             os.close(guest.descriptor)
@@ -116,7 +113,7 @@ class Guests:
 
 
 def held_port() -> socket.socket:
-    """Binds a loopback port where only this user's processes may also listen (SO_REUSEPORT)."""
+    """Only this user's processes may also listen there (SO_REUSEPORT)."""
     held = socket.socket()
     try:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -128,7 +125,7 @@ def held_port() -> socket.socket:
 
 
 def _free(guest: _Guest) -> None:
-    """Closes a worker's gateway, stops its queries and drops its session; a failing step does not stop the others."""
+    """A failing step does not stop the others."""
     started = time.monotonic()
     queries: list[Any] = []
     _tried(guest, guest.server.shutdown)

@@ -10,7 +10,7 @@ from kctl_agent.spark.settings import SparkSettings
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings(ProcessSettings):
-    """The settings of one engine. Pauses do not apply, because it reads nothing."""
+    """Pauses do not apply, because an engine reads nothing."""
 
     spark: SparkSettings
     orphan_seconds: float
@@ -18,7 +18,6 @@ class EngineSettings(ProcessSettings):
 
 
 def parse(line: str) -> EngineSettings:
-    """Parses the first line of stdin. Raises BootstrapError."""
     with fitting("engine"):
         given = decoded(line)
         spark = SparkSettings.of(given["spark"], given["name"], given["scratch_dir"])

@@ -1,1 +1,1 @@
-"""What every Kafka client of kctl shares: connection settings, errors in plain words, fixes for kafka-python."""
+"""Connection settings, errors in plain words, and fixes for kafka-python, shared by kctl's Kafka clients."""

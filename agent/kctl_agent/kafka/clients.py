@@ -6,8 +6,7 @@ from typing import Any
 
 
 def opened(kind: Any, **settings: Any) -> Any:
-    """Returns a new client. If no broker answers, the constructor raises and would leave its I/O thread running; this
-    ends it."""
+    """If no broker answers, the constructor raises and would leave its I/O thread running; this ends the thread."""
     client = kind.__new__(kind)
     try:
         client.__init__(**settings)

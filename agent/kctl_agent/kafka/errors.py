@@ -1,8 +1,5 @@
-"""Describes exceptions of kafka-python in plain words for an operator.
-
-An error that a broker answered keeps the broker's name, as in its log. Classes are recognized by name, without
-importing kafka-python.
-"""
+"""Describes exceptions of kafka-python in plain words for an operator. An error from a broker keeps its name, as in the
+broker's log. Classes are recognized by name, without importing kafka-python."""
 
 from __future__ import annotations
 
@@ -17,7 +14,6 @@ _RENAMED: Final = {
 }
 """kafka-python's older names -> the names in the broker's log and Kafka's documentation."""
 _UNKNOWN: Final = "UNKNOWN"
-"""kafka-python's name for an unknown error code."""
 _CLASS_NAME: Final = re.compile(r"(?:\[Error -?\d+\] )?\b[A-Z]\w*(?:Error|Exception|Cancelled|Metadata)(?:: |$)")
 _ERRNO: Final = re.compile(r"\[?(?:Errno )?\b(\d+)\]? (?:E[A-Z]{3,}|[A-Z][\w' ]+)")
 _NOT_CONNECTED: Final = {
@@ -37,7 +33,7 @@ _ADVICE: Final = (
 
 
 def describe(error: BaseException, what: str, servers: str) -> str:
-    """Returns one sentence: what could not be done, why, where and what to do. `servers` are the bootstrap servers."""
+    """One sentence: what could not be done, why, where and what to do. `servers` are the bootstrap servers."""
     classes = {each.__name__ for each in type(error).__mro__}
     if not classes.isdisjoint(_TIMEOUTS):
         where = f"the Kafka brokers at {servers}"
@@ -55,7 +51,7 @@ def is_of_kafka(error: BaseException) -> bool:
 
 
 def reason(error: BaseException) -> str:
-    """Returns the reason as part of a sentence: `connection refused`, `no answer in time`, `NOT_COORDINATOR`."""
+    """Part of a sentence: `connection refused`, `no answer in time`, `NOT_COORDINATOR`."""
     kind = type(error).__name__
     if kind == "KafkaTimeoutError":
         return "no answer in time"
@@ -74,7 +70,7 @@ def reason(error: BaseException) -> str:
 
 
 def name_of(error: BaseException | type[BaseException]) -> str | None:
-    """Returns the broker's name of an error, such as `UNKNOWN_TOPIC_OR_PARTITION`; None if no broker answered it."""
+    """The broker's name, such as `UNKNOWN_TOPIC_OR_PARTITION`; None if no broker answered it."""
     is_os_error = isinstance(error, OSError) or (isinstance(error, type) and issubclass(error, OSError))
     number = None if is_os_error else getattr(error, "errno", None)
     if number is None:

@@ -14,7 +14,7 @@ def take_up_forgotten_join(consumer: Any) -> None:
     - A join caused by new metadata: the leader's own assignment makes `need_rejoin` false, so the result is never
       awaited; with heartbeats off, the member is evicted for ever.
     - A join that ends between two polls: the next poll starts another one instead of taking the result, so all members
-      have to rejoin. Two members whose polls are far apart can keep each other from reading for ever.
+      rejoin. Two members whose polls are far apart can keep each other from reading for ever.
     """
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to ask
     if consumer.group_metadata().state != MemberState.REBALANCING:
@@ -37,5 +37,4 @@ class _EndedJoin:
     def add_callback(self, callback: Callable[[Any], Any]) -> None:
         callback(self._value)
 
-    def add_errback(self, callback: Callable[[BaseException], Any]) -> None:
-        """The join has not failed."""
+    def add_errback(self, callback: Callable[[BaseException], Any]) -> None: ...

@@ -10,13 +10,11 @@ from kctl_agent.secrecy import read_private
 
 
 def token_in(path: Path) -> str:
-    """Reads a token. Raises OSError."""
     return read_private(path).strip()
 
 
 class Security(NamedTuple):
-    """TLS and SASL settings. Paths are absolute, because a worker's executors read the files too. `repr` shows no
-    secrets."""
+    """Paths are absolute, because a worker's executors read the files too. `repr` shows no secrets."""
 
     protocol: str = "PLAINTEXT"
     ca_file: str | None = None
@@ -41,7 +39,7 @@ class Security(NamedTuple):
         return f"Security({self.protocol})"
 
     def client_settings(self, read_token: Callable[[Path], str] = token_in) -> dict[str, Any]:
-        """Returns settings for kafka-python. OAUTHBEARER calls `read_token` at each authentication."""
+        """For kafka-python. OAUTHBEARER calls `read_token` at each authentication."""
         settings: dict[str, Any] = {"security_protocol": self.protocol}
         if self.is_encrypted:
             settings |= {

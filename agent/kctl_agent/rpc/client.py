@@ -14,8 +14,8 @@ _READ_BYTES = 1 << 16
 
 
 def ask(path: Path, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
-    """Returns the result of command `rpc` from the agent at this socket. From any thread. Raises OSError (no answer in
-    time), CommandFailed (the agent's error message), WireError (malformed reply)."""
+    """Returns the result of command `rpc` from the agent at this socket. Raises OSError (no answer in time),
+    CommandFailed (the agent's error message), WireError (malformed reply)."""
     request = Request(
         Role.MASTER, rpc, wire_method(rpc), params=params, deadline_ms=max(int(timeout_seconds * 1000), 1)
     )

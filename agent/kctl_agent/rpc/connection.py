@@ -1,8 +1,7 @@
 """One peer of the agent: bytes in, replies out in the order of requests.
 
-Non-blocking and without a thread: the server's loop calls `on_event`, and drops the connection when that returns False
-or `deadline` has passed. Memory per peer is bounded by one receive, one batch of replies and the reply that overfilled
-it.
+Non-blocking and without a thread: the server's loop calls `on_event`, and drops the connection when it returns False or
+`deadline` has passed. Memory per peer is bounded by one receive, one batch of replies and the reply that overfilled it.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class AgentService:
 
 
 class AcceptedConnection:
-    """One accepted socket. It is dropped at `deadline` (monotonic) if nothing happens before."""
+    """Dropped at `deadline` (monotonic) if nothing happens before."""
 
     __slots__ = ("_decoder", "_is_ending", "_out", "_peer_is_done", "_service", "_waiting", "deadline", "fd", "socket")
 
@@ -55,7 +54,7 @@ class AcceptedConnection:
         self._peer_is_done = False
 
     def on_event(self, mask: int, now: float) -> bool:
-        """Handles what epoll reports; False when the connection is over. Raises OSError if the peer is gone."""
+        """False: the connection is over. Raises OSError if the peer is gone."""
         if mask & OUT:
             return self._flush(now)
         if self._out:  # not writable while a reply is pending: a hang-up
@@ -82,7 +81,7 @@ class AcceptedConnection:
         return True
 
     def refuse(self, error: AgentError, now: float) -> bool:
-        """Sends the reason and ends; False if that is over at once."""
+        """Sends the reason and ends; False if the connection is already over."""
         self._is_ending = True
         self._waiting.append(error)
         try:
@@ -112,7 +111,7 @@ class AcceptedConnection:
         self.deadline = now + (service.idle_timeout_seconds if is_idle else service.frame_timeout_seconds)
 
     def _advance(self, now: float) -> bool:
-        """Answers pending requests as long as the peer takes the replies, then ends what should end."""
+        """Answers pending requests as long as the peer takes the replies."""
         waiting = self._waiting
         while waiting and not self._out:
             batch, size = [], 0
@@ -134,7 +133,7 @@ class AcceptedConnection:
         return not self._peer_is_done
 
     def _send(self, data: bytes, now: float) -> None:
-        """Sends at once; the rest goes to `_out`, which is empty before."""
+        """Sends at once; the rest goes to `_out`, which must be empty."""
         try:
             sent = self.socket.send(data, _NO_SIGNAL)
         except BlockingIOError:

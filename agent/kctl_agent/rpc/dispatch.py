@@ -1,7 +1,4 @@
-"""From a decoded frame to the bytes of its reply: parse, look up, check, answer, encode. No socket, no thread.
-
-Whatever a command raises becomes a reply here, and its type is counted in the log.
-"""
+"""From a decoded frame to the bytes of its reply: parse, look up, check, answer, encode. No socket, no thread."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ _PUBLIC: Final = (BadParams, BadRequest, Busy, CommandFailed, FrameTooLarge, Not
 
 
 class FaultCounters:
-    """Counts faults and logs the 1st, 2nd, 4th, 8th … time, so that bad frames cannot flood the log."""
+    """Logs the 1st, 2nd, 4th, 8th … fault of a kind, so that bad frames cannot flood the log."""
 
     def __init__(self, log: logging.Logger, name: str) -> None:
         self.counts: Counter[str] = Counter()
@@ -61,7 +58,7 @@ class Dispatcher:
         self._blank = Snapshot(0.0, WorkerReply.starting(name))
 
     def reply_to(self, frame: JsonObject, now: float) -> bytes:
-        """Returns the reply's frame; never raises for anything a peer sends or a command does."""
+        """Never raises, whatever a peer sends or a command does."""
         command = None
         try:
             check_request(frame)
@@ -101,6 +98,6 @@ class Dispatcher:
 
 
 def place_of(error: Exception) -> str:
-    """File and line where it was raised. The message is omitted, because it may contain a peer's text."""
+    """File and line, without the message, which may contain a peer's text."""
     frames = traceback.extract_tb(error.__traceback__)
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "an unknown place"

@@ -1,7 +1,5 @@
-"""The meaning of frames: `Request`, replies, names of methods on the wire. Pure.
-
-Unknown fields are ignored, for newer peers; a known field with a wrong value is rejected.
-"""
+"""The meaning of frames: `Request`, replies, names of methods on the wire. Pure. Unknown fields are ignored, for newer
+peers; a known field with a wrong value is rejected."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ MAX_ID_LENGTH: Final = 128
 
 
 class Role(IntEnum):
-    """Who asks: an external caller (the CLI to the master, other clients), or the master."""
+    """The sender: an external caller (the CLI, other clients), or the master."""
 
     EXTERNAL = 0
     MASTER = 1
@@ -29,7 +27,7 @@ def wire_method(rpc: str) -> str:
 
 
 def reducer_method(rpc: str) -> str:
-    """The master's method, which fans out and reduces: `kafka_lag` -> `onKafkaLag`."""
+    """The master's method, which asks all and reduces: `kafka_lag` -> `onKafkaLag`."""
     return "on" + _camel(rpc)
 
 
@@ -39,7 +37,7 @@ def _camel(rpc: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`deadline_ms`: how long the caller waits, counted from sending."""
+    """`deadline_ms` counts from sending."""
 
     role: Role
     rpc: str
@@ -58,7 +56,6 @@ class Request:
         )
 
     def to_json(self) -> JsonObject:
-        """Omits fields that are None."""
         frame: JsonObject = {"v": PROTOCOL_VERSION}
         if self.id is not None:
             frame["id"] = self.id
@@ -69,8 +66,7 @@ class Request:
 
 
 def check_request(frame: JsonObject) -> None:
-    """Checks that a frame is a request, without making an object (this is the hot path). Raises BadRequest, naming the
-    wrong field."""
+    """Makes no object, because this is the hot path. Raises BadRequest, naming the wrong field."""
     get = frame.get
     version, role, id_, deadline_ms = get("v", PROTOCOL_VERSION), get("role"), get("id"), get("deadline_ms")
     if version != PROTOCOL_VERSION or type(version) is not int:
@@ -110,7 +106,7 @@ def reply_ok(
 
 
 class PublicError(Protocol):
-    """The error attributes that a reply contains; errors of both distributions have them."""
+    """The error attributes that a reply contains."""
 
     code: ClassVar[str]
     retriable: ClassVar[bool]
@@ -123,7 +119,7 @@ def reply_error(id: str | None, error: PublicError) -> JsonObject:  # noqa: A002
 
 
 def readable_id(frame: JsonObject) -> str | None:
-    """The id of a frame, even if that is not a valid request."""
+    """The id of a frame, even of one that is not a valid request."""
     id_ = frame.get("id")
     return id_ if type(id_) is str and len(id_) <= MAX_ID_LENGTH else None
 
@@ -139,6 +135,6 @@ def number_of(count: int, noun: str, plural: str = "") -> str:
 
 
 def printable_name(name: str) -> str:
-    """A name from the wire, safe for a message: at most 40 ASCII letters, digits, `_`, `-`, `.`; others become `?`."""
+    """Makes a name from the wire safe for a message."""
     kept = "".join(char if char.isascii() and (char.isalnum() or char in "_-.") else "?" for char in name[:40])
     return kept + "..." if len(name) > 40 else kept or "(empty)"

@@ -1,8 +1,8 @@
 """Operations on a running process: the agent's thread accepts them, the thread that owns the work executes them.
 
 The agent answers "accepted" at once, and the caller asks for the outcome by the operation's id. So the socket thread
-never touches a consumer, a Spark session or a storage. A waiting operation is dropped at its deadline or when it is
-cancelled.
+never touches a consumer, a Spark session or a storage. A waiting operation is dropped at its deadline or by a
+cancellation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kctl_agent.rpc.wire import JsonObject
 _KEPT_OUTCOMES: Final = 100
 
 OperationState: TypeAlias = Literal["waiting", "running", "done", "failed", "unknown"]
-"""`waiting` has changed nothing and can be dropped; after `failed` nothing changes any more, after `unknown` something
+"""`waiting` has changed nothing and can be dropped; after `failed` nothing more changes, after `unknown` something
 may."""
 
 
@@ -69,7 +69,6 @@ class Outcome:
 
 
 def outcome_of(operation: AcceptedOperation, steps: Mapping[str, Callable[[AcceptedOperation], Outcome]]) -> Outcome:
-    """Runs the operation's step; without one it fails."""
     step = steps.get(operation.rpc)
     return Outcome("failed", f"this process has no operation {operation.rpc}") if step is None else step(operation)
 
@@ -79,8 +78,7 @@ _PENDING: Final = ("waiting", "running")
 
 
 class Inbox:
-    """Operations between the agent's thread, which accepts, and the owner's, which takes and reports. Safe on any
-    thread."""
+    """Between the agent's thread, which accepts, and the owner's, which takes and reports. For any thread."""
 
     def __init__(self, paused: Sequence[Scope] = ()) -> None:
         self._lock = threading.Lock()
@@ -88,19 +86,18 @@ class Inbox:
         self._outcomes: dict[str, Outcome] = {}
         self._paused = tuple(paused)
         self.taken_at: float | None = None
-        """When the owning thread last took operations, by `time.monotonic()`; None before its first turn."""
+        """By `time.monotonic()`; None before the first turn."""
 
     @property
     def paused(self) -> tuple[Scope, ...]:
-        """What not to read from now on; replaced as a whole."""
         return self._paused
 
     def pause(self, scopes: Sequence[Scope]) -> None:
         self._paused = tuple(scopes)
 
     def accept(self, operation: AcceptedOperation, first: Callable[[], None] = lambda: None) -> None:
-        """Accepts an operation once. If `first` raises, it is not accepted. A known id is the same operation asked
-        again over a new connection, or one cancelled before it arrived."""
+        """Accepts an operation once. If `first` raises, it is not accepted. A known id is the same request repeated
+        over a new connection, or one cancelled before it arrived."""
         with self._lock:
             if operation.id in self._outcomes:
                 return
@@ -111,7 +108,7 @@ class Inbox:
             self._dropped(operation)
 
     def take(self) -> list[AcceptedOperation]:
-        """Returns newly accepted operations, oldest first."""
+        """Oldest first."""
         self.taken_at = time.monotonic()
         if not self._waiting:
             return []
@@ -121,7 +118,7 @@ class Inbox:
             return taken
 
     def dropped(self, operation: AcceptedOperation) -> Outcome | None:
-        """Returns its outcome if it must not begin any more."""
+        """Returns its outcome if it must no longer begin."""
         with self._lock:
             return self._dropped(operation)
 
@@ -134,7 +131,7 @@ class Inbox:
             return dropped
 
     def cancel(self, id_: str) -> Outcome:
-        """Returns the resulting outcome: `running` if it has begun, `unknown` if it was never accepted here."""
+        """Returns `running` if it has begun, `unknown` if it was never accepted here."""
         with self._lock:
             outcome = self._outcomes.get(id_)
             if outcome is None or outcome.state == "waiting":
@@ -142,7 +139,7 @@ class Inbox:
             return Outcome("unknown", "was never accepted") if outcome is None else self._outcomes[id_]
 
     def report(self, id_: str, outcome: Outcome) -> None:
-        """Records an outcome; an operation that has ended keeps its own."""
+        """An operation that has ended keeps its outcome."""
         with self._lock:
             if self._outcomes.get(id_, _CANCELLED).state in _PENDING:
                 self._outcomes[id_] = outcome

@@ -24,8 +24,7 @@ _NAMES: Final = {"str": "string", "int": "integer", "float": "number", "bool": "
 
 
 def param(summary: str, *, default: Any = MISSING, **facts: Any) -> Any:
-    """A field that is a parameter, required if it has no default. `facts`: `least`, `most`, and options of the command
-    line."""
+    """Declares a parameter, required without a default. `facts`: `least`, `most`, and options of the command line."""
     return field(default=default, metadata={"summary": summary, **facts})
 
 
@@ -54,7 +53,6 @@ def check_params(name: str, known: Iterable[Param], params: JsonObject) -> None:
 
 
 def check_bounds(name: str, kind: type, params: JsonObject) -> None:
-    """Checks numbers against the bounds of their fields. Raises BadParams."""
     for each in fields(kind):
         least, most = each.metadata.get("least", -math.inf), each.metadata.get("most", math.inf)
         if each.name in params and (least > -math.inf or most < math.inf) and not least <= params[each.name] <= most:

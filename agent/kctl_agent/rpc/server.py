@@ -33,9 +33,11 @@ _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS,
 
 
 class AgentServer:
-    """Serves `run_dir`/`name`.sock from the last published snapshot. Connections above `max_connections` are answered
-    `busy`. A request must be complete within `frame_timeout_seconds` of its first byte, and a reply must progress
-    within that time; a silent connection is closed after `idle_timeout_seconds`."""
+    """Serves `run_dir`/`name`.sock from the last published snapshot.
+
+    It answers `busy` above `max_connections`. A request must be complete within `frame_timeout_seconds` of its first
+    byte, and a reply must progress within that time; a silent connection is closed after `idle_timeout_seconds`.
+    """
 
     def __init__(
         self,
@@ -71,12 +73,12 @@ class AgentServer:
         return self._faults.counts
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Answers from this snapshot from now on. Any thread: it swaps one reference."""
+        """Any thread: it swaps one reference."""
         self._dispatcher.snapshot = snapshot
 
     def start(self) -> None:
-        """Binds, listens and starts the thread; callers are answered when it returns. Raises PathError (unusable path,
-        or already served), RuntimeError (started before)."""
+        """Callers are answered when it returns. Raises PathError (unusable path, or already served), RuntimeError
+        (started before)."""
         if self._thread is not None:
             raise RuntimeError(f"agent {self.name} was started before: make a new one")
         prepare_run_dir(self._run_dir)

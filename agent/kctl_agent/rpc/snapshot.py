@@ -20,7 +20,7 @@ class Snapshot:
     progress: int = 0
     """Increases with each batch, and during a long one whenever stored offsets move."""
     replies: tuple[object, ...] = ()
-    """The other replies, at most one of each type in `replies.questions`. None or absent: not known yet."""
+    """At most one of each type in `replies.questions`. None or absent: not known yet."""
     not_read: frozenset[tuple[str, int]] = frozenset()
     """Assigned partitions that this worker keeps but cannot or must not read."""
 
@@ -29,6 +29,6 @@ class Snapshot:
 
     @property
     def partitions(self) -> tuple[PartitionReply, ...]:
-        """The assigned partitions, sorted."""
+        """Sorted."""
         reply = self.reply(PartitionsReply)
         return () if reply is None else reply.rows

@@ -23,8 +23,8 @@ MAX_REPLY_BYTES: Final = 16 << 20
 
 
 def encode(message: Mapping[str, object], limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
-    """Encodes an object as a frame: compact JSON with non-ASCII escaped, so that a lone surrogate cannot break it.
-    Raises FrameTooLarge, BadPayload (NaN or Infinity), TypeError (not representable in JSON: a caller's bug)."""
+    """Escapes non-ASCII, so that a lone surrogate cannot break the frame. Raises FrameTooLarge, BadPayload (NaN or
+    Infinity), TypeError (not representable in JSON: a caller's bug)."""
     return frame_of(json_text(message), limit_bytes)
 
 
@@ -37,11 +37,10 @@ def json_text(value: object) -> str:
 
 
 quote: Final[Callable[[str], str]] = json.encoder.encode_basestring_ascii
-"""A text as an ASCII JSON string."""
 
 
 def frame_of(text: str, limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
-    """Adds the length to JSON text. Raises FrameTooLarge."""
+    """Adds the length. Raises FrameTooLarge."""
     size = len(text)
     if size > limit_bytes:
         raise FrameTooLarge(f"the message has {size} bytes, the limit is {limit_bytes}")
@@ -50,26 +49,23 @@ def frame_of(text: str, limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
 
 class FrameDecoder(Generic[_T]):
     """Splits the byte stream of one connection into frames, for one thread. Any split of the bytes gives the same
-    frames and then the same error: a malformed frame that follows good ones is kept in `error`, and the next `feed`
-    raises it."""
+    frames and then the same error."""
 
     __slots__ = ("_buffer", "_limit_bytes", "_parse", "error")
 
     def __init__(self, limit_bytes: int, parse: Callable[[bytes | bytearray], _T]) -> None:
-        """`parse` decodes a frame's body, and may raise WireError: `parse_object`, or stricter."""
+        """`parse` decodes a frame's body, and may raise WireError."""
         self._limit_bytes, self._parse = limit_bytes, parse
         self._buffer = bytearray()
         self.error: WireError | None = None
-        """The error for a malformed frame that followed the frames already returned."""
+        """For a malformed frame that followed the frames already returned; the next `feed` raises it."""
 
     @property
     def at_boundary(self) -> bool:
-        """Whether the bytes so far end with a complete frame."""
         return not self._buffer
 
     def feed(self, data: bytes) -> list[_T]:
-        """Returns the frames that these bytes complete. Raises FrameTooLarge (before reading the body), BadPayload (not
-        UTF-8, not a JSON object, NaN or Infinity)."""
+        """Returns the frames that these bytes complete. Raises FrameTooLarge (before reading the body), BadPayload."""
         if self.error is not None:
             raise self.error
         size = len(data)
@@ -139,8 +135,7 @@ _WHITESPACE: Final = " \t\n\r"
 
 
 def parse_object(payload: bytes | bytearray) -> JsonObject:
-    """Parses one JSON object, more strictly than `json.loads`, which accepts NaN and Infinity and reads 1e999 as
-    Infinity. Raises BadPayload."""
+    """Stricter than `json.loads`, which accepts NaN and Infinity and reads 1e999 as Infinity. Raises BadPayload."""
     try:
         text = payload.decode()
         if text[:1] != "{":
@@ -158,8 +153,6 @@ def parse_object(payload: bytes | bytearray) -> JsonObject:
 
 
 class Decoder(FrameDecoder[JsonObject]):
-    """Decodes frames to JSON objects."""
-
     __slots__ = ()
 
     def __init__(self, limit_bytes: int) -> None:

@@ -12,14 +12,14 @@ from kctl_agent.errors import AgentError
 from kctl_agent.process.tracebacks import indented
 
 REPEAT_SECONDS = 60.0
-"""How long the traceback of a known failure is not logged again; its one-line sentence always is."""
+"""A known traceback is logged again after this time; its sentence always is."""
 MAX_KINDS = 20
-"""The most different tracebacks logged within `REPEAT_SECONDS`."""
+"""Different tracebacks logged within `REPEAT_SECONDS`."""
 
 
 class HandlerError(AgentError):
-    """A handler call failed: it raised, timed out, or did not return a bool or a reason per message. All its messages
-    count as not handled."""
+    """A handler call raised, timed out, or did not return a bool or a reason per message. All its messages count as not
+    handled."""
 
     code = "handler_failed"
 
@@ -30,19 +30,19 @@ class HandlerError(AgentError):
 
     @property
     def text(self) -> str:
-        """The sentence and the traceback, as a dead letter stores them."""
+        """As a dead letter stores it."""
         return f"{self}\n{self.trace}" if self.trace else str(self)
 
 
 class FailureLog:
-    """Logs handler errors, with the traceback once a minute per place. From any thread."""
+    """Logs the traceback once a minute per place. From any thread."""
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._clock = clock
         self._lock = threading.Lock()
         self._logged_at: OrderedDict[str, float] = OrderedDict()
-        """When each kind was last logged, oldest first."""
+        """Oldest first."""
 
     def error(self, error: HandlerError) -> None:
         trace = error.trace if error.trace and self._is_due(_kind(error.trace)) else ""

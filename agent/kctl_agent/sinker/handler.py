@@ -1,7 +1,5 @@
-"""Loads the user's handler by name, calls it, and checks its result.
-
-A handler is a function, or a class with `handle` and optionally `open` and `close`; each may be `async`.
-"""
+"""Loads the user's handler by name, calls it, and checks its result. A handler is a function, or a class with `handle`
+and optionally `open` and `close`; each may be `async`."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ MAX_SHOWN_CHARACTERS = 200
 
 
 def described(messages: Sequence[Message]) -> str:
-    """Returns coordinates for a log: `orders-0 offsets 5..9, payments-1 offset 7 (6 messages)`."""
+    """For example `orders-0 offsets 5..9, payments-1 offset 7 (6 messages)`."""
     runs: dict[tuple[str, int], tuple[int, int]] = {}
     for message in messages:
         where = (message.topic, message.partition)
@@ -40,7 +38,7 @@ def described(messages: Sequence[Message]) -> str:
 
 
 class Handler:
-    """The user's handler, for the thread that made it; its event loop lives as long as it does."""
+    """For the thread that made it; its event loop lives as long as it does."""
 
     def __init__(self, name: str, target: Any, timeout_seconds: float) -> None:
         self.name = name
@@ -50,11 +48,9 @@ class Handler:
         self._runner = asyncio.Runner()
 
     def open(self) -> None:
-        """Calls the handler's `open`, if any, and raises its exceptions."""
         self._lifecycle("open")
 
     def close(self) -> None:
-        """Calls the handler's `close`, if any, raises its exceptions, and closes the event loop."""
         try:
             self._lifecycle("close")
         finally:
@@ -79,7 +75,7 @@ class Handler:
         return self.failed(f"did not return within {self._timeout_seconds:g} s", messages, trace)
 
     def hangs(self, messages: Sequence[Message], thread: int | None) -> HandlerError:
-        """A `timed_out` error with the stack of the thread with that `ident`."""
+        """Includes the stack of the thread with that `ident`."""
         return self.timed_out(messages, stack_of(thread))
 
     async def _within_time(self, returned: Awaitable[Any], messages: list[Message]) -> Any:
@@ -161,7 +157,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _named(error: BaseException) -> str:
-    """Type and message of an exception; omits a message that the user's exception fails to produce."""
+    """Type and message; omits a message that the user's exception fails to produce."""
     with suppress(Exception):
         if text := str(error):
             return _short(f"{type(error).__name__}: {text}")

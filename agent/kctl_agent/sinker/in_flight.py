@@ -1,11 +1,10 @@
 """Decides what happens to the messages of a claim in flight. Pure.
 
-Two rules keep a poison message from harming the messages around it:
+Two rules keep a poison message from harming its neighbours:
 
 - *A shared failure is blamed on no message.* Such messages are retried regardless of their tries; only a message that
   failed alone, or for which the handler returned False or a reason, can become a dead letter.
-- *Retries are handled alone.* Messages of a block delivered before are handled one by one. So a message that fails a
-  whole batch costs the others only one more delivery.
+- *Retries are handled alone.* So a message that fails a whole batch costs the others only one more delivery.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from kctl_agent.storage.causes import RETURNED_FALSE
 from kctl_agent.storage.claim import Claim
 
 Ack = bool | str
-"""A handler's result for one message: done, not done, or the reason why not."""
+"""Done, not done, or the reason why not."""
 
 
 @dataclass(slots=True, eq=False)
 class InFlightClaim:
-    """A claim, and per message True, False, or None if the handler has returned nothing for it alone."""
+    """`acks` has None for a message if the handler has returned nothing for it alone."""
 
     claim: Claim
     acks: list[bool | None]
@@ -39,7 +38,7 @@ class InFlightClaim:
 
     @property
     def comes_again(self) -> bool:
-        """Whether its messages are handled one by one."""
+        """Its messages are then handled one by one."""
         return self.claim.tries > 0
 
     @property
@@ -48,13 +47,13 @@ class InFlightClaim:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether the handler got no message of it, so it can be released unchanged."""
+        """The handler got no message of it, so it can be released unchanged."""
         return not self.shared_error and all(ack is None for ack in self.acks)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Messages from `begin` to before `end` of a claim, passed to the handler in one call with other parts."""
+    """Messages from `begin` to before `end` of a claim; one call of the handler may have several parts."""
 
     claimed: InFlightClaim
     begin: int
@@ -97,14 +96,14 @@ def cut(in_flight: Sequence[InFlightClaim], size: int) -> Iterator[list[Part]]:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """How to settle a claim: arguments for `Storage.settle`, and counts of messages."""
+    """Arguments for `Storage.settle`, and numbers of messages."""
 
     acks: list[bool]
     dead_lettered: dict[int, str]
     handled: int
     again: int
     is_failure: bool
-    """Whether retries have to wait; false if only a stop kept messages from being handled."""
+    """Retries have to wait. False if only a stop kept messages from being handled."""
 
 
 def decide(claimed: InFlightClaim, max_tries: int, ordered: bool) -> Decision:

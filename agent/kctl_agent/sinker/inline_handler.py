@@ -31,15 +31,13 @@ from kctl_agent.storage.put_rules import cut, judged, skipped
 log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 1.0
-"""How much longer to wait for a handler call than its own time-out, which `async` handlers enforce themselves."""
+"""Added to the handler's own time-out, which `async` handlers enforce themselves."""
 MAX_WAIT_SECONDS = 3600.0
 _failures = FailureLog(log)
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerSettings:
-    """The settings of `[sinkers]` that mode `directly` needs."""
-
     handler: str
     import_dir: str
     batch_size: int
@@ -49,7 +47,6 @@ class HandlerSettings:
     ordered: bool
 
     def load(self) -> Handler:
-        """Imports the handler. Raises BootstrapError."""
         return load(self.handler, self.handler_timeout_seconds, Path(self.import_dir))
 
 
@@ -58,7 +55,7 @@ class HandlingStorage(DirectlyStorage):
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         """Takes the settings of `open_storage` with `handler` (for `HandlerSettings`), and `slots` (folder, count) if
-        fewer tasks may call the handler than may run. Opens nothing yet."""
+        fewer tasks may call the handler than may run."""
         self.settings = dict(settings)
         self.handler_settings = HandlerSettings(**settings["handler"])
         slots = settings.get("slots")
@@ -74,20 +71,18 @@ class HandlingStorage(DirectlyStorage):
         return HandlingStorage, (self.settings,)
 
     def writer(self) -> Writer:
-        """The writer of a task, which calls the handler. Raises BootstrapError, or what the handler's `open` raises."""
         return _HandlingWriter(self, _calls(self.handler_settings))
 
 
 class Calls:
-    """Runs a handler on its own thread. A call that does not return cannot be ended: it is abandoned with its thread,
-    and the next call gets a new handler on a new thread."""
+    """Runs a handler on its own thread. A call that does not return is abandoned with its thread, and the next call
+    gets a new handler on a new thread."""
 
     def __init__(self, settings: HandlerSettings) -> None:
         self._settings = settings
         self._begin()
 
     def __call__(self, messages: list[Message]) -> list[Ack]:
-        """Returns the handler's result. Raises HandlerError."""
         self._asked.put(messages)
         try:
             answer = self._answers.get(timeout=self._settings.handler_timeout_seconds + GRACE_SECONDS)
@@ -101,7 +96,7 @@ class Calls:
         return answer
 
     def close(self) -> None:
-        """Ends the thread. For tests: executors just exit."""
+        """For tests: executors just exit."""
         self._asked.put(None)
         self._thread.join()
 
@@ -140,7 +135,7 @@ _open: dict[HandlerSettings, Calls] = {}
 
 
 def _calls(settings: HandlerSettings) -> Calls:
-    """One `Calls` per executor process, which runs one task at a time."""
+    """One per executor process, which runs one task at a time."""
     if settings not in _open:
         _open[settings] = Calls(settings)
     return _open[settings]
@@ -154,7 +149,7 @@ class _HandlingWriter(Writer):
         self._pause = threading.Event()
 
     def put_all(self, chunks: Sequence[Chunk]) -> list[Put]:
-        """Makes one handler call after another; what was handled before an error stays handled."""
+        """Messages handled before an error stay handled."""
         with nullcontext() if self._storage.slots is None else self._storage.slots.held():
             return [self._put(chunk) for chunk in chunks]
 
@@ -181,7 +176,7 @@ class _HandlingWriter(Writer):
         return self._retry(failed, errors) if failed else []
 
     def _errors(self, messages: list[Message]) -> dict[int, str | None]:
-        """Returns errors by offset; None means that a call with other messages failed."""
+        """By offset; None means that a call with other messages failed."""
         try:
             acks = self._call(messages)
         except HandlerError as error:
@@ -191,8 +186,7 @@ class _HandlingWriter(Writer):
         return {message.offset: ack or RETURNED_FALSE for message, ack in pairs if ack is not True}
 
     def _retry(self, failed: list[Message], errors: dict[int, str | None]) -> list[tuple[Message, str]]:
-        """Retries one by one, up to `max_tries` in all, at least once after a shared failure. Returns the dead messages
-        with their errors."""
+        """Retries one by one, up to `max_tries` in all, at least once after a shared failure."""
         rounds = max(self._settings.max_tries - 1, int(None in errors.values()))
         for tries in range(1, rounds + 1):
             self._pause.wait(min(self._settings.retry_backoff_seconds * 2.0 ** min(tries - 1, 30), MAX_WAIT_SECONDS))

@@ -1,8 +1,9 @@
-"""The journal of a sinker for its successor: the messages it has handled alone, and the one in flight when it died.
+"""The journal of a sinker for its successor: the messages it has handled alone, and the one in flight when it died,
+which may have killed the process.
 
-It identifies a message that kills its process. It is written only while messages are handled one by one, and need not
-survive the machine, since leases then expire. The file holds the claim as one line of JSON, then one byte per note.
-Their space is allocated with the claim, so a full disk cannot keep a handled message from being noted.
+It is written only while messages are handled one by one, and need not survive the machine, since leases then expire.
+The file holds the claim as one line of JSON, then one byte per note. Their space is allocated with the claim, so a full
+disk cannot keep a handled message from being noted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from kctl_agent.storage.claim import Claim
 log = logging.getLogger(__name__)
 
 FORMAT = 3
-"""Version of the file: 1 was a pickle, 2 did not preallocate notes."""
+"""1 was a pickle, 2 did not preallocate notes."""
 BEGUN, DONE, FAILED = b"?", b"+", b"-"
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -63,7 +64,7 @@ class Journal:
         self._path.unlink(missing_ok=True)
 
     def left_behind(self) -> InFlightClaim | None:
-        """Returns the claim that an earlier sinker of this name died over, if any."""
+        """Returns the claim that an earlier sinker of this name died over."""
         try:
             line, _, notes = _own_bytes(self._path).rstrip(b"\0").partition(b"\n")
             return _restored(_claim(json.loads(line)), notes) if notes else None
@@ -94,7 +95,7 @@ def _line(claim: Claim) -> bytes:
 
 
 def _claim(given: dict[str, Any]) -> Claim:
-    """Decodes a claim, or fails with any exception."""
+    """May raise any exception."""
     if given.pop("format") != FORMAT:
         raise ValueError("another format")
     body = base64.b64decode(given["block"]["body"], validate=True)

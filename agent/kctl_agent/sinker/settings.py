@@ -11,7 +11,7 @@ from kctl_agent.process.bootstrap import ProcessSettings, decoded, fitting
 
 @dataclass(frozen=True, slots=True)
 class SinkerSettings(ProcessSettings):
-    """The settings of one sinker. It claims nothing while anything is paused."""
+    """The sinker claims nothing while anything is paused."""
 
     import_dir: Path
     """Searched first for the handler's module: the folder of kctl.toml."""
@@ -25,13 +25,12 @@ class SinkerSettings(ProcessSettings):
     ordered: bool
     storage: dict[str, Any]
     owner: str
-    """This sinker's name as owner of claims. Two processes with one owner never run at the same time."""
+    """Owns the claims. Two processes with one owner never run at the same time."""
     batch_bytes: int = 16 << 20
-    """The most bytes, as stored, to claim at a time; at least one block."""
+    """As stored; at least one block is claimed."""
 
 
 def parse(line: str) -> SinkerSettings:
-    """Parses the first line of stdin. Raises BootstrapError."""
     with fitting("sinker"):
         given = decoded(line)
         return SinkerSettings(**{**given, "import_dir": Path(given["import_dir"])})

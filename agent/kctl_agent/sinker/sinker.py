@@ -1,8 +1,5 @@
-"""The main loop of a sinker: claim, call the handler, settle, while the `Watchdog` renews leases.
-
-However it ends, nothing is lost: unsettled messages are delivered again by lease expiry or by the next sinker of this
-name.
-"""
+"""The main loop of a sinker: claim, call the handler, settle, while the `Watchdog` renews leases. However it ends,
+unsettled messages are delivered again after the lease or by the next sinker of this name."""
 
 from __future__ import annotations
 
@@ -32,9 +29,8 @@ from kctl_agent.storage.causes import RETURNED_FALSE
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2)
-"""Back-off between polls of an empty storage."""
 MAX_RETRY_SECONDS = 3600.0
-"""The longest back-off of a message; it doubles with each try."""
+"""The back-off doubles with each try."""
 GIVE_UP_AFTER = 10
 """After so many messages in a row failed alone, the rest of the block waits, except on the last try."""
 _OPERATIONS = {"pause": lambda _: Outcome("done", "paused partitions are known")}
@@ -43,8 +39,6 @@ _OPERATIONS = {"pause": lambda _: Outcome("done", "paused partitions are known")
 
 @dataclass(eq=False)
 class Sinker:
-    """`run` is for the main thread."""
-
     _settings: SinkerSettings
     _storage: Storage
     _handler: Handler
@@ -59,7 +53,7 @@ class Sinker:
         self._in_flight: list[InFlightClaim] = []
 
     def run(self) -> None:
-        """Works until a stop is requested, then finishes the current call and releases the rest."""
+        """For the main thread. After a stop request it finishes the current call and releases the rest."""
         with suppress(Stopped):
             self._tidy_up()
             self._handle_all()
@@ -118,7 +112,7 @@ class Sinker:
             log.warning("a sinker of this name died with %s in flight; retrying them", number_of(count, "message"))
 
     def _claim(self) -> None:
-        """Claims up to `batch_size` messages and `batch_bytes`, waiting up to `batch_wait_seconds` after the first."""
+        """Waits up to `batch_wait_seconds` after the first message."""
         wanted, room = self._settings.batch_size, self._settings.batch_bytes
         deadline = float("inf")
         while wanted > 0 and room > 0 and not self._stop.is_asked:
@@ -147,7 +141,7 @@ class Sinker:
         return found
 
     def _work(self) -> None:
-        """Handles and settles what is in flight; after a stop, untouched claims stay there."""
+        """After a stop, untouched claims stay in flight."""
         for parts in cut(
             [claimed for claimed in self._in_flight if not claimed.comes_again], self._settings.batch_size
         ):
@@ -169,8 +163,8 @@ class Sinker:
             self._journal.clear()
 
     def _is_due(self, claimed: InFlightClaim) -> bool:
-        """Whether to handle a claim now. Not if it is lost, or with `ordered` an earlier call of it failed. After a
-        stop only claims already begun, because their remainder would otherwise be retried alone."""
+        """Not if it is lost, or with `ordered` an earlier call of it failed. After a stop only claims already begun,
+        because their remainder would otherwise be retried alone."""
         if claimed.is_lost or (self._settings.ordered and claimed.has_failed):
             return False
         return not (self._stop.is_asked and claimed.is_untouched)
@@ -244,7 +238,7 @@ class Sinker:
         return not settled.is_lost
 
     def report_lost(self, claimed: InFlightClaim) -> None:
-        """Counts a lost lease. Also from the watchdog's thread."""
+        """Also from the watchdog's thread."""
         messages = claimed.claim.messages
         text = f"the lease of {described(messages)} was lost while in flight; the messages are handled again"
         self._stats.happened(
@@ -252,7 +246,7 @@ class Sinker:
         )
 
     def _give_back(self) -> None:
-        """Releases claims without counting a try."""
+        """Does not count a try."""
         for claimed in self._in_flight:
             self._guard.drop(claimed)
         try:

@@ -1,8 +1,5 @@
-"""Limits how many tasks of a worker call its handler at the same time, if several workers share an engine's Spark
-slots.
-
-Otherwise one slow handler would fill all slots. Such a worker gets as many slots as it wants, and its tasks wait here.
-"""
+"""Limits how many tasks of a worker call its handler at the same time, if workers share an engine's Spark slots.
+Otherwise one slow handler would fill all slots."""
 
 from __future__ import annotations
 

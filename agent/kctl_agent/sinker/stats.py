@@ -24,7 +24,7 @@ FAILING_TRIES = 10
 
 
 class SinkerProcessStats(StoringStats):
-    """Every method may be called from any thread."""
+    """For any thread."""
 
     usual_states = frozenset({"idle", "running"})
 
@@ -39,7 +39,6 @@ class SinkerProcessStats(StoringStats):
         """Recent calls, by the second: when, how many messages, how many failures."""
         self._handler: str | None = None
         self._error_class: str | None = None
-        """Of the last failure."""
 
     def handles(self, name: str) -> None:
         self._handler = name
@@ -54,8 +53,7 @@ class SinkerProcessStats(StoringStats):
         self._batch_started_at = time.monotonic()
 
     def called(self, seconds: float, messages: int, failures: Sequence[str], error: str | None) -> None:
-        """Counts a finished handler call. `failures`: why each failed message failed; `error`: why the whole call
-        failed."""
+        """`failures`: why each failed message failed; `error`: why the whole call failed."""
         with self._lock:
             at, tries, failed = self._tries.pop() if self._tries else (-math.inf, 0, 0)
             if time.monotonic() - at >= 1.0:
@@ -124,5 +122,5 @@ class SinkerProcessStats(StoringStats):
 
 
 def _percentile(ascending: list[float], share: float) -> float | None:
-    """By the nearest rank; None if empty."""
+    """By the nearest rank."""
     return ascending[min(int(share * len(ascending)), len(ascending) - 1)] if ascending else None

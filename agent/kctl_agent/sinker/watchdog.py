@@ -1,7 +1,5 @@
-"""The watchdog thread of a sinker: renews leases of claims in flight, and ends the process if a call does not return.
-
-A hung handler cannot be killed within its process: its messages are settled as failed, and the process exits.
-"""
+"""The watchdog thread of a sinker: renews leases of claims in flight, and ends the process if a call does not return,
+because a hung handler cannot be killed within its process."""
 
 from __future__ import annotations
 
@@ -57,13 +55,12 @@ class Watchdog:
             self._in_flight.add(claimed)
 
     def drop(self, claimed: InFlightClaim) -> None:
-        """Stops renewing, before the claim is settled: a renewal afterwards would look like a lost lease."""
+        """Call it before the claim is settled: a renewal afterwards would look like a lost lease."""
         with self._lock:
             self._in_flight.discard(claimed)
 
     def renew_due(self) -> None:
-        """Renews due leases. Also called before each handler call, so that a process that was frozen notices lost
-        leases."""
+        """Also called before each handler call, so that a process that was frozen notices lost leases."""
         with self._lock:
             now = time.monotonic()
             for claimed in [each for each in self._in_flight if each.renew_at <= now]:

@@ -42,7 +42,7 @@ class StoreKeys:
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or error
             raise StorageMisconfigured(f"{path} (storage.credentials_file) cannot be read: {why}") from None
-        except (KeyError, configparser.Error):  # whose text quotes the file
+        except (KeyError, configparser.Error):  # its text quotes the file
             raise StorageMisconfigured(
                 f"{path} (storage.credentials_file) is not a credentials file: it needs `[{_PROFILE}]` and the lines "
                 "`aws_access_key_id = …` and `aws_secret_access_key = …`"

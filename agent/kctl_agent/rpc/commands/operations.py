@@ -23,7 +23,7 @@ _UNTIL: Final = Param("until", "number", "CLOCK_MONOTONIC of this host in second
 
 
 class AgentOperation:
-    """An operation of a process: a frozen dataclass whose fields are its parameters."""
+    """A frozen dataclass whose fields are the operation's parameters."""
 
     __slots__ = ()
     rpc: ClassVar[str]
@@ -70,7 +70,6 @@ def operation_commands(inbox: Inbox, *kinds: type[AgentOperation]) -> dict[str, 
 
 
 def outcome_command(inbox: Inbox) -> AgentCommand:
-    """`operation`: returns the outcome of an accepted operation."""
     return AgentCommand(
         "operation", _outcome(inbox.outcome), "what became of an operation", (_ID,), needs_snapshot=False
     )

@@ -15,11 +15,11 @@ from kctl_agent.rpc.wire import JsonObject
 from kctl_agent.version import __version__
 
 _OLD_SECONDS = 15.0
-"""End offsets older than this give no current lag."""
+"""Older end offsets give no current lag."""
 
 
 def answer(snapshot: Snapshot, _params: JsonObject, now: float, taken_at: float | None = None) -> JsonObject:
-    """Reports which process answers; `taken_at` is its main thread's last turn."""
+    """`taken_at` is the main thread's last turn."""
     worker = snapshot.worker
     document: JsonObject = encoded(
         PingReply(
@@ -53,8 +53,8 @@ PING = AgentCommand("ping", answer, QUESTIONS["ping"].summary, deadline_ms=1000,
 
 
 def ping_of(inbox: Inbox) -> AgentCommand:
-    """A ping that also reports how long ago the main thread took its operations. Not from the snapshot: the thread that
-    publishes it may wait for a storage while the main thread runs."""
+    """Also reports how long ago the main thread took its operations. Not from the snapshot: the thread that publishes
+    it may wait for a storage while the main thread runs."""
 
     def measured(snapshot: Snapshot, params: JsonObject, now: float) -> JsonObject:
         return answer(snapshot, params, now, inbox.taken_at)

@@ -15,7 +15,7 @@ _MAX_FRAMES: Final = 60
 
 
 def answer(_snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:
-    """Returns one text per thread, innermost call last, without values of variables, which may contain messages."""
+    """One text per thread, innermost call last, without values of variables, which may contain messages."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     threads = [
         {

@@ -39,7 +39,7 @@ def recover(path: Path) -> None:
         _write_anew(Path(f"{path}-wal"))
         _forget(index)
         db.execute("commit")  # not "rollback", for which SQLite looks into the index
-        db.execute("begin immediate")  # SQLite rebuilds the index before anyone writes
+        db.execute("begin immediate")  # SQLite rebuilds the index before the next write
         note_recovery(path, found)
 
 

@@ -55,10 +55,10 @@ def parts(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Itera
         known = [name for name in ("path", "min.failed_at") if name in actions.schema.names]
         began = dict(zip(*(actions.column(name).to_pylist() for name in known), strict=True)) if known[1:] else {}
         for file in sorted(dataset.get_fragments(filter=wanted.files), key=lambda each: str(began.get(each.path))):
-            # Not filtered by the scan: it compares with statistics of files as what delta-rs writes, `string_view`.
+            # The scan cannot filter: it would compare statistics of files with delta-rs' type `string_view`.
             for rows in file.to_batches(schema=dataset.schema, columns=list({*of_condition, *columns})):
                 yield file.path, pa.Table.from_batches([rows]).filter(wanted.rows).select(columns)
-    except pa.ArrowException as error:  # a file is damaged, or of another type
+    except pa.ArrowException as error:  # a damaged file, or one of another type
         raise OSError(5, str(error)) from error
 
 

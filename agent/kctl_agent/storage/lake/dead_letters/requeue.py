@@ -106,7 +106,7 @@ class Requeues:
         with self._dead.table.latest() as table:
             messages, _ = count(table, numbered(self.owner, state.stored, state.requested))
         self._commit(state, CANCELLED, state.requested)
-        with suppress(RequeueTaken):  # a worker has ended it
+        with suppress(RequeueTaken):  # a worker has finished it
             self._finish(self._numbers.state())
         return messages
 

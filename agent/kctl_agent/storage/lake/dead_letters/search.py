@@ -118,7 +118,7 @@ def of_rows(rows: Sequence[Origin]) -> str:
     )
     if not rows:
         return "false"
-    times = [each.failed_at for each in rows]  # by which delta-rs leaves out other files
+    times = [each.failed_at for each in rows]  # so that delta-rs skips other files
     return f"{failed_between(min(times), max(times)).sql} and ({' or '.join(f'({each})' for each in alternatives)})"
 
 

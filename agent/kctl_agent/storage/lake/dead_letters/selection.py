@@ -39,7 +39,7 @@ def than(column: str, is_: str, value: str | int | datetime) -> Condition:
 
 
 def is_null(column: str) -> Condition:
-    # A file that lacks the column has no count of its nulls, which delta-rs takes for none.
+    # A file without the column has no count of its nulls, and delta-rs reads that as 0.
     return Condition(f'"{column}" is null', pc.field(column).is_null(), pc.scalar(True))
 
 

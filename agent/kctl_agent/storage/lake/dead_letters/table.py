@@ -113,7 +113,7 @@ class DeadLetterTable(DeadLetterStore):
         id_ = self._bind(batch)
         with self.storage.table.state() as table:
             version = table.version
-        self._lake.claim(batch)  # only now that there is a table: a claim by another one has it fenced (`fence`)
+        self._lake.claim(batch)  # after the table exists: another batch's claim then fences it
         return self.storage.plan(id_, version, _moves(batch, earlier), {})
 
     def fence(self, batch: LakeBatch, earlier: EarlierTry) -> bool:

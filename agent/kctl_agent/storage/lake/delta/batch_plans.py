@@ -87,14 +87,14 @@ def sweep(table: LakeTable) -> None:
 
     A frozen batch that can still be committed keeps its files. Raises StorageUnusable.
     """
-    with table.errors():  # first: none of them is newer than the table that is read
+    with table.errors():  # before the table, so that no plan is newer than what is read of it
         plans = dict(_read_all(table.folder))
     if not plans:
         return
     with table.state() as newest:
         read = newest.transaction_version
         left = {file: plan for file, plan in plans.items() if plan is None or not plan.may_be_committed(read)}
-    # Of a batch that may still be committed nothing but the plan is removed: it may have begun to write by now.
+    # A batch that may still be committed loses only its plan, because it may have begun to write by now.
     left |= {file: None for file in plans if file not in left and _is_given_up(table.folder, file)}
     for file, plan in left.items():
         try:

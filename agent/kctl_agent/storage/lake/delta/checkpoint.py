@@ -74,7 +74,7 @@ class Checkpoints:
 
 def _run(table: Folder, cleans_up: bool) -> None:
     command = [sys.executable, "-P", "-m", __name__]
-    given = json.dumps([table.uri, table.options, cleans_up])  # which may hold keys, and arguments are open to all
+    given = json.dumps([table.uri, table.options, cleans_up])  # not as arguments: options may hold keys
     try:
         done = subprocess.run(
             command, input=given, capture_output=True, text=True, timeout=SECONDS, start_new_session=True
@@ -96,12 +96,12 @@ def main(uri: str, options: dict[str, str] | None, cleans_up: bool = True) -> No
         if options is None:
             return _written_local(LocalFolder(Path(uri)))
         table = DeltaTable(uri, storage_options=options)
-        table.create_checkpoint()  # an object is there as a whole, or not at all
+        table.create_checkpoint()  # an object becomes visible as a whole
         return table
 
     opened = read_again(written, DeltaError, FileNotFoundError, EntryMissing)
     if cleans_up and opened.metadata().configuration.get("delta.enableExpiredLogCleanup", "").lower() != "false":
-        with suppress(FileNotFoundError):  # another process removes the same entries, and the next one what is left
+        with suppress(FileNotFoundError):  # another process removes the same entries
             DeltaTable(uri, storage_options=options).cleanup_metadata()
 
 
@@ -128,7 +128,7 @@ def _written_local(table: LocalFolder) -> DeltaTable:
             return opened
         opened.create_checkpoint()
         name = checkpoint_name(opened.version())
-        is_new = name in newest  # and not among the links: the one of that name is damaged
+        is_new = name in newest  # there, but not linked: it is damaged
         if is_new:
             sync_file(Path(made, name))
             os.replace(Path(made, name), table.local / name)
@@ -149,4 +149,4 @@ def yield_to_others() -> None:
 if __name__ == "__main__":
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     yield_to_others()
-    main(*json.load(sys.stdin))  # the options of a store hold keys, and arguments are open to every user
+    main(*json.load(sys.stdin))  # not as arguments, which every user can read: options may hold keys

@@ -63,7 +63,7 @@ class CompactionBasis:
         if state.transaction_version(COMPACTIONS) != self.number:
             raise Overtaken(f"another process has compacted the table {table}: the rest was not compacted")
         for version in range(self.version + 1, state.version + 1):
-            # Each writer has escapes of its own in a path.
+            # Writers escape paths differently.
             self.removed |= {unquote(each["remove"]["path"]) for each in actions(table, version) if "remove" in each}
             self.version, self.committed_at = version, committed_at(table, version)
         if not self.removed.isdisjoint(names):

@@ -152,7 +152,7 @@ def read_files(table: Folder, folder: Folder, names: Collection[str] | None = No
             useful.append(file)
     with ThreadPoolExecutor(FOOTER_THREADS) as threads:
         read = list(threads.map(partial(_read_file, folder), useful))
-    # Spark writes a file without rows where a batch has none.
+    # For a batch without rows Spark writes a file without rows.
     useless += [file.name for file, each in zip(useful, read, strict=True) if not each.rows]
     if useless:
         folder.remove(useless)
@@ -297,5 +297,5 @@ def _bound(value: object, *, upper: bool = False) -> object:
 def _upper(value: str) -> str | None:
     if len(value) <= STATS_CHARACTERS:
         return value
-    # The last code point is no bound of what goes on with the same one.
+    # The last code point is not a bound if the text continues with it.
     return None if value[STATS_CHARACTERS] == LAST else value[:STATS_CHARACTERS] + LAST

@@ -101,8 +101,8 @@ def checkpoint_opened(table: Folder, name: str) -> Iterator[ParquetFile]:
         with reading_log(name), table.open(name) as opened, pq.ParquetFile(opened, buffer_size=1 << 20) as file:
             yield file
     except (LogUnreadable, OSError) as error:
-        # pyarrow raises OSError without a number for a damaged file. A link to itself is what a second checkpoint of
-        # one version once left.
+        # pyarrow raises OSError without a number for a damaged file. A second checkpoint of one version once left a
+        # link to itself.
         if isinstance(error, OSError) and error.errno not in (None, errno.ELOOP):
             raise
         raise CheckpointDamaged(str(error)) from error
@@ -168,7 +168,7 @@ def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]
     The entry is synced, unlike delta-rs' own: a power cut that damages one would make the table unreadable. Raises
     OSError; then the log shows whether the entry exists.
     """
-    # No escapes: delta-rs takes those of a character from U+100000 on for another one.
+    # No escapes: delta-rs decodes those from U+100000 on as another character.
     lines = (json.dumps(action, separators=(",", ":"), ensure_ascii=False) + "\n" for action in actions)
     content = "".join(lines).encode()
     return content if table.create(entry_name(version), content) else None

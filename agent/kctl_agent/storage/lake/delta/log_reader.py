@@ -52,7 +52,7 @@ class DeltaLogReader:
     def newest(self) -> LogState:
         """Returns the newest version, synced before any decision on it. Raises NoTable, LogUnreadable, OSError, and
         StorageUnusable if another writer has overwritten an entry that was read; the next call reads it again."""
-        state, self._state = self._state, None  # what is read in part is not gone on from
+        state, self._state = self._state, None  # a partly read state is not continued
         if state is None or not self._is_read_on(state):
             try:
                 state = read_again(self._read, FileNotFoundError, EntryMissing, CheckpointMoved)
@@ -76,7 +76,7 @@ class DeltaLogReader:
         if found.get(name) != stamp and not (is_upon and name in found):
             return False  # the table went back
         for version, stamp in read.items():
-            if found.get(entry_name(version), stamp) != stamp:  # where it is not there, it was cleaned up
+            if found.get(entry_name(version), stamp) != stamp:  # a missing one was cleaned up
                 raise self._overwritten(version)
         if (pointer := found.get(LAST_CHECKPOINT)) != self._pointer:
             log = log_files(self._table)

@@ -76,7 +76,7 @@ class LogState:
             checkpoint, files = state.log.newest_checkpoint, state.log.checkpoint_files
             with suppress(NoTable, EntryMissing):
                 state = cls.read(table, checkpoint)
-            if state.version < checkpoint:  # there are no entries any more for what it stands for
+            if state.version < checkpoint:  # the entries it replaced no longer exist
                 raise
             if isinstance(table, LocalFolder):
                 with suppress(OSError):  # other engines cannot even list a log that has a link to itself
@@ -123,9 +123,9 @@ class LogState:
     def _read_checkpoint(self, table: Folder, name: str) -> None:
         with checkpoint_opened(table, name) as file:
             for kind in [each for each in KINDS if each in file.schema_arrow.names]:
-                # One after the other: each row has one action, and of most of them only `add`.
+                # One kind at a time: each row has one action, usually `add`.
                 for action in file.read(columns=[kind])[kind].drop_null().to_pylist():
-                    if action.get(KINDS[kind]) is not None:  # else of a writer that has no nulls for structs
+                    if action.get(KINDS[kind]) is not None:  # some writers have no null structs
                         self._take(kind, action)
 
     def _take(self, kind: str, action: dict[str, Any]) -> None:

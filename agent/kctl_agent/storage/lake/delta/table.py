@@ -191,7 +191,7 @@ class LakeTable:
                     self.commits_retried += 1
                     continue
                 for version in range(before + 1, table.version() + 1):
-                    self.folder.sync(added(self.folder, version))  # which delta-rs has not done
+                    self.folder.sync(added(self.folder, version))  # delta-rs does not
                 self._log.newest()
                 return count
         raise StorageUnusable(f"other writers of the table {self.folder} came first {ATTEMPTS} times: {refused}")
@@ -209,7 +209,7 @@ class LakeTable:
         text = json.dumps(nullable({"type": "struct", "fields": fields}))
         try:
             schema = Schema.from_json(text)
-        except Exception as error:  # whatever delta-rs raises of a type that it does not know
+        except Exception as error:  # delta-rs raises several for an unknown type
             raise TableRefused(f"a Delta table cannot have these columns: {error}") from error
         with self._lock, self.errors():
             for is_last in (False, True):
@@ -225,7 +225,7 @@ class LakeTable:
                 except DeltaError as error:
                     if self.exists():
                         return  # another worker was first
-                    if is_last:  # else it may be a conflict (409) that nobody has won
+                    if is_last:  # otherwise it may be a conflict (409) that no writer won
                         raise StorageUnusable(
                             f"the table {self.folder} cannot be made: {self.folder.explain(error)}"
                         ) from error
@@ -241,7 +241,7 @@ class LakeTable:
                 add_columns(self._opened(), new)
             except CommitFailedError:  # another worker may have added the same
                 continue
-            except Exception as error:  # whatever delta-rs raises of a type that the table cannot have
+            except Exception as error:  # delta-rs raises several for an unfit type
                 names = ", ".join(field["name"] for field in new)
                 raise TableRefused(f"the table {self.folder} cannot be given the columns {names}: {error}") from error
         raise StorageUnusable(f"other writers of the table {self.folder} came first {ATTEMPTS} times")

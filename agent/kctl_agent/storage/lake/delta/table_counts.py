@@ -55,9 +55,9 @@ def _count(table: Folder, target_file_bytes: int) -> TableCounts:
     version = -1 if log.checkpoint is None else log.checkpoint
     since: dict[str, tuple[int, int | None] | None] = {}
     """Files that entries after the checkpoint have added or (None) removed."""
-    with suppress(FileNotFoundError):  # one by one: a listing may lack an entry that is written beside it
+    with suppress(FileNotFoundError):  # one by one: a listing may omit an entry that is being written
         while True:
-            # A deletion vector changes as its file is removed and added, in any order.
+            # A new deletion vector removes and adds its file, in any order.
             for added, action in sorted(_entry(table, version + 1), key=lambda each: each[0]):
                 since[unquote(action["path"])] = (action["size"], action["rows"]) if added else None
             version += 1
@@ -166,9 +166,9 @@ class TableCounter:
             pass
         self._last, self.is_absent = counted, is_absent
         now = time.monotonic()
-        if is_absent and self._is_near:  # which costs next to nothing to see
+        if is_absent and self._is_near:  # cheap to check
             self._next_at = now
-        else:  # to wait for a store that is away takes no time of the processor
+        else:  # waiting for an unreachable store takes no processor time
             self._next_at = now + max(COUNT_SECONDS, 0.0 if counted is None else (now - began) / COUNT_SHARE)
 
     def _continued(self) -> TableCounts | None:

@@ -41,7 +41,7 @@ class LocalFolder(Folder):
 
     @property
     def spark_uri(self) -> str:
-        return f"file://{self.local}"  # Hadoop takes the escapes of a URI for what the folder is called
+        return f"file://{self.local}"  # Hadoop does not unescape a URI
 
     def sibling(self, name: str) -> Self:
         return type(self)(self.local.with_name(name))
@@ -83,7 +83,7 @@ class LocalFolder(Folder):
 
     def check_create(self) -> None:
         place = self.local if self.local.is_dir() else self.local.parent
-        with suppress(OSError), TemporaryDirectory(prefix=f"{FOLDER}-", dir=place) as made:  # who reads may not write
+        with suppress(OSError), TemporaryDirectory(prefix=f"{FOLDER}-", dir=place) as made:  # a reader cannot write
             file = Path(made, "file")
             file.touch()
             try:
@@ -117,7 +117,7 @@ class LocalFolder(Folder):
 
     def create(self, name: str, content: bytes) -> bool:
         path = self.local / name
-        written = path.with_name(f"_commit_{uuid.uuid4()}.json.tmp")  # as delta-rs calls its own; hidden from readers
+        written = path.with_name(f"_commit_{uuid.uuid4()}.json.tmp")  # delta-rs' own name for it, hidden from readers
         try:
             with written.open("xb") as file:
                 file.write(content)
@@ -125,7 +125,7 @@ class LocalFolder(Folder):
                 os.fsync(file.fileno())
             os.link(written, path)
         except FileExistsError:
-            if written.stat().st_nlink != 2:  # as when a server of NFS has made the link, and its reply was lost
+            if written.stat().st_nlink != 2:  # 2 if an NFS server made the link, but its reply was lost
                 return False
         finally:
             written.unlink(missing_ok=True)
@@ -137,7 +137,7 @@ class LocalFolder(Folder):
         written = path.with_name(f"{path.name}.{uuid.uuid4()}.new")
         try:
             path.parent.mkdir(exist_ok=True)
-            with written.open("xb") as file:  # not through a link that somebody has put there
+            with written.open("xb") as file:  # never through an existing link
                 file.write(content)
             os.replace(written, path)
         except OSError:

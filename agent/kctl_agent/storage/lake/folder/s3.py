@@ -93,7 +93,7 @@ class S3Folder(Folder):
         """Tests eight at once: stores that reject the second of two sequential writers accepted several of four
         concurrent ones (S3Proxy 3.1 in 216 of 300 tries, S3Mock 5.0 in 157)."""
         probe = f"{FOLDER}/conditional-put-{uuid.uuid4().hex}"
-        contents = [uuid.uuid4().bytes for _ in range(AT_ONCE + 1)]  # the one of a lost reply is known by its own
+        contents = [uuid.uuid4().bytes for _ in range(AT_ONCE + 1)]  # differ, to recognize ours after a lost reply
         try:
             with ThreadPoolExecutor(AT_ONCE) as threads:
                 created = list(threads.map(self.create, [probe] * AT_ONCE, contents))
@@ -171,7 +171,7 @@ class S3Folder(Folder):
         return {file.name: file.stamp for file in listed if file.name in names}
 
     def files(self) -> Iterator[FolderFile]:
-        # An empty one may be what S3A keeps for a folder; obstore takes the `/` off its end.
+        # S3A keeps an empty object for a folder; obstore removes the `/` at its end.
         return (file for file in self._listed() if file.size)
 
     def _listed(self, folder: str = "", after: str = "") -> Iterator[FolderFile]:
@@ -182,7 +182,7 @@ class S3Folder(Folder):
 
     def _file(self, found: Any) -> FolderFile:
         name = found["path"].removeprefix(f"{self._path}/")
-        at: datetime = found["last_modified"]  # a listing of some servers has parts of a second, what else answers none
+        at: datetime = found["last_modified"]  # only listings of some servers have fractions of a second
         return FolderFile(name, found["size"], at.timestamp(), f"{found['e_tag']} {int(at.timestamp())}")
 
     def remove(self, names: Iterable[str]) -> int:

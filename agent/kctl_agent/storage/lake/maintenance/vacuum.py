@@ -45,7 +45,7 @@ def _is_left(file: FolderFile, listed: Collection[str], oldest: float) -> bool:
     """Whether a writer of the table may have left it."""
     *folders, name = file.name.split("/")
     if file.name.startswith(plans.BATCH):
-        # What tasks of Spark have left there is where no engine looks for files of the table.
+        # Leftovers of Spark's tasks are where engines do not look for files of the table.
         return file.name in listed or (file.modified < oldest and any(map(is_hidden, (*folders, name))))
     if folders == [LOG]:
         is_of_writer = name.startswith("_commit_") and name.endswith(".json.tmp")
