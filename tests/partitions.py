@@ -81,11 +81,19 @@ def columns_of(
 
 def joined(groups: Sequence[GroupSnapshot]) -> GroupColumns:
     """The partitions of groups, one group after the other."""
-    rows = {each.group: [Row(*row[:10], ResetPolicy.NONE) for row in each.partitions] for each in groups}
-    names = Names({name: tuple(row[:2] for row in each) for name, each in rows.items()})
+    sent = {"committed": "current_offset", "end": "kafka_max_offset"}
+    names = Row._fields[:10]
+    rows = {
+        each.group: [
+            Row(**{name: row[sent.get(name, name)] for name in names}, reset=ResetPolicy.NONE)
+            for row in each.partitions.to_json("start", "position", "last_timestamp", "generation")
+        ]
+        for each in groups
+    }
+    of_groups = Names({name: tuple(row[:2] for row in each) for name, each in rows.items()})
     every = columns_of(*(row for each in rows.values() for row in each))
     found = [assessment for each in groups for assessment in each.assessments]
-    return GroupColumns(replace(every, names=names, stored_messages=None, share_lag=None), assessments_of(*found))
+    return GroupColumns(replace(every, names=of_groups, stored_messages=None, share_lag=None), assessments_of(*found))
 
 
 class RowAssessor:

@@ -220,12 +220,11 @@ def _detailed(view: GroupsView, snapshot: ClusterSnapshot, group: GroupSnapshot)
     taken_ago = view.clock() - snapshot.taken_at
     rows = [
         {
-            **row.to_json(),
-            "start": row.start,
-            "age_seconds": row.age_seconds + max(taken_ago, 0.0),
+            **row,
+            "age_seconds": None if row["age_seconds"] is None else row["age_seconds"] + max(taken_ago, 0.0),
             **assessment.to_json(),
         }
-        for row, assessment in zip(group.partitions, group.assessments, strict=True)
+        for row, assessment in zip(group.partitions.to_json("start"), group.assessments, strict=True)
     ]
     for row in rows:
         del row["worker"]
@@ -244,7 +243,7 @@ def _members(described: Group, group: GroupSnapshot) -> list[JsonObject] | None:
         raise described.error
     if described.members is None:
         return None
-    lags = {(row.topic, row.partition): row.lag for row in group.partitions}
+    lags = {(row.topic, row.partition): row.remaining_count for row in group.partitions}
     found = []
     for member in described.members:
         held = [(topic, number) for topic, numbers in (member.assigned or {}).items() for number in numbers]

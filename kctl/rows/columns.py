@@ -6,7 +6,7 @@ them. A fleet's partitions are those of a group with a few more columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import accumulate, chain, compress, groupby, pairwise
 from operator import itemgetter
@@ -29,6 +29,9 @@ Rows = NDArray[np.intp]
 Partition = tuple[str, int]
 ABSENT = int(np.iinfo(np.int64).min)
 """An offset, or another number of a partition, that is not known."""
+_FIELDS = PartitionRow.__struct_fields__
+_RENAMED = {"current_offset": "committed", "kafka_max_offset": "end", "remaining_count": "lag"}
+"""Columns of fields that are sent with another name."""
 
 
 class Names:
@@ -113,7 +116,7 @@ def _no_offsets() -> Ints:
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionColumns:
     """The partitions of one collection. What is not known is `ABSENT`, NaN or None; a column that is None has nothing
-    of any partition. The columns of a `PartitionRow` have the names of its fields."""
+    of any partition."""
 
     names: Names = field(default_factory=lambda: Names({"": ()}))
     now: float = 0.0
@@ -196,9 +199,25 @@ class PartitionColumns:
 
     def rows(self, part: slice = slice(None)) -> Iterator[PartitionRow]:
         """Makes the rows of some partitions."""
+        return map(PartitionRow, *self._values(_FIELDS, part))
+
+    def json_rows(self, *also: str, part: slice = slice(None)) -> list[JsonObject]:
+        """Returns the rows of some partitions as they are sent, with more columns."""
+        names = (*_FIELDS, *also)
+        rows = [dict(zip(names, values, strict=True)) for values in zip(*self._values(names, part), strict=True)]
+        for row in rows:
+            if row["behind_transaction"] is None:
+                del row["behind_transaction"]
+        return rows
+
+    def _values(self, names: Iterable[str], part: slice) -> Iterator[Sequence[Any]]:
+        """Yields columns as they stand in rows, where None is unknown."""
         keys = self.names.keys[part]
-        columns = (_listed(getattr(self, name), part, len(keys)) for name in PartitionRow._fields[2:])
-        return map(PartitionRow._make, zip(*zip(*keys, strict=True), *columns, strict=True) if keys else ())
+        for name in names:
+            if name in ("topic", "partition"):
+                yield [*map(itemgetter(name == "partition"), keys)]
+            else:
+                yield _listed(getattr(self, _RENAMED.get(name, name)), part, len(keys))
 
     def listed(self, name: str, absent: Any) -> list[Any]:
         """Returns a column as a list, filled with `absent` where it is None."""
@@ -207,7 +226,7 @@ class PartitionColumns:
 
     def to_json(self) -> JsonObject:
         """Returns the answer to `offset_checker`."""
-        return {"rows": list(self.rows())}
+        return {"rows": self.json_rows()}
 
 
 def lag_from(committed: Ints, start: Ints, position: Ints | None, reset: ResetPolicy) -> Ints:
@@ -229,7 +248,6 @@ def _absent(column: NDArray[Any]) -> Any:
 
 
 def _listed(column: NDArray[Any] | None, part: slice, size: int) -> Sequence[Any]:
-    """Returns values as they stand in rows: None is not known."""
     if column is None:
         return [None] * size
     values: list[Any] = column[part].tolist()
@@ -248,6 +266,10 @@ class PartitionRows(Sequence[PartitionRow]):
 
     def __len__(self) -> int:
         return self._end - self._begin
+
+    def to_json(self, *also: str) -> list[JsonObject]:
+        """Returns the rows as they are sent, with more columns."""
+        return self._columns.json_rows(*also, part=slice(self._begin, self._end))
 
     def __iter__(self) -> Iterator[PartitionRow]:
         return self._columns.rows(slice(self._begin, self._end))

@@ -1,11 +1,11 @@
-"""A partition: how far it is read, by which member, and its lag."""
+"""A partition: how far it is read, by which member, and its lag. `offset_checker` answers with these rows."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from math import inf
 
-from kctl_agent.rpc.wire import JsonObject
+from msgspec import Struct
 
 
 class ResetPolicy(StrEnum):
@@ -16,44 +16,33 @@ class ResetPolicy(StrEnum):
     NONE = "none"
 
 
-class PartitionRow(NamedTuple):
-    """A partition as one row of `kctl.rows.columns`; what is not known is None."""
+class PartitionRow(Struct, frozen=True, gc=False):
+    """A partition as it is sent. `PartitionColumns` has a column of each field's name, except for those renamed there.
+    None is unknown."""
 
     topic: str
     partition: int
-    start: int | None
-    committed: int | None
-    position: int | None
-    end: int | None
-    last_timestamp: float | None
-    """Unix seconds: Kafka's timestamp of the last record that was stored."""
-    worker: str | None
-    generation: int | None
-    age_seconds: float
-    """Age of `committed` and `end`."""
-    lag: int | None
-    """From the committed offset to the end, never negative. Where nothing was ever committed, the reset policy decides:
-    `earliest` counts from the log start, `latest` from the position. Of a share group it is its coordinator's count
-    (KIP-1226)."""
-    behind_transaction: int | None
-    """Messages from the last stable offset to the high watermark; None: not known, or not `read_committed`."""
-    stored_messages: int | None
-    """Messages in the storage that are neither handled nor dead letters; None: not known, or there is no storage."""
-    stored_seconds: float | None
-    """For how long the oldest of them has been there; None if there is none, or it is not known."""
+    current_offset: int | None = None
+    """The committed offset."""
+    kafka_max_offset: int | None = None
+    """The end of the log; with `read_committed` the last stable offset."""
+    remaining_count: int | None = None
+    """The lag, from the committed offset to the end, never negative. If nothing was ever committed, the reset policy
+    decides: `earliest` counts from the log start, `latest` from the position. For a share group it is its coordinator's
+    count (KIP-1226)."""
+    worker: str | None = None
+    age_seconds: float | None = None
+    """Age of the offsets."""
+    behind_transaction: int | None = None
+    """Messages from the last stable offset to the high watermark; absent if unknown, or without `read_committed`."""
+    stored_messages: int | None = None
+    """Messages in the storage that are neither handled nor dead letters; None if unknown, or without a storage."""
+    stored_seconds: float | None = None
+    """How long the oldest of them has been there; None if there is none, or unknown."""
 
-    def to_json(self) -> JsonObject:
-        """Returns the columns of `offset_checker`."""
-        behind = {} if self.behind_transaction is None else {"behind_transaction": self.behind_transaction}
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "current_offset": self.committed,
-            "kafka_max_offset": self.end,
-            "remaining_count": self.lag,
-            "worker": self.worker,
-            "age_seconds": self.age_seconds,
-            **behind,
-            "stored_messages": self.stored_messages,
-            "stored_seconds": self.stored_seconds,
-        }
+
+class Offsets(Struct, frozen=True):
+    rows: tuple[PartitionRow, ...] = ()
+    """The partitions, sorted by topic and number."""
+    stale_after_seconds: float = inf
+    """The age above which offsets are too old to show a current lag."""

@@ -34,7 +34,7 @@ def test_with_read_committed_the_end_is_the_last_stable_offset(broker: KafkaBrok
                 while not len((found := offset_checker((), cache.snapshot())).names):
                     await cache.refresh(5)
             row = next(found.rows())
-            return row.end, row.behind_transaction, kafka_lag(found).behind_transaction
+            return row.kafka_max_offset, row.behind_transaction, kafka_lag(found).behind_transaction
         finally:
             await cache.close()
 

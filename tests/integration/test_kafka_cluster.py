@@ -204,7 +204,7 @@ def committed_of(reading: ClusterReading) -> dict[tuple[str, int], int | None]:
     known = KnownGroups(inf, "processes")
     known.add(reading, 1.0)
     rows = known.partitions(1.0, lambda _: False).rows()
-    return {row[:2]: row.committed for row in rows} if "processes" in reading.committed else {}
+    return {(row.topic, row.partition): row.current_offset for row in rows} if "processes" in reading.committed else {}
 
 
 def end_of(cluster: KafkaCluster, topic: str, partition: int) -> int:

@@ -19,6 +19,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from kctl.cli.fleet.tables import lines_of, read
+from kctl.http.api.paging import Key
 from kctl.master.reduction import COMMANDS
 from kctl.reduce.base import Answer, BrokerSnapshot
 from kctl.rows.workers import WorkerRow
@@ -101,7 +102,7 @@ QUESTION = """    "threads": Question(
         "The threads of each process",
         "how many threads it has",
         f"{_REPLIES}.threads.ThreadsReply",
-        key=("process",),
+        key=("process", "count"),
         kinds=("worker", "sinker", "engine"),
         path="threads",
         path_summary="The threads of each process",
@@ -111,19 +112,24 @@ STATS = "agent/kctl_agent/process/stats.py"
 ASKED = """
 import asyncio, sys
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 from kctl.http.api.lists import router
 from kctl.cli.app import tree
 from kctl.cli.completion import complete
 from kctl.cli.fleet.tables import lines_of, read
+from kctl.http.api.paging import Key
 from kctl.cli.help import page
 from kctl.master.collector import _KEPT
 from kctl.master.control.service import METHODS
 from kctl.master.members import Members
 from kctl.master.reduction import COMMANDS
+from kctl.master.snapshot import Reduced
 from kctl.reduce.base import BrokerSnapshot
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.engine import main as engine
+from kctl_agent.replies.threads import ThreadRow, ThreadsReply
 from kctl_agent.engine.stats import EngineProcessStats
 from kctl_agent.rpc.commands import with_describe
 from kctl_agent.rpc.operations import Inbox
@@ -132,6 +138,7 @@ from kctl_agent.sinker import main as sinker
 from kctl_agent.sinker.stats import SinkerProcessStats
 from kctl_agent.worker import main as worker
 from kctl_agent.worker.stats import WorkerStats
+from tests.fleet_snapshot import ask, healthy
 from tests.replies import raw
 from tests.rpc_page import reference
 from tests.scratch_storage import ScratchStorage
@@ -151,6 +158,13 @@ async def asked():
     assert not decoded.failed, decoded.failed
     return command.encoded(command.reduce(decoded.answers, BrokerSnapshot()))
 
+async def paged():
+    of_all = ThreadsReply(tuple(ThreadRow("a/worker-0", count) for count in (9, 10, 11)))
+    latest = replace(healthy(), kept={"threads": Reduced(of_all)})
+    first = (await ask(latest, "/api/v1/threads?limit=2")).json()
+    second = (await ask(latest, f"/api/v1/threads?after={quote(first['next'])}")).json()
+    return [row["count"] for page in (first, second) for row in page["rows"]]
+
 def storing(kind):
     return lambda name, server, inbox: kind(name, server, ScratchStorage(), inbox)
 
@@ -167,6 +181,7 @@ with ExitStack() as stack:
         stack.callback(stats.close)
     answer = asyncio.run(asked())
 print(*lines_of("threads", read("threads", raw(answer))), sep="\\n")
+assert asyncio.run(paged()) == [9, 10, 11]
 assert "onThreads" in METHODS and "getThreads" in METHODS
 assert "threads" in _KEPT and any(route.path == "/api/v1/threads" for route in router.routes)
 [rpc] = [each for each in tree().commands if each.name == "rpc"]
@@ -292,6 +307,42 @@ def test_an_operation_is_added_in_two_files(copy: Copy) -> None:
     assert recipe("An operation").startswith(f"({len(copy.edited)} files)")
 
 
+COLUMN = """
+from kctl.cli.fleet.tables import read
+from kctl.http.api.answers import lag_rows
+from kctl.master.reduction import COMMANDS
+from tests.fleet_snapshot import healthy
+from tests.replies import raw
+from tests.rpc_page import reference
+
+snapshot = healthy()
+partitions = snapshot.offset_checker.result
+rows = read("offset_checker", raw(COMMANDS["offset_checker"].encoded(partitions))).rows
+print(*[row.ahead for row in rows])
+assert [row["ahead"] for row in lag_rows(snapshot, partitions)] == [row.ahead for row in rows]
+assert [row["ahead"] for row in snapshot.groups[0].partitions.to_json()] == [row.ahead for row in rows]
+assert "`rows[].ahead`: Messages that were read and not committed." in reference()
+"""
+
+
+@pytest.mark.shows("adding a column of partitions takes 2 files")
+def test_a_column_of_partitions_is_added_in_two_files(copy: Copy) -> None:
+    field = '    ahead: int | None = None\n    """Messages that were read and not committed."""\n'
+    copy.replace(
+        "kctl/rows/partitions.py", {"    worker: str | None = None\n": f"{field}    worker: str | None = None\n"}
+    )
+    ahead = (
+        "    @property\n    def ahead(self) -> Ints | None:\n        if self.position is None:\n"
+        "            return None\n        is_known = (self.position != ABSENT) & (self.committed != ABSENT)\n"
+        "        return np.where(is_known, self.position - self.committed, ABSENT)\n\n"
+    )
+    before = "    @property\n    def age_seconds(self) -> Reals:\n"
+    copy.replace("kctl/rows/columns.py", {before: ahead + before})
+
+    assert copy.run(COLUMN).split() == ["0", "0", "None"]
+    assert recipe("A column of partitions").startswith(f"({len(copy.edited)} files)")
+
+
 @pytest.mark.parametrize(
     ("rpc", "used_by"), [("metadata_brokers", set()), ("metadata_topics", {"kctl/master/verdict.py"})]
 )
@@ -319,6 +370,8 @@ def test_what_a_question_names_is_there_and_fits(rpc: str) -> None:
             [taken, *_] = get_type_hints(named(path), localns=TYPES).values()
             assert taken is sent
     assert question.key or not question.filters
+    if question.key and question.path:
+        assert set(Key.of(sent, question.rows, question.key).types) <= {str, int}
 
 
 @pytest.mark.shows("an answer to `getXxx` passes at most 18 files from the snapshot to the printed table")

@@ -33,7 +33,7 @@ class Question(NamedTuple):
     """The function that selects what is sent of a reduced answer; empty: all of it."""
     rows: str = "rows"
     key: tuple[str, ...] = ()
-    """The fields that identify and sort rows."""
+    """The fields that identify and sort rows, each a `str` or an `int`, never None."""
     kinds: tuple[str, ...] = ("worker",)
     """The kinds of processes to ask; attached applications are asked what workers are."""
     not_yet: str = ""
@@ -82,7 +82,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         "start, committed, position and end offset of each assigned partition",
         f"{_REPLIES}.partitions.PartitionsReply",
         "kctl.reduce.partitions.offset_checker",
-        "kctl.rows.offsets.Offsets",
+        "kctl.rows.partitions.Offsets",
         age="rows",
         lines=f"{_TABLES}.offset_checker",
         compared=("a remaining-count", f"{_TABLES}.remaining_counts"),

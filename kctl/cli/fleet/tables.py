@@ -20,7 +20,7 @@ from kctl_agent.replies.questions import QUESTIONS, named
 if TYPE_CHECKING:
     from kctl.rows.lag import LagTotals
     from kctl.rows.members import GroupMembers
-    from kctl.rows.offsets import Offsets
+    from kctl.rows.partitions import Offsets
     from kctl.rows.workers import Pings, Workers
     from kctl_agent.replies.block_size import StorageReply
     from kctl_agent.replies.describe import MethodsReply

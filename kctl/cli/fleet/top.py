@@ -28,7 +28,7 @@ from kctl.cli.table import UNKNOWN, Column, clean, clip, duration, render
 from kctl.errors import KctlError, NoMaster
 from kctl.fields import moment
 from kctl.fleets import Fleet, find
-from kctl.rows.offsets import OffsetRow, Offsets
+from kctl.rows.partitions import Offsets, PartitionRow
 from kctl.rows.verdict import Level, Verdict
 from kctl.rows.workers import NOT_GROUP_MEMBERS, AgentState, WorkerRow, Workers
 from kctl.rpc.decode import answered
@@ -99,7 +99,7 @@ class SortOrder(StrEnum):
     WORKER = "worker"
 
 
-_SORTED: dict[SortOrder, Callable[[OffsetRow], Any]] = {
+_SORTED: dict[SortOrder, Callable[[PartitionRow], Any]] = {
     # Unknown lag comes first.
     SortOrder.LAG: lambda row: (row.remaining_count is not None, -(row.remaining_count or 0), *_name(row)),
     SortOrder.PARTITION: lambda row: _name(row),
@@ -107,7 +107,7 @@ _SORTED: dict[SortOrder, Callable[[OffsetRow], Any]] = {
 }
 
 
-def _name(row: OffsetRow) -> tuple[str, int]:
+def _name(row: PartitionRow) -> tuple[str, int]:
     return row.topic, row.partition
 
 
@@ -117,7 +117,7 @@ class FleetTopView:
 
     processes: tuple[WorkerRow, ...] = ()
     """Workers, sinkers and the engine."""
-    partitions: tuple[OffsetRow, ...] = ()
+    partitions: tuple[PartitionRow, ...] = ()
     storage: StorageReply = field(default_factory=StorageReply)
     problem: str | None = None
     missing: tuple[str, ...] = ()
@@ -197,7 +197,7 @@ def _poll(fleet: Fleet, scope: Scope, *, needs_master: bool = False) -> FleetTop
     )
 
 
-def _of_now(offsets: Offsets) -> tuple[OffsetRow, ...]:
+def _of_now(offsets: Offsets) -> tuple[PartitionRow, ...]:
     """Drops the lag of partitions with stale offsets."""
     unknown, limit = {"remaining_count": None}, offsets.stale_after_seconds
     return tuple(structs.replace(row, **unknown) if (row.age_seconds or 0) > limit else row for row in offsets.rows)
@@ -295,7 +295,7 @@ def _style(row: WorkerRow) -> str:
     return "red" if state == "fatal" else "yellow"
 
 
-def _partitions(rows: Sequence[OffsetRow], sort: SortOrder, room: int, columns: int) -> list[Text]:
+def _partitions(rows: Sequence[PartitionRow], sort: SortOrder, room: int, columns: int) -> list[Text]:
     ordered = sorted(rows, key=_SORTED[sort])
     cells = [
         (

@@ -18,7 +18,7 @@ from kctl_agent.rpc.wire import JsonObject
 
 def offset_rows(partitions: PartitionColumns) -> list[JsonObject]:
     """The rows of `offset_checker`; those of attached applications are marked."""
-    return _sorted([row.to_json() for row in partitions.rows()], partitions)
+    return _sorted(partitions.json_rows(), partitions)
 
 
 def lag_rows(
@@ -33,8 +33,8 @@ def lag_rows(
         known |= dict(zip(own, (judged or {}).values(), strict=True))
         found = (known.get(each, UNKNOWN) for each in partitions.names.of_each())
     rows = [
-        {**row.to_json(), "start": row.start, "position": row.position, **assessment.to_json()}
-        for row, assessment in zip(partitions.rows(), found, strict=True)
+        {**row, **assessment.to_json()}
+        for row, assessment in zip(partitions.json_rows("start", "position"), found, strict=True)
     ]
     return _sorted(rows, partitions)
 

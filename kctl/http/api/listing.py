@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from kctl.http.api.api import Api, api_of
-from kctl.http.api.paging import MAX_ROWS, chosen, page
+from kctl.http.api.paging import MAX_ROWS, Key, chosen, page
 from kctl.http.errors import Error
 from kctl.master.snapshot import FleetSnapshot
 from kctl_agent.rpc.wire import JsonObject
@@ -41,14 +41,13 @@ class ListParams:
         return api.asked(is_live=self.live, is_local=self.local, host=self.host)
 
 
-def _after(pattern: str) -> Any:
-    return Query(max_length=300, pattern=pattern, description="Rows behind this one: `next` of the page before.")
+def after_of(key: Key) -> Any:
+    """Declares the parameter `after` of a list that is sorted by this key."""
+    text = "Rows behind this one: `next` of the page before."
+    return Query(max_length=1000, pattern=key.pattern, description=text)
 
 
 Lists = Annotated[ListParams, Depends()]
-AfterPartition = Annotated[str | None, _after(r"^[A-Za-z0-9._-]{1,249}/[0-9]{1,9}$")]
-AfterNode = Annotated[str | None, _after(r"^[0-9]{1,9}$")]
-AfterName = Annotated[str | None, _after(r"^([A-Za-z0-9._-]{1,64}/)?[A-Za-z0-9._-]{1,64}$")]
 IfNoneMatch = Annotated[str | None, Header()]
 Strings = Annotated[list[str] | None, Query(max_length=100)]
 Numbers = Annotated[list[int] | None, Query(max_length=1000)]
@@ -57,7 +56,7 @@ Numbers = Annotated[list[int] | None, Query(max_length=1000)]
 async def listed(
     request: Request,
     resource: str,
-    key: Sequence[str],
+    key: Key,
     read: Read,
     lists: ListParams,
     after: str | None,

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
-from functools import partial
 from inspect import Parameter, Signature
 from typing import Annotated, Any
 
@@ -15,9 +14,6 @@ from fastapi import Query, Request, Response
 from kctl.http.api.answers import live_head
 from kctl.http.api.api import Api, api_of
 from kctl.http.api.listing import (
-    AfterName,
-    AfterNode,
-    AfterPartition,
     IfNoneMatch,
     ListParams,
     Lists,
@@ -25,17 +21,15 @@ from kctl.http.api.listing import (
     OfHost,
     Rows,
     Strings,
+    after_of,
     listed,
     router,
 )
-from kctl.http.api.paging import key_of
+from kctl.http.api.paging import Key
 from kctl.master.snapshot import FleetSnapshot
 from kctl_agent.replies.encode import encoded
-from kctl_agent.replies.questions import QUESTIONS, Question
+from kctl_agent.replies.questions import QUESTIONS, Question, named
 from kctl_agent.rpc.wire import JsonObject
-
-_AFTER = {"partition": AfterPartition, "node_id": AfterNode}
-"""Types of `after` by the key's last field; by default a name."""
 
 
 def _single(command: str) -> Callable[..., Coroutine[Any, Any, Response]]:
@@ -61,26 +55,27 @@ def _single(command: str) -> Callable[..., Coroutine[Any, Any, Response]]:
 def _list(command: str, declared: Question) -> Callable[..., Coroutine[Any, Any, Response]]:
     """The route of a question with rows. FastAPI reads its parameters from the signature."""
 
+    path, key = declared.path, Key.of(named(declared.sent), declared.rows, declared.key)
+
     async def read(api: Api, snapshot: FleetSnapshot, question: JsonObject | None) -> tuple[JsonObject, Rows]:
         result = await _result(api, command, snapshot, question)
-        return result, sorted(result[declared.rows], key=partial(key_of, key=declared.key))
+        return result, sorted(result[declared.rows], key=key.values)
 
     async def answer(
         request: Request, lists: ListParams, after: str | None, if_none_match: str | None, **given: Any
     ) -> Response:
         filters = {field: given[name] for name, field in declared.filters.items()}
-        path, key = declared.path, declared.key
         return await listed(request, path, key, read, lists, after, if_none_match, filters, field=declared.rows)
 
-    answer.__signature__ = Signature(list(_parameters(declared)))  # type: ignore[attr-defined]
+    answer.__signature__ = Signature(list(_parameters(declared, key)))  # type: ignore[attr-defined]
     return answer
 
 
-def _parameters(declared: Question) -> Iterator[Parameter]:
+def _parameters(declared: Question, key: Key) -> Iterator[Parameter]:
     by_name = Parameter.POSITIONAL_OR_KEYWORD
     yield Parameter("request", by_name, annotation=Request)
     yield Parameter("lists", by_name, annotation=Lists)
-    yield Parameter("after", by_name, default=None, annotation=_AFTER.get(declared.key[-1], AfterName))
+    yield Parameter("after", by_name, default=None, annotation=Annotated[str | None, after_of(key)])
     for name in declared.filters:
         yield Parameter(name, by_name, default=None, annotation=Strings)
     yield Parameter("if_none_match", by_name, default=None, annotation=IfNoneMatch)

@@ -6,7 +6,8 @@ A page continues after the last row's key, so that rows that appear or disappear
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, get_args, get_type_hints
+from urllib.parse import quote, unquote
 
 from kctl_agent.errors import BadParams
 from kctl_agent.rpc.wire import JsonObject
@@ -14,14 +15,37 @@ from kctl_agent.rpc.wire import JsonObject
 MAX_ROWS = 10_000
 
 
-def key_of(row: Mapping[str, Any], key: Sequence[str]) -> tuple[Any, ...]:
-    """The values by which rows are sorted."""
-    return tuple([row[each] for each in key])
+class Key(NamedTuple):
+    """The fields by which rows are sorted, and their types: `str` or `int`."""
 
+    names: tuple[str, ...]
+    types: tuple[type, ...]
 
-PARTITION = ("topic", "partition")
-NUMBERS = frozenset({"partition", "node_id"})
-"""Key fields that are whole numbers; others are text."""
+    @classmethod
+    def of(cls, answer: type, rows: str, names: tuple[str, ...]) -> Key:
+        """The key of the rows that the field `rows` of an answer contains."""
+        row_type, _ = get_args(get_type_hints(answer)[rows])
+        hints = get_type_hints(row_type)
+        return cls(names, tuple(hints[name] for name in names))
+
+    @property
+    def pattern(self) -> str:
+        """The regular expression of `text`."""
+        return f"^{'/'.join('-?[0-9]{1,18}' if kind is int else '.+' for kind in self.types)}$"
+
+    def values(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple([row[each] for each in self.names])
+
+    def text(self, row: Mapping[str, Any]) -> str:
+        return "/".join(quote(str(value), safe="") for value in self.values(row))
+
+    def parsed(self, after: str) -> tuple[Any, ...]:
+        """The values of `text`. Raises BadParams."""
+        texts = after.rsplit("/", len(self.types) - 1)
+        try:
+            return tuple(kind(unquote(text)) for kind, text in zip(self.types, texts, strict=True))
+        except ValueError:
+            raise BadParams("after: not the `next` of a former page") from None
 
 
 def chosen(rows: list[JsonObject], min_lag: int | None = None, **wanted: Any) -> list[JsonObject]:
@@ -34,25 +58,13 @@ def chosen(rows: list[JsonObject], min_lag: int | None = None, **wanted: Any) ->
     return [row for row in rows if all(passes(row.get(name)) for name, passes in filters)] if filters else rows
 
 
-def page(
-    key: Sequence[str], rows: Sequence[JsonObject], after: str | None, limit: int
-) -> tuple[list[JsonObject], str | None]:
+def page(key: Key, rows: Sequence[JsonObject], after: str | None, limit: int) -> tuple[list[JsonObject], str | None]:
     """At most `limit` rows after the key `after`, and `after` for the next page (None at the end). Raises BadParams."""
     rest = list(rows)
     if after is not None:
-        behind = _parsed(after, [int if each in NUMBERS else str for each in key])
-        rest = [row for row in rest if key_of(row, key) > behind]
+        behind = key.parsed(after)
+        rest = [row for row in rest if key.values(row) > behind]
     some = rest[:limit]
-    while some and len(rest) > len(some) and key_of(rest[len(some)], key) == key_of(some[-1], key):
+    while some and len(rest) > len(some) and key.values(rest[len(some)]) == key.values(some[-1]):
         some.append(rest[len(some)])  # a partition also read by an attached application has two rows
-    return some, "/".join(map(str, key_of(some[-1], key))) if some and len(rest) > len(some) else None
-
-
-def _parsed(after: str, types: Sequence[type]) -> tuple[Any, ...]:
-    texts = after.rsplit("/", len(types) - 1)
-    try:
-        if len(texts) != len(types):
-            raise ValueError
-        return tuple(kind(text) for kind, text in zip(types, texts, strict=True))
-    except ValueError:
-        raise BadParams("after: not the `next` of a former page") from None
+    return some, key.text(some[-1]) if some and len(rest) > len(some) else None

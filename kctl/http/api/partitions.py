@@ -10,20 +10,24 @@ from fastapi import Query, Request, Response
 
 from kctl.http.api.answers import lag_rows, live_head, offset_rows
 from kctl.http.api.api import Api
-from kctl.http.api.listing import AfterPartition, IfNoneMatch, Lists, Numbers, Rows, Strings, listed, router
-from kctl.http.api.paging import PARTITION
+from kctl.http.api.listing import IfNoneMatch, Lists, Numbers, Rows, Strings, after_of, listed, router
+from kctl.http.api.paging import Key
 from kctl.master.snapshot import FleetSnapshot
 from kctl.reduce.partitions import kafka_lag
+from kctl.rows.partitions import Offsets
 from kctl.status import Status
 from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.wire import JsonObject
+
+_KEY = Key.of(Offsets, "rows", ("topic", "partition"))
+After = Annotated[str | None, after_of(_KEY)]
 
 
 @router.get("/lag", summary="Total lag, lag per topic, and every partition with how it is doing")
 async def lag(
     request: Request,
     lists: Lists,
-    after: AfterPartition = None,
+    after: After = None,
     topic: Strings = None,
     partition: Numbers = None,
     worker: Strings = None,
@@ -34,14 +38,14 @@ async def lag(
 ) -> Response:
     filters = {"topic": topic, "partition": partition, "worker": worker, "status": status, "min_lag": min_lag}
     completed = partial(_completed, has_history=history)
-    return await listed(request, "lag", PARTITION, lag_of, lists, after, if_none_match, filters, completed=completed)
+    return await listed(request, "lag", _KEY, lag_of, lists, after, if_none_match, filters, completed=completed)
 
 
 @router.get("/offsets", summary="One row per partition: committed, end, what remains, and which worker reads it")
 async def offsets(
     request: Request,
     lists: Lists,
-    after: AfterPartition = None,
+    after: After = None,
     topic: Strings = None,
     partition: Numbers = None,
     worker: Strings = None,
@@ -50,9 +54,7 @@ async def offsets(
 ) -> Response:
     filters = {"topic": topic, "partition": partition, "worker": worker, "min_lag": min_lag}
     completed = partial(_completed, has_history=False)
-    return await listed(
-        request, "offsets", PARTITION, _offsets, lists, after, if_none_match, filters, completed=completed
-    )
+    return await listed(request, "offsets", _KEY, _offsets, lists, after, if_none_match, filters, completed=completed)
 
 
 async def lag_of(api: Api, snapshot: FleetSnapshot, question: JsonObject | None) -> tuple[JsonObject, Rows]:

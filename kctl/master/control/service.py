@@ -324,10 +324,10 @@ def lag_glance(snapshot: FleetSnapshot | None) -> LagGlance | None:
         return None
     lag = snapshot.recent_lag
     rated = (
-        (-assessment.status.severity, -(row.lag or 0), number)
+        (-assessment.status.severity, -(row.remaining_count or 0), number)
         for number, (row, assessment) in enumerate(zip(snapshot.partitions, snapshot.own_assessments, strict=True))
         if assessment.status not in _WELL
-        or (assessment.status is not Status.ELSEWHERE and (row.lag or row.stored_messages))
+        or (assessment.status is not Status.ELSEWHERE and (row.remaining_count or row.stored_messages))
     )
     worst = tuple(_worst(snapshot, number) for *_, number in nsmallest(WORST, rated))
     age = snapshot.offset_checker.result.oldest()[0]
@@ -339,7 +339,7 @@ def lag_glance(snapshot: FleetSnapshot | None) -> LagGlance | None:
 
 def _worst(snapshot: FleetSnapshot, number: int) -> WorstPartition:
     row, assessment = snapshot.partitions[number], snapshot.assessments[number]
-    known = row.lag, assessment.lag_seconds, assessment.oldest_unhandled_seconds
-    if row.age_seconds > snapshot.stale_after_seconds:
+    known = row.remaining_count, assessment.lag_seconds, assessment.oldest_unhandled_seconds
+    if (row.age_seconds or 0.0) > snapshot.stale_after_seconds:
         known = None, None, None
     return WorstPartition(row.topic, row.partition, assessment.status.value, assessment.reason, *known)

@@ -15,7 +15,7 @@ from kctl.errors import IncompleteAnswer, ThresholdExceeded
 from kctl.fields import moment
 from kctl.master.reduction import COMMANDS
 from kctl.rows.lag import LagTotals
-from kctl.rows.offsets import OffsetRow, Offsets
+from kctl.rows.partitions import Offsets, PartitionRow
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.topic_partition import TopicPartition
 from kctl_agent.replies.workers import Scope
@@ -208,7 +208,7 @@ def lag(total: int | None, *unknown: int) -> LagTotals:
 
 
 def offsets(*remaining: int | None) -> Offsets:
-    return Offsets(tuple(OffsetRow("a", number, remaining_count=each) for number, each in enumerate(remaining)))
+    return Offsets(tuple(PartitionRow("a", number, remaining_count=each) for number, each in enumerate(remaining)))
 
 
 def test_at_the_limit_is_not_above_it() -> None:

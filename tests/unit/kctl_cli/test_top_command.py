@@ -15,7 +15,7 @@ import pytest
 from kctl.cli.fleet.ask import lacks
 from kctl.cli.fleet.top import FleetTopView, SortOrder, _of_now, _screen, summary
 from kctl.fleets import Fleet
-from kctl.rows.offsets import OffsetRow, Offsets
+from kctl.rows.partitions import Offsets, PartitionRow
 from kctl.rows.verdict import Finding, Level, Verdict
 from kctl.rows.workers import Workers
 from kctl.rpc.decode import decoded
@@ -88,15 +88,15 @@ def test_sinkers_are_not_counted_as_workers_nor_those_stopped_by_request_as_down
 
 
 def test_the_lag_is_that_of_the_group_without_the_rows_of_attached_applications() -> None:
-    rows = (OffsetRow("t", 0, remaining_count=60), OffsetRow("t", 1), OffsetRow("t", 0, remaining_count=90))
+    rows = (PartitionRow("t", 0, remaining_count=60), PartitionRow("t", 1), PartitionRow("t", 0, remaining_count=90))
 
     assert FleetTopView(partitions=rows).lag == 60
 
 
 def test_a_lag_of_stale_offsets_is_a_dash() -> None:
     rows = (
-        OffsetRow("t", 0, remaining_count=7, age_seconds=85.0),
-        OffsetRow("t", 1, remaining_count=3, age_seconds=0.5),
+        PartitionRow("t", 0, remaining_count=7, age_seconds=85.0),
+        PartitionRow("t", 1, remaining_count=3, age_seconds=0.5),
     )
 
     assert [row.remaining_count for row in _of_now(Offsets(rows, 30.0))] == [None, 3]

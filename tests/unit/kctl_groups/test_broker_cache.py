@@ -121,10 +121,12 @@ async def test_of_a_recreated_topic_nothing_old_is_kept_even_when_nothing_new_is
     )
     await cluster.refresh(5)
     await cluster.refresh(5)
-    assert [(row.committed, row.end) for row in rows(cluster)] == [(5, 10)]
+    assert [(row.current_offset, row.kafka_max_offset) for row in rows(cluster)] == [(5, 10)]
 
     await cluster.refresh(5)
-    assert [(row.committed, row.end, row.lag) for row in rows(cluster)] == [(None, None, None)]
+    assert [(row.current_offset, row.kafka_max_offset, row.remaining_count) for row in rows(cluster)] == [
+        (None, None, None)
+    ]
 
 
 async def test_a_failed_part_leaves_the_other_fresh_and_its_own_offsets_old(cluster_of: Any) -> None:
@@ -134,7 +136,10 @@ async def test_a_failed_part_leaves_the_other_fresh_and_its_own_offsets_old(clus
     clock.now += 10
     await cluster.refresh(5)
 
-    assert [(row.committed, row.end, row.age_seconds) for row in rows(cluster)] == [(5, 11, 10), (None, 21, 10)]
+    assert [(row.current_offset, row.kafka_max_offset, row.age_seconds) for row in rows(cluster)] == [
+        (5, 11, 10),
+        (None, 21, 10),
+    ]
 
 
 async def test_one_partition_without_an_answer_ages_alone(cluster_of: Any) -> None:
@@ -143,7 +148,7 @@ async def test_one_partition_without_an_answer_ages_alone(cluster_of: Any) -> No
     clock.now += 10
     await cluster.refresh(5)
 
-    assert [(row.end, row.age_seconds) for row in rows(cluster)] == [(12, 0), (20, 10)]
+    assert [(row.kafka_max_offset, row.age_seconds) for row in rows(cluster)] == [(12, 0), (20, 10)]
 
 
 async def test_a_deleted_topic_goes_and_one_that_is_only_unclear_stays(cluster_of: Any) -> None:
@@ -172,7 +177,7 @@ async def test_a_hanging_broker_holds_nobody_up_and_its_late_answer_counts(clust
 
     hang.set()
     await cluster._running
-    assert [(row.committed, row.age_seconds) for row in rows(cluster)] == [(7, 0), (8, 0)]
+    assert [(row.current_offset, row.age_seconds) for row in rows(cluster)] == [(7, 0), (8, 0)]
 
 
 async def test_waiting_for_a_poll_can_be_cancelled_in_the_very_moment_it_ends(cluster_of: Any) -> None:

@@ -48,9 +48,9 @@ def rows(found: KnownGroups, group: str, now: float, *, is_read_committed: bool 
 
 def row(
     found: KnownGroups, group: str, now: float, *, is_read_committed: bool = False
-) -> tuple[int | None, int | None, float]:
+) -> tuple[int | None, int | None, float | None]:
     [only] = rows(found, group, now, is_read_committed=is_read_committed)
-    return only.committed, only.lag, only.age_seconds
+    return only.current_offset, only.remaining_count, only.age_seconds
 
 
 def test_a_part_that_was_not_answered_keeps_its_values_which_grow_older() -> None:
@@ -117,7 +117,7 @@ def test_partitions_are_sorted_however_the_coordinator_orders_them() -> None:
 
     found = known((100, whole(committed={"billing": mixed})), (101, whole(committed={"billing": other})))
 
-    assert [(row.topic, row.partition, row.committed) for row in rows(found, "billing", 101)] == [
+    assert [(row.topic, row.partition, row.current_offset) for row in rows(found, "billing", 101)] == [
         ("orders", 0, 4),
         ("orders", 2, 7),
         ("orders", 10, 9),
@@ -135,7 +135,7 @@ def watched(offsets: dict[tuple[str, int], int], **changes: object) -> ClusterRe
 
 
 def lags(found: KnownGroups, now: float = 100) -> dict[tuple[str, int], tuple[int | None, int | None]]:
-    return {(row.topic, row.partition): (row.committed, row.lag) for row in rows(found, "job", now)}
+    return {(row.topic, row.partition): (row.current_offset, row.remaining_count) for row in rows(found, "job", now)}
 
 
 def test_a_partition_that_a_checkpoint_names_and_that_does_not_exist_has_no_lag() -> None:

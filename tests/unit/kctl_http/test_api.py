@@ -76,6 +76,8 @@ async def test_every_resource_has_its_age_and_before_the_first_collection_is_not
         ("limit=1", [0]),
         ("after=orders/0", [1, 2]),
         ("after=orders/0&limit=1", [1]),
+        ("after=p%252Fq/0", []),
+        ("after=a%252Fb/0", [0, 1, 2]),
     ],
 )
 async def test_rows_are_chosen_and_paged(query: str, partitions: list[int]) -> None:
@@ -141,7 +143,7 @@ async def test_an_attached_application_has_rows_and_series_beside_the_groups() -
 @pytest.mark.shows("a lag from stale offsets is unknown: `-`, not the last number")
 async def test_the_lag_of_stale_offsets_is_unknown_in_every_view() -> None:
     fresh = ROWS
-    assert [row.lag for row in healthy().partitions] == [6, 6, None]
+    assert [row.remaining_count for row in healthy().partitions] == [6, 6, None]
     rows = tuple(row._replace(age_seconds=85.0) for row in fresh)
 
     for partitions, total, unknown in ((rows, None, 3), ((rows[0], *fresh[1:]), 6, 2)):

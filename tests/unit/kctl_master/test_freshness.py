@@ -25,7 +25,9 @@ def row(partition: int, age: float, lag: int | None = 0) -> Row:
 def partitions(*rows: Row) -> tuple[Reals, list[str]]:
     """Their ages, and the names of those without a lag."""
     columns = columns_of(*rows)
-    return columns.age_seconds, [f"{row.topic}-{row.partition}" for row in columns.rows() if row.lag is None]
+    return columns.age_seconds, [
+        f"{row.topic}-{row.partition}" for row in columns.rows() if row.remaining_count is None
+    ]
 
 
 @pytest.mark.parametrize("rpc", ["kafka_lag", "offset_checker"])

@@ -162,7 +162,7 @@ def test_an_answer_that_cannot_be_reduced_is_marked_and_spoils_no_other() -> Non
 
     assert [failure.code for failure in result.failed] == ["bad_result"]
     assert (result.asked, result.answered) == (("guest", "worker-0"), ("worker-0",))
-    assert result.result.of_group(0)[0].lag == 6
+    assert result.result.of_group(0)[0].remaining_count == 6
     assert result.age_seconds == 0.1
 
 

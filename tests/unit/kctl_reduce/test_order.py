@@ -123,7 +123,7 @@ def test_answers_may_be_brought_together_in_groups_before_they_are_reduced(comma
 def test_lag_and_offsets_come_from_the_same_rows(answers: list[Answer[Any]], cluster: BrokerSnapshot) -> None:
     lag = reduced_json("kafka_lag", answers, cluster)
     rows = COMMANDS["offset_checker"].reduce(parsed("offset_checker", answers), cluster).of_group(0)
-    remaining = [((row.topic, row.partition), row.lag) for row in rows]
+    remaining = [((row.topic, row.partition), row.remaining_count) for row in rows]
 
     known = [count for _, count in remaining if count is not None]
     assert lag["total"] == (sum(known) if known else None)
