@@ -18,7 +18,7 @@ _RETRY = {14, 15, 16}
 
 
 class NewTopic(NamedTuple):
-    """A topic as created, or as a dry run would create it; an old broker does not report the fields that are None."""
+    """An old broker does not report the fields that are None."""
 
     topic: str
     partitions: int | None
@@ -66,7 +66,7 @@ def create_topic(
 
 
 def delete_topic(connection: ClusterConnection, name: str) -> None:
-    """Deletes a topic, and waits until the brokers no longer know it. Raises KctlError."""
+    """Waits until the brokers no longer know the topic. Raises KctlError."""
     from kafka.protocol.admin import DeleteTopicsRequest  # as above
 
     state = DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=None)
@@ -78,7 +78,7 @@ def delete_topic(connection: ClusterConnection, name: str) -> None:
 
 
 def add_partitions(connection: ClusterConnection, name: str, total: int, *, is_dry_run: bool) -> None:
-    """Increases the number of partitions to `total`; keys then map to other partitions. Raises KctlError."""
+    """Increases the number of partitions; keys then map to other partitions. Raises KctlError."""
     from kafka.protocol.admin import CreatePartitionsRequest  # as above
 
     topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=total, assignments=None)
@@ -92,7 +92,7 @@ def add_partitions(connection: ClusterConnection, name: str, total: int, *, is_d
 def alter_settings(
     connection: ClusterConnection, name: str, settings: Mapping[str, str | None], *, is_dry_run: bool
 ) -> None:
-    """Changes settings; None restores a default. Raises KctlError."""
+    """None restores a default. Raises KctlError."""
     from kafka.protocol.admin import IncrementalAlterConfigsRequest  # as above
 
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -109,8 +109,7 @@ def alter_settings(
 
 
 def values_of(connection: ClusterConnection, name: str, keys: list[str]) -> dict[str, str | None]:
-    """The current settings of a topic, including defaults; the broker hides those that are None. Raises UsageError if
-    the topic has no such setting, KctlError."""
+    """Includes defaults; the broker hides values that are None. Raises UsageError, KctlError."""
     from kafka.protocol.admin import DescribeConfigsRequest  # as above
 
     resource = DescribeConfigsRequest.DescribeConfigsResource(

@@ -19,7 +19,7 @@ _MESSAGE_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A message as stored; timestamps in milliseconds since 1970."""
+    """`timestamp` in milliseconds since 1970."""
 
     topic: str
     partition: int
@@ -31,13 +31,13 @@ class Record:
 
 
 Read: TypeAlias = Callable[[str, Mapping[int, int], Mapping[int, int] | None], Iterator[Record]]
-"""(topic, start offsets, end offsets by partition) -> messages; endless if the ends are None."""
+"""(topic, start offsets, end offsets by partition) -> messages; endless without ends."""
 
 
 @contextmanager
 def reading(access: ClusterAccess, *, is_read_committed: bool, timeout_seconds: float) -> Iterator[Read]:
-    """Yields a reusable consumer; a second `Read` ends the first. Iterating raises KctlError if no message comes within
-    `timeout_seconds` although there must be more, or brokers reject the request."""
+    """Yields a reusable consumer; a second `Read` ends the first. Iterating raises KctlError if a message that must
+    exist does not come in time, or brokers reject the request."""
     milliseconds = int(timeout_seconds * 1000)
     consumer = _consumer(access, is_read_committed, milliseconds)
 

@@ -11,8 +11,6 @@ from typing import Any
 
 @dataclass(slots=True)
 class PartitionReport:
-    """The acknowledged messages of one partition."""
-
     messages: int = 0
     first: int | None = None
     last: int | None = None
@@ -20,12 +18,11 @@ class PartitionReport:
 
 
 class DeliveryReport:
-    """Counts acknowledged and failed messages. The producer's thread writes it, any thread reads it."""
+    """The producer's thread writes it, any thread reads it."""
 
     def __init__(self) -> None:
         self._partitions: dict[int, PartitionReport] = {}
         self.bytes = 0
-        """Acknowledged bytes of keys and values."""
         self.failed = 0
         self.first_failure: BaseException | None = None
 
@@ -55,8 +52,8 @@ class DeliveryReport:
 
 
 class RetryReasons(logging.Handler):
-    """Finds the reasons of retries in the producer's log, because after its time limit the producer reports a time-out,
-    whatever the broker answered. `close` it."""
+    """Finds the reasons of retries in the producer's log, because after its time limit the producer reports only a
+    time-out. `close` it."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

@@ -45,8 +45,8 @@ class ListedGroup(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A described group; with `error`, perhaps only the coordinator is known. `type` is `classic`, `consumer`, `share`
-    or `streams`; `members` None: not reported."""
+    """With `error`, perhaps only the coordinator is known. `type` is `classic`, `consumer`, `share` or `streams`;
+    `members` None: not reported."""
 
     group: str
     coordinator: int | None
@@ -59,7 +59,7 @@ class Group(NamedTuple):
 
 
 def list_groups(connection: ClusterConnection) -> tuple[list[ListedGroup], list[KctlError]]:
-    """Returns all groups by name, and errors of brokers that did not answer."""
+    """Sorted by name; also returns errors of brokers that did not answer."""
     nodes = sorted(connection.brokers)
     found: dict[str, ListedGroup] = {}
     problems: list[KctlError] = []
@@ -72,7 +72,7 @@ def list_groups(connection: ClusterConnection) -> tuple[list[ListedGroup], list[
 
 
 def list_each(connection: ClusterConnection, nodes: list[int]) -> list[list[ListedGroup] | KctlError]:
-    """The groups that each broker coordinates, in the order of `nodes`."""
+    """In the order of `nodes`."""
     answers = connection.ask_each([(node, ListGroupsRequest(states_filter=[], types_filter=[])) for node in nodes])
     return [
         answer
@@ -90,7 +90,7 @@ def _listed(each: Any, node: int) -> ListedGroup:
 
 
 class MemberCounts:
-    """Counts the members of groups, poll by poll, over one connection."""
+    """Counts members poll by poll over one connection."""
 
     def __init__(self) -> None:
         self._requests = KeptRequests()
@@ -134,14 +134,14 @@ def _requested(kind: str, names: list[str]) -> Any:
 
 
 def _count_request(names: list[str]) -> Any:
-    """Only for classic groups, of which there may be thousands, so the answer is read as bytes."""
+    """Classic groups may be thousands, so the answer is read as bytes."""
     low, high = DESCRIBE_VERSIONS[0], DESCRIBE_VERSIONS[-1]
     return DescribeGroupsRequest(groups=names, include_authorized_operations=False, min_version=low, max_version=high)
 
 
 def describe_groups(connection: ClusterConnection, names: Iterable[str]) -> list[Group]:
-    """Describes each group in order; a failure becomes its `error`. Asks again for groups whose coordinator is loading
-    or gone, while the connection may wait."""
+    """Keeps the order; a failure becomes its group's `error`. Asks again for groups whose coordinator is loading or
+    gone, while the connection may wait."""
     order = list(dict.fromkeys(names))
     described: dict[str, Group] = {}
     open_names = order
@@ -156,7 +156,7 @@ def describe_groups(connection: ClusterConnection, names: Iterable[str]) -> list
 
 
 class _Answered(NamedTuple):
-    """Groups by name; a retry may help those in `again`."""
+    """A retry may help the groups in `again`."""
 
     groups: dict[str, Group]
     again: list[str]
@@ -263,7 +263,7 @@ def _classic(each: Any, node: int) -> Group:
 
 
 def _classic_assignment(protocol_type: str, member: Any) -> dict[str, tuple[int, ...]] | None:
-    """Decodes consumers' partitions; what Connect or a schema registry assigns is opaque."""
+    """What Connect or a schema registry assigns is opaque."""
     if protocol_type != "consumer":
         return None
     if not member.member_assignment:

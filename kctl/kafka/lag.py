@@ -40,7 +40,7 @@ def read_lag(
     *,
     is_read_committed: bool = False,
 ) -> tuple[list[LagRow], list[KctlError]]:
-    """Returns the sorted rows of these groups, and errors of whole groups.
+    """Returns sorted rows, and errors of whole groups.
 
     Shows all partitions of `topics`, or by default those that a group has committed or a member owns. Reads committed
     offsets before ends, so that a lag may be slightly too large but never too small.
@@ -72,7 +72,7 @@ def read_lag(
 
 
 def _unknown(group: Group, known: dict[Partition, Committed]) -> KctlError | None:
-    """Returns None for a group that cannot be described but has committed offsets; it is shown without members."""
+    """A group that cannot be described but has committed offsets is shown without members."""
     has_offsets = any(each.offset is not None for each in known.values())
     return None if group.error is None or has_offsets else group.error
 

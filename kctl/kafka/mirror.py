@@ -1,7 +1,7 @@
 """Finds the offset where a reader resumes in a cluster that topics were copied to, for example by MirrorMaker.
 
-The copy of a message has the same timestamp, key and value but another offset. So the search finds the last message
-read, from its timestamp on; among equal messages, the one of the same rank, if both clusters have equally many.
+A copy has the same timestamp, key and value but another offset. So the search finds the copy of the last message read,
+from its timestamp on; among equal messages, the one of the same rank, if both clusters have equally many.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ from kctl.kafka.consume import Read, Record
 from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets
 
 _SEARCHED = 100_000
-"""The most messages to read in search of one."""
+"""Messages to read in search of one."""
 
 
 class Cluster(NamedTuple):
-    """One of the two clusters; `topics` are those that both have."""
-
     connection: ClusterConnection
     topics: Mapping[str, Topic]
     read: Read
@@ -30,8 +28,6 @@ class Cluster(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """A partition's log from `start` up to `end`."""
-
     cluster: Cluster
     key: Partition
     start: int
@@ -46,7 +42,7 @@ class _Log:
         return self.cluster.read(topic, {partition: begin}, {partition: end})
 
     def last_before(self, end: int) -> Record | None:
-        """The last message below `end`. After transactions or compaction, offsets may have no message."""
+        """After transactions or compaction, offsets below `end` may have no message."""
         back = 1
         while self.start < end:
             begin = max(end - back, self.start)
@@ -59,7 +55,7 @@ class _Log:
         return None
 
     def equal(self, record: Record, has_enough: Callable[[list[int]], bool]) -> list[int]:
-        """Offsets of messages with this timestamp, key and value. Stops at the first later one once `has_enough`."""
+        """Offsets of equal messages. Stops at the first later message once `has_enough`."""
         if record.timestamp is None:
             raise OperationRefused("the last message that was stored has no timestamp to look for")
         begin = _offset(self.cluster, self.key, record.timestamp)
@@ -76,7 +72,7 @@ class _Log:
 
 def translated(old: Cluster, new: Cluster, key: Partition, offset: int) -> int:
     """Returns the offset after the copy of the last message below `offset`, or if the old cluster has deleted that
-    message, the offset of the next one's copy. Blocks. Raises OperationRefused if the copy is not found, KctlError."""
+    message, the offset of the next one's copy. Blocks. Raises OperationRefused, KctlError."""
     source, copy = _Log.of(old, key), _Log.of(new, key)
     last = source.last_before(min(offset, source.end))
     if last is not None:

@@ -58,8 +58,8 @@ def log_offsets(
     *,
     is_read_committed: bool = False,
 ) -> dict[Partition, LogOffset]:
-    """Returns each partition's offset at LATEST, EARLIEST, MAX_TIMESTAMP or a time in milliseconds, or its error.
-    Follows leaders that have moved, and waits for elections for up to half of the connection's time."""
+    """`at`: LATEST, EARLIEST, MAX_TIMESTAMP or a time in milliseconds. Follows leaders that have moved, and waits for
+    elections for up to half of the connection's time."""
     offsets: dict[Partition, LogOffset] = {}
     missing = list(wanted)
     while True:
@@ -114,8 +114,8 @@ def committed(
 
 
 class LogOffsets(NamedTuple):
-    """Offsets of many logs; `errors` has the broker's names of errors. A partition without such a record is in neither,
-    and neither is one whose leader is in `failed`."""
+    """`errors` has the broker's names. A partition without such a record is in neither, and neither is one whose leader
+    is in `failed`."""
 
     offsets: dict[Partition, int]
     errors: dict[Partition, str]
@@ -131,9 +131,9 @@ def log_offsets_on(
     is_read_committed: bool = False,
     kept: dict[tuple[int, int], Raw] | None = None,
 ) -> LogOffsets:
-    """Returns offsets of logs at LATEST or EARLIEST, for callers that poll and know the leaders. Asks all at once,
-    once. Partitions are given by leader and topic. `kept` has the last poll's requests by leader and `at`; the caller
-    empties it when partitions change."""
+    """For callers that poll and know the leaders: asks all at once, once, for LATEST or EARLIEST. Partitions are given
+    by leader and topic. `kept` has the last poll's requests by leader and `at`; the caller empties it when partitions
+    change."""
     logs, kept = LogOffsets({}, {}, {}), {} if kept is None else kept
     for node, topics in leaders.items():
         if (node, at) not in kept:
@@ -175,8 +175,8 @@ def _list_of(topics: Mapping[str, Sequence[int]], at: int, is_read_committed: bo
 
 
 def commit(connection: ClusterConnection, group: str, offsets: Mapping[Partition, int]) -> dict[Partition, str | None]:
-    """Commits without being a member, which a group with live members rejects; returns each partition's error or None.
-    Raises KctlError."""
+    """Commits without being a member, which a group with live members rejects; returns each partition's error. Raises
+    KctlError."""
     topic = OffsetCommitRequest.OffsetCommitRequestTopic
     topics: dict[str, list[Any]] = defaultdict(list)
     for (name, partition), offset in offsets.items():
@@ -257,7 +257,7 @@ def _ask_leaders(
 
 
 def _list_request(keys: list[Partition], at: int | Mapping[Partition, int], is_read_committed: bool) -> Any:
-    """Uses tuples for partitions, because thousands of kafka-python's objects take 20 ms."""
+    """Partitions are tuples, because thousands of kafka-python's objects take 20 ms."""
     topic = ListOffsetsRequest.ListOffsetsTopic
     topics: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     is_max = False

@@ -1,7 +1,7 @@
 """Sends messages to a topic, and reports exactly what the brokers acknowledged.
 
-kafka-python's producer is idempotent unless `acks` is less than all, so a retry after a lost answer or a change of
-leader creates no duplicates. It does not limit unsent messages; `Production` does.
+Unless `acks` is less than all, kafka-python's producer is idempotent, so a retry creates no duplicates. It does not
+limit unsent messages; `Production` does.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Sent:
 
 
 class Production:
-    """A producer for one topic. `send` may wait for room; `finish` waits for all acknowledgements. Use both from one
-    thread; the producer's thread writes the report."""
+    """For one thread. `send` may wait for room; `finish` waits for all acknowledgements. The producer's thread writes
+    the report."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Production:
     def send(
         self, value: bytes | None, key: bytes | None, partition: int | None, headers: list[tuple[str, bytes]]
     ) -> Any:
-        """Returns kafka-python's future. Raises KctlError if the client rejects the message."""
+        """Returns kafka-python's future. Raises KctlError."""
         size = len(value or b"") + len(key or b"") + _OVERHEAD_BYTES
         with self._room:
             if self._waiting_bytes > _WAITING_BYTES:
@@ -109,7 +109,7 @@ class Production:
 
     def finish(self, while_waiting: Callable[[], None] | None = None) -> None:
         """Waits until every message is acknowledged or has failed, calling `while_waiting` several times per second.
-        Raises KctlError after the time limit."""
+        Raises KctlError."""
         deadline = time.monotonic() + self._timeout_seconds * 2
         while True:
             left = max(deadline - time.monotonic(), 0.0)
@@ -146,7 +146,7 @@ class Production:
                 self._room.notify()
 
     def explained(self, error: BaseException) -> KctlError:
-        """Replaces a time-out by the broker's reason for the retries, which only the client's log has."""
+        """Replaces a time-out by the broker's reason for the retries."""
         reason = self._retry_reasons.last if isinstance(error, KafkaTimeoutError) else None
         return failure(reason or error, f"topic {self._topic}")
 

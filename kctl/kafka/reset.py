@@ -14,7 +14,7 @@ from kctl.kafka.target import Target
 
 
 class OffsetChange(NamedTuple):
-    """A change of a committed offset; `error` is the reason for a None."""
+    """`error` is the reason for a None."""
 
     topic: str
     partition: int
@@ -30,7 +30,7 @@ class OffsetChange(NamedTuple):
 def plan(
     connection: ClusterConnection, group: str, topics: Mapping[str, Topic], wanted: Iterable[Partition], to: Target
 ) -> list[OffsetChange]:
-    """Plans the new offsets, within the logs; changes nothing. Raises GroupActive, KctlError."""
+    """Keeps new offsets within the logs. Raises GroupActive, KctlError."""
     keys = sorted(wanted)
     refuse_active(connection, group)
     known = committed(connection, {group: keys})[group]
@@ -43,8 +43,7 @@ def plan(
 
 
 def apply(connection: ClusterConnection, group: str, changes: Iterable[OffsetChange]) -> list[OffsetChange]:
-    """Commits a plan; returns it with the coordinator's errors. Raises GroupActive if a member has joined,
-    KctlError."""
+    """Commits a plan; returns it with the coordinator's errors. Raises GroupActive, KctlError."""
     changes = list(changes)
     offsets = {(c.topic, c.partition): c.new for c in changes if c.new is not None and c.error is None}
     if not offsets:

@@ -17,7 +17,7 @@ from kctl.kafka.offsets import Committed
 
 
 def share_starts(connection: ClusterConnection, group: Group) -> dict[Partition, Committed] | KctlError:
-    """The start offset of each partition; None if the group has not begun it."""
+    """None if the group has not begun the partition."""
     if group.coordinator is None:
         return group.error or KctlError(f"group {group.group} has no coordinator")
     return share_starts_on(connection, {group.coordinator: [group.group]})[group.group]

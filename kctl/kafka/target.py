@@ -12,8 +12,8 @@ _NAMED = ("earliest", "latest")
 
 
 class Target(NamedTuple):
-    """A position in a log. `kind`: `earliest`, `latest`, or with `number`: `offset`, `time` (milliseconds), `shift`,
-    `last` (this many before the end)."""
+    """`kind`: `earliest`, `latest`, or with `number`: `offset`, `time` (milliseconds), `shift`, `last` (this many
+    before the end)."""
 
     kind: str
     number: int = 0
@@ -41,7 +41,7 @@ def position(word: str, beside: str = "") -> Target:
 
 
 def milliseconds(word: str) -> int:
-    """Parses a time since 1970: `@1795255200000`, or ISO 8601 (UTC without a zone). Raises UsageError."""
+    """Parses `@1795255200000`, or ISO 8601 (UTC without a zone). Raises UsageError."""
     digits = word.removeprefix("@")
     if digits.isdecimal():
         return int(digits)

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class ClusterAccess(NamedTuple):
-    """How to reach a cluster; `repr` shows no secrets."""
+    """`repr` shows no secrets."""
 
     servers: tuple[str, ...]
     setting: str = "-b"
-    """The option or setting that names the servers, for messages."""
+    """The option or setting that names the servers."""
     security: Security = Security()
 
     @property
@@ -43,7 +43,7 @@ def plain(servers: str) -> ClusterAccess:
 
 
 def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """Reads secrets from files. Raises ConfigError, UsageError if the context does not exist."""
+    """Reads secrets from files. Raises ConfigError, UsageError."""
     from kctl.config.contexts import contexts  # takes 17 ms, which `-b` alone does not need
 
     known = contexts(file)

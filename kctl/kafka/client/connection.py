@@ -1,7 +1,7 @@
 """A connection to a cluster: sends requests to many brokers at once, under one deadline.
 
-It does not use kafka-python's admin client, which asks brokers one after another, raises the first error of a partition
-and drops the other answers.
+kafka-python's admin client asks brokers one after another, raises the first error of a partition and drops the other
+answers.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ClusterConnection:
         raise diagnose(problem, self.access, min(self.deadline.left_seconds + 1.0, 5.0))
 
     def metadata(self, topics: Iterable[str] | None) -> Any:
-        """Requests Metadata of `topics` (None: all), and records the brokers. Raises KctlError."""
+        """Also records the brokers. `topics` None: all. Raises KctlError."""
         requested = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
             topics=requested,
@@ -113,7 +113,7 @@ class ClusterConnection:
         return outcome
 
     def ask_anybody(self, request: Any) -> Any:
-        """Asks the broker that answered first, or others if it is gone. Raises the last KctlError."""
+        """Asks the first broker, or others if it is gone. Raises the last KctlError."""
         for node in [self.first, *(node for node in self.brokers if node != self._same_as_first)]:
             [outcome] = self.ask_each([(node, request)])
             if not isinstance(outcome, BrokerUnreachable):
@@ -123,7 +123,7 @@ class ClusterConnection:
         return outcome
 
     def ask_each(self, questions: Iterable[tuple[Node, Any]]) -> list[Any]:
-        """Sends all requests at once; returns responses in order, with a KctlError for each missing one."""
+        """Asks all at once; returns responses in order, or their KctlErrors."""
         return self._transport.send_each(
             [(self._as_first(node), self._named(node), request) for node, request in questions]
         )
@@ -141,7 +141,6 @@ class ClusterConnection:
         self._transport.pause()
 
     def _as_first(self, node: Node) -> Node:
-        """Uses the open connection if it leads to the same broker."""
         return self.first if node == self._same_as_first else node
 
     def _named(self, node: Node) -> str:
@@ -160,7 +159,7 @@ class _Coordinators:
         self._takes_only_broker = takes_only_broker
 
     def forget(self) -> None:
-        """From now on asks even a single broker, because that question creates a missing offsets topic."""
+        """Then asks even a single broker, because that question creates a missing offsets topic."""
         self._takes_only_broker = False
         self._known.clear()
 
@@ -169,7 +168,6 @@ class _Coordinators:
             self._known.pop(group, None)
 
     def find(self, connection: ClusterConnection, groups: Iterable[str]) -> dict[str, int | KctlError]:
-        """Waits for a coordinator that is starting."""
         groups = dict.fromkeys(groups)
         if len(connection.brokers) == 1 and self._takes_only_broker:
             return dict.fromkeys(groups, next(iter(connection.brokers)))

@@ -42,15 +42,13 @@ class Topic(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """`source` names what has set it."""
-
     name: str
     value: str | None
     source: str
 
 
 class BrokerLoad(NamedTuple):
-    """The number of partitions that a broker leads, stores, and stores out of sync."""
+    """Numbers of partitions; `not_in_sync` are stored out of sync."""
 
     leaders: int
     replicas: int
@@ -63,7 +61,7 @@ def topics_of(metadata: Any) -> dict[str, Topic]:
 
 
 def require(topics: dict[str, Topic], name: str, partition: int | None = None) -> Topic:
-    """Returns a topic, and checks that it has `partition`. Raises TopicMissing, PartitionMissing, NotAuthorised."""
+    """Checks that the topic exists and has `partition`. Raises TopicMissing, PartitionMissing, NotAuthorised."""
     topic = topics.get(name)
     code = 3 if topic is None else topic.error_code
     if topic is None or code:
@@ -111,7 +109,7 @@ def settings_of_topic(connection: ClusterConnection, topic: str) -> list[Setting
 
 
 def quorum_leader(connection: ClusterConnection) -> int | None:
-    """The active controller. Metadata names any broker, because KRaft hides the controller."""
+    """Metadata does not help, because KRaft hides the controller there."""
     from kafka.protocol.admin import DescribeQuorumRequest  # as above
 
     topic = DescribeQuorumRequest.TopicData

@@ -1,10 +1,9 @@
 """Imports kafka-python without the parts that a question to a broker does not need, a third of its 120 ms.
 
-`import kafka` makes consumer, producer, admin client and a hundred message classes. Here stand-ins replace its
-packages: submodules can be imported one by one, and a module that needs another name executes the whole package.
-Stand-ins also replace standard modules that others import but rarely use. An executed stand-in becomes a normal module
-by its class, so that existing references need no `__getattr__`. If kafka-python's layout differs, everything is
-imported normally, which is slower.
+Stand-ins replace kafka-python's packages, and standard modules that others import but rarely use: submodules can be
+imported one by one, and a module that needs another name executes the whole package. An executed stand-in becomes a
+normal module by its class, so that existing references need no `__getattr__`. If kafka-python's layout differs,
+everything is imported normally.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import.)"""
 
 
 def install() -> None:
-    """Call it before anything imports kafka-python; afterwards it does nothing."""
+    """Call it before anything imports kafka-python."""
     if "kafka" in sys.modules:
         return
     known = set(sys.modules)
@@ -37,8 +36,8 @@ def install() -> None:
 
 
 def complete() -> None:
-    """Executes the stand-ins for standard modules. Call it before starting threads, because two threads that first use
-    one together would execute it twice."""
+    """Call it before starting threads, because two threads that first use a stand-in together would execute it
+    twice."""
     for name in _RARELY_USED:
         if name in sys.modules:
             _executed(sys.modules[name])
@@ -63,8 +62,8 @@ def _stand_in() -> None:
 
 
 class _StandIn(ModuleType):
-    """A module that is executed when a name is missing, unless one of its submodules `parts` has it. Others may import
-    `callables` from it; a call executes it."""
+    """A module that is executed when a name is missing, unless one of its submodules `parts` has it, or when one of
+    `callables` is called."""
 
     def __init__(self, name: str, parts: tuple[str, ...] = (), callables: tuple[str, ...] = ()) -> None:
         super().__init__(name)

@@ -1,8 +1,5 @@
 """Sends many requests at once over kafka-python's connections; each ends with a response or an error in one sentence.
-
-kafka-python's connection manager does bytes, TLS, SASL and versions. No thread is started: the loop runs on the asking
-thread while it waits.
-"""
+No thread is started: the loop runs on the asking thread while it waits."""
 
 from __future__ import annotations
 
@@ -54,7 +51,7 @@ class Deadline:
 
     @property
     def may_retry(self) -> bool:
-        """Whether a failure is worth a retry: only in the first half of the time, which leaves time to report it."""
+        """Only in the first half of the time, which leaves time to report the failure."""
         return self.left_seconds > self.timeout_seconds * (1 - self._retry_share)
 
     @property
@@ -65,7 +62,7 @@ class Deadline:
 
 
 class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is not typed
-    """Keeps a broker's last bytes. kafka-python 3.0 drops what arrives together with the end of a connection, which is
+    """Keeps a broker's last bytes: kafka-python 3.0 drops what arrives together with the end of a connection, which is
     how a broker reports a wrong password."""
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
@@ -101,7 +98,7 @@ class Transport:
             self._net.close()
             raise
         self.asked: Counter[str] = Counter()
-        """Requests sent, by name, except for opening connections."""
+        """By name, except for opening connections."""
 
     def close(self) -> None:
         self._manager.close()
@@ -121,8 +118,7 @@ class Transport:
         self._net.run(self._connect, node, seconds)
 
     def send_each(self, questions: Sequence[tuple[Node, str, Any]]) -> list[Any]:
-        """Sends each (broker, its name for messages, request) at once; returns responses in order, with a KctlError for
-        each missing one."""
+        """Sends each (broker, its name for messages, request); returns responses in order, or their KctlErrors."""
         outcomes: list[Any] = self._net.run(self._send_each, questions)
         return outcomes
 

@@ -1,7 +1,7 @@
 """Polls a cluster's groups: state, members, committed offsets, log ends and starts.
 
-One thread owns a `ClusterReader`. It skips a broker that does not answer for the rest of the poll, so that the broker
-costs one time-out. Callers decide how often to poll, and how long old values count.
+It skips a broker that does not answer for the rest of the poll, so that the broker costs one time-out. Callers decide
+how often to poll, and how long old values count.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from kctl.kafka.protocol.raw import KeptRequests
 from kctl.kafka.share import share_starts_on
 
 _TOPICS_SECONDS = 5.0
-"""Maximum age of a fleet's partitions and leaders, so that an added partition is soon read."""
+"""Maximum age of a fleet's metadata, so that an added partition is soon read."""
 
 
 class ClusterReader:
-    """Not thread-safe. A poll ends within a few times `timeout_seconds`. It connects at the first poll, and again after
-    a broker did not answer."""
+    """Not thread-safe. A poll ends within a few times `timeout_seconds`. Connects at the first poll, and again after a
+    broker did not answer."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class ClusterReader:
         wants_topic: Callable[[str], bool] = lambda _: True,
         add_more: Callable[[ClusterReading], None] = lambda _: None,
     ) -> None:
-        """`wants_topic` filters committed topics by name. `add_more` adds groups that Kafka does not know, before their
-        logs are read."""
+        """`wants_topic` filters committed topics. `add_more` adds groups that Kafka does not know, before their logs
+        are read."""
         self._access = access
         self._timeout_seconds = timeout_seconds
         self._groups = AllGroups() if groups is None else groups
@@ -51,7 +51,6 @@ class ClusterReader:
         self._connection: ClusterConnection | None = None
         self._committed = CommittedReader()
         self.asked: Mapping[str, int] = {}
-        """The last poll's requests by name."""
 
     @classmethod
     def of_group(
@@ -82,7 +81,7 @@ class ClusterReader:
 
     def read(self) -> ClusterReading:
         """Reads committed offsets first and ends last, so that a lag may be slightly too large but never too small.
-        Raises KctlError if no broker answers."""
+        Raises KctlError."""
         try:
             connection = self._connection or self._open()
             before = connection.asked.copy()
@@ -140,7 +139,7 @@ class ClusterReader:
             reading.share_lag[name] = {key: each.lag for key, each in wanted.items() if each.lag is not None}
 
     def _wanted(self, committed: dict[str, GroupOffsets]) -> dict[str, GroupOffsets]:
-        """Filters topics, not groups, because thousands of groups read a few topics, usually all wanted."""
+        """Filters topics, because thousands of groups read a few topics, usually all wanted."""
         topics = {topic for each in committed.values() for topic, _ in each.topics}
         unwanted = {topic for topic in topics if not self._wants_topic(topic)}
         return {name: each.without(unwanted) for name, each in committed.items()} if unwanted else committed
@@ -154,8 +153,7 @@ class CommittedReader:
     def read(
         self, connection: ClusterConnection, groups: Mapping[int, list[str]]
     ) -> dict[str, GroupOffsets | KctlError]:
-        """Returns what each group has committed, without partitions that have no offset. Groups are given by
-        coordinator. Asks all at once, once."""
+        """Leaves out partitions that have no offset. Groups are given by coordinator."""
         requests = [(node, self._requests.of(node, names, fetch_all)) for node, names in groups.items()]
         found: dict[str, GroupOffsets | KctlError] = {}
         for (node, names), answer in zip(groups.items(), connection.ask_each(requests), strict=True):

@@ -15,39 +15,35 @@ PARTS = ("groups", "committed", "members", "offsets")
 
 @dataclass(slots=True)
 class ClusterReading:
-    """One poll's answers. A missing entry was not answered this time. `errors`: part that failed, wholly or for one
-    broker -> reason."""
+    """One poll's answers. A missing entry was not answered this time. `errors`: part -> reason."""
 
     groups: dict[str, ListedGroup] = field(default_factory=dict)
     is_listed_in_full: bool = True
-    """Whether every broker has listed its groups; then a missing group does not exist, unless it is `unclear`."""
+    """If every broker has listed its groups, a missing group does not exist, unless it is `unclear`."""
     unclear: set[str] = field(default_factory=set)
     """Groups that no broker lists but that may exist, because their coordinator is moving."""
     members: dict[str, int] = field(default_factory=dict)
     assigned: dict[str, tuple[tuple[str, Mapping[str, tuple[int, ...]]], ...]] = field(default_factory=dict)
-    """For groups read by name: each member's client id and partitions by topic. Missing during a classic group's
-    rebalance."""
+    """For groups read by name: each member's client id and partitions. Missing during a classic group's rebalance."""
     committed: dict[str, GroupOffsets] = field(default_factory=dict)
-    """By group; for a share group, the offset below which all messages are processed."""
+    """For a share group, the offset below which all messages are processed."""
     elsewhere: dict[str, GroupOffsets] = field(default_factory=dict)
     """Offsets in topics of another cluster, whose logs are not read here."""
     read_at: dict[str, float] = field(default_factory=dict)
-    """When checkpoints were read. Offsets of Kafka's groups are read in the poll."""
+    """When checkpoints were read."""
     share_lag: dict[str, dict[Partition, int]] = field(default_factory=dict)
-    """Lag of share groups, counted by the broker."""
     end: dict[Partition, int] = field(default_factory=dict)
     stable_end: dict[Partition, int] = field(default_factory=dict)
-    """Last stable offsets, for groups with read_committed."""
+    """For groups with read_committed."""
     high_watermark: dict[Partition, int] = field(default_factory=dict)
     """Log ends, if `end` is the last stable offset."""
     start: dict[Partition, int] = field(default_factory=dict)
     """Not read in each poll unless requested."""
     unknown: set[Partition] = field(default_factory=set)
-    """Partitions that do not exist, or no longer."""
     unanswered: dict[Partition, str] = field(default_factory=dict)
-    """Partitions with an error of their own, for example without a leader -> the broker's name of the error."""
+    """Partitions with their own error -> the broker's name of it."""
     topic_ids: dict[str, str] = field(default_factory=dict)
-    """Topic ids (KIP-516), which reveal a recreated topic. Old brokers have none."""
+    """Reveal a recreated topic (KIP-516). Old brokers have none."""
     partitions: dict[str, int] = field(default_factory=dict)
     missing_topics: tuple[str, ...] = ()
     unclear_topics: set[str] = field(default_factory=set)

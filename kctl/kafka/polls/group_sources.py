@@ -1,9 +1,8 @@
 """Finds the groups for a `ClusterReader`, all or by name, and which of them are gone.
 
-A broker lists only the groups that it coordinates now. A new coordinator has read its log to the end, but sees only
-records below the high watermark until its followers have fetched once more: in a cluster of three, brokers denied
-groups for two seconds after a failover, in lists, descriptions and offsets. A process that has just started cannot know
-whether a coordinator is new.
+A broker lists only the groups that it coordinates now. A new coordinator sees only records below the high watermark
+until its followers have fetched once more: in a cluster of three, brokers denied groups for two seconds after a
+failover, in lists, descriptions and offsets. A process that has just started cannot know whether a coordinator is new.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _GONE_AFTER_SECONDS = 30.0
 """By then a follower that delays the high watermark is out of sync (replica.lag.time.max.ms)."""
 _NO_MEMBERS = frozenset({"Empty", "Dead"})
 _ABSENT_SECONDS = 5.0
-"""How long a missing group counts as missing without asking again, which takes five requests."""
+"""For this long a missing group counts as missing without asking again, which takes five requests."""
 
 
 class MissingGroups:
@@ -31,8 +30,7 @@ class MissingGroups:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._coordinators: dict[str, int | None] = {}
-        """Coordinators of groups that are not gone, over one connection; None after the group was missing or never
-        seen, or for a new connection."""
+        """Over one connection. None after the group was missing or never seen, or for a new connection."""
         self._denied_since: dict[str, float] = {}
 
     def expect(self, names: Iterable[str]) -> None:
@@ -40,21 +38,20 @@ class MissingGroups:
         self._coordinators = dict.fromkeys(names) | self._coordinators
 
     def reconnect(self) -> None:
-        """Forgets coordinators, because a broker with the same number may have restarted."""
+        """A broker with the same number may have restarted."""
         self._coordinators = dict.fromkeys(self._coordinators)
 
     def remember(self, listed: Mapping[str, ListedGroup]) -> None:
-        """Records the groups of some brokers when others have not answered."""
+        """For some brokers, when others have not answered."""
         self._coordinators |= {name: group.coordinator for name, group in listed.items()}
 
     def of(self, listed: Mapping[str, ListedGroup]) -> list[str]:
-        """Known groups that no broker lists now."""
         return sorted(self._coordinators.keys() - listed.keys())
 
     def unclear(self, listed: Mapping[str, ListedGroup], missing: Iterable[Group]) -> dict[str, KctlError | None]:
-        """Returns which `missing` groups, as just described, may exist, with their errors (None: the coordinator denies
-        the group). The others are gone: the broker that had them denies them, or any has for 30 s, or they were never
-        known or expected."""
+        """Returns which `missing` groups may exist, with their errors (None: the coordinator denies the group). The
+        others are gone: the broker that had them denies them, or any has for 30 s, or they were never known or
+        expected."""
         unclear: dict[str, KctlError | None] = {}
         for group in missing:
             if not isinstance(group.error, GroupMissing):
@@ -87,7 +84,7 @@ class AllGroups:
         self._members = MemberCounts()
 
     def find(self, connection: ClusterConnection, reading: ClusterReading) -> set[int]:
-        """Adds groups and their members to `reading`; returns brokers that did not answer."""
+        """Fills `reading`; returns brokers that did not answer."""
         silent = self._list(connection, reading)
         if reading.is_listed_in_full:
             self._find_unclear(connection, reading)
@@ -140,8 +137,7 @@ class _Absent(NamedTuple):
 
 
 class NamedGroups:
-    """Groups by name. For one `ClusterReader`, on its thread. A group that does not exist becomes `Dead`, without
-    members."""
+    """For one `ClusterReader`, on its thread. A group that does not exist becomes `Dead`, without members."""
 
     def __init__(self, names: Iterable[str], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._names = sorted(set(names))
@@ -155,8 +151,7 @@ class NamedGroups:
         self._absent.clear()
 
     def find(self, connection: ClusterConnection, reading: ClusterReading) -> set[int]:
-        """Adds groups and their members to `reading`; returns brokers that did not answer. Raises KctlError if none
-        did."""
+        """Fills `reading`; returns brokers that did not answer. Raises KctlError if none did."""
         now = self._clock()
         self._absent = {n: each for n, each in self._absent.items() if now - each.described_at < _ABSENT_SECONDS}
         if self._is_first and len(connection.brokers) > 1:  # a single broker has no follower to wait for

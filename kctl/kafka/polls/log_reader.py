@@ -25,13 +25,12 @@ class WantedLogs:
     topics: Collection[str] = ()
     """Topics whose partitions are all read."""
     reads_committed: Callable[[str], bool] = lambda _: False
-    """Whether the lag of the group of this name counts to the last stable offset."""
+    """Whether a group's lag counts to the last stable offset."""
     ends_stable: bool = False
-    """Whether all logs end at the last stable offset."""
     topics_seconds: float = 60.0
-    """How long partitions and leaders count as known unless a broker contradicts."""
+    """Unless a broker contradicts."""
     starts_each_time: bool = True
-    """Whether each poll asks for log starts; otherwise only when it asks for leaders."""
+    """Otherwise log starts are read when leaders are."""
 
 
 class LogReader:
@@ -40,15 +39,14 @@ class LogReader:
         self._topics: dict[str, Topic] = {}
         self._topics_at = 0.0
         self._asked: set[str] = set()
-        """Topics asked for since the last poll."""
+        """Since the last poll."""
         self._starts_of: Mapping[str, Topic] = {}
-        """The topics whose log starts are known."""
+        """Topics whose log starts are known."""
         self._led = _Led({}, set(), {}, set(), [], {})
         self._keys = PartitionKeys()
 
     @property
     def names(self) -> list[str]:
-        """Topics that are known or required."""
         return sorted({*self._topics, *self._wanted.topics})
 
     def learn(self, metadata: Any) -> None:
@@ -88,7 +86,7 @@ class LogReader:
         self._report_topics(reading)
 
     def _refresh(self, connection: ClusterConnection, names: set[str]) -> bool:
-        """Asks for topics not yet asked for in this poll; returns whether anything changed."""
+        """Asks only for topics not yet asked for in this poll; returns whether anything changed."""
         if names <= self._asked:
             return False
         connection.deadline.renew()
@@ -142,8 +140,6 @@ class LogReader:
 
 
 class _Asking(NamedTuple):
-    """One round of requests for logs."""
-
     connection: ClusterConnection
     reading: ClusterReading
     silent: set[int]
@@ -173,16 +169,14 @@ class _Asking(NamedTuple):
 
 
 class _Led(NamedTuple):
-    """Leaders of the wanted partitions."""
-
     topics: Mapping[str, Topic]
     partitions: set[Partition]
     leaders: dict[int, dict[str, list[int]]]
     absent: set[Partition]
     leaderless: list[Partition]
-    """Partitions without a leader now, or whose topic cannot be described."""
+    """Or whose topic cannot be described."""
     requests: dict[tuple[int, int], Raw]
-    """ListOffsets requests by leader and time, reused while nothing changes."""
+    """By leader and time, reused while nothing changes."""
 
 
 def _led(topics: Mapping[str, Topic], partitions: set[Partition]) -> _Led:

@@ -1,8 +1,8 @@
 """Decodes committed offsets from the bytes of OffsetFetch responses. Pure.
 
 kafka-python makes an object of each offset, which for 100,000 takes ten times as long as everything else. This decoder
-finds where the offsets are in a response and reads them all at once. A later response with the same groups and
-partitions differs only in offsets and is not parsed again. Encoding: KIP-482.
+finds where the offsets are and reads them all at once. A later response with the same groups and partitions differs
+only in offsets and is not parsed again. Encoding: KIP-482.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kctl.kafka.client.layout import Partition
 from kctl.kafka.protocol.flexible import behind_tags, count_of, text_of, varint
 
 FETCH_VERSIONS = range(8, 10)
-"""Versions of OffsetFetch with many groups and topic names."""
+"""Versions with many groups and topic names."""
 
 TopicPartitions = tuple[str, tuple[int, ...]]
 
@@ -37,7 +37,7 @@ class GroupOffsets(NamedTuple):
     topics: tuple[TopicPartitions, ...]
     """In response order; the same object in the next poll if unchanged."""
     offsets: NDArray[np.int64]
-    """The offsets of one topic after the other."""
+    """One topic after the other."""
 
     def without(self, topics: Set[str]) -> GroupOffsets:
         is_left = [topic not in topics for topic, _ in self.topics]
@@ -58,8 +58,6 @@ class GroupOffsets(NamedTuple):
 
 
 class FetchedGroup(NamedTuple):
-    """`committed` is empty with an `error_code`."""
-
     error_code: int
     committed: GroupOffsets
 
@@ -73,14 +71,11 @@ def by_topic(offsets: Mapping[Partition, int]) -> GroupOffsets:
 
 
 class CommittedResponses:
-    """Decodes one coordinator's responses, poll by poll."""
-
     def __init__(self) -> None:
         self._layout: _Layout | None = None
 
     def read(self, body: bytes) -> dict[str, FetchedGroup]:
-        """Decodes a response of `FETCH_VERSIONS`, without partitions that have an error or no offset. Raises
-        `UNREADABLE`."""
+        """Leaves out partitions that have an error or no offset. Raises `UNREADABLE`."""
         if self._layout is None or not self._layout.fits(body):
             self._layout = None
             self._layout = _Layout(body)
@@ -111,7 +106,6 @@ class _Layout:
         self._is_fixed[self._places[:, None] + np.arange(_OFFSET_BYTES)] = 0
 
     def fits(self, body: bytes) -> bool:
-        """Whether a response differs only in offsets."""
         if len(body) != len(self._body):
             return False
         differs = np.bitwise_xor(np.frombuffer(body, np.uint8), self._body)
@@ -132,7 +126,7 @@ class _Layout:
 
 
 def _topics(body: bytes, at: int) -> tuple[list[tuple[str, tuple[int, ...], NDArray[np.intp]]], int]:
-    """Decodes a group's topics, partitions, and positions of offsets; also returns where they end."""
+    """Returns topics, partitions, and positions of offsets; and where they end."""
     count, at = count_of(body, at)
     topics = []
     for _ in range(count):
@@ -146,8 +140,7 @@ def _topics(body: bytes, at: int) -> tuple[list[tuple[str, tuple[int, ...], NDAr
 
 
 def _plain(body: bytes, at: int, count: int) -> tuple[tuple[int, ...], NDArray[np.intp], int] | None:
-    """Decodes partitions, positions of offsets and the topic's end. Returns None unless all entries have the same
-    length, without metadata and tagged fields."""
+    """Returns None unless all entries have the same length, without metadata and tagged fields."""
     end = at + _PLAIN_BYTES * count
     block = body[at:end]
     if len(block) < end - at:

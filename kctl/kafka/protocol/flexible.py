@@ -42,7 +42,6 @@ def nullable_text_of(body: bytes, at: int) -> tuple[str | None, int]:
 
 
 def behind(body: bytes, at: int) -> int:
-    """The position after a text or bytes."""
     size, at = count_of(body, at)
     return at + size
 

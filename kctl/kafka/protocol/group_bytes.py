@@ -9,7 +9,7 @@ from typing import NamedTuple
 from kctl.kafka.protocol.flexible import behind, behind_tags, count_of, nullable_text_of, text_of
 
 DESCRIBE_VERSIONS = range(5, 7)
-"""Versions of DescribeGroups with the flexible encoding."""
+"""Versions with the flexible encoding."""
 _WITH_MESSAGE = 6
 _INT16 = Struct(">h")
 _THROTTLE_BYTES = 4
@@ -29,8 +29,7 @@ _NONE = CountedGroup("", 0, None, 0), (0, 0)
 
 
 class CountedResponses:
-    """Decodes one coordinator's responses, poll by poll. Parses only changed groups, because there may be tens of
-    thousands."""
+    """Parses only changed groups, because there may be tens of thousands."""
 
     def __init__(self) -> None:
         self._body = b""

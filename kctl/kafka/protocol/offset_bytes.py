@@ -1,7 +1,7 @@
 """Decodes log offsets from the bytes of ListOffsets responses, a block at a time. Pure.
 
 kafka-python makes an object of each offset, which takes ten times as long as everything else. Without tagged fields all
-entries have the same length, and a topic's partitions are unpacked at once. Encoding: KIP-482.
+entries have the same length, so a topic's partitions are unpacked at once. Encoding: KIP-482.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kctl.kafka.client.layout import Partition
 from kctl.kafka.protocol.flexible import behind_tags, count_of, text_of
 
 LIST_VERSIONS = range(6, 12)
-"""Versions of ListOffsets with the flexible encoding."""
+"""Versions with the flexible encoding."""
 
 _LISTED_BYTES = 27
 """An entry: partition int32, error code int16, timestamp int64, offset int64, leader epoch int32, no tags."""
@@ -35,7 +35,7 @@ class PartitionKeys:
 
 
 def listed(body: bytes, keys: PartitionKeys) -> Iterator[tuple[Sequence[Partition], Sequence[int], Sequence[int]]]:
-    """Yields each topic of a response: partitions, offsets (-1: none), error codes. Raises `UNREADABLE`."""
+    """Yields each topic: partitions, offsets (-1: none), error codes. Raises `UNREADABLE`."""
     count, at = count_of(body, 4)
     for _ in range(count):
         topic, at = text_of(body, at)

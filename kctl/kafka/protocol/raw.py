@@ -1,7 +1,7 @@
 """Requests that return their responses as bytes, for responses with 100,000 rows.
 
-kafka-python does everything else: versions, connections, TLS, SASL, time-outs. It asks the request for its header, and
-the header for a class that decodes the response; the class here decodes nothing.
+kafka-python does everything else. It asks the request for its header, and the header for a class that decodes the
+response; the class here decodes nothing.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ from typing import Any, NamedTuple
 
 
 class RawResponse(NamedTuple):
-    """The body of a response, after its header."""
-
     version: int
     body: bytes
     throttle_time_ms: int = 0
 
 
 class Raw:
-    """A kafka-python request answered by a `RawResponse`. It may be sent again after its answer, and encodes its body
-    once, which for 10,000 partitions takes as long as reading the answer."""
+    """A kafka-python request answered by a `RawResponse`. It may be sent again, and encodes its body once, which for
+    10,000 partitions takes as long as reading the answer."""
 
     def __init__(self, request: Any) -> None:
         object.__setattr__(self, "_request", request)
@@ -48,14 +46,12 @@ class Raw:
 
 
 class KeptRequests:
-    """The last poll's requests over one connection, because encoding one for thousands of groups takes as long as
-    reading the answer."""
+    """Encoding a request for thousands of groups takes as long as reading the answer."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, tuple[list[str], Raw]] = {}
 
     def of(self, key: Hashable, names: list[str], made: Callable[[list[str]], Any]) -> Raw:
-        """Returns the last request with this key, or a new one if the names differ."""
         kept = self._kept.get(key)
         if kept is None or kept[0] != names:
             kept = self._kept[key] = names, Raw(made(names))
