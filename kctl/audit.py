@@ -1,8 +1,5 @@
-"""The audit log: which user made which change, as JSON lines.
-
-The master writes its operations there (`master/operations/operation_log.py`), the command line its changes without a
-master. Lines contain no secrets, and only ASCII, so that a terminal may show them.
-"""
+"""The audit log: which user made which change, as JSON lines, by the master and by the command line. Lines contain no
+secrets, and only ASCII, so that a terminal may show them."""
 
 from __future__ import annotations
 
@@ -29,13 +26,12 @@ _FOLDER_MODE = 0o700
 
 
 def fleet_log(config: Config) -> Path:
-    """The audit log of changes to a fleet, its group and its storage."""
     return config.fleet.log_dir / "operations.jsonl"
 
 
 def user_log(env: Mapping[str, str]) -> Path:
-    """`$XDG_STATE_HOME/kctl/audit.jsonl`, by default below `~/.local/state`. Raises ConfigError if root would write to
-    another user's."""
+    """`$XDG_STATE_HOME/kctl/audit.jsonl`, by default below `~/.local/state`. Raises ConfigError as root if another user
+    owns it."""
     home = env.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
     path = Path(env.get("XDG_STATE_HOME") or Path(home, ".local", "state"), "kctl", "audit.jsonl")
     refuse_others(path)
@@ -43,8 +39,8 @@ def user_log(env: Mapping[str, str]) -> Path:
 
 
 def append(path: Path, line: Mapping[str, Any]) -> None:
-    """Writes one line atomically, because several processes append to the file; first ends a line that a full disk cut
-    off. Raises OSError, also for a link, a file that is not regular, or another user's."""
+    """Writes one line atomically, because several processes append; first ends a line that a full disk cut off. Raises
+    OSError, also for a link, a file that is not regular, or another user's."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
     descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
     try:

@@ -14,8 +14,7 @@ _PATH = "PYTHONPATH"
 
 
 def python_module(name: str, *arguments: str) -> tuple[str, ...]:
-    """The command that runs an installed module. `-P` keeps Python from importing from the working directory, where
-    another user may have put code."""
+    """`-P` keeps Python from importing from the working directory, where another user may have put code."""
     return (sys.executable, "-P", "-m", name, *arguments)
 
 
@@ -27,9 +26,9 @@ def dies_with_parent(signal_name: str) -> list[str]:
 
 
 def safe_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of a child that reads the configuration itself. Python processes below it, including Spark's, do
-    not import from the working directory either."""
-    # Python takes an empty entry, as in `PYTHONPATH=$PYTHONPATH:/opt/lib`, for the working directory.
+    """For a child that reads the configuration itself. Python processes below it, including Spark's, do not import from
+    the working directory either."""
+    # Python treats an empty entry, as in `PYTHONPATH=$PYTHONPATH:/opt/lib`, as the working directory.
     path = os.pathsep.join(filter(os.path.isabs, env.get(_PATH, "").split(os.pathsep)))
     return {
         **{name: text for name, text in env.items() if name != _PATH},
@@ -39,8 +38,7 @@ def safe_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def child_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of a worker or sinker, which runs other people's code: without settings and secrets, which it
-    gets on stdin."""
+    """For a worker or sinker, which runs other people's code and gets settings and secrets on stdin."""
     from kctl.config.load import is_setting_variable
     from kctl.secrets import SECRET_VARIABLES
 

@@ -1,4 +1,4 @@
-"""Threads for work that may hang: with a disk, a mount or a storage."""
+"""Threads for work that may hang with a disk, a mount or a storage."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ DISK_SECONDS = 5.0
 
 
 class DaemonThreads:
-    """Threads that start with the first work and, unlike `concurrent.futures`, do not delay the end of the process. For
-    the submitting thread."""
+    """Start with the first work and, unlike `concurrent.futures`, do not delay the end of the process. For one
+    submitting thread."""
 
     def __init__(self, number: int, name: str) -> None:
         self._number = number
@@ -54,9 +54,9 @@ _DISK = DaemonThreads(1, "kctl-disk")
 
 
 async def on_disk(work: Callable[..., T], *args: Any) -> T:
-    """Returns what `work` does with a small file of a fleet. It has one thread for all: if a disk hangs, neither the
-    event loop waits for it nor asyncio's few threads, in which processes are killed. Raises TimeoutError, an OSError:
-    the disk does not answer; and what `work` raises."""
+    """Runs `work` with a small file of a fleet in one thread, so that a hanging disk blocks neither the event loop nor
+    asyncio's few threads, in which processes are killed. Raises TimeoutError (an OSError) if the disk does not answer,
+    and what `work` raises."""
     try:
         async with asyncio.timeout(DISK_SECONDS):
             return await asyncio.wrap_future(_DISK.submit(partial(work, *args)))

@@ -1,7 +1,7 @@
 """The tree of the control plane's errors: each class has a code, an exit code and an HTTP status.
 
 A message is one sentence for an operator: what happened, to what, and what to do. Agents have their own tree,
-`kctl_agent.errors`; docs/errors.md lists both, and a project test keeps it complete.
+`kctl_agent.errors`; docs/errors.md lists both.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import ClassVar
 
 
 class KctlError(Exception):
-    """The root of all errors. `code` is for programs, `exit_code` for shells, `http_status` for the HTTP API."""
+    """`code` is for programs, `exit_code` for shells, `http_status` for the HTTP API."""
 
     code: ClassVar[str] = "failed"
     retriable: ClassVar[bool] = False

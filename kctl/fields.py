@@ -10,24 +10,24 @@ if TYPE_CHECKING:
 
 
 def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
-    """Bytes as a field of a document: text if UTF-8, otherwise base64 with `_base64` added to the name."""
+    """Text if UTF-8, otherwise base64 with `_base64` added to the name."""
     if value is None:
         return {name: None}
     try:
         return {name: value.decode("utf-8")}
     except UnicodeDecodeError:
-        import base64  # `rpc` and `status` never need it
+        import base64  # `rpc` and `status` do not need it
 
         return {f"{name}_base64": base64.b64encode(value).decode()}
 
 
 def qualified(host: str, name: str) -> str:
-    """The name of a process in a fleet of several hosts: `node-2/worker-0`."""
+    """`node-2/worker-0`."""
     return f"{host}/{name}"
 
 
 def host_and_name(process: str) -> tuple[str, str]:
-    """Splits a qualified name; the host is empty if there is none."""
+    """The host is empty for a name without one."""
     host, _, name = process.rpartition("/")
     return host, name
 
@@ -39,6 +39,6 @@ def moment(unix_seconds: float) -> str:
 
 def unix_seconds(given: datetime) -> float:
     """A given time without a zone is in UTC, like all displayed times."""
-    from datetime import UTC  # `rpc` and `status` never need it
+    from datetime import UTC  # `rpc` and `status` do not need it
 
     return (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()

@@ -1,7 +1,7 @@
 """Finds the fleet: `-c`, or `KCTL_CONFIG`, or `./kctl.toml`, or this user's running one.
 
 A master registers itself in a folder of its user, so that `kctl rpc` needs no argument if only one runs. The next
-reader removes entries of dead masters (pid and start time).
+reader removes entries of dead masters.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kctl_agent.paths import ProcessIdentity, is_alive, prepare_run_dir, process
 
 
 class Fleet(NamedTuple):
-    """`master` is None if the fleet was named by its configuration and no running master is known."""
+    """`master` is None if no running master is known."""
 
     name: str
     run_dir: Path
@@ -30,12 +30,12 @@ class Fleet(NamedTuple):
 
 
 def registry_dir(env: Mapping[str, str] = os.environ) -> Path:
-    """The folder of running fleets: `$XDG_RUNTIME_DIR/kctl`, or `/tmp/kctl-<uid>` if that folder is not ours. Cron and
-    services have none; `su` and `sudo` may keep another user's."""
+    """`$XDG_RUNTIME_DIR/kctl`, or `/tmp/kctl-<uid>` if that folder is not ours: cron and services have none; `su` and
+    `sudo` may keep another user's."""
     runtime = env.get("XDG_RUNTIME_DIR")
     if runtime and _is_own_folder(runtime):
         return Path(runtime, "kctl")
-    return Path(f"/tmp/kctl-{os.geteuid()}")  # noqa: S108 - prepare_run_dir refuses it unless it is ours alone
+    return Path(f"/tmp/kctl-{os.geteuid()}")  # noqa: S108 - prepare_run_dir rejects it unless it is ours alone
 
 
 def _is_own_folder(path: str) -> bool:
@@ -77,8 +77,7 @@ def unregister(entry: Path) -> None:
 
 
 def running(env: Mapping[str, str] = os.environ) -> list[Fleet]:
-    """This user's fleets with a live master, sorted by name and path. Raises PathError if the registry does not belong
-    to this user alone."""
+    """This user's fleets with a live master, sorted by name and path. Raises PathError."""
     folder = registry_dir(env)
     if not folder.exists():
         return []
@@ -108,10 +107,10 @@ def named(config: Path | None, env: Mapping[str, str]) -> Path | None:
 
 
 def find(config: Path | None = None, env: Mapping[str, str] = os.environ) -> Fleet:
-    """Returns the fleet named by `-c` (`config`), KCTL_CONFIG or the working directory, or the only running one.
+    """Returns the fleet of `-c` (`config`), KCTL_CONFIG or the working directory, or the only running one.
 
-    A running fleet is found by the path of its configuration without reading the file, which may have changed or broken
-    since. Raises ConfigError, NoSocketFile (none named, none running), UsageError (none named, several running).
+    Finds a running fleet by the path of its configuration without reading the file, which may be broken by now. Raises
+    ConfigError, NoSocketFile (none named, none running), UsageError (none named, several running).
     """
     path = named(config, env)
     try:

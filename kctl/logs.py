@@ -11,11 +11,10 @@ from logging.handlers import QueueHandler, QueueListener
 from queue import SimpleQueue
 
 _MOST_LINES = 10_000
-"""More do not wait for a disk; they are dropped."""
+"""Further lines do not wait for a disk, but are dropped."""
 
 
 def configure(level: str) -> None:
-    """`level`: DEBUG, INFO, WARNING or ERROR (`log.level`)."""
     formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S")
     formatter.converter = time.gmtime
     handler = logging.StreamHandler(sys.stderr)
@@ -31,7 +30,7 @@ class _Queued(QueueHandler):
 
 @contextmanager
 def written_behind() -> Iterator[None]:
-    """Has the log written by a thread, for which the end alone waits: stderr may be a file on a disk that hangs."""
+    """A thread writes the log, and only the end waits for it, because stderr may be a file on a hanging disk."""
     handlers, lines = logging.root.handlers[:], SimpleQueue[object]()
     listener = QueueListener(lines, *handlers)
     logging.root.handlers[:] = [_Queued(lines)]

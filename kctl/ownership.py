@@ -17,12 +17,12 @@ from kctl.errors import ConfigError, RunDirUnusable
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _MAX_LINKS = 40
-"""The most links in one path, as in Linux (path_resolution(7))."""
+"""As in Linux (path_resolution(7))."""
 
 
 def refuse_others(path: Path, descriptor: int | None = None) -> None:
-    """As root, checks that no other user owns or can write to a path, or a folder on the way to it. A missing file is
-    judged by its folders, an open one by its descriptor. Raises ConfigError."""
+    """As root, checks that no other user owns or can write to a path, or a folder on the way to it. Judges a missing
+    file by its folders, an open one by its descriptor. Raises ConfigError."""
     if os.geteuid() != 0:
         return
     try:
@@ -46,8 +46,7 @@ def check_mode(setting: str, path: Path, mode: int) -> None:
 
 
 def others_can_write(path: Path, bits: int) -> bool:
-    """Whether these mode bits let others write. They do not on a read-only mount: Kubernetes mounts a ConfigMap with
-    mode 0777."""
+    """They do not on a read-only mount: Kubernetes mounts a ConfigMap with mode 0777."""
     return bits != 0 and not os.statvfs(path).f_flag & os.ST_RDONLY
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 
 def open_regular(path: Path, flags: int, *, is_link_fine: bool = False) -> int:
-    """Returns a descriptor. A file to write must be ours; a new one gets mode 0600. Raises OSError, also for pipes,
-    folders, and links unless `is_link_fine`."""
+    """A file to write must be ours; a new one gets mode 0600. Raises OSError, also for pipes, folders, and links unless
+    `is_link_fine`."""
     flags |= os.O_CLOEXEC | os.O_NONBLOCK | (0 if is_link_fine else os.O_NOFOLLOW)
     try:
         descriptor = os.open(path, flags, 0o600)
@@ -31,5 +31,4 @@ def open_regular(path: Path, flags: int, *, is_link_fine: bool = False) -> int:
 
 
 def rotated(log: Path) -> Path:
-    """The file of a log's older lines."""
     return log.with_name(log.name + ".1")

@@ -1,7 +1,7 @@
-"""Protects the operator's terminal from text of others: message bytes, names, errors, log lines.
+"""Protects the operator's terminal from foreign text: message bytes, names, errors, log lines.
 
-`shown` alone decides what a terminal may receive. `guarded` applies it to stdout and stderr if they are terminals, so
-that a command cannot forget it. Control sequences of our own go to `plain`.
+`shown` alone decides what a terminal may receive. `guarded` applies it to stdout and stderr if they are terminals.
+Control sequences of our own go to `plain`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 def shown(text: str, kept: str = "\n\t") -> str:
     r"""Escapes every character that a terminal would act on or not show: control characters, bidirectional overrides,
     line separators, lone surrogates; except those in `kept`. The escapes are JSON's (`\u001b`), so a JSON document
-    stays the same document."""
+    keeps its meaning."""
     if text.isprintable():
         return text
     if "\n" in kept:
@@ -31,7 +31,7 @@ def _escaped(text: str, kept: str) -> str:
 
 
 def _is_harmless(character: str) -> bool:
-    """Whether it is printable, or one of the wide spaces, which `isprintable` rejects."""
+    """`isprintable` rejects wide spaces."""
     return character.isprintable() or (character >= "\xa0" and character.isspace() and character not in "\u2028\u2029")
 
 
@@ -43,7 +43,7 @@ def _escape(character: str) -> str:
 
 
 class _Guarded(io.TextIOBase):
-    """A terminal's stream behind `shown`. It has no `buffer`, because bytes would bypass the guard."""
+    """Has no `buffer`, because bytes would bypass the guard."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -95,8 +95,8 @@ def plain(stream: TextIO) -> TextIO:
 
 @contextmanager
 def line_of(stream: TextIO) -> Iterator[Callable[[str], None]]:
-    """Yields a function that replaces a line on a terminal; the line is cleared at the end. Elsewhere nothing is
-    written."""
+    """Yields a function that replaces a line on a terminal; the line is cleared at the end. Without a terminal, writes
+    nothing."""
     if not stream.isatty():
         yield lambda _text: None
         return

@@ -1,7 +1,7 @@
 """Reads a checkpoint: what its query has processed, and how Spark would react at a restart. Changes nothing.
 
-Only what the newest batch with a file in `commits/` has read counts as processed, never what a batch has planned.
-Spark's reaction to each fault was tested with 3.5 and 4.2 (tests/acceptance/test_checkpoint_faults.py).
+Only the newest batch in `commits/` counts as processed. Spark's reaction to each fault was tested with 3.5 and 4.2
+(tests/acceptance/test_checkpoint_faults.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STATE = re.compile(r"(?P<store>\d+/\d+(/.+)?)/(?P<version>\d+)(_[^./]+)?\.(delt
 
 
 class Finding(NamedTuple):
-    """A fact that matters for a restart of the query: whether it `starts`. None: unknown from outside."""
+    """A fact that matters for a restart. `starts` None: unknown from outside."""
 
     starts: bool | None
     text: str
@@ -40,17 +40,15 @@ class Checkpoint:
     uri: str
     query_id: str | None = None
     planned: int | None = None
-    """The newest batch in `offsets/`."""
     planned_at: float | None = None
     committed: int | None = None
-    """The newest batch in `commits/`."""
     committed_at: float | None = None
     processed_at: float | None = None
-    """When the newest committed batch was planned: everything that it read existed then."""
+    """When the newest committed batch was planned; all its messages existed then."""
     sources: tuple[Offsets | None, ...] = ()
-    """The next offsets of each source after the newest committed batch; before the first one, where it began."""
+    """Next offsets after the newest committed batch; before the first batch, those where the query began."""
     repeated: Offsets | None = None
-    """The end of the batch that is planned and not committed."""
+    """The end of the batch that is planned but not committed."""
     watermark_ms: int = 0
     conf: Mapping[str, str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
@@ -59,39 +57,37 @@ class Checkpoint:
 
     @property
     def offsets(self) -> Offsets:
-        """The next offset of each partition; empty: unknown."""
         return entries.merged(self.sources)
 
     @property
     def would_start(self) -> bool | None:
-        """Whether Spark would start from its files; None: unknown."""
+        """Whether Spark would start from the files; None: unknown."""
         return starts(self.findings)
 
 
 def starts(findings: tuple[Finding, ...]) -> bool | None:
-    """Whether Spark starts in spite of the findings; None: unknown."""
     found = {each.starts for each in findings}
     return False if False in found else None if None in found else True
 
 
 def read(folder: Folder, *, with_state: bool = True, last: Checkpoint | None = None) -> Checkpoint:
-    """Reads a checkpoint, also while its query runs. Raises CheckpointUnreadable: none, no permission, or no answer.
+    """Reads a checkpoint, also while its query runs. Raises CheckpointUnreadable.
 
-    Without `state/`, whose listing may be long, it takes two listings and four files. If nothing was planned or
-    committed since `last`, which had no findings, it takes two listings and a file's stamp, which shows whether the
-    checkpoint was recreated or restored.
+    Costs two listings and four files, besides a possibly long listing of `state/`. If nothing was planned or committed
+    since `last`, which had no findings, it costs two listings and a stamp, which reveals a recreated or restored
+    checkpoint.
     """
     with reading(folder):
         try:
             return _Reader(folder).read(last, with_state=with_state)
-        except FileNotFoundError:  # its query has purged an entry meanwhile
+        except FileNotFoundError:  # the query has purged an entry meanwhile
             return _Reader(folder).read(last, with_state=with_state)
 
 
 class _Reader:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        # In this order: a batch is planned before it is committed.
+        # In this order, because a batch is planned before it is committed.
         self._commits = self._numbers("commits")
         self._offsets = self._numbers("offsets")
         self._findings: list[Finding] = []
@@ -140,7 +136,7 @@ class _Reader:
         self._findings.append(Finding(starts, text))
 
     def _parsed(self, name: str, parse: Callable[[str], _T]) -> _T | None:
-        """Returns a file's content; None: Spark does not read it, or kctl does not. Raises FileNotFoundError."""
+        """Returns None for content that Spark or kctl cannot read. Raises FileNotFoundError."""
         try:
             content, self._stamps[name] = self._folder.read_stamped(name)
             return parse(content.decode())
@@ -169,8 +165,7 @@ class _Reader:
         return self._entries[number]
 
     def _done(self, planned: int | None, committed: int | None, newest: Planned | None) -> Planned | None:
-        """Returns what the newest committed batch has read; None: unknown. Before the first batch, where the query
-        began."""
+        """Returns the newest committed batch's offsets; before the first batch, those where the query began."""
         if committed is None:
             if planned:
                 self._found(True, f"commits/ is empty: Spark takes batch {planned - 1} for done, and repeats {planned}")
@@ -206,8 +201,8 @@ class _Reader:
         return tuple(sources)
 
     def _whole(self, planned: int, newest: Planned, *, is_done: bool) -> Planned | None:
-        """Checks the newest entry against the previous one, from which Spark begins the newest batch. None: it lacks a
-        source."""
+        """Checks the newest entry against the previous one, from which Spark starts the newest batch. Returns None if a
+        source is missing."""
         count, before = len(newest.sources), None
         if planned and planned - 1 not in self._offsets:
             is_async = planned - 1 not in self._commits
@@ -236,7 +231,7 @@ class _Reader:
         return newest
 
     def _check_state(self, version: int, newest: Planned | None) -> None:
-        """Checks that each store has the version that the next batch begins with: batch N reads version N."""
+        """Checks that each store has the version with which the next batch begins: batch N reads version N."""
         versions: defaultdict[str, int] = defaultdict(int)
         for file in self._folder.subfolder("state").files():
             found = _STATE.fullmatch(file.name)

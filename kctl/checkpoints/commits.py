@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def read_still(folder: Folder, seconds: float) -> Checkpoint:
-    """Reads a checkpoint twice, so long apart. Raises CheckpointUnusable: a batch was planned or committed between."""
+    """Reads a checkpoint twice. Raises CheckpointUnusable if it has changed in between."""
     before = read(folder)
     threading.Event().wait(seconds)
     after = read(folder)
@@ -39,11 +39,11 @@ def plan(
     goes_back: bool,
     is_trusted: bool,
 ) -> list[OffsetChange]:
-    """Plans what is committed for each partition; changes nothing.
+    """Plans the commit of each partition; changes nothing.
 
-    Offsets below the group's are committed if it `goes_back`; those of a damaged checkpoint, or of a topic that seems
-    recreated, if it `is_trusted`. Raises GroupActive: the group has members; CheckpointUnusable: the processed offsets
-    are unknown, or Spark would not start from the checkpoint; KctlError: the brokers do not answer.
+    With `goes_back`, also commits offsets below the group's; with `is_trusted`, those of a damaged checkpoint or of a
+    topic that seems recreated. Raises GroupActive, CheckpointUnusable if the processed offsets are unknown or Spark
+    would not start from the checkpoint, KctlError.
     """
     rows = read_rows(connection, checkpoint, only)
     if not rows or (checkpoint.would_start is False and not is_trusted):
@@ -61,7 +61,7 @@ def plan(
 
 
 def repeated(checkpoint: Checkpoint, change: OffsetChange) -> str | None:
-    """Returns the offsets that are read again, of a planned and uncommitted batch, as `1200-1235`."""
+    """Returns the offsets of a planned, uncommitted batch that will be read again, as `1200-1235`."""
     end = (checkpoint.repeated or {}).get((change.topic, change.partition))
     return None if end is None or change.new is None or end <= change.new else f"{change.new}-{end - 1}"
 

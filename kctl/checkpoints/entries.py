@@ -1,8 +1,8 @@
 """The texts of a checkpoint's files, as Spark 3.4 to 4.2 write them. Pure.
 
 `metadata` is a line of JSON with the query's id. `offsets/N` is `v1`, a line of metadata, and a line for each source:
-for Kafka the next offset of each partition, `{"orders":{"0":1200}}`. With `commits/N` batch N is done; it is `v1`, or
-`v2` with the ids of state files (Spark 4.0). `sources/I/0` has the offsets that a Kafka source began at.
+for Kafka the next offset of each partition, `{"orders":{"0":1200}}`. `commits/N` marks batch N as done; it is `v1`,
+or `v2` with the ids of state files (Spark 4.0). `sources/I/0` has the offsets where a Kafka source began.
 """
 
 from __future__ import annotations
@@ -14,31 +14,29 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 Offsets: TypeAlias = dict[tuple[str, int], int]
-"""The next offset of each partition."""
 _OFFSETS_VERSIONS = ("v1",)
 _COMMIT_VERSIONS = ("v1", "v2")
 _NO_OFFSET = "-"
-"""Stands for a source without an offset."""
 
 
 class BadEntry(ValueError):
-    """A file of a checkpoint that Spark cannot read, or of a version that kctl does not know."""
+    """Spark cannot read a file of a checkpoint, or kctl does not know its version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """An entry of `offsets/`: what a batch reads up to. None: a source that is not Kafka, or has no offset yet."""
+    """An entry of `offsets/`: where a batch ends. A source is None if it is not Kafka, or has no offset yet."""
 
     sources: tuple[Offsets | None, ...]
     planned_at: float | None = None
-    """In seconds since 1970."""
+    """Seconds since 1970."""
     watermark_ms: int = 0
     conf: Mapping[str, str] = field(default_factory=dict)
-    """The settings that Spark takes from the checkpoint when the query restarts."""
+    """The settings that Spark takes from the checkpoint at a restart."""
 
 
 def query_id(text: str) -> str:
-    """Parses `metadata`. Raises BadEntry: there is no query id in it."""
+    """Parses `metadata`. Raises BadEntry."""
     found = _json(text).get("id")
     try:
         return str(UUID(found))
@@ -47,7 +45,7 @@ def query_id(text: str) -> str:
 
 
 def planned(text: str) -> Planned:
-    """Parses a file of `offsets/`. Raises BadEntry: it is empty, truncated, or of another version."""
+    """Parses a file of `offsets/`. Raises BadEntry."""
     lines = _lines(text, _OFFSETS_VERSIONS)
     if len(lines) < 3:
         raise BadEntry("is truncated: it names no source")
@@ -62,19 +60,18 @@ def planned(text: str) -> Planned:
 
 
 def is_commit(text: str) -> bool:
-    """Checks a file of `commits/`. Raises BadEntry: it is empty, truncated, or of another version."""
+    """Checks a file of `commits/`. Raises BadEntry."""
     lines = _lines(text, _COMMIT_VERSIONS)
     return len(lines) < 2 or isinstance(_json(lines[1]), dict)
 
 
 def initial(text: str) -> Offsets | None:
-    """Parses `sources/I/0`; None: it is not a Kafka source's. Raises BadEntry: it is truncated, or of another
-    version."""
+    """Parses `sources/I/0`; None if it is not a Kafka source's. Raises BadEntry."""
     return _source(_lines(text.lstrip("\0"), _OFFSETS_VERSIONS)[-1])
 
 
 def merged(sources: Iterable[Offsets | None]) -> Offsets:
-    """Returns the next offset of each partition of any source. If two read the same partition, the lower one counts."""
+    """If two sources read the same partition, the lower offset counts."""
     offsets: Offsets = {}
     for each in sources:
         for key, offset in (each or {}).items():
@@ -83,10 +80,8 @@ def merged(sources: Iterable[Offsets | None]) -> Offsets:
 
 
 def unread(offsets: Offsets, counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Returns partitions that were added after those that a query reads; `counts` has the number of each topic.
-
-    Lower ones that it does not read are not its own (Spark's option `assign`).
-    """
+    """Returns partitions that were added above those that a query reads; `counts` has the number of each topic. Lower
+    ones that it does not read are not its own (Spark's option `assign`)."""
     highest: dict[str, int] = {}
     for topic, partition in offsets:
         highest[topic] = max(partition, highest.get(topic, 0))
@@ -94,7 +89,7 @@ def unread(offsets: Offsets, counts: Mapping[str, int]) -> list[tuple[str, int]]
 
 
 def starting_offsets(offsets: Offsets) -> str:
-    """Formats offsets for Spark's option `startingOffsets`."""
+    """For Spark's option `startingOffsets`."""
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(partition)] = offset

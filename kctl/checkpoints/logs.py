@@ -38,15 +38,13 @@ _MEANINGS: dict[str, tuple[bool | None, str]] = {
     ),
     "unknown": (None, "the brokers did not answer for it: lag and verdict are not known"),
 }
-"""The meaning of a verdict, by its first word, for a restart: whether Spark starts, and why."""
+"""First word of a verdict -> whether Spark starts, and why."""
 _FINE = ("ok", "new partition")
 
 
 class Row(NamedTuple):
-    """A partition of a query. None is unknown, and `error` is why.
-
-    `record_at` is the time of the last processed record, in seconds since 1970.
-    """
+    """A partition of a query; `error` is the reason for a None. `record_at`: time of the last processed record, in
+    seconds since 1970."""
 
     topic: str
     partition: int
@@ -66,10 +64,7 @@ def read_rows(
     *,
     is_read_committed: bool = False,
 ) -> list[Row]:
-    """Returns a row for each partition of the query, and for those of its topics that it has not read yet.
-
-    Raises KctlError: no broker answered.
-    """
+    """Includes partitions of the topics that the query has not read yet. Raises KctlError."""
     offsets = {key: offset for key, offset in checkpoint.offsets.items() if not only or key[0] in only}
     topics = topics_of(connection.open(sorted({topic for topic, _ in offsets})))
     new = unread(offsets, {topic.name: len(topic.partitions) for topic in topics.values()})
@@ -83,7 +78,7 @@ def read_rows(
 
 
 def unasked(checkpoint: Checkpoint, only: Collection[str] = ()) -> list[Row]:
-    """Returns the rows of a query if no broker answers: only its offsets are known."""
+    """Returns rows without the brokers' columns."""
     offsets = sorted(checkpoint.offsets.items())
     return [Row(*key, at, None, None, None, None, "unknown") for key, at in offsets if not only or key[0] in only]
 
@@ -96,7 +91,7 @@ def judged(
     record_at: float | None,
     processed_at: float | None,
 ) -> Row:
-    """Judges a partition; without an `offset` the query does not know it yet."""
+    """Without an `offset`, the query does not know the partition yet."""
     error = start.error or end.error
     if error == _GONE:
         return Row(*key, offset, None, None, None, None, "gone")
@@ -116,7 +111,7 @@ def judged(
 
 
 def findings(rows: list[Row]) -> tuple[Finding, ...]:
-    """Returns the partitions' meaning for a restart, a sentence for each verdict."""
+    """Returns one sentence for each verdict."""
     found: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row.verdict not in _FINE:
@@ -137,8 +132,7 @@ def _record_times(
     starts: Mapping[Partition, LogOffset],
     ends: Mapping[Partition, LogOffset],
 ) -> dict[Partition, float]:
-    """Returns the time of the last record before each offset, in seconds; omits offsets outside the log, and those that
-    cannot be read in time."""
+    """In seconds; omits offsets outside the log, and those that cannot be read in time."""
     wanted: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for (topic, partition), offset in offsets.items():
         start, end = starts[topic, partition].offset, ends[topic, partition].offset
@@ -148,7 +142,7 @@ def _record_times(
     if not wanted:
         return times
     light_imports.complete()
-    from kctl.kafka.consume import reading  # the consumer costs 100 ms
+    from kctl.kafka.consume import reading  # importing the consumer takes 100 ms
 
     seconds = max(connection.deadline.left_seconds, 1.0)
     try:
@@ -158,5 +152,5 @@ def _record_times(
                     if record.timestamp is not None:
                         times[topic, record.partition] = record.timestamp / 1000
     except KctlError:
-        return times  # it may be that records may not be read (ACL): lag is known all the same
+        return times  # reading may not be permitted (ACL); the lag is known anyway
     return times

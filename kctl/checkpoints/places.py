@@ -1,4 +1,4 @@
-"""The place of a checkpoint: a local folder, or a prefix of a bucket by obstore. Never written."""
+"""The place of a checkpoint: a local folder, or a prefix of a bucket by obstore. Read-only."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 _FOLDERS = ("", "file")
 _BUCKETS = ("s3", "s3a", "s3n")
 _SETTING = "storage.credentials_file, or "
-"""Of a fleet's table: a checkpoint has AWS' own variables, files and roles."""
+"""Part of a message about a fleet's table; a checkpoint uses AWS's own variables, files and roles."""
 
 
 def place(uri: str) -> Folder:
-    """Returns the folder of a checkpoint: a path, `file://…`, or `s3://BUCKET/PREFIX`. Raises UsageError: any other."""
+    """`uri` is a path, `file://…`, or `s3://BUCKET/PREFIX`. Raises UsageError."""
     found = urlsplit(uri)
     if found.scheme in _FOLDERS:
         from kctl_agent.storage.lake.folder.local import LocalFolder
@@ -38,7 +38,7 @@ def place(uri: str) -> Folder:
 
 
 def store_of(uri: str) -> str:
-    """Returns the bucket or mount of a checkpoint, without access to a disk, which may hang."""
+    """Returns the bucket or mount of a checkpoint without accessing a disk, which may hang."""
     found = urlsplit(uri)
     if found.scheme in _BUCKETS:
         return found.netloc
@@ -49,7 +49,7 @@ def store_of(uri: str) -> str:
 
 @contextmanager
 def reading(folder: Folder) -> Iterator[None]:
-    """Converts errors of the place to CheckpointUnreadable, which names the checkpoint and the reason."""
+    """Converts errors to CheckpointUnreadable."""
     try:
         yield
     except OSError as error:

@@ -32,22 +32,22 @@ log = logging.getLogger(__name__)
 _THREADS = 4
 """Per mount or bucket."""
 _FRESH_INTERVALS = 3
-"""After so many intervals without an answer the offsets are unknown."""
+"""Then the offsets are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
     checkpoint: Checkpoint
     at: float
-    """Monotonic seconds, before it was read."""
+    """Monotonic seconds before it was read."""
     at_unix: float
     planned_after: float
-    """A lower bound of the time when the newest batch was planned, in seconds since 1970 by our clock, which may differ
-    from the driver's."""
+    """A lower bound for the planning of the newest batch, in seconds since 1970 by our clock, which may differ from the
+    driver's."""
 
     @property
     def running_seconds(self) -> float | None:
-        """For how long a batch had been planned and not committed; None: none was."""
+        """How long a batch has been planned and not committed."""
         found = self.checkpoint
         if found.planned == found.committed or found.planned_at is None:
             return None
@@ -55,8 +55,7 @@ class _Seen:
 
 
 class _Store:
-    """A mount or bucket, and the threads that read its checkpoints, each by a name. A hanging checkpoint keeps its
-    thread, so no other one reads it."""
+    """The threads of a mount or bucket. A hanging checkpoint keeps its thread, so no other one reads it."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -67,7 +66,7 @@ class _Store:
         self._threads = 0
 
     def serve(self, read: Callable[[str, str], None], intervals: Mapping[tuple[str, str], float]) -> None:
-        """Reads these checkpoints from now on, every so many seconds; without any the threads end."""
+        """Checkpoint -> interval in seconds; without any the threads end."""
         with self._changed:
             self._read, self._intervals = read, intervals
             self._due = {name: self._due.get(name, 0.0) for name in intervals}
@@ -98,7 +97,7 @@ class _Store:
 
 
 class CheckpointWatcher:
-    """Reads checkpoints on its own threads; its results may be taken on any thread."""
+    """Reads checkpoints on its own threads; any thread may take its results."""
 
     def __init__(self, watched: Mapping[str, CheckpointSection]) -> None:
         """`watched`: checkpoints by the group that represents each."""
@@ -107,14 +106,12 @@ class CheckpointWatcher:
         self._errors: dict[str, str] = {}
         self._folders: dict[str, Folder] = {}
         self._reading = ClusterReading()
-        """The newest poll."""
         self._partitions: dict[str, int] = {}
-        """The number of partitions of each topic, as of the polls before."""
+        """The number of partitions of each topic, as of the previous polls."""
         self._stores: dict[str, _Store] = {}
         self._is_started = False
 
     def start(self) -> None:
-        """Begins to read. Idempotent."""
         if self._is_started:
             return
         self._is_started = True
@@ -125,12 +122,12 @@ class CheckpointWatcher:
             self._stores.setdefault(name, _Store()).serve(self._read, intervals)
 
     def close(self) -> None:
-        """Ends the threads once they have an answer; does not wait for them."""
+        """Threads end once they have an answer; this does not wait."""
         for store in self._stores.values():
             store.serve(self._read, {})
 
     def take_over(self, old: CheckpointWatcher) -> None:
-        """Keeps the threads of another one, and its results for the same checkpoints."""
+        """Keeps the threads of another watcher, and its results for the same checkpoints."""
         self._stores, old._stores = old._stores, {}
         self._partitions, self._reading = old._partitions, old._reading
         same = {name for name, each in self._watched.items() if old._watched.get(name) == each}
@@ -138,11 +135,8 @@ class CheckpointWatcher:
         self._seen = {name: each for name, each in seen.items() if name in same} | self._seen
 
     def add_to(self, reading: ClusterReading) -> None:
-        """Adds each checkpoint to a poll, as a group with the offsets of its newest committed batch, and with new
-        partitions of its topics.
-
-        Topics that are not the section's are in another cluster.
-        """
+        """Adds each checkpoint to a poll, as a group with the offsets of its newest committed batch. Topics that the
+        section does not name are in another cluster."""
         now = time.monotonic()
         self._partitions |= self._reading.partitions
         self._reading = reading
@@ -159,7 +153,7 @@ class CheckpointWatcher:
                 reading.elsewhere[name] = by_topic({key: at for key, at in offsets.items() if key not in own})
 
     def owner(self, group: str) -> Owner | None:
-        """Returns the query behind a group, for the rules; None for a group of Kafka."""
+        """Returns the query behind a group; None for a group of Kafka."""
         watched, seen = self._watched.get(group), self._seen.get(group)
         if watched is None:
             return None
@@ -171,7 +165,7 @@ class CheckpointWatcher:
         return group in self._watched
 
     def error(self, group: str) -> str | None:
-        """Returns why a checkpoint's offsets, or the ends of its logs, are unknown, in a sentence."""
+        """Returns the reason why a checkpoint's offsets, or the ends of its logs, are unknown."""
         if group in self._errors or group not in self._seen:
             return self._errors.get(group)
         others = [topic for topic, _ in self._reading.elsewhere.get(group, by_topic({})).topics]
@@ -196,7 +190,7 @@ class CheckpointWatcher:
             self._seen[group] = _Seen(found, at, unix, after)
         except KctlError as failure:
             error = str(failure)
-        except Exception as failure:  # a boundary: one checkpoint spoils no other
+        except Exception as failure:  # a boundary: one checkpoint does not affect another
             log.exception("action=checkpoint_failed group=%s", group)
             error = f"{uri} cannot be read: {failure}"
         if error is None:

@@ -78,12 +78,12 @@ class CheckpointSection(Section):
 
 
 def by_group(checkpoints: Mapping[str, CheckpointSection]) -> dict[str, CheckpointSection]:
-    """Returns the sections by the group that each is shown as."""
+    """By the group that represents each checkpoint."""
     return {each.group or name: each for name, each in checkpoints.items()}
 
 
 def place_hint(uri: str) -> str:
-    """Returns what to do about a checkpoint at a place that kctl does not read; empty: that is another mistake."""
+    """Returns advice for a place that kctl does not read; empty if the mistake is another one."""
     scheme, colon, _ = uri.partition("://")
     if scheme == "hdfs":
         return "kctl does not read HDFS: copy the checkpoint (hdfs dfs -get), or mount it"
@@ -95,7 +95,7 @@ def place_hint(uri: str) -> str:
 def checkpoint_mistakes(
     checkpoints: Mapping[str, CheckpointSection], clusters: Collection[str], own_group: str = ""
 ) -> Iterator[str]:
-    """Yields sections of a cluster that there is not, and those that would share a group."""
+    """Yields sections whose cluster does not exist, and those that would share a group."""
     shown: dict[tuple[str, str], str] = {}
     for name, each in checkpoints.items():
         cluster, group = each.cluster or ("" if len(clusters) > 1 else next(iter(clusters))), each.group or name
@@ -108,7 +108,7 @@ def checkpoint_mistakes(
 
 
 def seconds_of(text: str) -> float | None:
-    """Parses a time: `15m` -> 900.0; None for the empty text."""
+    """`15m` -> 900.0; None for the empty text."""
     return float(text[:-1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[text[-1]] if text else None
 
 

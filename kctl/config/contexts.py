@@ -1,7 +1,5 @@
-"""`[contexts.NAME]` of a configuration file: clusters that `kctl kafka` may ask beside the fleet's own.
-
-A file with nothing but contexts will do: it describes no fleet, and `kctl kafka` needs none.
-"""
+"""`[contexts.NAME]` of a configuration file: clusters for `kctl kafka`, besides the fleet's own. A file with nothing
+but contexts describes no fleet."""
 
 from __future__ import annotations
 
@@ -15,8 +13,7 @@ SECTION = "contexts"
 
 
 def contexts(path: Path) -> dict[str, ContextSection]:
-    """Reads the contexts of a configuration file, by name; nothing else of it is read. Raises ConfigError: no such
-    file, a syntax error, unknown or missing keys, values that are not allowed."""
+    """Reads nothing else of the file. Raises ConfigError."""
     found = Findings(path.absolute())
     found.take_document({SECTION: read_document(found.path).get(SECTION, {})})
     found.refuse()
@@ -24,7 +21,6 @@ def contexts(path: Path) -> dict[str, ContextSection]:
 
 
 def alone(path: Path) -> tuple[str, ...]:
-    """Returns the names of the contexts of a file that has nothing else; none for any other file. Raises ConfigError:
-    no such file, or a syntax error."""
+    """Returns the contexts of a file that has nothing else. Raises ConfigError."""
     document = read_document(path)
     return tuple(document[SECTION]) if document.keys() == {SECTION} else ()

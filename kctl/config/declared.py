@@ -24,36 +24,35 @@ _WORDS = {
 
 
 def default_of(setting: Field[Any]) -> Any:
-    """Returns the default as declared, so a relative path; None: the setting is required."""
+    """The default as declared, so a path may be relative; None: the setting is required."""
     if setting.default_factory is not MISSING:
         return setting.default_factory()
     return None if setting.default is MISSING else setting.default
 
 
 def mark(kind: Any, of: type[T]) -> T | None:
-    """Returns what a type declares of this kind beside the type itself: its bounds, secrecy, effect or unit."""
+    """Returns a mark of this kind in an annotated type: bounds, secrecy, effect or unit."""
     return next((each for each in getattr(kind, "__metadata__", ()) if isinstance(each, of)), None)
 
 
 def plain(kind: Any) -> Any:
-    """Returns a type without what it declares and what is between its brackets: `tuple` of `tuple[Path, ...]`."""
+    """`tuple` for `Annotated[tuple[Path, ...], …]`."""
     return get_origin(_bare(kind)) or _bare(kind)
 
 
 def items(kind: Any) -> tuple[Any, ...]:
-    """Returns what is between the brackets of a type."""
     return get_args(_bare(kind))
 
 
 def kind_words(kind: Any) -> str:
-    """Describes a type in words: `a list of texts`."""
+    """`a list of texts`."""
     if plain(kind) is tuple:
         return f"a list of {kind_words(items(kind)[0]).removeprefix('a ')}s"
     return _WORDS[plain(kind)]
 
 
 def allowed(kind: Any) -> str:
-    """Describes what a type allows: `a whole number from 0 to 65535`; as `kind_words` where it allows all."""
+    """`a whole number from 0 to 65535`; the words of `kind_words` if the type sets no limits."""
     words, bounds = kind_words(kind), mark(kind, Meta) or Meta()
     if plain(kind) is tuple:
         item = allowed(items(kind)[0])

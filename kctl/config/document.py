@@ -1,4 +1,4 @@
-"""A configuration file as TOML; an error of syntax names its line."""
+"""A configuration file as TOML; a syntax error names its line."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ _LIMIT_BYTES = 1024 * 1024
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Reads the file's tables, not checked any further. Raises ConfigError: no such file, not readable, too large, or
-    not TOML; or we are root, and it is another user's."""
+    """Checks nothing but the syntax. Raises ConfigError, also as root for another user's file."""
     try:
         with open(open_regular(path, os.O_RDONLY, is_link_fine=True), encoding="utf-8") as file:
             refuse_others(path, file.fileno())
@@ -36,7 +35,7 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def _line_first(message: str, text: str) -> str:
-    """`Expected '=' (at line 3, column 7)` -> `line 3, column 7: Expected '='`; the end is a line too."""
+    """`Expected '=' (at line 3, column 7)` -> `line 3, column 7: Expected '='`."""
     what, _, where = message.rstrip(")").rpartition(" (at ")
     if where == "end of document":
         where = f"line {text.count(chr(10)) + (not text.endswith(chr(10)))}"

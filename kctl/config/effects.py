@@ -1,4 +1,5 @@
-"""The settings of a configuration as they may be shown, and the difference between two with when it takes effect."""
+"""The settings of a configuration without secrets, and the difference between two, with the time when it takes
+effect."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from kctl.config.values import as_json, shown
 
 @dataclass(frozen=True, slots=True)
 class SettingChange:
-    """One setting that was changed; the values as they may be shown."""
+    """Values without secrets."""
 
     name: str
     before: Any
@@ -23,12 +24,12 @@ class SettingChange:
 
 
 def effect(kind: type[Section], setting: Field[Any]) -> Effect:
-    """Returns when a changed setting takes effect, by its type or its section."""
+    """By the setting's type or its section."""
     return mark(setting.type, Effect) or kind.effect
 
 
 def changes(before: Config, after: Config) -> list[SettingChange]:
-    """Returns the settings that differ, in the order of the page of settings."""
+    """In the order of docs/configuration.md."""
     found = []
     for section, kind in SECTIONS.items():
         old, new = getattr(before, section), getattr(after, section)
@@ -47,7 +48,7 @@ def changes(before: Config, after: Config) -> list[SettingChange]:
 
 
 def shown_settings(config: Config) -> dict[str, dict[str, Any]]:
-    """Returns every setting by section, as JSON has it, without secrets."""
+    """By section, ready for JSON, without secrets."""
     return {
         section: {
             each.name: as_json(shown(each, getattr(getattr(config, section), each.name))) for each in fields(kind)

@@ -1,4 +1,4 @@
-"""The configuration of `kctl exporter`: no fleet need be described in its file, only clusters."""
+"""The configuration of `kctl exporter`: its file needs clusters, but no fleet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kctl.config.sections import SECTIONS, ExporterSection, HttpSection, LogSect
 from kctl.errors import ConfigError
 
 PORT = 9751
-"""The default port: a fleet's master on the same machine has the default of `http.port`."""
+"""Not that of `http.port`, because a fleet's master may run on the same machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +22,10 @@ class ExporterConfig:
     """A checked configuration; `clusters` is never empty."""
 
     path: Path
-    """The configuration file; without one, where it would be."""
+    """Without a file, its default path."""
     clusters: Mapping[str, ClusterSection]
     checkpoints: Mapping[str, CheckpointSection]
-    """Each with the name of one of the `clusters`."""
+    """Each has one of the `clusters`."""
     exporter: ExporterSection
     status: StatusSection
     http: HttpSection
@@ -35,10 +35,9 @@ class ExporterConfig:
 def load_exporter(
     path: Path | None, env: Mapping[str, str], overrides: Mapping[str, str] | None = None, servers: str | None = None
 ) -> ExporterConfig:
-    """Loads, as `kctl.config.load`, the sections `[exporter]`, `[status]`, `[http]`, `[log]`, `[checkpoints.NAME]` and
-    `[clusters.NAME]`; without a `[clusters.NAME]` the cluster is that of `[kafka]`. With `servers` it is the one at
-    these, unencrypted, and `path` may be None. Raises ConfigError: as `kctl.config.load`; or there is no cluster, or
-    `servers` beside those of the file, or a checkpoint of no cluster."""
+    """Loads the sections of the exporter, as `kctl.config.load`; without a `[clusters.NAME]` the cluster is that of
+    `[kafka]`. With `servers` the cluster is there, unencrypted, and `path` may be None. Raises ConfigError, also if
+    there is no cluster, or one of the file besides `servers`."""
     where = path.absolute() if path is not None else Path.cwd() / "kctl.toml"
     findings = read(where, {} if path is None else read_document(where), env, overrides)
     findings.refuse()

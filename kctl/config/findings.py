@@ -1,4 +1,4 @@
-"""Settings found in a file, in variables and in flags: values, where each came from, and every mistake."""
+"""Settings found in a file, in variables and in flags: values, sources, and all mistakes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SETTINGS: dict[str, Field[Any]] = {
 
 
 def variable(name: str) -> str:
-    """Returns the environment variable of a setting: `kafka.group` -> `KCTL_KAFKA_GROUP`."""
+    """`kafka.group` -> `KCTL_KAFKA_GROUP`."""
     return "KCTL_" + name.replace(".", "_").upper()
 
 
 class Findings:
-    """Settings by `section.key`, also `contexts.NAME.key`. Mistakes are collected, each as one sentence, so that all of
-    them can be reported at once. `path` is that of the file; relative paths are relative to its folder."""
+    """Settings by `section.key`, also `contexts.NAME.key`. Collects mistakes, each as one sentence, so that all can be
+    reported at once. Relative paths are relative to the folder of `path`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -42,7 +42,6 @@ class Findings:
         """The settings that the mistakes are about."""
 
     def take_document(self, document: Mapping[str, Any]) -> None:
-        """Takes in all tables of a file."""
         for section, table in document.items():
             if section in NAMED:
                 self._take_named(section, table)
@@ -53,19 +52,19 @@ class Findings:
                 self.take_unknown(f"{self.path}: there is no section [{section}]", section, known)
 
     def take_text(self, name: str, text: str, origin: str, source: str) -> None:
-        """Takes in one setting from a variable or a flag; `origin` names it in a sentence."""
+        """`origin` names the variable or flag in messages."""
         self._take(name, SETTINGS[name], text, origin, source)
 
     def take_unknown(self, sentence: str, word: str, known: Mapping[str, Iterable[str]], otherwise: str = "") -> None:
-        """A word is none of those `known`; the settings that the nearest of them stands for are not missing."""
-        import difflib  # only on the way to an error
+        """Reports an unknown word; the settings of the nearest known word do not count as missing."""
+        import difflib  # only needed for an error
 
         close = difflib.get_close_matches(word, list(known), n=1)
         self.wrong.update(*(known[each] for each in close))
         self.mistakes.append(sentence + (f"; the nearest is `{close[0]}`" if close else otherwise))
 
     def missing(self, section: str, kind: type[Section]) -> list[str]:
-        """Returns a sentence for each required setting of a section that was not found."""
+        """Returns a sentence for each required setting that was not found."""
         sentences = []
         for setting in fields(kind):
             name = f"{section}.{setting.name}"
@@ -76,17 +75,16 @@ class Findings:
         return sentences
 
     def built(self, section: str, kind: type[T]) -> T:
-        """Builds a section of what was found and of defaults, with absolute paths. Where there are mistakes it is good
-        for nothing but to find more."""
+        """Fills in defaults and makes paths absolute. If there are mistakes, use the section only to find more."""
         chosen = {each.name: self.values.get(f"{section}.{each.name}", default_of(each)) for each in fields(kind)}
         return kind(**{key: _anchored(value, self.path.parent) for key, value in chosen.items()})
 
     def named(self, section: str, kind: type[T]) -> dict[str, T]:
-        """Builds the tables `[contexts.NAME]` or `[clusters.NAME]`, by name."""
+        """Builds the tables `[contexts.NAME]` or similar, by name."""
         return {name: self.built(f"{section}.{name}", kind) for name in self.names[section]}
 
     def refuse(self) -> None:
-        """Ends with the mistakes, if there are any. Raises ConfigError; each is a line."""
+        """Ends with the mistakes, one per line, if there are any. Raises ConfigError."""
         if self.mistakes:
             raise ConfigError("\n".join(self.mistakes))
 
@@ -144,7 +142,7 @@ def _elsewhere(key: str) -> str:
 
 
 def _given(value: object) -> str:
-    """Formats a value much as TOML writes it; shortened, and without a password."""
+    """Formats a value as in TOML, shortened, and without a password."""
     text = json.dumps(shown_url(value) if isinstance(value, str) else value, ensure_ascii=False, default=str)
     return text if len(text) <= 80 else f"{text[:79]}…"
 

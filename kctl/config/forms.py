@@ -1,4 +1,4 @@
-"""The parts that types of settings are made of: the forms of texts, bounds, secrecy, and when a change takes effect."""
+"""Parts of the settings' types: forms of texts, bounds, secrecy, and when a change takes effect."""
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum
@@ -8,7 +8,7 @@ from msgspec import Meta
 
 
 class Effect(StrEnum):
-    """When a changed setting takes effect, in words for the answer to `kctl reload`."""
+    """In words for the answer to `kctl reload`."""
 
     NOW = "applied"
     NEXT_START = "after the next start of a process"
@@ -16,21 +16,21 @@ class Effect(StrEnum):
 
 
 class Form(NamedTuple):
-    """A regular expression that a text must match as a whole, and the words in which an error describes it. It is no
-    `Meta`, which would compile it at once: all of them are half of what the import of the settings costs."""
+    """A regular expression that must match the whole text, and its description for errors. Not `Meta`, which would
+    compile it at once: that takes half of the settings' import."""
 
     pattern: str
     words: str
 
 
 class Secrecy(Enum):
-    """Whether a value may be shown as it is."""
+    """Whether a value may be shown."""
 
     SECRET = "it may hold a password"  # noqa: S105 - no password itself
 
 
 class Unit(StrEnum):
-    """The unit of a number, where the name of the setting does not end with it."""
+    """For a number whose name does not end with the unit."""
 
     RECORDS = "records"
     MESSAGES = "messages"
@@ -44,18 +44,18 @@ SECRET = Secrecy.SECRET
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A table of kctl.toml. `effect` is that of settings whose type declares none."""
+    """A table of kctl.toml. `effect` is for settings whose type declares none."""
 
     effect: ClassVar[Effect] = FLEET
 
 
 def number(least: float, most: float | None = None) -> Meta:
-    """Returns the bounds of a number, both allowed."""
+    """Both bounds are allowed."""
     return Meta(ge=least, le=most)
 
 
 def size_bytes(text: str) -> int | None:
-    """Parses a size: `512m` -> 536870912; None for the empty text."""
+    """`512m` -> 536870912; None for the empty text."""
     return int(text[:-1]) << {"k": 10, "m": 20, "g": 30, "t": 40}[text[-1].lower()] if text else None
 
 
@@ -71,6 +71,5 @@ RedisUrl = Annotated[
 ]
 SomeSize = Annotated[str, Form(r"[1-9]\d*[kmgtKMGT]", "a number and a unit, such as `512m` or `2g`")]
 Size = Annotated[str, Form(r"|[1-9]\d*[kmgtKMGT]", "a number and a unit, such as `512m` or `2g`")]
-"""A size as `SomeSize`, or empty."""
 Pattern = Annotated[str, Form(r"/.+/|[^/].*|/", "a glob, or a regular expression between slashes")]
 Seconds = Annotated[float, Meta(ge=0)]

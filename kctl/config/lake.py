@@ -1,4 +1,4 @@
-"""The rules that join the settings of mode `lake`: where a table is, and which settings do not apply to it."""
+"""The rules that join the settings of mode `lake`: where a table is, and which settings do not apply."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from urllib.parse import unquote, urlsplit
 from kctl.config.sections import Config
 
 KAFKA_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
-"""Columns of a table without a transform, as Spark's source of Kafka names them."""
+"""As Spark's Kafka source names them."""
 
 
 def lake_mistakes(config: Config) -> Iterator[str]:
-    """Yields the mistakes of a configuration whose mode is `lake`, as sentences."""
     storage, sinkers = config.storage, config.sinkers
     if not storage.uri:
         yield (
@@ -36,7 +35,7 @@ def lake_mistakes(config: Config) -> Iterator[str]:
 
 
 def uri_hint(uri: str) -> str:
-    """Returns what to write for a `storage.uri` that is refused, without a part of it: it may have keys in it."""
+    """Advises on a rejected `storage.uri` without quoting it, because it may contain keys."""
     scheme, colon, rest = uri.partition("://")
     if scheme in ("s3a", "s3n") and colon:
         return "; write s3:// for Spark's s3a://"
@@ -52,12 +51,12 @@ def uri_hint(uri: str) -> str:
 
 
 def _is_folder(path: str) -> bool:
-    """Whether a path names a folder of its own, and the same one for everybody."""
+    """Whether a path names a folder of its own, and always the same one."""
     return not ({".", ".."} & set(path.split("/")) or not path.strip("/") or re.search(r"[\x00-\x1f\x7f]", path))
 
 
 def _unused(config: Config) -> Iterator[str]:
-    """Yields settings that nobody would read: to set one is a mistake that nothing else shows."""
+    """Yields settings that have no effect, because only kctl can reveal that mistake."""
     storage = config.storage
     if not storage.uri or storage.uri.startswith("s3://"):
         return

@@ -1,4 +1,4 @@
-"""Loads a checked `Config` from a TOML file, `KCTL_*` variables and flags; each later one wins over the earlier."""
+"""Loads a checked `Config` from a TOML file, `KCTL_*` variables and flags, in order of increasing priority."""
 
 from __future__ import annotations
 
@@ -23,10 +23,8 @@ _BY_VARIABLE = {variable(name): name for name in SETTINGS}
 def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> Config:
     """Reads and checks a configuration: defaults < file < environment < overrides (`section.key` -> text, from flags).
 
-    Relative paths, wherever they were given, are taken relative to the folder of the file and come back absolute.
-    Raises ConfigError: no such file, a syntax error; or, all of them at once, each on a line: unknown and missing keys,
-    values that are not allowed or do not fit together. Or we are root, and the file or one of the fleet's folders is
-    another user's.
+    Relative paths are relative to the file's folder and become absolute. Raises ConfigError with all mistakes, one per
+    line; also as root if the file or a folder of the fleet belongs to another user.
     """
     path = path.absolute()
     document = read_document(path)
@@ -52,7 +50,7 @@ def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None
 def read(
     path: Path, document: Mapping[str, Any], env: Mapping[str, str], overrides: Mapping[str, str] | None = None
 ) -> Findings:
-    """Collects what the `document` at `path`, variables and flags set; nothing is refused yet."""
+    """Collects the settings of file, variables and flags; rejects nothing yet."""
     findings = Findings(path)
     findings.take_document(document)
     for origin, text in env.items():
@@ -70,7 +68,7 @@ def read(
 
 
 def is_setting_variable(name: str) -> bool:
-    """Whether an environment variable is a setting, or is refused because it looks like one."""
+    """Whether an environment variable is a setting, or is rejected because it looks like one."""
     return name.startswith(_SECTION_PREFIXES)
 
 

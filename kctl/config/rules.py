@@ -1,4 +1,4 @@
-"""The rules that join settings; each sentence names all settings that it is about."""
+"""The rules that join settings; each message names all settings concerned."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from kctl.errors import ConfigError
 
 
 def check_together(config: Config) -> None:
-    """Refuses settings that do not fit together. Raises ConfigError; each mistake is a line."""
+    """Rejects settings that do not fit together, one mistake per line. Raises ConfigError."""
     if found := mistakes(config):
         raise ConfigError("\n".join(found))
 
 
 def mistakes(config: Config) -> list[str]:
-    """Returns settings that do not fit together, each as a sentence."""
+    """Returns sentences about settings that do not fit together."""
     checkpoints = checkpoint_mistakes(config.checkpoints, [config.kafka.cluster], config.kafka.group)
     rules = (_of_times, _of_memory, _of_handler, _of_storage, _of_hosts)
     found = chain(*(rule(config) for rule in rules), checkpoints)

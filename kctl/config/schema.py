@@ -1,5 +1,4 @@
-"""The JSON Schema of kctl.toml, by which editors complete and check it; with the help text of each setting, the string
-below its field in the source."""
+"""The JSON Schema of kctl.toml for editors, and each setting's help text: the string below its field in the source."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from kctl_agent.rpc.wire import JsonObject
 
 
 def json_schema() -> JsonObject:
-    """Returns the schema of a whole file. No section of a fleet is required, for variables can set what is."""
+    """Requires no section, because variables can set everything."""
     named = {section: _named(kind) for section, kind in NAMED.items()}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -62,7 +61,7 @@ def _value(kind: Any) -> JsonObject:
 
 
 def help_texts(kind: type[Section]) -> dict[str, str]:
-    """Returns the help texts of a section's settings by name, each on one line."""
+    """By name, each on one line."""
     found: dict[str, str] = {}
     for base in kind.__mro__[:-1]:
         (declared,) = ast.parse(inspect.getsource(base)).body

@@ -1,10 +1,10 @@
 """The sections of kctl.toml: each field is a key, with its type and bounds, its default, and a sentence below it.
 
-Nothing else declares a setting: `load` checks a file by it, and docs/configuration.md and the JSON Schema are made of
-it. When a change takes effect stands in the type too, where it is another than the section's (`effects`).
+`load`, docs/configuration.md and the JSON Schema derive from it. A type also declares when a change takes effect,
+unless the section does (`effects`).
 """
 
-# Without `from __future__ import annotations`: a field's type is a type, and not a text that has to be evaluated.
+# Without `from __future__ import annotations`, so that a field's type is a type, not a text that must be evaluated.
 
 import socket
 from collections.abc import Mapping

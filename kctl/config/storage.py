@@ -16,19 +16,18 @@ _NOT_SENT = ("format", "min_free", "maintenance")
 
 
 def table_folder(config: Config) -> Path | None:
-    """Returns the folder of the table of mode `lake` on this machine; None: it is not on this machine."""
+    """Returns None for a table that is not on this machine."""
     uri = urlsplit(config.storage.uri)
     return Path(unquote(uri.path)) if config.storage.kind.is_table and uri.scheme == "file" else None
 
 
 def dead_letters_of(table: Path) -> Path:
-    """Returns the folder of the dead letters of a table."""
     return table.with_name(f"{table.name}_dead_letters")
 
 
 def table_folders(config: Config) -> Iterator[tuple[str, Path]]:
-    """Yields the folders of this machine that a table of mode `lake` depends on, each with its setting: those of rows
-    and of dead letters with their logs and plans, and the one where both are."""
+    """Yields the local folders that a table of mode `lake` depends on, each with its setting: rows and dead letters
+    with their logs and plans, and their parent."""
     if (table := table_folder(config)) is not None:
         yield "storage.uri", table.parent
         for each in (table, dead_letters_of(table)):
@@ -36,8 +35,7 @@ def table_folders(config: Config) -> Iterator[tuple[str, Path]]:
 
 
 def storage_settings(config: Config) -> dict[str, Any]:
-    """Returns the settings of the storage, ready for JSON. Without a namespace of their own, messages are kept under
-    the name of the consumer group, so that two groups may share one Redis."""
+    """Ready for JSON. The default namespace is the consumer group, so that two groups may share one Redis."""
     storage, folder = config.storage, config.path.parent
     given = {each.name: as_json(getattr(storage, each.name)) for each in fields(storage) if each.name not in _NOT_SENT}
     sizes = {name: size_bytes(given[name]) or 0 for name in ("block_bytes", "limit_bytes", "target_file_bytes")}

@@ -1,6 +1,6 @@
-"""A value of a setting, converted from TOML, or the text of a variable or flag, to its type, and checked by msgspec.
+"""Converts a setting's value from TOML, or from the text of a variable or flag, to its type, and checks it.
 
-A value that is not allowed is a plain ValueError; `findings` makes the sentence, with the words of `declared`.
+An invalid value is a plain ValueError; `findings` makes the sentence.
 """
 
 from __future__ import annotations
@@ -22,29 +22,27 @@ HIDDEN = "***"
 
 
 def as_json(value: Any) -> Any:
-    """Returns a value as JSON has it: paths as texts, tuples as lists."""
+    """Paths become texts, tuples lists."""
     if isinstance(value, tuple):
         return [as_json(item) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 
 def shown(setting: Field[Any], value: Any) -> Any:
-    """Returns a value as it may be shown: without passwords inside a URL, and in a table without what its name or its
-    text declares secret."""
+    """Hides passwords inside a URL, and secret entries of a table."""
     if isinstance(value, Mapping):
         return {name: _shown_entry(name, text) for name, text in value.items()}
     return shown_url(value) if mark(setting.type, Secrecy) and isinstance(value, str) else value
 
 
 def _shown_entry(name: str, text: str) -> str:
-    """Redacts an entry as Spark does: a text that speaks of a secret, such as Java options, is hidden as a whole."""
+    """Redacts an entry as Spark does: a text that mentions a secret, such as Java options, is hidden as a whole."""
     is_secret = any(re.search(SECRET_NAMES, each) for each in (name, text))
     return HIDDEN if is_secret and text else shown_url(text)
 
 
 def shown_url(url: str) -> str:
-    """Returns a URL without its password. Up to the last `@` is user and password: one that is not written as %40
-    belongs to the password."""
+    """Everything up to the last `@` is user and password, because a password may contain an unquoted `@`."""
     scheme, slashes, rest = url.partition("://")
     if not slashes:
         return url
@@ -61,8 +59,8 @@ def shown_url(url: str) -> str:
 
 
 def from_toml(setting: Field[Any], value: object, *, is_text: bool = False) -> Any:
-    """Checks the value of a setting as TOML gave it: paths become Path, lists tuples, an integer for a number a float.
-    Raises ValueError: wrong type, out of range, not one of the choices."""
+    """Converts a value from TOML: paths become Path, lists tuples, an integer for a number a float. Raises
+    ValueError."""
     if isinstance(value, Mapping):
         value = _flattened(value)
     try:
@@ -75,8 +73,7 @@ def from_toml(setting: Field[Any], value: object, *, is_text: bool = False) -> A
 
 
 def from_text(setting: Field[Any], text: str) -> Any:
-    """Checks the value of a setting as a variable or flag gave it; lists and tables are separated by commas. Raises
-    ValueError: wrong type, out of range, not one of the choices."""
+    """Converts a value from a variable or flag; lists and tables are separated by commas. Raises ValueError."""
     kind, text = plain(setting.type), text.strip()
     given = [item.strip() for item in text.split(",") if item.strip()]
     if kind is tuple:
@@ -90,7 +87,7 @@ def from_text(setting: Field[Any], text: str) -> Any:
 
 
 def wrong_entry(setting: Field[Any], value: object) -> object:
-    """Returns the first of several entries, of a list or between commas, that is not allowed by itself; None: none."""
+    """Returns the first invalid entry of a list."""
     is_list, form = plain(setting.type) is tuple, mark(setting.type, Form)
     if isinstance(value, str) and (is_list or (form and "commas" in form.words)):
         value = [entry.strip() for entry in value.split(",")]
@@ -103,8 +100,7 @@ def wrong_entry(setting: Field[Any], value: object) -> object:
 
 
 def _flattened(table: Mapping[str, object], prefix: str = "") -> dict[str, str]:
-    """Joins nested tables: for TOML `spark.ui.enabled = false` without quotes is a table in a table in a table; the
-    reader meant one key."""
+    """Joins nested tables, because for TOML `spark.ui.enabled = false` without quotes is nested tables."""
     flat: dict[str, str] = {}
     for key, value in table.items():
         if isinstance(value, Mapping):
@@ -119,7 +115,6 @@ def _flattened(table: Mapping[str, object], prefix: str = "") -> dict[str, str]:
 
 
 def _is_fit(kind: Any, value: Any) -> bool:
-    """Checks what msgspec does not."""
     if isinstance(value, tuple):
         return all(_is_fit(items(kind)[0], item) for item in value)
     if isinstance(value, float):

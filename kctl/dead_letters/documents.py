@@ -19,7 +19,7 @@ ROW_CHARACTERS = 200
 
 
 def dead_letter_row(dead_letter: DeadLetter) -> dict[str, Any]:
-    """A row of a list, without value, headers and traceback."""
+    """Without value, headers and traceback."""
     messages = _messages(dead_letter)
     key = messages[0].key if messages else None
     return {
@@ -32,8 +32,7 @@ def dead_letter_row(dead_letter: DeadLetter) -> dict[str, Any]:
 
 
 def dead_letter_document(dead_letter: DeadLetter, form: Form = "text") -> dict[str, Any]:
-    """A dead letter with its message. Bytes are text if UTF-8, otherwise base64; with `form` JSON or hex. Each form has
-    its own field name."""
+    """Bytes become text if UTF-8, otherwise base64; with `form` JSON or hex. Each form has its own field name."""
     document = {
         **_head(dead_letter),
         "error": sentence_of(dead_letter.error),
@@ -80,8 +79,9 @@ def _head(dead_letter: DeadLetter) -> dict[str, Any]:
 
 
 def _messages(dead_letter: DeadLetter) -> list[Message]:
-    """Empty if it cannot be read."""
-    from kctl_agent.storage.block import BadBlock  # numpy and pyarrow, which are there when there are dead letters
+    """Empty for an unreadable one."""
+    # needs numpy and pyarrow, which are installed if there are dead letters
+    from kctl_agent.storage.block import BadBlock
 
     try:
         return dead_letter.messages()

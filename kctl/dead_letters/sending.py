@@ -1,7 +1,7 @@
 """Sends dead letters to a topic, at least once: one that was acknowledged but not yet removed is sent again.
 
 The header `HEADER` names the dead letter and stays the same in every try, so that consumers can drop repeats. A null
-header becomes an empty one, because kafka-python sends no nulls there.
+header becomes an empty one, because kafka-python cannot send nulls there.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ TIMEOUT_SECONDS = 30.0
 
 
 class _Unsendable(Exception):
-    """A message that cannot be sent at all."""
+    pass
 
 
 class Sender:
-    """Sends to one topic. For one thread."""
+    """For one topic and one thread."""
 
     def __init__(self, production: Production) -> None:
         self._production = production
@@ -38,9 +38,9 @@ class Sender:
         self._reason = ""
 
     def __call__(self, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
-        """Returns those that the brokers acknowledged. One that cannot be sent at all (unreadable, without key and
-        value, too large for the topic) is skipped and counted. Raises KctlError if brokers are away or reject it; for
-        some the outcome is then unknown."""
+        """Returns those that the brokers acknowledged. Skips and counts one that can never be sent (unreadable, without
+        key and value, too large for the topic). Raises KctlError if brokers are away or reject it; then the outcome of
+        some is unknown."""
         there = [
             each
             for each, futures in self._handed_over(dead_letters)
@@ -50,7 +50,7 @@ class Sender:
         return there
 
     def _is_there_alone(self, dead_letter: DeadLetter) -> bool:
-        """Retries alone a message that failed among others: a rejected message takes down those sent with it."""
+        """Retries a message alone, because a rejected message fails those sent with it."""
         self._production.forget_retries()
         handed_over = self._handed_over([dead_letter])
         failed = [future for _, futures in handed_over for future in futures if future.failed()]
@@ -59,14 +59,13 @@ class Sender:
         return bool(handed_over) and not failed
 
     def check(self) -> None:
-        """Call it at the end. Raises OperationFailed if some could not be sent at all."""
+        """Call it at the end. Raises OperationFailed if some can never be sent."""
         if self._refused:
             raise OperationFailed(
                 f"{self._sent} were sent, {self._refused} cannot be sent and stay, for example {self._reason}"
             )
 
     def _handed_over(self, dead_letters: list[DeadLetter]) -> list[tuple[DeadLetter, list[Any]]]:
-        """Returns the futures of each sendable dead letter."""
         found = []
         for each in dead_letters:
             try:
@@ -103,8 +102,8 @@ def sending(config: Config, topic: str) -> Iterator[Sender]:
     with ClusterConnection(access, TIMEOUT_SECONDS) as connection:
         if require(topics_of(connection.open([topic])), topic).is_internal:
             raise OperationRefused(f"topic {topic} is internal to Kafka: send to another one")
-    # Batches of 16 KiB: a broker rejects a batch that is larger than the topic accepts as a whole. Not idempotent: such
-    # a producer stops after a rejected message, and the header reveals repeats anyway.
+    # Batches of 16 KiB, because a broker rejects a batch as a whole if it is larger than the topic accepts. Not
+    # idempotent, because such a producer stops after a rejected message, and the header reveals repeats anyway.
     with Production(
         access,
         topic,

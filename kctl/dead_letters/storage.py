@@ -17,27 +17,26 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound="Storage | LakeStorage")
 
 SERVED_REPLY_SECONDS = 10.0
-"""How long a master that ends waits for a server that does not answer."""
+"""How long an ending master waits for a server that does not answer."""
 
 
 @contextmanager
 def opened(config: Config) -> Iterator[Storage]:
-    """The storage of a fleet; does not create a missing file. Raises StorageUnusable."""
+    """Does not create a missing file. Raises StorageUnusable."""
     with _prepared(_open(config)) as storage:
         yield storage
 
 
 @contextmanager
 def opened_lake(config: Config) -> Iterator[LakeStorage]:
-    """The table of a fleet with mode `lake`. Raises StorageUnusable, TableRefused."""
+    """Opens a table of mode `lake`. Raises StorageUnusable, TableRefused."""
     with _prepared(_open_lake(config)) as storage:
         yield storage
 
 
 @contextmanager
 def opened_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
-    """The dead letters in a fleet's storage, or in the table next to its table. Raises as `opened` and
-    `opened_lake`."""
+    """Opens those in a fleet's storage, or in the table next to its table. Raises as `opened` and `opened_lake`."""
     if not config.storage.kind.is_table:
         with opened(config) as storage:
             yield storage
@@ -48,8 +47,8 @@ def opened_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
 
 @contextmanager
 def served_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
-    """As `opened_dead_letters`, in a master's process and from any thread: workers have prepared the storage, and the
-    umask is set."""
+    """Like `opened_dead_letters`, but for any thread of a master: workers have prepared the storage, and the umask is
+    set."""
     storage: Storage | LakeStorage
     storage = _open_lake(config) if config.storage.kind.is_table else _open(config, SERVED_REPLY_SECONDS)
     try:
@@ -61,7 +60,7 @@ def served_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
 def _open(config: Config, reply_seconds: float | None = None) -> Storage:
     from kctl.config.storage import storage_settings
     from kctl_agent.storage.base import StorageUnusable
-    from kctl_agent.storage.kinds import open_storage  # numpy and pyarrow: 200 ms
+    from kctl_agent.storage.kinds import open_storage  # importing numpy and pyarrow takes 200 ms
 
     if config.storage.kind.is_file and not config.storage.path.exists():
         raise StorageUnusable(

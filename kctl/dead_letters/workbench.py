@@ -34,10 +34,9 @@ THREADS = 3
 """Two for reading, one for a change."""
 MOST_WAITING = 8
 _MESSAGES = frozenset({"key", "text"})
-"""Filters that quote messages. They go into the audit log, but not into the list of operations, which more people may
-read."""
+"""Filters that quote messages: they go only into the audit log, because more people may read the list of operations."""
 Attend: TypeAlias = Callable[[str, dict[str, Any], str, Callable[[], object]], Callable[..., object]]
-"""(operation, parameters, token name, function to stop it) -> function to call with its text, and at the end its
+"""(operation, parameters, token name, function to stop it) -> function that takes its text, and at the end its
 state."""
 CLOSE_SECONDS = 5.0
 """How long to wait at the end for the current page of a change, which is then cut off as by a kill."""
@@ -48,7 +47,7 @@ def _unlisted(*_: object) -> Callable[..., object]:
 
 
 class _Change:
-    """A change and its progress; `on_page` and `on_end` run in the event loop."""
+    """`on_page` and `on_end` run in the event loop."""
 
     def __init__(self, verb: Verb, selection: Selection, expect: int, by: str, to: str) -> None:
         self.verb, self.selection, self.expect, self.by, self.to = verb, selection, expect, by, to
@@ -60,7 +59,6 @@ class _Change:
         self._so_far = ""
 
     def listed(self) -> dict[str, Any]:
-        """Parameters for a list that more people may read than messages."""
         return {name: "(in the audit log)" if name in _MESSAGES else value for name, value in self.params.items()}
 
     def text(self, done: int) -> str:
@@ -100,15 +98,14 @@ class Workbench:
         self._stop = threading.Event()
 
     def close(self) -> None:
-        """Ends the current work."""
         self._stop.set()
         self._threads.close()
         if self._change is not None:
             wait([self._change], CLOSE_SECONDS)
 
     async def read(self, work: Callable[[DeadLetterStore, Progress], T]) -> T:
-        """Runs `work` in a thread. If the caller leaves, its progress raises. Raises Busy, OperationRefused (the
-        storage cannot do that), StorageError."""
+        """Runs `work` in a thread; if the caller leaves, its progress raises. Raises Busy, OperationRefused,
+        StorageError."""
         stop = threading.Event()
         try:
             return await asyncio.wrap_future(self._submitted(lambda store: work(store, partial(self._go_on, stop))))
@@ -119,7 +116,7 @@ class Workbench:
         self, verb: Verb, selection: Selection, expect: int, by: str, to: str = ""
     ) -> AsyncGenerator[dict[str, Any], None]:
         """Yields `{"done": dead letters}` after each page; the last has `"complete": True`. `to` is the topic to send
-        to. Raises as `read`, and CountChanged if `expect` is not the number of matches (nothing was changed)."""
+        to. Raises as `read`, and CountChanged if `expect` is not the number of matches."""
         if self._change is not None and not self._change.done():
             raise OperationRefused("another request is changing dead letters: wait until it ends, or stop it")
         change = _Change(verb, selection, expect, by, to)

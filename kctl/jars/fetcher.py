@@ -1,7 +1,7 @@
 """Fetches missing jars into the cache and verifies each before it is kept.
 
-One fetcher runs at a time; a second waits for its lock file and then finds the work done. A jar is downloaded next to
-its place, verified by sha256, and renamed into place, so that a cached file is complete even after a power cut.
+One fetcher runs at a time. A jar is downloaded next to its place, verified by sha256, and renamed into place, so that a
+cached file is complete even after a power cut.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LINE_EVERY_JARS = 20
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Progress of a fetch; `jar` is the newest, None before the first."""
+    """`jar` is the newest, None before the first."""
 
     jar: Jar | None
     jars: int
@@ -43,9 +43,9 @@ def fetch(
 def fetch_jars(jars: Iterable[Jar], progress: Callable[[Fetched], None] | None = None, *, verify: bool = False) -> int:
     """Fetches jars into the cache; returns how many were downloaded.
 
-    If none is missing, it costs one stat per jar and starts no Java. `verify` also reads existing jars and replaces
-    those with a wrong sha256. `progress` is called in this thread: once before the first jar and after each. Raises
-    JarsMissing (verified jars are kept), JavaMissing.
+    If none is missing, this costs one stat per jar and starts no Java. `verify` also reads existing jars and replaces
+    those with a wrong sha256. `progress` is called before the first jar and after each. Raises JarsMissing (verified
+    jars are kept), JavaMissing.
     """
     locked = tuple(dict.fromkeys(jars))
     if not missing_jars(locked, verify):
@@ -54,7 +54,7 @@ def fetch_jars(jars: Iterable[Jar], progress: Callable[[Fetched], None] | None =
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with _only_fetcher(directory):
-            missing = missing_jars(locked, verify)  # again: another fetcher may have just done it
+            missing = missing_jars(locked, verify)  # again, because another fetcher may have just done it
             if missing:
                 _fetch_missing(missing, directory, progress or (lambda _: None))
             return len(missing)
@@ -96,7 +96,7 @@ def _only_fetcher(directory: Path) -> Iterator[None]:
 
 
 def shown_on(stream: TextIO, fetched: Fetched) -> None:
-    """Writes progress to `stream`, a line for every twenty jars."""
+    """Writes a line for every twenty jars."""
     megabytes = f"{fetched.bytes / 1e6:.0f} of {fetched.bytes_total / 1e6:.0f} MB"
     if fetched.jar is None:
         stream.write(f"jars: downloading {fetched.jars_total} ({fetched.bytes_total / 1e6:.0f} MB)\n")

@@ -19,7 +19,7 @@ from kctl.jars.java import java_command
 from kctl.jars.lock import Jar
 
 _DOWNLOADED = re.compile(r"\t\[SUCCESSFUL \] (\S+)#(\S+);(\S+)!")
-_REASONS = (  # the best first: Ivy prints "not found" of every jar of a server that it cannot reach
+_REASONS = (  # the best first: Ivy prints "not found" for every jar of a server that it cannot reach
     re.compile(r"\s*(Server access error at url .*|Host \S+ not found\.)"),
     re.compile(r"\s*:: (\S+#\S+;\S+: .*)"),
     re.compile(r"\s*(.*\[FAILED +\].*)"),
@@ -45,8 +45,8 @@ def repository() -> str | None:
 
 
 def download(jars: Sequence[Jar], directory: Path) -> Iterator[Jar]:
-    """Downloads jars into `directory`; yields each, in Ivy's order, as soon as its file is complete. Closing the
-    iterator ends the download. Raises JavaMissing, JarsMissing with Ivy's reason."""
+    """Yields each jar, in Ivy's order, as soon as its file is complete. Closing the iterator ends the download. Raises
+    JavaMissing, JarsMissing with Ivy's reason."""
     by_coordinate = {jar.coordinate: jar for jar in jars}
     output: list[str] = []
     with subprocess.Popen(

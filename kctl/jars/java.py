@@ -12,7 +12,7 @@ from pathlib import Path
 from kctl.errors import JavaMissing
 
 MINIMUM_JAVA = 17
-"""Spark 4.2 and Kafka 4.3 are compiled for Java 17."""
+"""Spark 4.2 and Kafka 4.3 are compiled for it."""
 
 _INSTALL = (
     "install one with `sudo apt-get install openjdk-17-jre-headless` (newer systems: openjdk-21-jre-headless), "
@@ -22,8 +22,8 @@ _ANSWER_TIMEOUT_SECONDS = 20
 
 
 def java_command() -> Path:
-    """Returns $JAVA_HOME/bin/java, or the first `java` on the PATH; it must be Java 17 or newer. Asking for the version
-    takes 40 to 100 ms; the process caches the answer. Raises JavaMissing with the command that installs one."""
+    """Returns $JAVA_HOME/bin/java, or the first `java` on the PATH, which must be Java 17 or newer. Asking for the
+    version takes 40 to 100 ms, once per process. Raises JavaMissing."""
     command = _find_java()
     version = _version_of(command)
     if version < MINIMUM_JAVA:

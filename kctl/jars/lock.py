@@ -1,7 +1,5 @@
 """The jar locks in the package: which jars the broker and Spark's connector need, with size and sha256.
-
-Reads and checks only; `fetcher` downloads. `scripts/lock_jars` writes the locks.
-"""
+`scripts/lock_jars` writes them."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from kctl.ownership import check_mode, refuse_others
 LockName = Literal["broker", "spark", "s3"]
 LOCKS: tuple[LockName, ...] = get_args(LockName)
 USUAL: tuple[LockName, ...] = ("broker", "spark")
-"""The locks to fetch by default."""
+"""Fetched by default."""
 
 _LINE = re.compile(
     r"(?P<group>[\w.-]+):(?P<artifact>[\w.-]+):(?P<version>[\w.-]+) sha256:(?P<sha256>[0-9a-f]{64}) (?P<size>\d+)"
@@ -31,8 +29,6 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One locked jar: its Maven coordinate, and the size and sha256 of its file."""
-
     group: str
     artifact: str
     version: str
@@ -63,7 +59,7 @@ def parse_lock(text: str) -> tuple[Jar, ...]:
 
 @cache
 def read_lock(name: LockName) -> tuple[Jar, ...]:
-    """The jars of a packaged lock, in class path order."""
+    """In class path order."""
     return parse_lock(files(__package__).joinpath(f"{name}.lock").read_text(encoding="utf-8"))
 
 
@@ -77,14 +73,13 @@ def jars_dir() -> Path:
 
 
 def missing_jars(jars: tuple[Jar, ...], verify: bool = False) -> list[Jar]:
-    """Returns the jars that the cache lacks. Comparing sizes is enough, because only verified files enter the cache (92
-    jars: 1 ms); `verify` reads all bytes (60 MB: 0.1 s)."""
+    """Comparing sizes is enough, because only verified files enter the cache (92 jars: 1 ms); `verify` reads all bytes
+    (60 MB: 0.1 s)."""
     return [jar for jar in jars if not _is_present(jars_dir() / jar.file_name, jar, verify)]
 
 
 def jar_paths(lock: LockName) -> list[Path]:
-    """Returns the files of a lock, one stat each. Raises JarsMissing with the command that fetches them;
-    RunDirUnusable, ConfigError if other users could replace a jar."""
+    """Costs one stat per file. Raises JarsMissing, RunDirUnusable, ConfigError if other users could replace a jar."""
     jars = read_lock(lock)
     if missing := missing_jars(jars):
         raise JarsMissing(
@@ -110,4 +105,4 @@ def _is_present(path: Path, jar: Jar, verify: bool) -> bool:
             return False
         return not verify or sha256_of(path) == jar.sha256
     except OSError:
-        return False  # fetching again will report what is wrong with the place
+        return False  # fetching again will report the problem

@@ -1,4 +1,4 @@
-"""One blocking call to a master, for `kctl rpc`. Start-up is most of its cost, so it imports very little."""
+"""One blocking call to a master, for `kctl rpc`. Imports very little, because start-up is most of its cost."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _CHUNK_BYTES = 256 * 1024
 
 
 def call(socket_path: Path, request: Request, timeout_seconds: float) -> Reply:
-    """Sends a request and waits for its reply; `timeout_seconds` covers connecting, sending and receiving. An error
-    from the other side is returned as a Reply, not raised. Raises NoSocketFile, NobodyListening, SocketNotPermitted (no
-    one to ask), AgentTimeout, AgentUnreachable (the connection broke), WireError (not a frame, or too large)."""
+    """`timeout_seconds` covers connecting, sending and receiving. Returns an error from the other side as a Reply.
+    Raises NoSocketFile, NobodyListening, SocketNotPermitted, AgentTimeout, AgentUnreachable (the connection broke),
+    WireError (not a frame, or too large)."""
     deadline = time.monotonic() + timeout_seconds
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:

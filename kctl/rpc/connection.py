@@ -1,7 +1,7 @@
 """One kept connection to an agent on an asyncio loop: requests are pipelined, and replies are matched by id.
 
-An idle master's cost is the number of its tasks, each of which finds cold caches. So a question is a plain future, not
-a task, and the requests of one turn are written together.
+An idle master's cost is the number of its tasks, each of which finds cold caches. So a question is a plain future, and
+the requests of one turn are written together.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BACKLOG_RETRY_SECONDS = 0.005
 
 
 class AgentConnection(asyncio.Protocol):
-    """Ends only in `connection_lost`; then every pending request fails with the reason."""
+    """Ends only in `connection_lost`, which fails every pending request."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -32,9 +32,8 @@ class AgentConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def send(self, frame: bytes, request_id: str) -> asyncio.Future[Reply]:
-        """Sends an encoded request and returns its future reply; ids of pending requests must differ. Requests of one
-        round of the loop are sent together. Cancelling the future drops a late reply. Raises AgentUnreachable if the
-        connection has ended."""
+        """Returns the future reply to an encoded request; ids of pending requests must differ. Cancelling the future
+        drops a late reply. Raises AgentUnreachable."""
         if self._transport is None or self._transport.is_closing():
             raise AgentUnreachable("the connection has ended")
         loop = asyncio.get_running_loop()
@@ -48,7 +47,7 @@ class AgentConnection(asyncio.Protocol):
     def _send(self) -> None:
         unsent, self._unsent = self._unsent, []
         if self._transport is not None:
-            self._transport.write(b"".join(unsent))  # does nothing any more where the connection has ended
+            self._transport.write(b"".join(unsent))  # has no effect once the connection has ended
 
     def close(self) -> None:
         if self._transport is not None:
@@ -89,8 +88,7 @@ class AgentConnection(asyncio.Protocol):
 
 
 async def connect(path: Path, deadline: float) -> AgentConnection:
-    """Connects before `deadline`, a time of the running loop. Raises AgentUnreachable, AgentTimeout (the backlog stayed
-    full)."""
+    """`deadline` is a time of the running loop. Raises AgentUnreachable, AgentTimeout (the backlog stayed full)."""
     loop = asyncio.get_running_loop()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)

@@ -1,5 +1,4 @@
-"""Asks all agents the same question at once, under one deadline. An agent that does not answer is named, never silently
-absent."""
+"""Asks all agents the same question at once, under one deadline, and names each agent that does not answer."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ R = TypeVar("R")
 
 
 class Failed(Struct, frozen=True, rename={"sender": "from"}):
-    """An agent without an answer; `code` is `timeout`, `unreachable`, a wire error's, or its own."""
+    """`code` is `timeout`, `unreachable`, a wire error's, or the agent's own."""
 
     sender: str
     code: str
@@ -36,17 +35,17 @@ class Failed(Struct, frozen=True, rename={"sender": "from"}):
 
 @dataclass(frozen=True, slots=True)
 class FanOut(Generic[R]):
-    """Every agent asked is in exactly one of the three, sorted by name."""
+    """Every agent is in exactly one of the three, sorted by name."""
 
     answers: list[Answer[R]]
     failed: list[Failed]
     stopped: tuple[str, ...] = ()
-    """Agents that did not answer because their stop was requested; only `kctl.master.members` knows."""
+    """By request; only `kctl.master.members` knows them."""
 
 
 def typed(outcome: FanOut[Raw], kind: type[R]) -> FanOut[R]:
-    """Decodes results; one that does not fit counts as failed with `bad_result`. Pure, for any thread; slow with
-    thousands of partitions."""
+    """Decodes results; one that does not fit fails with `bad_result`. Pure, for any thread; slow with thousands of
+    partitions."""
     answers: list[Answer[R]] = []
     failed: list[Failed] = []
     for answer in outcome.answers:
@@ -68,17 +67,15 @@ class AgentPool:
         self._ids = itertools.count(1)
 
     def next_id(self) -> str:
-        """An id unique among these connections."""
         return f"{next(self._ids):x}"
 
     def kept(self, path: Path) -> AgentConnection | None:
-        """The usable kept connection to an agent, if any."""
         connection = self._connections.get(path)
         return connection if connection is not None and connection.is_usable else None
 
     async def ask(self, path: Path, frame: bytes, request_id: str, deadline: float) -> Reply:
-        """One agent's reply, also an error, over a new connection if none is kept. `deadline` limits connecting, the
-        caller waiting. Raises AgentUnreachable, AgentTimeout, WireError."""
+        """Connects if no connection is kept; `deadline` limits only that. Raises AgentUnreachable, AgentTimeout,
+        WireError."""
         connection = self.kept(path) or await self._connected(path, deadline)
         return await connection.send(frame, request_id)
 
@@ -91,7 +88,7 @@ class AgentPool:
     async def _connected(self, path: Path, deadline: float) -> AgentConnection:
         connection = await connect(path, deadline)
         other = self.kept(path)
-        if other is not None:  # another question connected in the meantime
+        if other is not None:  # another question has connected
             connection.close()
             return other
         self._connections[path] = connection
@@ -101,13 +98,11 @@ class AgentPool:
 async def fan_out(
     pool: AgentPool, targets: Mapping[str, Path], rpc: str, params: JsonObject | None = None, *, deadline: float
 ) -> FanOut[Raw]:
-    """Asks every agent in `targets` (name -> socket) until all have answered or failed, or until `deadline`, a time of
-    the running loop. If a kept connection turns out dead because its agent has restarted, the question is asked again,
-    so ask only what may be asked twice. Raises FrameTooLarge if the parameters do not fit; agents' failures never
-    raise."""
+    """Asks every agent in `targets` (name -> socket) until `deadline`, a time of the running loop. After a dead
+    connection it asks again, so ask only what may be asked twice. Raises FrameTooLarge if the parameters do not fit."""
     loop = asyncio.get_running_loop()
     remaining = deadline - loop.time()
-    request_id = pool.next_id()  # one for all: it need only be unique on each connection
+    request_id = pool.next_id()  # one for all, because it must be unique only on each connection
     frame = _encoded(request_id, rpc, params or {}, remaining)
     waiting, kept = _sent(pool, targets, frame, request_id, deadline)
     outcomes: dict[str, Answer[Raw] | Failed] = {
@@ -138,7 +133,6 @@ async def fan_out(
 def _sent(
     pool: AgentPool, targets: Mapping[str, Path], frame: bytes, request_id: str, deadline: float
 ) -> tuple[dict[asyncio.Future[Reply], str], dict[str, AgentConnection]]:
-    """The future replies by agent, and the kept connections used."""
     waiting: dict[asyncio.Future[Reply], str] = {}
     kept: dict[str, AgentConnection] = {}
     for name, path in targets.items():

@@ -1,5 +1,4 @@
-"""Replies from an agent or the master: the frame around a result, which is decoded elsewhere. As strict as the wire
-(docs/protocol.md)."""
+"""Replies from an agent or the master: the frame around a result. As strict as the wire (docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ _NONE: Final = msgspec.Raw(b"null")
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True, rename={"sender": "from"}):
-    """An error on the wire; `sender` is set in a master's `failed`."""
+    """`sender` is set in a master's `failed`."""
 
     code: str
     message: str
@@ -33,7 +32,7 @@ class Reply(msgspec.Struct, frozen=True, rename={"sender": "from", "raw": "resul
     ok: bool
     id: str | None = None
     raw: msgspec.Raw = msgspec.Raw(b"{}")
-    """The result, not decoded yet (`kctl.rpc.decode`)."""
+    """Not decoded yet (`kctl.rpc.decode`)."""
     sender: str | None = None
     age_seconds: float | None = None
     error: Failure | None = None
@@ -42,9 +41,9 @@ class Reply(msgspec.Struct, frozen=True, rename={"sender": "from", "raw": "resul
     answered: tuple[str, ...] = ()
     failed: tuple[Failure, ...] = ()
     stopped: tuple[str, ...] = ()
-    """Agents that were stopped by request, and so are not missing."""
+    """By request, and so not missing."""
     verdict: msgspec.Raw = _NONE
-    """From a master: the verdict on the fleet."""
+    """From a master."""
 
     @property
     def has_verdict(self) -> bool:
@@ -52,7 +51,7 @@ class Reply(msgspec.Struct, frozen=True, rename={"sender": "from", "raw": "resul
 
     @property
     def result(self) -> JsonObject:
-        """The result as sent. Raises BadPayload if it is not an object."""
+        """Returns the result as sent. Raises BadPayload if it is not an object."""
         return parse_object(bytes(self.raw))
 
 
