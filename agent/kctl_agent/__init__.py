@@ -1,8 +1,5 @@
-"""The part of kctl inside a worker's process: Unix socket agent, Spark worker, storage.
-
-The socket half (`wire`, `messages`, `errors`, `paths`, `server`, `commands`) uses only the standard library; `worker`
-and `storage` need the extra `worker`. `attach` is for applications that kctl does not start.
-"""
+"""The part of kctl inside a worker's process: Unix socket agent, Spark worker, storage. The socket half uses only the
+standard library; `worker` and `storage` need the extra `worker`."""
 
 from __future__ import annotations
 

@@ -13,13 +13,13 @@ from tempfile import TemporaryDirectory
 
 def options(path: Path) -> tuple[str, ...]:
     """Java options to use the archive at the address where it was recorded. Newer Javas relocate it at each start, to
-    hinder an attacker who can already write to their memory (JDK-8294323). That patches 118 of the 150 MB of Spark's
+    hinder an attacker who can already write to their memory (JDK-8294323); that patches 118 of the 150 MB of Spark's
     archive instead of 52, and takes 0.1 s."""
     return f"-XX:SharedArchiveFile={path}", "-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0"
 
 
 def fingerprint(files: Iterable[Path]) -> str:
-    """Hashes what a JVM compares: paths, sizes and modification times of these files. Raises OSError."""
+    """Hashes what a JVM compares: paths, sizes and modification times. Raises OSError."""
     digest = hashlib.sha256()
     for path in files:
         found = path.stat()
@@ -28,7 +28,7 @@ def fingerprint(files: Iterable[Path]) -> str:
 
 
 def is_private(path: Path) -> bool:
-    """Whether only this user or root can have written the file, because a JVM runs its contents."""
+    """Only this user or root can have written the file, whose contents a JVM runs."""
     try:
         found = path.stat(follow_symlinks=False)
     except OSError:
@@ -39,8 +39,8 @@ def is_private(path: Path) -> bool:
 @contextmanager
 def recording(path: Path, kept: int) -> Iterator[Path]:
     """Yields a temporary file for a JVM's archive, then moves it to `path` and keeps the `kept` newest archives there,
-    including those of other Javas and jars. Raises OSError, RuntimeError (the JVM wrote none, for example because it is
-    not HotSpot)."""
+    including those of other Javas and jars. Raises OSError, RuntimeError (the JVM wrote none, perhaps not being
+    HotSpot)."""
     with TemporaryDirectory(prefix=".record-", dir=path.parent, ignore_cleanup_errors=True) as folder:
         fresh = Path(folder, path.name)
         yield fresh

@@ -1,6 +1,6 @@
 """The tree of errors at an agent's socket: each class has its wire `code` and whether a retry makes sense.
 
-A message is one sentence that may leave the process: no traceback, no path (except `PathError`'s), and only sanitised
+A message is one sentence that may leave the process: no traceback, no path (except `PathError`'s), and only sanitized
 names from a peer.
 """
 
@@ -10,7 +10,7 @@ from typing import ClassVar
 
 
 class AgentError(Exception):
-    """The root of the tree. `code` is for programs; `retriable`: the same request may succeed later."""
+    """`code` is for programs; `retriable`: the same request may succeed later."""
 
     code: ClassVar[str] = "internal"
     retriable: ClassVar[bool] = False
@@ -47,8 +47,6 @@ class BadRequest(AgentError):
 
 
 class UnknownMethod(AgentError):
-    """The table of commands does not have the method."""
-
     code = "unknown_method"
 
 
@@ -59,7 +57,7 @@ class BadParams(AgentError):
 
 
 class CommandFailed(AgentError):
-    """A command failed; the agent's log has the cause."""
+    """The agent's log has the cause."""
 
     code = "command_failed"
 
@@ -85,15 +83,11 @@ class PathError(AgentError):
 
 
 class AgentUnreachable(AgentError):
-    """There is no socket, or no process listens on it."""
-
     code = "unreachable"
     retriable = True
 
 
 class AgentTimeout(AgentError):
-    """No answer came within the deadline."""
-
     code = "timeout"
     retriable = True
 
@@ -105,6 +99,6 @@ class NotPermitted(AgentError):
 
 
 class StorageError(AgentError):
-    """The storage failed or rejected the request; `kctl_agent.storage` has the specific errors."""
+    """The root of the storages' errors."""
 
     code = "storage_error"

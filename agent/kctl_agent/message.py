@@ -20,4 +20,4 @@ class Message:
     timestamp: int
     headers: Headers = ()
     tries: int = 0
-    """How often it was delivered before without being acknowledged or released."""
+    """Earlier deliveries that were neither acknowledged nor released."""

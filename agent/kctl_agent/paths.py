@@ -58,7 +58,7 @@ def check_run_dir(path: Path) -> None:
 
 
 def socket_path(run_dir: Path, name: str) -> Path:
-    """Returns where the agent `name` listens. Raises PathError if the name is invalid or the path too long."""
+    """Where the agent `name` listens. Raises PathError if the name is invalid or the path too long."""
     if not _NAME.fullmatch(name):
         raise PathError(f"{name!r} cannot name an agent: use letters, digits, '-', '_' and '.'")
     path = run_dir / (name + _SUFFIX)
@@ -71,7 +71,7 @@ def socket_path(run_dir: Path, name: str) -> Path:
 
 
 def list_agents(run_dir: Path) -> list[str]:
-    """The names of the sockets in `run_dir`, sorted; only a ping shows that they answer. Raises PathError."""
+    """Sorted names of the sockets in `run_dir`; only a ping shows that they answer. Raises PathError."""
     try:
         names = [entry[: -len(_SUFFIX)] for entry in os.listdir(run_dir) if entry.endswith(_SUFFIX)]
     except OSError as error:
@@ -81,14 +81,14 @@ def list_agents(run_dir: Path) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process that a later one with the same pid cannot be mistaken for. `start_ticks` counts from boot (proc(5))."""
+    """Differs from a later process with the same pid. `start_ticks` counts from boot (proc(5))."""
 
     pid: int
     start_ticks: int
 
 
 def process_identity(pid: int | None = None) -> ProcessIdentity:
-    """The identity of a process (None: ours). Raises ProcessLookupError if there is none, or only a zombie."""
+    """Identifies a process (None: ours). Raises ProcessLookupError if there is none, or only a zombie."""
     pid = os.getpid() if pid is None else pid
     try:
         line = Path(f"/proc/{pid}/stat").read_bytes()
@@ -109,7 +109,7 @@ def is_alive(identity: ProcessIdentity) -> bool:
 
 
 def peer_credentials(connection: socket.socket) -> tuple[int, int, int]:
-    """The peer's (pid, uid, gid) at connect time, from the kernel (SO_PEERCRED)."""
+    """(pid, uid, gid) at connect time, from the kernel (SO_PEERCRED)."""
     pid, uid, gid = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     return pid, uid, gid
 
@@ -123,7 +123,7 @@ def is_permitted(uid: int) -> bool:
 
 @dataclass(slots=True)
 class BoundSocket:
-    """A listening socket under its name. Closing removes the file only if it is still this one."""
+    """Closing removes the file only if it is still this one."""
 
     socket: socket.socket
     path: Path
@@ -144,10 +144,12 @@ class BoundSocket:
 
 
 def bind_socket(run_dir: Path, name: str, backlog: int) -> BoundSocket:
-    """Listens, non-blocking, on `run_dir`/`name`.sock with mode 0600. `name`.pid records the owner's pid, `name`.start
-    its start time. The socket is bound under another name and then renamed, so it accepts connections as soon as it is
-    visible. Replaces what a dead owner left. Raises PathError if the path cannot be used or a living process serves
-    it."""
+    """Listens, non-blocking, on `run_dir`/`name`.sock with mode 0600, and replaces the files of a dead owner.
+
+    `name`.pid records the owner's pid, `name`.start its start time. The socket is bound under another name and then
+    renamed, so it accepts connections as soon as it is visible. Raises PathError if the path cannot be used or a living
+    process serves it.
+    """
     path = socket_path(run_dir, name)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
@@ -183,7 +185,6 @@ def _bind_locked(listener: socket.socket, path: Path, backlog: int) -> BoundSock
 
 
 def _remove_stale(path: Path) -> None:
-    """Removes a stale socket. Raises PathError if its owner lives."""
     owner = socket_owner(path)
     if owner is not None and is_alive(owner):
         raise PathError(f"socket {path} is already served by pid {owner.pid}: stop it or choose another name")
@@ -200,8 +201,8 @@ def _remove_stale(path: Path) -> None:
 
 
 def remove_if_dead(run_dir: Path, name: str) -> bool:
-    """Removes the files of an agent whose recorded process has ended; returns whether it did. Does not wait for the
-    lock. Raises PathError if the name is invalid."""
+    """Removes the files of an agent whose recorded process has ended. Does not wait for the lock. Raises PathError if
+    the name is invalid."""
     path = socket_path(run_dir, name)
     try:
         with _locked(run_dir, is_blocking=False):
@@ -215,13 +216,13 @@ def remove_if_dead(run_dir: Path, name: str) -> bool:
 
 
 def remove_files(path: Path) -> None:
-    """Removes a socket and the record of its owner. Raises OSError."""
+    """Also removes the record of its owner. Raises OSError."""
     for suffix in (_SUFFIX, ".pid", ".start"):
         path.with_suffix(suffix).unlink(missing_ok=True)
 
 
 def socket_owner(path: Path) -> ProcessIdentity | None:
-    """The process recorded next to a socket; None if there is no readable record."""
+    """As recorded next to the socket; None if there is no readable record."""
     try:
         return recorded_identity(path.with_suffix(".pid"))
     except (OSError, ValueError):
@@ -229,7 +230,7 @@ def socket_owner(path: Path) -> ProcessIdentity | None:
 
 
 def recorded_identity(pid_file: Path) -> ProcessIdentity:
-    """Reads the identity that `bind_socket` wrote. Raises OSError, ValueError."""
+    """As `bind_socket` wrote it. Raises OSError, ValueError."""
     pid, *more = map(int, pid_file.read_text("ascii").split())  # an older version wrote both numbers into this file
     [start_ticks] = more or [int(pid_file.with_suffix(".start").read_text("ascii"))]
     return ProcessIdentity(pid, start_ticks)

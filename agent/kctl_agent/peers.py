@@ -26,14 +26,13 @@ _ANSWER: Final = struct.Struct("=BBxx48x12xI")
 """struct inet_diag_msg: family, state, …, uid."""
 _ANY_STATE, _ANY_COOKIE = 0xFFFFFFFF, b"\xff" * 8
 _ESTABLISHED, _LISTEN = 1, 10
-"""States in include/net/tcp_states.h. In others the kernel shows root where the process has closed its socket."""
+"""States in include/net/tcp_states.h. In others the kernel shows root if the process has closed its socket."""
 _MAPPED: Final = b"\0" * 10 + b"\xff\xff"
 """Prefix of an IPv4 address written as IPv6."""
 
 
 def owner_of_listener(address: str, port: int) -> int | None:
-    """The uid of the process listening on this TCP address; None if nothing listens there. Raises OSError if the kernel
-    does not show it."""
+    """The uid; None if no process listens there. Raises OSError if the kernel does not show it."""
     return _owner((address, port), ("::" if ":" in address else "0.0.0.0", 0), _LISTEN)  # noqa: S104
 
 
@@ -52,7 +51,7 @@ def are_shown() -> bool:
 
 
 def is_own(connection: socket.socket) -> bool:
-    """Whether a process of this user is at the other end."""
+    """A process of this user is at the other end."""
     try:
         return owner_of_peer(connection.getpeername()[:2], connection.getsockname()[:2]) == os.geteuid()
     except OSError:
@@ -60,8 +59,8 @@ def is_own(connection: socket.socket) -> bool:
 
 
 def _owner(local: tuple[str, int], remote: tuple[str, int], state: int) -> int | None:
-    """The uid of the socket with these addresses. If no connection has them, the kernel returns the listener on the
-    local address, so the state must match."""
+    """If no connection has these addresses, the kernel returns the listener on the local address, so the state must
+    match."""
     (family, source), (_, destination) = _packed(local[0]), _packed(remote[0])
     ports = (socket.htons(port) for _, port in (local, remote))
     question = _QUESTION.pack(family, socket.IPPROTO_TCP, _ANY_STATE, *ports, source, destination, 0, _ANY_COOKIE)
@@ -78,7 +77,7 @@ def _owner(local: tuple[str, int], remote: tuple[str, int], state: int) -> int |
 
 
 def _packed(address: str) -> tuple[int, bytes]:
-    """Family and bytes of an address. The kernel also finds IPv4 in IPv6 sockets."""
+    """The kernel also finds IPv4 in IPv6 sockets."""
     packed = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
     packed = packed.removeprefix(_MAPPED)
     return (socket.AF_INET if len(packed) == 4 else socket.AF_INET6), packed  # struct pads it with zeros

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 SECRET_NAMES = "(?i)secret|passw|token|credential|access[.]?key|account[.]?key|keystore[.]key|jaas"  # noqa: S105 - names, no secret
-"""Matches names of secret settings: for `spark.redaction.regex` and our own views."""
+"""For `spark.redaction.regex` and our own views."""
 
 _OTHERS = stat.S_IRWXO
 
@@ -22,7 +22,7 @@ def read_private(path: Path) -> str:
 
 
 def check_private(path: Path) -> None:
-    """Checks a file that another program reads, such as OpenSSL or Java. Raises OSError as `read_private`."""
+    """For a file that another program reads, such as OpenSSL or Java. Raises OSError as `read_private`."""
     _judge(path.stat(), path)
 
 

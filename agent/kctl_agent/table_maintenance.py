@@ -1,5 +1,5 @@
-"""One run of maintenance of a lake's table and its dead-letter table: removes leftovers of batches, compacts small
-files, and once a day removes expired dead letters and unused files.
+"""One run of maintenance of a lake's tables: removes leftovers of batches, compacts small files, and once a day removes
+expired dead letters and unused files.
 
 The master starts it as a process of lowest priority at quiet times (`kctl.master.table_maintenance`). Settings are one
 line of JSON on stdin, the result is one line on stdout.
@@ -30,10 +30,10 @@ from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import TableStorage
 
 LEAST_FILES = 50
-"""Compact a partition from this many small files on, like Delta's `autoCompact.minNumFiles`."""
+"""In one partition, like Delta's `autoCompact.minNumFiles`."""
 VACUUM_SECONDS = 86_400.0
 VACUUMED = f"{FOLDER}/vacuumed"
-"""Records when old files were last removed."""
+"""Its time is that of the last removal."""
 
 
 def main() -> int:

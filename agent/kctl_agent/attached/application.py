@@ -1,7 +1,7 @@
-"""`kctl_agent.attach`: shows how far a PySpark application has read, without changing what it does.
+"""`kctl_agent.attach`: shows how far a PySpark application has read, without changing its behaviour.
 
 It listens to the progress of the application's queries. In a fleet it answers what a worker answers, for every Kafka
-source; with a shadow group it commits what is read, unless the group has members. The listener runs on Spark's threads
+source; with a shadow group it commits these offsets, unless the group has members. The listener runs on Spark's threads
 and only copies, because Spark drops events of a slow one (sparkMeasure #7). Needs PySpark 3.4 and kafka-python.
 """
 
@@ -55,9 +55,9 @@ class Attached:
         self._queries = Queries(name)
         self._servers = servers
         self._settings = settings
-        """Those of kafka-python's clients; None until they are known from a query."""
+        """For kafka-python's clients; None until they are known from a query."""
         self._options: dict[str, list[dict[str, str]]] = {}
-        """Those of the Kafka sources of each query."""
+        """Of the Kafka sources of each query."""
         self._commit_group = commit_group
         self._admin: Any = None
         self._ends: EndOffsets | None = None
@@ -84,7 +84,7 @@ class Attached:
         self._thread.start()
 
     def close(self) -> None:
-        """Stops listening and answering; the application continues. Idempotent."""
+        """The application continues. Idempotent."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -136,7 +136,7 @@ class Attached:
                 self._server.publish(self._queries.snapshot(time.monotonic()))
 
     def _quietly(self, step: Callable[[], None]) -> bool:
-        """Runs a step and reports its errors in the snapshot, so that they never reach the application."""
+        """Reports a step's errors in the snapshot, so that they never reach the application."""
         try:
             step()
             return True
@@ -180,7 +180,7 @@ class Attached:
             _LOG.warning("kctl: %s", text)
 
     def _ask(self) -> None:
-        """Asks the brokers for log starts and ends, which only a fleet needs."""
+        """Only a fleet needs log starts and ends."""
         partitions = self._queries.partitions()
         if self._server is None or self._settings is None or not partitions:
             return

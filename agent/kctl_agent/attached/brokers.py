@@ -11,14 +11,14 @@ from kctl_agent.attached.partition_offsets import answered_offsets
 from kctl_agent.kafka.security import Security
 
 _STARTS_SECONDS: Final = 15.0
-"""How often to ask for log starts: only retention moves them, and each request costs the application."""
+"""Only retention moves log starts, and each request costs the application."""
 _MAX_DEPTH: Final = 200
 _SERVERS: Final = "kafka.bootstrap.servers"
 Partition = tuple[str, int]
 
 
 class EndOffsets:
-    """Log starts and ends, from kafka-python's admin client. For one thread."""
+    """For one thread."""
 
     def __init__(self, admin: Any) -> None:
         self._admin = admin
@@ -26,7 +26,7 @@ class EndOffsets:
         self._starts_at = float("-inf")
 
     def bounds(self, partitions: Collection[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
-        """Returns log start and end offsets of the partitions that answer. Raises KafkaError if none does."""
+        """Log starts and ends of the partitions that answer. Raises KafkaError if none does."""
         from kafka import TopicPartition
         from kafka.admin import OffsetSpec
 
@@ -41,13 +41,13 @@ class EndOffsets:
 
 
 def last_progress(query: Any) -> str | None:
-    """The last finished batch of a query as JSON; None before the first."""
+    """The last finished batch as JSON."""
     progress = query._jsq.lastProgress()  # noqa: SLF001 - the Python property changes its type between versions
     return None if progress is None else str(progress.json())
 
 
 def options_of(query: Any) -> list[dict[str, str]]:
-    """Returns the options of a query's Kafka sources, out of its plan; none if they are not known."""
+    """Options of a query's Kafka sources, from its plan; none if they are unknown."""
     try:
         plan = query._jsq.streamingQuery().analyzedPlan()  # noqa: SLF001 - there is no public way to a query's options
     except Exception:  # Spark Connect, or a version that calls it otherwise: then arguments of `attach` are needed
@@ -68,8 +68,8 @@ def options_of(query: Any) -> list[dict[str, str]]:
 
 
 def elsewhere(options: Mapping[str, Collection[Mapping[str, str]]], own: str | Collection[str]) -> set[str]:
-    """Returns the queries that read another cluster than that of the servers `own`; `options` are those of the sources
-    of each. Servers that have one in common are of one cluster, as are all if no query names others."""
+    """Returns the queries that read another cluster than that of the servers `own`; `options` are by query. Servers
+    with one in common are of one cluster, as are all if no query names others."""
     clusters = {query: {_servers(each[_SERVERS]) for each in found} for query, found in options.items()}
     if len(set().union(*clusters.values())) < 2:
         return set()
@@ -81,11 +81,11 @@ def _servers(servers: str | Collection[str]) -> frozenset[str]:
 
 
 class NotTranslatable(Exception):
-    """Options of a query that kafka-python does not support; the text is the reason in one sentence."""
+    """kafka-python does not support options of a query; the text is the reason in one sentence."""
 
 
 def settings_of(options: Mapping[str, str]) -> dict[str, Any]:
-    """Translates a query's options to settings of kafka-python's clients. Raises NotTranslatable."""
+    """For kafka-python's clients. Raises NotTranslatable."""
     option = {key.lower().removeprefix("kafka."): value for key, value in options.items()}.get
     protocol = (option("security.protocol") or "PLAINTEXT").upper()
     security = Security(protocol)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kafka import TopicPartition
 
 QUESTION_SECONDS = 20.0
-"""The longest time of a question with a request time-out of 5 s: connection, coordinator, request."""
+"""With a request time-out of 5 s: connection, coordinator, request."""
 
 
 def answered_offsets(
@@ -69,7 +69,7 @@ def _by_leader(admin: Any, partitions: Collection[TopicPartition]) -> dict[int |
 
 
 def _has_answered(error: Exception) -> bool:
-    """Whether a broker rejected one partition, and may answer for the others."""
+    """A broker rejected one partition, and may answer for the others."""
     from kafka.errors import BrokerResponseError, RequestTimedOutError
 
     return isinstance(error, BrokerResponseError) and not isinstance(error, RequestTimedOutError)

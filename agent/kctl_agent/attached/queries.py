@@ -1,7 +1,5 @@
-"""The progress of an application's queries, and a snapshot made of it. No Spark and no broker here.
-
-It reads only the JSON of a progress, where any field may be missing: Spark's objects change between versions.
-"""
+"""The progress of an application's queries, and a snapshot made of it. It reads only the JSON of a progress, where any
+field may be missing, because Spark's objects change between versions."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ class _Query:
     since: float = field(default_factory=time.monotonic)
     batch_id: int | None = None
     reported_batch_id: int | None = None
-    """The last batch reported to the listener."""
+    """The last batch that the listener got."""
     seconds: float | None = None
     rows: int | None = None
     rows_per_second: float | None = None
@@ -42,7 +40,7 @@ class _Query:
 
 
 class Queries:
-    """The state of all queries. Every method is safe on any thread, including Spark's."""
+    """For any thread, including Spark's."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -62,7 +60,7 @@ class Queries:
             self._queries.setdefault(id_, _Query())
 
     def progressed(self, text: str, *, is_from_listener: bool = True) -> None:
-        """Records one progress as JSON; the same one may come from the listener and from a poll."""
+        """The same progress may come from the listener and from a poll."""
         progress = json.loads(text, parse_constant=lambda _: None)  # a rate over no time at all is not known
         id_, batch_id = str(progress.get("id")), progress.get("batchId")
         with self._lock:
@@ -95,19 +93,19 @@ class Queries:
                 self._error = error.splitlines()[0][:300]
 
     def only(self, active: set[str]) -> None:
-        """Records which queries run; others have ended without an event."""
+        """Other queries have ended without an event."""
         with self._lock:
             for id_ in self._queries.keys() - active:
                 del self._queries[id_]
 
     def leave_out(self, elsewhere: set[str]) -> set[str]:
-        """Leaves out the positions of queries that read another cluster; returns those that were not left out yet."""
+        """Leaves out the positions of queries that read another cluster; returns the new ones."""
         with self._lock:
             new, self._elsewhere = elsewhere - self._elsewhere, elsewhere
             return new
 
     def is_deaf(self, active: Iterable[str]) -> bool:
-        """Whether Spark has finished batches without calling the listener: it drops slow ones."""
+        """Spark has finished batches without calling the listener: it drops slow ones."""
         with self._lock:
             known = [self._queries[id_] for id_ in active if id_ in self._queries]
             return any(
@@ -135,17 +133,17 @@ class Queries:
             return merged
 
     def ends(self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], *, at: float) -> None:
-        """Records the brokers' log starts and ends, with their `time.monotonic()`."""
+        """`at` is by `time.monotonic()`."""
         with self._lock:
             self._starts, self._ends, self._ends_at = starts, ends, at
 
     def committed(self, group: str, offsets: Mapping[Partition, int] | None) -> None:
-        """Records the shadow group's offsets; None while the group has members."""
+        """None while the shadow group has members."""
         with self._lock:
             self._group, self._committed = group, offsets or {}
 
     def snapshot(self, now: float) -> Snapshot:
-        """A snapshot like a worker's; the lag counts from the position, which is all that is known."""
+        """A snapshot like a worker's; the lag counts from the position, because nothing else is known."""
         positions = self.positions()
         with self._lock:
             queries = sorted(self._queries.items())
@@ -185,7 +183,6 @@ class Queries:
 
 
 def sources_of(progress: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The Kafka sources of one progress."""
     return [each for each in progress.get("sources") or () if _KAFKA.search(str(each.get("description", "")))]
 
 

@@ -1,7 +1,5 @@
-"""A shadow group: a consumer group without members whose committed offsets show how far an application has read.
-
-Spark commits nothing, so Burrow, kminion and `kafka-consumer-groups` cannot see its lag without this.
-"""
+"""A shadow group: a consumer group without members whose committed offsets show how far an application has read. Spark
+commits nothing, so Burrow, kminion and `kafka-consumer-groups` cannot see its lag without this."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from typing import Any, Final
 from kctl_agent.kafka.clients import forget_coordinators
 
 _EVERYTHING_SECONDS: Final = 86_400.0
-"""How often to commit everything again: brokers drop offsets after `offsets.retention.minutes`."""
+"""Then all is committed again: brokers drop offsets after `offsets.retention.minutes`."""
 _EMPTY: Final = frozenset({"Empty", "Dead", ""})
 Partition = tuple[str, int]
 

@@ -27,13 +27,12 @@ from kctl_agent.storage.base import StorageMisconfigured
 _LOG = logging.getLogger(__name__)
 
 EX_CONFIG = 78
-"""Exit code of a process that cannot start as configured. The master does not restart it; its log ends with the
-reason."""
+"""Exit code of a process that cannot start as configured; the master does not restart it."""
 _SWITCH_SECONDS = 0.0005
 """How long a thread may keep the interpreter while the agent waits; Python's default of 5 ms was the agent's p99."""
 
 _PRIVATE = 0o077
-"""The umask: files of the process, of Spark and of the user's handler are readable by this user alone."""
+"""Files of the process, of Spark and of the user's handler are readable by this user alone."""
 
 
 class BootstrapError(AgentError):
@@ -42,15 +41,15 @@ class BootstrapError(AgentError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSettings:
-    """The settings of every process, a JSON object on the first line of its stdin. The control plane has validated the
-    values; here only the shape is checked (`fitting`)."""
+    """A JSON object on the first line of stdin. The control plane has validated the values; here only the shape is
+    checked (`fitting`)."""
 
     name: str
     run_dir: Path
     scratch_dir: Path
     log_level: str
     paused: tuple[Scope, ...] = ()
-    """Partitions and topics not to read until a resume."""
+    """Not read until a resume."""
 
 
 _S = TypeVar("_S", bound=ProcessSettings)
@@ -100,8 +99,8 @@ def leave(code: int) -> NoReturn:
 
 
 def log_trace(error: BaseException, *expected: type[Exception]) -> None:
-    """Logs the traceback of an unexpected error, or of what the user's module raised at import. An error that is one
-    sentence by design, or `expected`, is traced at DEBUG only."""
+    """Traces at DEBUG only what is `expected` or one sentence by design; at ERROR also what the user's module raised at
+    import."""
     cause = error.__cause__ if isinstance(error, BootstrapError) else None
     is_plain = cause is None and isinstance(error, (AgentError, *expected))
     trace = traceback_of(cause or error, own_frames=cause is None)
@@ -109,13 +108,13 @@ def log_trace(error: BaseException, *expected: type[Exception]) -> None:
 
 
 def search_first(folder: Path) -> None:
-    """Imports modules from this folder in preference to installed ones."""
+    """Prefers this folder to installed modules."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
 
 def missing_module(module: str, error: BaseException, folder: Path | None) -> str | None:
-    """Returns a sentence if the named module itself, not one that it imports, was not found."""
+    """None if another module that it imports was not found."""
     absent = error.name if isinstance(error, ModuleNotFoundError) else None
     if not absent or not f"{module}.".startswith(f"{absent}."):
         return None
@@ -125,7 +124,7 @@ def missing_module(module: str, error: BaseException, folder: Path | None) -> st
 
 
 def decoded(line: str) -> dict[str, Any]:
-    """Decodes the settings common to all processes. Raises what `fitting` handles."""
+    """The settings common to all processes. Raises the errors that `fitting` handles."""
     given = json.loads(line)
     folders = {name: Path(given[name]) for name in ("run_dir", "scratch_dir")}
     return {**given, **folders, "paused": tuple(map(scope_of, given.get("paused", ())))}

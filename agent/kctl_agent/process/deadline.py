@@ -1,7 +1,5 @@
-"""A thread's absolute deadline for everything that it waits for; helper threads take it over.
-
-A worker's main thread sets one for each turn, because its group considers a member dead that does not poll.
-"""
+"""A thread's absolute deadline for all its waits; helper threads take it over. A worker's main thread sets one for each
+turn, because its group considers a member dead that does not poll."""
 
 from __future__ import annotations
 
@@ -10,12 +8,11 @@ import time
 
 _NEVER = float("inf")
 NEVER = (_NEVER, _NEVER)
-"""No deadline, for `go_on`."""
 _of = threading.local()
 
 
 def begin(seconds: float) -> tuple[float, float]:
-    """Sets this thread's deadline. Returns what a helper thread passes to `go_on`."""
+    """Sets this thread's deadline. A helper thread passes the result to `go_on`."""
     _of.seconds, _of.at = seconds, time.monotonic() + seconds
     return _of.seconds, _of.at
 
@@ -26,13 +23,13 @@ def go_on(begun: tuple[float, float]) -> None:
 
 
 def left() -> float:
-    """Returns the seconds until the deadline: infinite without one, negative when it is over."""
+    """Infinite without a deadline, negative when it is over."""
     at: float = getattr(_of, "at", _NEVER)
     return at - time.monotonic()
 
 
 def allows(seconds: float) -> bool:
-    """Whether there is time for something that takes up to `seconds`. If that is more than half of the whole time, it
-    may begin in the first half."""
+    """Whether there is time for a step of up to `seconds`. If that is more than half of the whole time, it may begin in
+    the first half."""
     all_of_it: float = getattr(_of, "seconds", _NEVER)
     return left() >= min(seconds, all_of_it / 2)

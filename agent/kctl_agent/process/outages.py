@@ -15,14 +15,14 @@ from kctl_agent.replies.workers import Outside
 from kctl_agent.storage.base import StorageUnusable
 
 RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0)
-"""Back-off between tries. At most ten seconds after an outage ends, everything should be healthy again."""
+"""At most ten seconds after an outage ends, everything should be healthy again."""
 
 _PASSING: Final = frozenset(
     {
         errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN,
     }
 )  # fmt: skip
-"""Error numbers that may pass without a change of configuration."""
+"""These may pass without a change of configuration."""
 
 _PROBE_BYTES: Final = 1 << 16
 """More than a file system may have free in partly used blocks."""
@@ -35,7 +35,7 @@ class Stopped(Exception):
 
 
 def outage(error: BaseException) -> Outside | None:
-    """Returns which external system caused this error; None if waiting would not help."""
+    """Names the external system that caused this error; None if waiting would not help."""
     if isinstance(error, StorageUnusable) and error.retriable:
         return "storage"
     if is_of_kafka(error) and type(error).__name__ != "KafkaConfigurationError":
@@ -44,7 +44,7 @@ def outage(error: BaseException) -> Outside | None:
 
 
 def disk_error(folder: Path) -> str | None:
-    """Returns in a sentence why this folder cannot be written, or None."""
+    """Why this folder cannot be written, in a sentence."""
     try:
         with TemporaryFile(dir=folder) as file:
             file.write(bytes(_PROBE_BYTES))
@@ -57,8 +57,8 @@ def disk_error(folder: Path) -> str | None:
 def until_it_works(
     step: Callable[[], T], stats: ProcessStats, stop: StopRequest, describe: Callable[[BaseException], str] = str
 ) -> T:
-    """Retries `step` through outages and returns its result; publishes what it waits for. After a stop request it tries
-    once. Raises Stopped, and any error of `step` that is not an outage."""
+    """Retries `step` through outages and publishes what it waits for. After a stop request it tries once. Raises
+    Stopped, and any error of `step` that is not an outage."""
     tries = 0
     while True:
         try:

@@ -1,7 +1,5 @@
-"""The snapshot of a worker, sinker or engine: state, last error, events, and counts of the storage.
-
-A thread publishes it every half second and after each change, even while the main thread is busy.
-"""
+"""The snapshot of a worker, sinker or engine: state, last error, events, and counts of the storage. A thread publishes
+it every half second and after each change, even while the main thread is busy."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ _RATE_WINDOW_SECONDS = 10.0
 
 
 class ProcessStats(ABC):
-    """State, troubles and events of a process. Every method may be called from any thread."""
+    """For any thread."""
 
     usual_states: frozenset[str] = frozenset()
     """Changes between these states are logged at DEBUG only."""
@@ -55,9 +53,8 @@ class ProcessStats(ABC):
         self._rows_total = self._batches_total = self._queries_failed = self._progress = 0
         self._batch_seconds_total = 0.0
         self._batch_started_at: float | None = None
-        """When the running batch began, by `time.monotonic()`."""
         self._recent: deque[tuple[float, int]] = deque()
-        """Recent messages: when, by `time.monotonic()`, and how many."""
+        """When, by `time.monotonic()`, and how many messages."""
         self._events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
         self._thread = threading.Thread(target=self._run, name="kctl-stats", daemon=True)
         self._last = Snapshot(self._started_at, self._worker)
@@ -114,7 +111,7 @@ class ProcessStats(ABC):
             self._wake.set()
 
     def outside(self, besides: str) -> Outside | None:
-        """Returns the longest current outage, ignoring what the part `besides` waits for."""
+        """Returns the longest current outage, except that of the part `besides`."""
         with self._lock:
             return self._troubles.outside(besides)
 
@@ -122,7 +119,7 @@ class ProcessStats(ABC):
     def _snapshot(self) -> Snapshot: ...
 
     def _common(self, kind: str) -> Snapshot:
-        """The part that every snapshot has. The lock is held."""
+        """The caller holds the lock."""
         now = time.monotonic()
         while self._recent and self._recent[0][0] < now - _RATE_WINDOW_SECONDS:
             self._recent.popleft()
@@ -187,22 +184,21 @@ class ProcessStats(ABC):
 
 
 class StoringStats(ProcessStats):
-    """Stats of a process that uses a storage. A separate thread counts the storage every second and removes expired
-    dead letters every minute, so a storage that hangs delays no snapshot; the age of the last count shows it."""
+    """A separate thread counts the storage every second and removes expired dead letters every minute, so a hung
+    storage delays no snapshot; the age of the last count shows the hang."""
 
     def __init__(self, name: str, server: AgentServer, storage: OffsetStore, inbox: Inbox) -> None:
         super().__init__(name, server, inbox)
         self._storage = storage
         self._storage_stats: StorageStats | TableStats | None = None
-        """The last count; None if it failed. Set by the counting thread."""
+        """None if the last count failed. Set by the counting thread."""
         self._stored: StorageReply | None = None
         self._counted_at: float | None = None
-        """When a count last succeeded."""
         self._count_now = threading.Event()
         self._expire_at = time.monotonic()
         self._recent_dead: RecentDeadLetters | None = None
         self._recent_dead_at = 0.0
-        """`time.monotonic()` when they were read."""
+        """By `time.monotonic()`."""
         self._dead_known, self._read_dead_at = 0, 0.0
         """The number of dead letters when recent ones were last read, and the earliest time to read again."""
         self._exchanges = 0
@@ -244,7 +240,7 @@ class StoringStats(ProcessStats):
             self._count_now.clear()
 
     def _count(self) -> None:
-        """Counts once. A bug, ours or a storage's, must not end the thread."""
+        """A bug, ours or a storage's, must not end the thread."""
         try:
             self._storage_stats = self._storage.stats()
             stored = counted(self._storage.identity, self._storage_stats)
@@ -265,7 +261,7 @@ class StoringStats(ProcessStats):
             self._stored = StorageReply(self._storage.identity, error=why)
 
     def _read_recent_dead(self, dead: int | None) -> None:
-        """Reads recent dead letters if their number has changed: this costs a query."""
+        """Only if their number has changed, because this costs a query."""
         if dead is None or dead == self._dead_known or time.monotonic() < self._read_dead_at:
             return
         store = self._storage.dead_letter_store()
@@ -307,7 +303,7 @@ class StoringStats(ProcessStats):
 
 
 def counted(identity: str, stats: StorageStats | TableStats) -> StorageReply:
-    """The reply for counts of a storage; a table has no counts of pending messages."""
+    """A table has no counts of pending messages."""
     common = StorageReply(
         identity,
         dead=stats.dead,
@@ -339,6 +335,6 @@ def _table(counts: TableCounts | None) -> TableReply:
 
 
 def _resident_bytes() -> int:
-    """Resident memory of this Python process, proc_pid_statm(5) field 2; the supervisor adds that of a JVM."""
+    """Of this Python process, proc_pid_statm(5) field 2; the supervisor adds that of a JVM."""
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

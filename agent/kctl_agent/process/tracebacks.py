@@ -9,16 +9,16 @@ import traceback
 from kctl_agent.storage.causes import innermost
 
 MAX_CHARACTERS = 6000
-"""The longest traceback. A longer one loses its middle, because its start and end matter most."""
+"""A longer traceback loses its middle, because its start and end matter most."""
 _MAX_LINE_CHARACTERS = 400
 _MAX_FRAMES = 30
-"""The most frames of each exception in a chain, counted from the innermost."""
+"""Frames of each exception in a chain, counted from the innermost."""
 
 _OWN_FOLDER = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
 def traceback_of(error: BaseException, *, own_frames: bool = False) -> str:
-    """Returns the traceback of a handler's exception, with its causes."""
+    """Includes the exception's causes."""
     try:
         formatted = traceback.TracebackException.from_exception(error, limit=-_MAX_FRAMES, compact=True)
         if not own_frames:
@@ -29,7 +29,7 @@ def traceback_of(error: BaseException, *, own_frames: bool = False) -> str:
 
 
 def stack_of(thread: int | None) -> str:
-    """Returns the current stack of the thread with this `ident`; "" if it has ended."""
+    """The current stack of the thread with this `ident`; "" if it has ended."""
     frame = sys._current_frames().get(thread) if thread is not None else None  # noqa: SLF001 - there is no other way
     if frame is None:
         return ""
@@ -38,12 +38,12 @@ def stack_of(thread: int | None) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Returns the first line of an error's message, which Py4J follows with a Java stack trace."""
+    """Py4J appends a Java stack trace."""
     return str(error).split("\n", 1)[0].rstrip("\r")
 
 
 def place_of(error: BaseException) -> str:
-    """Returns where the user's code raised an error, for example ` (shop.py:7)`, or ""."""
+    """Where the user's code raised an error, for example ` (shop.py:7)`, or ""."""
     frames = [(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)]
     return f" ({place})" if (place := innermost(frames)) else ""
 

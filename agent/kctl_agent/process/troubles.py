@@ -1,7 +1,5 @@
-"""The troubles of a process by the part that met them: outages, which are waited for, and errors of its own.
-
-It has no clock: callers pass monotonic seconds, and Unix seconds for people. For one thread at a time.
-"""
+"""The troubles of a process by the part that met them: outages, which are waited for, and errors of its own. It has no
+clock: callers pass monotonic seconds, and Unix seconds for people."""
 
 from __future__ import annotations
 
@@ -12,8 +10,7 @@ from datetime import UTC, datetime
 from kctl_agent.replies.workers import Outside, WaitingFor
 
 GRACE_SECONDS = 10.0
-"""A trouble counts as an error only after this: a moving coordinator, a commit in a rebalance or an election heal by
-themselves."""
+"""Before this a moving coordinator, a commit in a rebalance or an election may heal by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +19,7 @@ class _Trouble:
     outside: Outside | None
     since: float
     at: float
-    """When it began, in Unix seconds."""
+    """Unix seconds."""
     grace_seconds: float
     is_reported: bool = False
 
@@ -37,8 +34,8 @@ class Troubles:
     def met(
         self, part: str, why: str, now: float, at: float, outside: Outside | None = None, grace_seconds: float = 0.0
     ) -> bool:
-        """Records that a part cannot work; it is an error once that has lasted for `grace_seconds`. Returns whether to
-        log it, which is true once."""
+        """Records that a part cannot work, an error after `grace_seconds`. Returns whether to log it, which is true
+        once."""
         before = self._of.get(part)
         trouble = _Trouble(why, outside, now, at, grace_seconds)
         if before is not None and before.outside == outside:
@@ -49,21 +46,21 @@ class Troubles:
         return is_due
 
     def over(self, part: str) -> bool:
-        """Records that a part works. Returns whether it did not before."""
+        """Returns whether the part did not work before."""
         return self._of.pop(part, None) is not None
 
     def waiting_for(self) -> WaitingFor | None:
-        """Returns the outage that began first; an engine outage precedes those that it may have caused."""
+        """The outage that began first; an engine outage precedes those that it may have caused."""
         first = self._first_outage()
         return None if first is None or first.outside is None else WaitingFor(first.outside, first.why, first.at)
 
     def outside(self, besides: str) -> Outside | None:
-        """Returns the longest current outage, ignoring what the part `besides` waits for."""
+        """The longest current outage, except that of the part `besides`."""
         first = self._first_outage(besides)
         return None if first is None else first.outside
 
     def error(self, now: float) -> str | None:
-        """Returns the error to show: an outage takes precedence, since it may have caused the others."""
+        """The error to show: an outage takes precedence, since it may have caused the others."""
         errors = [each for each in self._of.values() if each.is_error(now)]
         first = _first(each for each in errors if each.outside is not None) or _first(errors)
         if first is None or first.outside is None:

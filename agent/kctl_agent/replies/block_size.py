@@ -9,8 +9,6 @@ from kctl_agent.replies.fields import age, optional, value
 
 @dataclass(frozen=True, slots=True)
 class TableReply:
-    """The last count of a table that stores batches as rows."""
-
     version: int | None = value(
         "kctl_table_version",
         "The newest version of the table of mode `lake`. This and the next four are counted after a new version, at "
@@ -33,7 +31,7 @@ RECENT_DEAD_SECONDS = 300.0
 """A dead letter is recent for this long."""
 
 RECENT_DEAD_COUNTED = 20_000
-"""The most of them that a file or Redis counts."""
+"""A file or Redis counts no more of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,6 @@ ParamType: TypeAlias = Literal["string", "integer", "number", "boolean", "array"
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One parameter of a command."""
-
     name: str
     type: str
     """A `ParamType`; later releases may have more."""

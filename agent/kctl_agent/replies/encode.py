@@ -15,8 +15,7 @@ _PLAIN_NAMES: Final = frozenset({"None", "str", "int", "float", "bool"})
 
 
 def renamed(kind: type, attribute: str, name: str) -> None:
-    """Gives a dataclass field another name in JSON, one that is a Python keyword: msgspec decodes dataclass fields by
-    their names, and renames fields only in its own types."""
+    """Gives a field a name in JSON that is a Python keyword: msgspec renames fields only in its own types."""
     declared: Any = kind
     found = declared.__dataclass_fields__
     found[attribute].name = name
@@ -26,8 +25,7 @@ def renamed(kind: type, attribute: str, name: str) -> None:
 
 
 def encoded(value: Any, older_by: float = 0.0) -> Any:
-    """Returns a reply, row or result as JSON: field by field, or by its own `to_json`. `older_by` seconds are added to
-    its ages."""
+    """Field by field, or by its own `to_json`. `older_by` seconds are added to its ages."""
     kind: Any = type(value)
     return _encoder(kind)(value, older_by)
 
@@ -50,7 +48,7 @@ def fields_of(value: Any) -> dict[str, Any]:
 
 
 class _Shape(NamedTuple):
-    """The fields of a dataclass, by how they are encoded."""
+    """By how they are encoded."""
 
     names: tuple[str, ...]
     ages: tuple[str, ...] = ()

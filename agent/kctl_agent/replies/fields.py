@@ -7,19 +7,19 @@ from typing import Any, NamedTuple
 
 
 class FieldMetric(NamedTuple):
-    """The metric of a field; a counter's name ends with `_total`."""
+    """A counter's name ends with `_total`."""
 
     name: str
     sentence: str
     label: tuple[str, str] | None = None
-    """Name and value of a label, if several fields share a metric; the first has the sentence."""
+    """Given if several fields share a metric; the first has the sentence."""
     is_limit: bool = False
     """A limit of 0 means no limit, and has no sample."""
 
 
 def value(*metric: Any, is_limit: bool = False, **shown: Any) -> Any:
-    """A field with a `FieldMetric` (name, sentence, label), or a `column`: a heading of `kctl rpc workers -o wide`,
-    with `digits` after the point."""
+    """Declares a `FieldMetric` (name, sentence, label), or a `column` of `kctl rpc workers -o wide` with `digits` after
+    the point."""
     if metric:
         shown["metric"] = FieldMetric(*metric)._replace(is_limit=is_limit)
     return field(default=None, metadata=shown)
@@ -36,5 +36,5 @@ def counter(*metric: Any) -> Any:
 
 
 def optional() -> Any:
-    """A field that the JSON omits while it is None."""
+    """The JSON omits the field while it is None."""
     return field(default=None, metadata={"is_left_out": True})

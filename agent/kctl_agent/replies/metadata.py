@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BrokerMetadata:
-    """A broker as a worker's client sees it."""
-
     node_id: int
     host: str | None = None
     port: int | None = None

@@ -9,7 +9,7 @@ from kctl_agent.replies.fields import age
 
 @dataclass(frozen=True, slots=True)
 class PartitionReply:
-    """One assigned partition; `start` and `end` are the brokers' log start and end offset."""
+    """`start` and `end` are the brokers' log start and end offset."""
 
     topic: str
     partition: int
@@ -39,9 +39,8 @@ class PartitionsReply:
 def lag_of(
     start: int | None, committed: int | None, position: int | None, end: int | None, reset: str = "earliest"
 ) -> int | None:
-    """Returns the lag as the master counts it: from the committed offset to the end, never negative. If nothing was
-    ever committed, it counts from the log start (`earliest`) or the position (`latest`). None if an offset is
-    unknown."""
+    """Counts from the committed offset to the end, as the master does, never negative. If nothing was ever committed,
+    counts from the log start (`earliest`) or the position (`latest`). None if an offset is unknown."""
     first = committed
     if first is None:
         first = start if reset == "earliest" else position

@@ -1,8 +1,6 @@
-"""Declares the questions to the processes of a fleet, `getXxx` and `onXxx`, once for all.
-
-Agents serve them, the master asks and reduces them, HTTP serves them, `kctl rpc` prints them, and docs/rpc.md is
-generated from them. Types and functions are given by name, so that only those of one command are imported.
-"""
+"""Declares the questions to the processes of a fleet, `getXxx` and `onXxx`, once for all: agents serve them, the master
+asks and reduces them, HTTP serves and `kctl rpc` prints them. Types and functions are given by name, so that only those
+of one command are imported."""
 
 from __future__ import annotations
 
@@ -16,30 +14,30 @@ _REDUCERS = "kctl.reduce.reducers"
 
 
 class Question(NamedTuple):
-    """A question. With a `key` and without a `reducer`, the rows of all replies are joined; of rows with the same key
-    the newest counts."""
+    """With a `key` and without a `reducer`, the rows of all replies are joined; of rows with the same key the newest
+    counts."""
 
     title: str
-    """What it asks, for `kctl rpc --help`."""
+    """For `kctl rpc --help`."""
     summary: str
-    """What an agent answers, for `getDescribe`."""
+    """An agent's answer, for `getDescribe`."""
     reply: str
-    """The type of an agent's reply."""
+    """An agent's reply."""
     reducer: str = ""
-    """The function that reduces all replies to one answer (`kctl.reduce.base.Reducer`)."""
+    """Reduces all replies to one answer (`kctl.reduce.base.Reducer`)."""
     answer: str = ""
-    """The type of the master's answer on the wire; empty: that of the reply."""
+    """The master's answer on the wire; empty: that of the reply."""
     view: str = ""
-    """The function that selects what is sent of a reduced answer; empty: all of it."""
+    """Selects what is sent of a reduced answer; empty: all of it."""
     rows: str = "rows"
     key: tuple[str, ...] = ()
-    """The fields that identify and sort rows, each a `str` or an `int`, never None."""
+    """Identify and sort rows; each is a `str` or an `int`, never None."""
     kinds: tuple[str, ...] = ("worker",)
-    """The kinds of processes to ask; attached applications are asked what workers are."""
+    """Attached applications are asked what workers are."""
     not_yet: str = ""
     """Why a process has no reply yet, as text after its name; empty: an empty reply is correct."""
     age: str = ""
-    """What else may make part of the answer stale: `rows` (their own ages), `brokers` (the age of their last
+    """More that may make part of the answer stale: `rows` (their own ages), `brokers` (the age of their last
     answer)."""
     path: str = ""
     """The HTTP resource below /api/v1; the collector keeps its answer."""
@@ -47,20 +45,19 @@ class Question(NamedTuple):
     filters: Mapping[str, str] = {}
     """Query parameters of the resource that select rows -> the field they compare."""
     lines: str = f"{_TABLES}.listed"
-    """The function for the lines of `kctl rpc`; the default shows every field of a row as a column."""
+    """Makes the lines of `kctl rpc`; the default shows every field of a row as a column."""
     wide: str = ""
-    """The function for `-o wide`, if different."""
+    """For `-o wide`, if different."""
     compared: tuple[str, str] | None = None
-    """What `--fail-above` compares, in words, and the function that returns the values."""
+    """Compared by `--fail-above`: in words, and the function that returns the values."""
 
     @property
     def sent(self) -> str:
-        """The type of the master's answer."""
         return self.answer or self.reply
 
 
 def named(path: str) -> Any:
-    """Imports the object with this full name. Names come from the table, never from a request."""
+    """Imports an object. Names come from the table, never from a request."""
     module, _, name = path.rpartition(".")
     return getattr(import_module(module), name)
 

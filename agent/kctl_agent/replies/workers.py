@@ -10,13 +10,11 @@ from kctl_agent.replies.encode import renamed
 from kctl_agent.replies.fields import age, counter, optional, value
 
 Outside: TypeAlias = Literal["brokers", "storage", "engine", "disk"]
-"""External systems that a process depends on and cannot restore."""
+"""A process depends on these external systems and cannot restore them."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingFor:
-    """An outage of an external system that a process waits for."""
-
     what: str
     """An `Outside`; later releases may have more values."""
     reason: str | None = None
@@ -26,8 +24,7 @@ class WaitingFor:
 
 @dataclass(frozen=True, slots=True)
 class UnreadPartition:
-    """An assigned partition that is not read, and why. `offset`: the first record that cannot be read; None if the
-    whole partition cannot be read."""
+    """`offset`: the first record that cannot be read; None if the whole partition cannot be read."""
 
     topic: str
     partition: int
@@ -51,8 +48,6 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something an operator may want to know later, such as a reset, lost records or a rebalance."""
-
     at: float
     """Unix seconds."""
     kind: str
@@ -113,8 +108,6 @@ class SinkerStats:
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """Contents of an engine's JVM."""
-
     workers: int | None = value("kctl_engine_workers", "Workers with a gateway into the engine's JVM.")
     queries: int | None = value(
         "kctl_engine_queries",
@@ -129,8 +122,6 @@ class EngineStats:
 
 @dataclass(frozen=True, slots=True)
 class CommitStats:
-    """A worker's commits to its table since it started."""
-
     failed: int | None = counter(
         "kctl_table_commit_failures_total",
         "Failed commits of the worker to its table since its start; their batches run again.",
@@ -198,7 +189,6 @@ class WorkerReply:
 
     @classmethod
     def starting(cls, name: str, kind: str = "") -> WorkerReply:
-        """The reply of a process that has done nothing yet."""
         return cls(
             name,
             kind,

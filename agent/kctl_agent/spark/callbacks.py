@@ -1,6 +1,6 @@
 """Secures Py4J's callbacks, by which Spark calls Python (`foreachBatch`, listeners): only the JVM may use them.
 
-PySpark listens on a loopback port, where any user could call what it has registered. So the JVM must present a token
+PySpark listens on a loopback port, where any user could call its registered objects. So the JVM must present a token
 too; and because Py4J first reads a line of any length, connections of other users are closed unread.
 """
 
@@ -21,8 +21,8 @@ def authenticate(gateway: Any, port: int = 0) -> None:
     """Makes callback connections prove that they come from this gateway's JVM. Idempotent.
 
     PySpark listens on `port` (0: any), which processes of this user may share by SO_REUSEPORT. If it listens already
-    (`foreachBatch` before `attach`), open connections stay as they are, and a callback that starts in the millisecond
-    between the two sides fails. Raises the errors of Py4J; then nothing has changed except that PySpark listens.
+    (`foreachBatch` before `attach`), open connections stay unchanged, and a callback in the millisecond between the two
+    sides fails. Raises the errors of Py4J; then nothing has changed except that PySpark listens.
     """
     # Not the gateway's own token: it would be sent to any process that got the port of one that has ended.
     token = secrets.token_hex(_TOKEN_BYTES)
@@ -43,7 +43,7 @@ def authenticate(gateway: Any, port: int = 0) -> None:
 
 
 def _listen(gateway: Any, port: int) -> None:
-    """Starts PySpark's callback server; `ensure_callback_server_started` does not let one choose the port."""
+    """`ensure_callback_server_started` cannot choose the port."""
     from py4j.java_gateway import JavaObject
 
     parameters = gateway.callback_server_parameters
@@ -60,8 +60,8 @@ def _listen(gateway: Any, port: int) -> None:
 
 @contextmanager
 def _port_shared() -> Iterator[None]:
-    """Makes Py4J bind with SO_REUSEPORT; it has no option for that. The engine reserves the port too: the JVM executes
-    what a callback connection returns, and after a worker's end any user could listen there."""
+    """Py4J has no option for SO_REUSEPORT. The engine reserves the port too: the JVM executes what a callback
+    connection returns, and after a worker's end any user could listen there."""
     from py4j import java_gateway as module
 
     reuse_address = module.set_reuse_address
@@ -95,7 +95,7 @@ def _take_none_of_others(gateway: Any) -> None:
 
 
 def _let_the_jvm_send(gateway: Any, token: str) -> None:
-    """Gives the JVM the token, which it forgets when it learns PySpark's port (`PythonClient.copyWith`, 0.10.9.9)."""
+    """The JVM forgets the token when it learns PySpark's port (`PythonClient.copyWith`, 0.10.9.9)."""
     from py4j.java_gateway import JavaObject
 
     client = JavaObject("GATEWAY_SERVER", gateway._gateway_client).getCallbackClient()  # noqa: SLF001 - as PySpark does

@@ -27,7 +27,7 @@ _QUIETLY = "-XX:TieredStopAtLevel=1 -Xlog:cds*=off"
 
 
 def archive_path() -> Path:
-    """The path of the archive for this environment's Java and Spark. Raises OSError without a Java."""
+    """Differs for each Java and Spark. Raises OSError without a Java."""
     spark = find_spec("pyspark")
     assert spark is not None
     assert spark.origin is not None
@@ -36,7 +36,7 @@ def archive_path() -> Path:
 
 
 def java_options(given: str) -> str:
-    """Returns what to add to the Java options `given`; nothing if there is no archive, or they name one."""
+    """Returns options to add to `given`, unless there is no archive, or they name one."""
     if _OPTION in given or "-Xshare:" in given:
         return ""
     try:
@@ -47,8 +47,8 @@ def java_options(given: str) -> str:
 
 
 def record() -> Path:
-    """Runs what a worker runs, without a broker, and lets the JVM write the archive at its end; deletes those of other
-    Javas and jars. Raises OSError, RuntimeError (the JVM wrote none)."""
+    """Runs what a worker runs, without a broker, and deletes the archives of other Javas and jars. Raises OSError,
+    RuntimeError (the JVM wrote none)."""
     path = archive_path()
     path.parent.mkdir(parents=True, exist_ok=True)
     with recording(path, kept=1) as fresh:
@@ -84,7 +84,6 @@ def _later(number: signal.Signals) -> Iterator[None]:
 
 
 def _session(fresh: Path) -> SparkSession:
-    """A session whose JVM writes its loaded classes to `fresh`."""
     from pyspark.sql import SparkSession
 
     use_this_python()
@@ -100,7 +99,7 @@ def _session(fresh: Path) -> SparkSession:
 
 
 def _java() -> Path:
-    """The Java that Spark's scripts start."""
+    """As Spark's scripts find it."""
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if not found:

@@ -1,7 +1,5 @@
-"""The Spark properties of a driver, and the file by which its JVM gets them.
-
-PySpark would pass them on a command line, where every user of the machine could read them.
-"""
+"""The Spark properties of a driver, and the file by which its JVM gets them. PySpark would pass them on a command line,
+where every user of the machine could read them."""
 
 from __future__ import annotations
 
@@ -19,10 +17,9 @@ from kctl_agent.secrecy import SECRET_NAMES
 from kctl_agent.spark.settings import SparkSettings
 
 LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
-"""The Java option that configures the logging of a driver's JVM."""
 STOP_SECONDS = 10
 POLLING_MS = 50
-"""How long Spark waits before it asks the brokers again. Its default of 10 ms keeps a core busy at rest."""
+"""Spark's pause before it asks the brokers again. Its default of 10 ms keeps a core busy at rest."""
 MALLOC_CONF = {
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
@@ -34,12 +31,12 @@ CHECKPOINT_FILES = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     )
 }
-"""Without its native library, Hadoop starts `readlink` and `chmod` processes for file operations: twelve for the two
-log entries of a batch by default, four with this class, which saves 0.1 s (benchmarks/README.md)."""
+"""Without its native library, Hadoop starts `readlink` and `chmod` processes: twelve for the two log entries of a batch
+by default, four with this class, which saves 0.1 s (benchmarks/README.md)."""
 KEPT_JOBS = 20
 KEPT_TASKS = 1000
 KEPT_CONSUMERS = 1000
-"""Kafka consumers kept by a JVM until the number of partitions is known (`kept_consumers`). With Spark's 64, a batch
+"""Kafka consumers that a JVM keeps until the number of partitions is known (`kept_consumers`). With Spark's 64, a batch
 over 400 partitions takes twice as long (benchmarks/README.md)."""
 IDLE_CONSUMER_MS, EVICTION_MS = 60_000, 10_000
 RELEASED_RECORDS_MS = 250
@@ -47,22 +44,22 @@ RELEASED_RECORDS_MS = 250
 MEMORY_EXITS = "spark.kctl.memoryExits"
 """How often JVMs with the same heap have run out of memory."""
 MEMORY_EXITS_SECONDS = 86_400.0
-"""After so long without another exit they are forgotten: the large records may have been a few."""
+"""Then out-of-memory exits are forgotten: the large records may have been a few."""
 KEPT_PYTHONS = "spark.python.factory.idleWorkerMaxPoolSize"
-"""The most idle Pythons. Spark keeps all for a minute; one per processor was as fast."""
+"""Idle Pythons. Spark keeps all for a minute; one per processor was as fast."""
 PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
 _PLAIN = frozenset(string.ascii_letters + string.digits + ".-_/,")
 
 
 def use_this_python(of_executors: str | None = None) -> None:
-    """Makes executors use this interpreter, unless they have one of their own (`spark.pyspark.python`): by default they
-    take any `python3` of the PATH."""
+    """Makes executors use this interpreter, unless they have their own (`spark.pyspark.python`), rather than any
+    `python3` of the PATH."""
     os.environ["PYSPARK_PYTHON"] = of_executors or sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
 def configuration(settings: SparkSettings) -> dict[str, str]:
-    """All Spark properties except `spark.driver.extraJavaOptions`; the user's take precedence."""
+    """All except `spark.driver.extraJavaOptions`; the user's take precedence."""
     return {
         "spark.app.name": f"kctl {settings.name}",
         "spark.jars": ",".join(settings.jars),
@@ -95,13 +92,13 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
 
 
 def is_local(spark_master: str) -> bool:
-    """Whether driver and executors are one JVM: `local`, `local[2]`, `local[*,3]`."""
+    """Driver and executors are one JVM: `local`, `local[2]`, `local[*,3]`."""
     return re.fullmatch(r"local(\[.*\])?", spark_master) is not None
 
 
 @contextmanager
 def properties_file(conf: Mapping[str, str], folder: Path) -> Iterator[Path]:
-    """Writes `conf` to a file that only this user can read, and deletes it afterwards. Raises OSError."""
+    """A file that only this user can read, deleted afterwards. Raises OSError."""
     descriptor, name = tempfile.mkstemp(prefix="spark-conf-", dir=folder)  # 0600
     try:
         with open(descriptor, "w", encoding="ascii") as file:
@@ -112,7 +109,7 @@ def properties_file(conf: Mapping[str, str], folder: Path) -> Iterator[Path]:
 
 
 def _history(settings: SparkSettings) -> dict[str, str]:
-    """Limits how many finished jobs are remembered; Spark's default is 1,000 of each kind."""
+    """Limits the number of finished jobs kept; Spark's default is 1,000 of each kind."""
     if settings.conf.get("spark.ui.enabled", "false").lower() == "true":
         return {}
     return dict.fromkeys(
@@ -127,7 +124,7 @@ def _history(settings: SparkSettings) -> dict[str, str]:
 
 
 def memory_exits(settings: SparkSettings) -> Path:
-    """The file with one byte for each out-of-memory exit of a JVM with this heap."""
+    """One byte for each out-of-memory exit of a JVM with this heap."""
     return settings.scratch_dir / f"memory-exits-{heap_of(settings)}"
 
 
@@ -137,8 +134,8 @@ def heap_of(settings: SparkSettings) -> str:
 
 def _kept_consumers(noted: Path) -> dict[str, str]:
     """Closes consumers of partitions that are no longer read early: with Spark's five minutes, ten kills in a row left
-    16 MB and 160 descriptors. Fetched records are kept for the next batch unless memory is short, since otherwise
-    consumers fetch again what a batch has left over."""
+    16 MB and 160 descriptors. Fetched records are kept for the next batch unless memory is short, because otherwise
+    consumers fetch the records after a batch's end again."""
     if noted.exists() and time.time() - noted.stat().st_mtime > MEMORY_EXITS_SECONDS:
         noted.unlink()
     exits = noted.stat().st_size if noted.exists() else 0
@@ -153,8 +150,8 @@ def _kept_consumers(noted: Path) -> dict[str, str]:
 
 
 def _sharing(settings: SparkSettings) -> dict[str, str]:
-    """Keeps the workers of one driver apart: a scheduler pool each, and as many idle Pythons as processors rather than
-    as many as all workers had tasks."""
+    """A scheduler pool for each worker, and as many idle Pythons as processors rather than as many as all workers had
+    tasks."""
     if settings.workers == 1:
         return {}
     return {
@@ -168,8 +165,8 @@ def _object_store(settings: SparkSettings) -> dict[str, str]:
 
 
 def _authentication(settings: SparkSettings) -> dict[str, str]:
-    """A local JVM, YARN and Kubernetes generate a secret for each application. A standalone cluster has one of its own;
-    with it, messages are encrypted too."""
+    """A local JVM, YARN and Kubernetes generate a secret for each application. A standalone cluster has its own; with
+    it, messages are encrypted too."""
     if settings.auth_secret is not None:
         return {
             "spark.authenticate": "true",

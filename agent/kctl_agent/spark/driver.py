@@ -1,7 +1,5 @@
-"""The Spark driver of a worker: its own, or the engine's, which workers share.
-
-PySpark keeps one context per process, so there is one `Driver` at a time. All methods are for the main thread.
-"""
+"""The Spark driver of a worker: its own, or the engine's, which workers share. PySpark keeps one context per process,
+so there is one `Driver` at a time. All methods are for the main thread."""
 
 # ruff: noqa: SLF001 - PySpark and Py4J have no public names for what is done here
 from __future__ import annotations
@@ -36,14 +34,13 @@ class DriverLost(AgentError):
 
 
 class ApplicationEnded(AgentError):
-    """The cluster has ended the application, and its driver can run no job any more."""
+    """The cluster has ended the application, and its driver can no longer run jobs."""
 
     code = "application_ended"
 
 
 def check_application(session: SparkSession) -> None:
-    """Checks that Spark's context was not stopped, as when a cluster removes the application. Raises ApplicationEnded,
-    and what Py4J raises."""
+    """A cluster that removes the application stops Spark's context. Raises ApplicationEnded, and the errors of Py4J."""
     if session.sparkContext._jsc.sc().isStopped():
         raise ApplicationEnded(
             f"the cluster {session.sparkContext.master} has ended this application: its executors end as soon as they "
@@ -52,13 +49,11 @@ def check_application(session: SparkSession) -> None:
 
 
 class Driver(ABC):
-    """`session` is None while there is none."""
-
     session: SparkSession | None = None
 
     @abstractmethod
     def open(self) -> None:
-        """Starts what belongs to this process. Blocks."""
+        """Starts this process's own part. Blocks."""
 
     @abstractmethod
     def connect(self) -> str | None:
@@ -87,8 +82,7 @@ class OwnDriver(Driver):
         return None
 
     def check(self) -> None:
-        """Checks that the cluster has not ended the application; a JVM that has ended is found by `lost_jvm`. Raises
-        ApplicationEnded: this process needs another JVM."""
+        """An ended JVM is found by `lost_jvm`. Raises ApplicationEnded: this process needs another JVM."""
         if self.session is None:
             return
         try:
@@ -155,7 +149,6 @@ class EngineDriver(Driver):
         self._leave()
 
     def _joined(self, java: Any, callback_port: int) -> SparkSession:
-        """Makes a session of this process in the engine's context."""
         from pyspark import SparkConf
         from pyspark.sql import SparkSession
 
@@ -174,7 +167,7 @@ class EngineDriver(Driver):
         return joined
 
     def _make_private(self, context: SparkContext) -> None:
-        """Removes what ties the engine to this process, and adds this worker's environment for executors."""
+        """Removes the engine's ties to this process, and adds this worker's environment for executors."""
         inner: Any = context
         # Otherwise the engine's scheduler reports each finished task to this process and waits for its answer, so that
         # one frozen worker would block all.
@@ -198,8 +191,8 @@ class EngineDriver(Driver):
 
 
 def _shared_context() -> type[SparkContext]:
-    """Returns a SparkContext class whose `stop` does not stop the shared context: neither when its constructor fails,
-    nor when the user's code calls `frame.sparkSession.stop()`."""
+    """Its `stop` does not stop the shared context: neither when its constructor fails, nor when the user's code calls
+    `frame.sparkSession.stop()`."""
     from pyspark import SparkContext
 
     class Shared(SparkContext):  # type: ignore[misc]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def exported(name: str, text: str) -> Iterator[None]:
-    """Sets a variable for child processes started in here."""
+    """For child processes started in here."""
     given = os.environ.get(name)
     os.environ[name] = text
     try:

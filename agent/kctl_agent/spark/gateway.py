@@ -1,8 +1,5 @@
-"""A worker's gateway into the engine's JVM, requested over the engine's agent socket.
-
-That socket is for this user alone, so port and token appear in no file, command line or environment that others could
-read.
-"""
+"""A worker's gateway into the engine's JVM, requested over the engine's agent socket. That socket is for this user
+alone, so port and token appear in no file, command line or environment that others could read."""
 
 from __future__ import annotations
 
@@ -32,8 +29,8 @@ class Gateway:
     """Where this process listens for the JVM. The engine reserves it too, so that no other process gets it."""
 
     def connect(self) -> Any:
-        """Returns Py4J's client. Main thread. Threads are pinned (`ClientServer`): what a callback calls runs on its
-        query's thread, in its job group and scheduler pool, and ends with it."""
+        """Returns Py4J's client. Main thread. Threads are pinned (`ClientServer`): a callback runs on its query's
+        thread, in its job group and scheduler pool, and ends with it."""
         guard_connections()
         convert_without_pandas()
         return connected(self.port, self.token)
@@ -46,11 +43,11 @@ class GatewayRequest:
         self._path = socket_path(run_dir, ENGINE_NAME)
         self._name = name
         self._operation = uuid.uuid4().hex
-        """Id of the current request; repeating the id repeats the same request."""
+        """Repeating the id repeats the same request."""
         self._is_accepted = False
 
     def poll(self) -> Gateway | str:
-        """Returns a new gateway, or in one sentence why there is none yet."""
+        """Returns a gateway, or in one sentence why there is none yet."""
         try:
             if not self._is_accepted:
                 self._ask()

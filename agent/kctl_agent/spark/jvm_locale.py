@@ -1,6 +1,6 @@
 """The locale of a JVM, which determines how Java encodes file names.
 
-If it is not UTF-8, several names become one (`m?ll`), or none can be written. That happens on a host that lacks its
+If it is not UTF-8, several names become one (`m?ll`), or none can be written. That happens on a host without its
 configured locale (`LANG=de_DE.UTF-8` by ssh).
 """
 
@@ -13,9 +13,9 @@ from collections.abc import Mapping
 
 LC_ALL = "LC_ALL"
 UTF8 = "C.UTF-8"
-"""The value of `LC_ALL` for a JVM, if the machine has that locale."""
+"""For a JVM, if the machine has that locale."""
 PYTHON_LC_ALL = f"spark.executorEnv.{LC_ALL}"
-"""The locale of the executors' Pythons, which otherwise inherit the JVM's."""
+"""The executors' Pythons otherwise inherit the JVM's locale."""
 _ASK = "import _locale as l; l.setlocale(l.LC_ALL, ''); print(l.nl_langinfo(l.CODESET))"
 
 

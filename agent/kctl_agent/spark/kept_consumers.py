@@ -1,9 +1,8 @@
-"""Limits the Kafka consumers that a driver's JVM keeps between batches to what its heap can hold.
+"""Limits the Kafka consumers that a driver's JVM keeps between batches to the capacity of its heap.
 
 Each partition has a consumer, which knows all partitions of its topic: 65 kB, and 650 bytes for each of these, measured
-with kafka-clients 3.9.2 (benchmarks/README.md). 1,000 consumers of a topic of 1,000 partitions fill a heap of 512 MB.
-
-A consumer also keeps its last fetched records, at least one, however large, and their size is unknown until they are
+with kafka-clients 3.9.2 (benchmarks/README.md). 1,000 consumers of a topic of 1,000 partitions fill a heap of 512 MB. A
+consumer also keeps its last fetched records, at least one, however large, and their size is unknown until they are
 read. So each out-of-memory exit of the JVM is recorded, and the next JVM keeps a quarter of the consumers.
 """
 
@@ -23,14 +22,13 @@ HEAP_SHARE = 0.5
 LEAST = 64
 """Spark's default."""
 FETCHED_BYTES = 1 << 20
-"""The assumed size of a consumer's fetched records, multiplied by four after each out-of-memory exit. It keeps the
-record read last and the next one, and brokers accept 1 MB by default (`message.max.bytes`)."""
+"""The assumed size of a consumer's fetched records, multiplied by four after each out-of-memory exit. It keeps the last
+and the next record, and brokers accept 1 MB by default (`message.max.bytes`)."""
 
 
 def limit_kept_consumers(session: SparkSession, topics: Collection[int]) -> str | None:
-    """Limits a local driver's pool of consumers. Call it before the first batch, because the pool reads its limit once.
-    `topics`: the numbers of partitions of the topics read. Returns a sentence if not all consumers are kept. A limit
-    set by the user stays."""
+    """Call it before the first batch, because the pool reads its limit once. `topics`: the numbers of partitions of the
+    topics read. Returns a sentence if not all consumers are kept. A limit set by the user stays."""
     context = session.sparkContext
     if not is_local(context.master):
         return None
@@ -53,7 +51,7 @@ def limit_kept_consumers(session: SparkSession, topics: Collection[int]) -> str 
 
 
 def kept_consumers(topics: Collection[int], room: int, fetched: int) -> int:
-    """Returns how many consumers of these topics fit into `room` bytes, if each keeps `fetched` bytes of records."""
+    """How many consumers fit into `room` bytes, if each keeps `fetched` bytes of records."""
     if _bytes(topics, fetched) <= room:
         return max(sum(topics), KEPT_CONSUMERS)
     return max(room // _of_one(max(topics), fetched), 1 if fetched else LEAST)

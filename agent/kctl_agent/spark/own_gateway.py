@@ -16,14 +16,12 @@ from typing import Any
 from kctl_agent.spark.exported import exported
 
 JAVA_CLASSES = Path(__file__).parent / "java"
-"""Java sources and the class files compiled from them (tests/java_classes.py)."""
+"""Java sources and their class files (tests/java_classes.py)."""
 
 _TOKEN_BYTES = 32
 
 
 class OwnGateways:
-    """Opens gateways in the JVM of a given gateway."""
-
     def __init__(self, gateway: Any) -> None:
         self._gateway = gateway
         urls = gateway.new_array(self._java("java.net.URL"), 1)
@@ -49,7 +47,7 @@ class OwnGateways:
         return server, int(listening.getLocalPort()), token
 
     def _java(self, name: str) -> Any:
-        """A Java class. `gateway.jvm` would look up each part of the name in each of Spark's jars."""
+        """`gateway.jvm` would look up each part of the name in each of Spark's jars."""
         from py4j.java_gateway import JavaClass
 
         return JavaClass(name, self._gateway._gateway_client)
@@ -69,7 +67,7 @@ def launched() -> Any:
 
 
 def connected(port: int, token: str) -> Any:
-    """Returns PySpark's gateway, as in a process that Spark has started. Main thread."""
+    """PySpark's gateway, as in a process that Spark has started. Main thread."""
     from pyspark.java_gateway import launch_gateway
 
     with exported("PYSPARK_GATEWAY_PORT", str(port)), exported("PYSPARK_GATEWAY_SECRET", token):

@@ -18,13 +18,13 @@ from kctl_agent.peers import owner_of_listener
 from kctl_agent.process import deadline
 
 _LEAST_SECONDS: Final = 0.05
-"""The shortest time-out, for clean-up calls after the deadline; a healthy JVM needs less."""
+"""For clean-up calls after the deadline; a healthy JVM needs less."""
 
 
 @cache
 def guard_connections() -> None:
-    """Guards this process's connections. A call that times out raises the same as a broken connection. A connection to
-    another user's port is refused before anything is sent."""
+    """A call that times out raises the same as a broken connection. A connection to another user's port is rejected
+    before anything is sent."""
     from py4j.clientserver import ClientServerConnection
 
     inner: Any = ClientServerConnection

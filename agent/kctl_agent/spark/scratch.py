@@ -9,7 +9,7 @@ _LEFT = ("query-*", "manifest-*", "blockmgr-*", "spark-*", "artifacts-*", "liblz
 
 
 def sweep(scratch_dir: Path) -> None:
-    """Only for the owner of the agent's socket: that proves that its predecessor is gone."""
+    """Only for the owner of the agent's socket: its predecessor is certainly gone."""
     for pattern in _LEFT:
         for left in scratch_dir.glob(pattern):
             if left.is_dir():

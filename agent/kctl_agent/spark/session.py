@@ -36,19 +36,19 @@ HEAP_OPTIONS = (
     "-Xms128m -XX:MetaspaceSize=128m -XX:G1PeriodicGCInterval=15000 -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
 )
 """Let the heap grow with the work and shrink afterwards. By default Java starts with a 64th of the machine's memory,
-and never returns what a backlog took. After 15 s without a collection, G1 checks in the background (JEP 346)."""
+and never returns memory after a backlog. After 15 s without a collection, G1 checks in the background (JEP 346)."""
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _OUT_OF_MEMORY = "its JVM has run out of memory"
 _OUT_OF_MEMORY_CODE = 3
-"""Exit code of a JVM with `-XX:+ExitOnOutOfMemoryError`."""
+"""With `-XX:+ExitOnOutOfMemoryError`."""
 _END_SECONDS = 2.0
-"""The longest time from the end of a connection to the exit of the process behind it."""
+"""From the end of a connection to the exit of the process behind it."""
 
 
 def session(settings: SparkSettings) -> SparkSession:
-    """Starts the JVM and returns the session."""
+    """Starts the JVM."""
     use_this_python(settings.conf.get("spark.pyspark.python"))
     guard_connections()
     convert_without_pandas()
@@ -79,7 +79,7 @@ def serve_this_user(accumulators: TCPServer) -> None:
 
 
 def java_options(scratch_dir: Path, given: str) -> str:
-    """Java options of the driver's JVM; the user's come last and take precedence."""
+    """The user's options come last and take precedence."""
     # Spark unpacks libraries and artifacts into java.io.tmpdir, and a killed JVM leaves them there.
     # A JVM that has run out of memory may live on uselessly: any of its threads may have ended.
     ours = f'{LOG_OPTION} "-Djava.io.tmpdir={scratch_dir}" -XX:+ExitOnOutOfMemoryError'
@@ -87,13 +87,13 @@ def java_options(scratch_dir: Path, given: str) -> str:
 
 
 def _submitting(properties: Path) -> AbstractContextManager[None]:
-    """Makes PySpark start its JVM with these properties; the user's arguments follow."""
+    """The user's arguments follow."""
     words = ["--properties-file", str(properties), "--load-spark-defaults"]
     return exported(SUBMIT_ARGUMENTS, f"{shlex.join(words)} {os.environ.get(SUBMIT_ARGUMENTS) or 'pyspark-shell'}")
 
 
 def lost_jvm(error: BaseException) -> str | None:
-    """Returns how the JVM ended, or that it hangs, if that caused `error` (Py4J only reports a connection)."""
+    """How the JVM ended, or that it hangs, if that caused `error` (Py4J only reports a connection)."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
@@ -110,8 +110,8 @@ def lost_jvm(error: BaseException) -> str | None:
 
 
 def why_lost(error: BaseException, settings: SparkSettings | None, heap_setting: str) -> str | None:
-    """As `lost_jvm`, for the end of the process. If the JVM ran out of memory, names its heap and the setting for it,
-    and records that for the next JVM (`kept_consumers`)."""
+    """`lost_jvm` for the end of the process. If the JVM ran out of memory, names its heap and the setting for it, and
+    records that for the next JVM (`kept_consumers`)."""
     why = lost_jvm(error)
     if settings is None or why != _OUT_OF_MEMORY:
         return why

@@ -11,7 +11,7 @@ from kctl_agent.storage.object_store import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """The settings of a driver: a worker's own, or the engine that `workers` of them share."""
+    """Starts a worker's own driver, or the engine that `workers` of them share."""
 
     name: str
     master: str
@@ -23,14 +23,14 @@ class SparkSettings:
     import_dir: Path | None
     """Where executors find the user's modules; None if no query needs one."""
     auth_secret: str | None = field(default=None, repr=False)
-    """The shared secret of Spark's cluster and its applications; None: it has none."""
+    """Shared by Spark's cluster and its applications."""
     object_store: ObjectStore | None = field(default=None, repr=False)
-    """The object store of the workers' tables; None for local or no tables."""
+    """Holds the workers' tables; None for local or no tables."""
     workers: int = 1
 
     @classmethod
     def of(cls, given: dict[str, Any], name: str, scratch_dir: Path) -> SparkSettings:
-        """Decodes the JSON object in a process's settings. Raises KeyError, TypeError, StorageMisconfigured."""
+        """Decodes a process's settings. Raises KeyError, TypeError, StorageMisconfigured."""
         import_dir, storage = given["import_dir"], given["storage"]
         return cls(
             **{

@@ -1,7 +1,5 @@
-"""Makes Spark calls without importing pandas, which they do not need.
-
-The import takes 0.8 s of CPU time and 30 MB in every process that makes such a call.
-"""
+"""Makes Spark calls without importing pandas, which they do not need. The import takes 0.8 s of CPU time and 30 MB in
+every process that makes such a call."""
 
 # ruff: noqa: SLF001 - PySpark has no public names for what is done here
 from __future__ import annotations
