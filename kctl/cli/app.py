@@ -1,4 +1,4 @@
-"""The tree of commands. Each is imported only when it is used: importing all takes longer than most commands."""
+"""The tree of commands. Each is imported only when used, because importing all takes longer than most commands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MODULES = {
     "config": "config",
     "jars": "jars",
 }
-"""Command -> module under kctl.cli with `COMMAND`, in the order of the help page."""
+"""In the order of the help page. Each module under kctl.cli has a `COMMAND`."""
 COMMANDS = tuple(_MODULES)
 
 _OPTIONS = (
@@ -58,7 +58,6 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage or configuration, 3 incomplete answer,
 
 
 def tree() -> CommandGroup:
-    """Imports all commands."""
     commands = tuple(_found(name) for name in COMMANDS)
     return CommandGroup(
         "kctl",
@@ -71,7 +70,7 @@ def tree() -> CommandGroup:
 
 
 def run(options: Mapping[str, str], words: Sequence[str], env: Mapping[str, str]) -> int:
-    """Runs the command that `words` begin with; `options` precede it. Raises KctlError, AgentError."""
+    """`options` precede the command. Raises KctlError, AgentError."""
     known = {name for option in _OPTIONS for name in option.names} | {"-h", "--help"}
     if unknown := [option for option in options if option not in known]:
         raise UsageError(f"kctl does not accept {clean(unknown[0])} before a command; see `kctl --help`")
@@ -102,7 +101,7 @@ def _carried_out(node: Command, path: str, words: Sequence[str], config: str | N
 
 
 def _show(node: Command | CommandGroup, path: str, *, is_asked: bool) -> int:
-    """Prints the help page; on stderr with exit code 2 if a command is missing."""
+    """If a command is missing, prints on stderr, with exit code 2."""
     from kctl.cli.help import page  # with shutil and textwrap, 5 ms
 
     echo(page(node, path), is_error=not is_asked)
@@ -110,7 +109,7 @@ def _show(node: Command | CommandGroup, path: str, *, is_asked: bool) -> int:
 
 
 def _walked(words: Sequence[str]) -> tuple[Command | CommandGroup, str, Sequence[str]]:
-    """Returns the command, how it is typed, and the words after it. Raises UsageError if it does not exist."""
+    """Returns the command, how it is typed, and the words after it. Raises UsageError."""
     name, *rest = words
     if name not in _MODULES:
         raise _unknown(name)
@@ -130,7 +129,6 @@ def _found(name: str) -> Command | CommandGroup:
 
 
 def _unknown(name: str) -> UsageError:
-    """Suggests where the command is, or a similar one."""
     from kctl_agent.replies.questions import QUESTIONS
 
     places = [*_places(tree(), "kctl"), *(f"kctl rpc {each}" for each in QUESTIONS), "kctl --version"]

@@ -1,7 +1,5 @@
-"""Declares commands: their options and help as data for parsing, help pages and completion.
-
-Standard library only, because `kctl rpc` and `kctl kafka lag` must start fast.
-"""
+"""Declares commands: their options and help as data for parsing, help pages and completion. Standard library only, so
+that `kctl rpc` and `kctl kafka lag` start fast."""
 
 from __future__ import annotations
 
@@ -14,8 +12,8 @@ from kctl.cli.output import OUTPUTS
 
 
 class Option(NamedTuple):
-    """An option, or an argument if its only name has no dash. `kind`: `text`, `path`, `int`, `number`, `seconds`,
-    `flag`, `texts` (may be repeated) or `words` (several)."""
+    """An argument if its only name has no dash. `kind`: `text`, `path`, `int`, `number`, `seconds`, `flag`, `texts`
+    (may be repeated) or `words` (several)."""
 
     names: tuple[str, ...]
     help: str
@@ -29,7 +27,7 @@ class Option(NamedTuple):
     completed: tuple[tuple[str, str], ...] = ()
     """Completions with their meanings."""
     least: float | None = None
-    """The least number; by default 0 for an `int`, above 0 for others."""
+    """By default 0 for an `int`, above 0 for others."""
     parameter: str = ""
     """The function parameter it was declared for."""
 
@@ -60,8 +58,6 @@ class Command(NamedTuple):
 
 
 class CommandGroup(NamedTuple):
-    """Commands behind one word."""
-
     name: str
     summary: str
     commands: tuple[Command | CommandGroup, ...]

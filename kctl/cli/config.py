@@ -82,7 +82,7 @@ def _schema() -> None:
 
 
 def _table_refusals(config: Config) -> Iterator[str]:
-    """Yields what a worker would reject about the table, as far as that is visible without writing and without its
+    """Yields what a worker would reject about the table, as far as kctl can check it without writing and without the
     store."""
     if not config.storage.kind.is_table:
         return

@@ -12,7 +12,6 @@ from kctl.errors import UsageError
 from kctl_agent.storage.kinds import KINDS
 
 _STORAGES = tuple(name for name, kind in KINDS.items() if kind.is_file or kind.is_table)
-"""Those that need no server besides the broker."""
 
 
 def _demo(

@@ -1,7 +1,7 @@
 """Runs a command line to an exit code; an error becomes one sentence.
 
-Commands are imported when used and parsed by argparse, which takes 8 ms of CPU time: the smallest command took 358 ms
-with Typer 0.29, and takes 64 ms now.
+Commands are imported when used and parsed by argparse: the smallest command took 358 ms with Typer 0.29, and takes 64
+ms now.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from kctl_agent.errors import AgentError
 
 INTERRUPTED = 130
 _GARBAGE_THRESHOLD = 100_000
-"""By default Python looks for cyclic garbage after 700 new objects, and would visit thousands of rows again and again:
-a twentieth of `kctl kafka lag`."""
+"""Python's default of 700 new objects would visit thousands of rows again and again: a twentieth of `kctl kafka
+lag`."""
 _QUICK = frozenset({"rpc", "status", "kafka", *OPERATIONS})
-"""They have released everything when they end."""
+"""Commands that have released everything when they end."""
 _OF_SPARK = frozenset({"msgpack", "pandas", "pyarrow", "pyspark", "zlib_ng"})
 """Packages of `kctl[spark]`, for fleets and their storage."""
 BROKEN_PIPE = 141
-"""As for a process ended by SIGPIPE (13): the reader has closed the pipe."""
+"""As for a process ended by SIGPIPE (13)."""
 
 
 def run_process() -> int:
-    """Runs this process's command line; returns the exit code, or exits at once if it must be fast."""
+    """Returns the exit code, or exits at once if the command must be fast."""
     words = before_command(sys.argv[1:])[1]
     is_quick = not _QUICK.isdisjoint(words[:1])
     if is_quick:
@@ -55,7 +55,7 @@ def _import_msgspec() -> None:
 
 @guarded()
 def run(arguments: Sequence[str] | None = None, env: Mapping[str, str] = os.environ) -> int:
-    """Runs a command line, by default this process's; returns the exit code."""
+    """By default, runs this process's command line; returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = _run(words, env)
@@ -76,7 +76,6 @@ def run(arguments: Sequence[str] | None = None, env: Mapping[str, str] = os.envi
 
 
 def before_command(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Returns the global options before the command, and the rest."""
     options: dict[str, str] = {}
     left = list(words)
     while left and left[0].startswith("-"):
@@ -92,7 +91,7 @@ def before_command(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _leave(code: int) -> None:
-    """Exits without tearing down modules, which takes a tenth of `kctl kafka lag`."""
+    """Skips the teardown of modules, which takes a tenth of `kctl kafka lag`."""
     try:
         sys.stdout.flush()
     except OSError:

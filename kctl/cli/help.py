@@ -14,7 +14,7 @@ _WIDEST_NAME = 32
 
 
 def page(node: Command | CommandGroup, path: str) -> str:
-    """As wide as the terminal, up to 120 columns; `path` is what one types for it."""
+    """As wide as the terminal, up to 120 columns; `path` is what one types for the command."""
     width = min(shutil.get_terminal_size().columns, _MOST_COLUMNS)
     arguments = [each for each in node.options if each.is_argument]
     options = [each for each in node.options if not each.is_argument]
@@ -36,7 +36,6 @@ def _usage(node: Command | CommandGroup, arguments: Iterable[Option]) -> Iterato
 
 
 def _text(text: str, width: int) -> Iterator[str]:
-    """Wraps paragraphs, except those that begin with spaces."""
     for paragraph in filter(None, text.split("\n\n")):
         if paragraph.startswith(" "):
             yield from paragraph.splitlines()

@@ -26,7 +26,7 @@ def fleet_of(config: Path | None) -> Fleet:
 
 
 def config_file(config: Path | None) -> Path:
-    """The named configuration, for commands that need no running fleet. Raises UsageError."""
+    """For commands that need no running fleet. Raises UsageError."""
     path = named(config, os.environ)
     if path is None:
         raise UsageError("name a configuration: -c kctl.toml, or KCTL_CONFIG; there is no kctl.toml in this folder")
@@ -34,7 +34,7 @@ def config_file(config: Path | None) -> Path:
 
 
 def overrides(assignments: list[str] | None) -> dict[str, str]:
-    """`--set` as setting name -> text. Raises UsageError."""
+    """Setting name -> text. Raises UsageError."""
     pairs = [assignment.partition("=") for assignment in assignments or ()]
     for name, equals, _ in pairs:
         if not equals:

@@ -17,7 +17,7 @@ def echo(text: str, *, is_error: bool = False) -> None:
 
 
 def whole(reply: Reply) -> dict[str, Any]:
-    """The result, followed by its completeness and age."""
+    """Appends completeness and age to the result."""
     return {
         **reply.result,
         "complete": reply.complete,
@@ -42,5 +42,5 @@ def as_yaml(document: object) -> str:
 
 
 def as_text(document: object, output: str) -> str:
-    """YAML or indented JSON, as `-o` names it."""
+    """`output`: `yaml`, or indented JSON."""
     return as_yaml(document) if output == "yaml" else as_json(document)

@@ -16,18 +16,18 @@ from kctl.errors import UsageError
 _FILLED = frozenset({"GROUP", "ID", "NAME", "TEXT", "TOPIC"})
 """Never an empty text, which usually comes from an unset shell variable."""
 _FORMATTER = partial(argparse.HelpFormatter, width=80)
-"""A fixed width: to find the terminal's, argparse imports shutil with four codecs, 4 of 60 ms."""
+"""Finding the terminal's width would import shutil with four codecs, 4 of 60 ms."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Makes an error a UsageError instead of ending the process."""
+    """An error becomes a UsageError instead of ending the process."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see `{self.prog} --help`")
 
 
 def parsed(command: Command, words: Sequence[str], path: str = "kctl") -> argparse.Namespace:
-    """Parses the options of a command; `path` is what was typed before `words`. Raises UsageError."""
+    """`path` is what was typed before `words`. Raises UsageError."""
     parser = _Parser(prog=path, allow_abbrev=False, add_help=False, formatter_class=_FORMATTER)
     for option in command.options:
         names = [option.key] if option.is_argument else list(option.names)
@@ -45,7 +45,6 @@ def parsed(command: Command, words: Sequence[str], path: str = "kctl") -> argpar
 
 
 def nearest(name: str, known: Sequence[str] | Mapping[str, object]) -> str:
-    """Suggests similar words, or lists all."""
     import difflib  # 5 ms
 
     *more, last = [f"`{each}`" for each in difflib.get_close_matches(name, known, n=3)] or [""]

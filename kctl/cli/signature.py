@@ -41,7 +41,7 @@ def command(
 
 
 def help_parts(documented: object) -> tuple[str, str, tuple[tuple[str, str], ...]]:
-    """Summary, details and examples of a docstring; examples are its last paragraph, if that begins with `kctl`."""
+    """Examples are the last paragraph, if it begins with `kctl`."""
     summary, *details = (inspect.getdoc(documented) or "").split("\n\n")
     examples = details.pop().splitlines() if details and details[-1].startswith("kctl ") else []
     return summary.replace("\n", " "), "\n\n".join(details), tuple((each, "") for each in examples)

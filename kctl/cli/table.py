@@ -1,4 +1,4 @@
-"""Plain-text tables with aligned columns. Importing rich would cost more than a whole `kctl rpc`."""
+"""Plain-text tables with aligned columns. Importing rich would take longer than a whole `kctl rpc`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ UNKNOWN = "-"
 _GAP = "  "
 _NAMES = {str, type(None)}
 _NUMBERS = {int, type(None)}
-"""Formatted as numbers. Not float and bool: 1, 1.0 and True are equal but printed differently."""
+"""Not float and bool: 1, 1.0 and True are equal but printed differently."""
 
 
 class Column(NamedTuple):
@@ -22,25 +22,25 @@ class Column(NamedTuple):
 
 
 def columns(headings: str) -> tuple[Column, ...]:
-    """Columns by their headings, separated by blanks; `>` aligns one to the right."""
+    """`>` aligns a column to the right."""
     return tuple(Column(each.removeprefix(">"), each.startswith(">")) for each in headings.split())
 
 
 def render(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[str]:
-    """The lines of a table with headings, without trailing blanks. None is printed as `-`."""
+    """Without trailing blanks. Prints None as `-`."""
     lines = list(rows)
     return render_columns(columns, [[row[i] for row in lines] for i in range(len(columns))])
 
 
 def render_columns(columns: Sequence[Column], values: Iterable[Sequence[Any]]) -> list[str]:
-    """The lines of a table whose values come column by column."""
+    """For values that come column by column."""
     set_columns = [_set_column(column, each) for column, each in zip(columns, values, strict=True)]
     layout = _GAP.join(each for each, _ in set_columns)
     return [(layout % cells).rstrip() for cells in zip(*(each for _, each in set_columns), strict=True)]
 
 
 def cell(value: object) -> str:
-    """Formats a value: unknown as `-`, true as `yes`, lists with commas, no control characters."""
+    """Unknown becomes `-`, true `yes`; lists get commas; control characters are escaped."""
     if type(value) is int:
         return str(value)
     if value is None or value is False or value == "" or value == []:
@@ -53,7 +53,7 @@ def cell(value: object) -> str:
 
 
 def _set_column(column: Column, values: Sequence[Any]) -> tuple[str, Sequence[object]]:
-    """How `%` formats a cell of this column, and its cells, heading first. There may be a hundred thousand."""
+    """Returns how `%` formats a cell, and the cells, heading first. There may be 100,000."""
     types = set(map(type, values))
     if types <= _NUMBERS:
         return _set_numbers(column, values, has_unknown=type(None) in types)
@@ -63,7 +63,7 @@ def _set_column(column: Column, values: Sequence[Any]) -> tuple[str, Sequence[ob
 
 
 def _set_numbers(column: Column, values: Sequence[Any], *, has_unknown: bool) -> tuple[str, Sequence[object]]:
-    """Numbers are formatted with their whole line; the least or greatest is the widest."""
+    """Formats numbers with their whole line; the least or greatest is the widest."""
     known = [value for value in values if value is not None] if has_unknown else values
     extremes = [str(extreme(known)) for extreme in (min, max) if known]
     widest = max(map(len, (column.heading, UNKNOWN, *extremes)))
@@ -72,7 +72,7 @@ def _set_numbers(column: Column, values: Sequence[Any], *, has_unknown: bool) ->
 
 
 def _set_names(column: Column, values: Sequence[str | None]) -> list[str]:
-    """Formats each distinct name once: thousands of cells usually have few."""
+    """Formats each distinct name once, because thousands of cells usually have few."""
     distinct = list(dict.fromkeys(values))
     heading, *texts = _set([column.heading, *map(cell, distinct)], column)
     of = dict(zip(distinct, texts, strict=True))
@@ -80,19 +80,19 @@ def _set_names(column: Column, values: Sequence[str | None]) -> list[str]:
 
 
 def clean(text: str) -> str:
-    """Makes text safe within a line: it cannot control the terminal or start another line."""
+    """The text cannot control the terminal or start another line."""
     return shown(text, kept="")
 
 
 def width(text: str) -> int:
-    """Columns on a terminal: East Asian wide characters count two, combining marks none."""
+    """East Asian wide characters count two, combining marks none."""
     if text.isascii():
         return len(text)
     return sum(_character_width(character) for character in text)
 
 
 def clip(text: str, columns: int) -> str:
-    """Shortens text to this width; a shortened one ends in `…`."""
+    """A shortened text ends in `…`."""
     if width(text) <= columns:
         return text
     kept, used = [], 1
@@ -119,7 +119,7 @@ def duration(seconds: float | None) -> str | None:
 
 
 def ranges(numbers: Iterable[int], shortest: int = 3) -> str:
-    """Formats sorted numbers as `0-3,7`, joining runs of at least `shortest`."""
+    """`0-3,7`: joins runs of at least `shortest` sorted numbers."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:
@@ -138,7 +138,7 @@ def _character_width(character: str) -> int:
 
 
 def _set(texts: list[str], column: Column) -> list[str]:
-    """Pads the texts of a column; column by column, because thousands of rows are measured together."""
+    """Pads a whole column, because thousands of rows are measured together."""
     if all(map(str.isascii, texts)):
         widest = max(map(len, texts))
         return [text.rjust(widest) if column.is_number else text.ljust(widest) for text in texts]

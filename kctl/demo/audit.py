@@ -1,4 +1,4 @@
-"""The audit of the demo: every produced offset must be stored once, none missing."""
+"""The audit of the demo: every produced offset must be stored exactly once."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Place = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Counts of messages by outcome. `stored` are in the storage, handled, or dead letters; `lost` were produced and
-    are nowhere; `not_stored` lie above the stored offset; `duplicated` are twice in the storage, or there although
-    handled. `handled` counts each once, `handled_again` the repeats, which only the death of a sinker excuses."""
+    """Counts of messages. `stored`: in the storage, handled, or dead letters; `lost`: produced but found nowhere;
+    `not_stored`: above the stored offset; `duplicated`: twice in the storage, or there although handled. `handled`
+    counts each once, `handled_again` the repeats, which only the death of a sinker excuses."""
 
     produced: int
     stored: int
@@ -40,14 +40,14 @@ def audit(
     dead: Iterable[DeadLetter] = (),
     stored_offsets: Mapping[tuple[str, int], int] | None = None,
 ) -> Audit:
-    """Compares offset by offset. `produced`: messages per partition, from offset 0. `stored_offsets`: up to where each
-    partition should be stored; by default all of it. Decodes every record, so a damaged block raises BadBlock."""
+    """`produced`: messages per partition, from offset 0. `stored_offsets`: up to where each partition should be stored;
+    by default all of it. Decodes every record, so a damaged block raises BadBlock."""
     dead_places = _places(dead_letter.block for dead_letter in dead)
     return _audit_places(_places(blocks), produced, handled, dead_places, stored_offsets)
 
 
 def audit_table(storage: LakeStorage, owner: Binding, produced: Mapping[tuple[str, int], int]) -> Audit:
-    """Compares the rows of a table as read by delta-rs, which wrote none of its files. Raises StorageUnusable."""
+    """Reads the table with delta-rs, which wrote none of its files. Raises StorageUnusable."""
     storage.bind(owner)
     stored_offsets = {tp: stored.next for tp, stored in storage.stored_offsets(produced).items()}
     with storage.table.latest() as table:
@@ -94,7 +94,7 @@ class _Seen:
         self._seen = {key: bytearray(count) for key, count in produced.items()}
 
     def add(self, place: Place) -> bool:
-        """False if the offset was added before."""
+        """Returns False if the offset was added before."""
         topic, partition, offset = place
         offsets = self._seen.setdefault((topic, partition), bytearray())
         if offset >= len(offsets):
@@ -104,5 +104,4 @@ class _Seen:
         return is_new
 
     def missing(self, ends: Mapping[tuple[str, int], int]) -> int:
-        """Counts offsets below these ends that are missing."""
         return sum(self._seen[key][:end].count(0) for key, end in ends.items())

@@ -1,4 +1,4 @@
-"""The fleet of the demo: a folder with `kctl.toml`, and a master that is used like any user's."""
+"""The fleet of the demo: a folder with `kctl.toml`, and a master that runs like any user's."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class DemoFleet:
 
     @property
     def ledger(self) -> Path:
-        """The folder where the demo's handler records messages."""
+        """Where the demo's handler records messages."""
         return self.directory / "data" / "ledger"
 
     def configure(
@@ -125,7 +125,7 @@ class DemoFleet:
         return open_lake(storage_settings(load(self.config, {})))
 
     def start(self) -> None:
-        """Starts the master. It stops in order if the calling thread or the process ends without `stop`."""
+        """The master stops in order if the calling thread or the process ends without `stop`."""
         self.ledger.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -134,7 +134,7 @@ class DemoFleet:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**safe_environment(), FOLDER_VARIABLE: str(self.ledger)},
-                start_new_session=True,  # a terminal's Ctrl-C is the demo's, which stops the fleet in order
+                start_new_session=True,  # a terminal's Ctrl-C is for the demo, which stops the fleet in order
             )
 
     @property
@@ -151,11 +151,10 @@ class DemoFleet:
             raise KctlError(f"the master ended with exit code {code}: {self.last_lines()}")
 
     def last_lines(self) -> str:
-        """The end of the master's log."""
         return " | ".join(self.log.read_text(errors="replace").strip().splitlines()[-5:])
 
     def ask(self, command: str, timeout_seconds: float = 5.0) -> Any | None:
-        """The result of a command; None while the master cannot answer."""
+        """Returns None while the master cannot answer."""
         request = Request(
             id="demo", role=Role.EXTERNAL, rpc=command, method=reducer_method(command), params={}, deadline_ms=None
         )
@@ -166,7 +165,7 @@ class DemoFleet:
         return reply.result if reply.ok else None
 
     def url(self) -> str | None:
-        """The master's HTTP address, from `run/master.json`."""
+        """From `run/master.json`."""
         try:
             about: Mapping[str, Any] = json.loads((self.directory / "run" / "master.json").read_text())
         except (OSError, ValueError):

@@ -28,10 +28,10 @@ from kctl.jars.java import java_command
 from kctl.jars.lock import jar_paths
 
 _LOG_CONFIG = Path(__file__).with_name("broker-log4j2.properties")
-# C1 alone and the serial collector: a new broker answers after 2.2 s instead of 2.7 s, one of Kafka's tools is done
-# after 0.76 s instead of 0.9 s (2 cores, Java 17, medians).
+# With C1 alone and the serial collector, a new broker answers after 2.2 s instead of 2.7 s, and one of Kafka's tools
+# ends after 0.76 s instead of 0.9 s (2 cores, Java 17, medians).
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
-# Not the seeded one: two processes of a test run would choose the same ports.
+# Not the seeded one, with which two processes of a test run would choose the same ports.
 _chance = random.SystemRandom()
 _POLL_SECONDS = 0.05
 _STARTED = "Kafka Server started"
@@ -55,7 +55,7 @@ _PROPERTIES = {
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
-    # After a SIGKILL the controller keeps the broker out until its old session is over: 9 s by default.
+    # After a SIGKILL the controller rejects the broker until its old session expires, by default 9 s.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
     "num.network.threads": "2",
@@ -68,8 +68,7 @@ _PROPERTIES = {
 
 
 def kafka_command(main_class: str, *arguments: str, heap: str = "256m", options: tuple[str, ...] = ()) -> list[str]:
-    """The command line of a Kafka program from the jars of the lock `broker`; `options` are for its JVM. Raises
-    JarsMissing, JavaMissing."""
+    """For a program in the jars of the lock `broker`; `options` are for its JVM. Raises JarsMissing, JavaMissing."""
     class_path = ":".join(str(jar) for jar in jar_paths("broker"))
     logging = f"-Dlog4j2.configurationFile={_LOG_CONFIG}"
     java = [str(java_command()), *_QUICK_START, *options, f"-Xmx{heap}", logging]
@@ -80,8 +79,7 @@ class KafkaBroker:
     """One broker with all its files in `directory`: data/, server.properties, broker.log.
 
     A formatted directory is reused with its topics and groups. Ports are chosen at the first start and then kept. The
-    process has its own group, so Ctrl-C does not reach it. It gets SIGKILL when the *thread* that called `start` ends,
-    so call it from one that lives long enough.
+    process has its own group, so Ctrl-C does not reach it. It gets SIGKILL when the *thread* that called `start` ends.
     """
 
     heap = "512m"
@@ -106,12 +104,10 @@ class KafkaBroker:
 
     @property
     def pid(self) -> int | None:
-        """The JVM's pid; None while stopped."""
         return self._process.pid if self._process else None
 
     @property
     def log_path(self) -> Path:
-        """The output of all starts."""
         return self._directory / "broker.log"
 
     def start(self) -> None:
@@ -153,7 +149,7 @@ class KafkaBroker:
         self.stop()
 
     def launch(self, ports: tuple[int, int]) -> Callable[[], None]:
-        """Starts without waiting, for brokers of a cluster, which answer only once most of them run; returns a function
+        """Starts without waiting, because brokers of a cluster answer only once most of them run; returns a function
         that waits. Both raise as `start`."""
         if self._process is not None:
             raise RuntimeError("this broker runs already")
@@ -210,7 +206,7 @@ class KafkaBroker:
             try:
                 exit_code = process.wait(_POLL_SECONDS)
             except subprocess.TimeoutExpired:
-                # Its own word first: on this port somebody else may listen.
+                # Its own log first, because another process may listen on this port.
                 if _STARTED in self._log_since(log_start) and _answers(port):
                     return
             else:
@@ -232,21 +228,19 @@ class KafkaBroker:
 
 
 def new_cluster_id() -> str:
-    """A random id in Kafka's format, without a leading dash, which would look like an option."""
+    """A leading dash would look like an option."""
     return "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
 
 
 def two_free_ports() -> tuple[int, int]:
-    """A broker's and its controller's port, from `free_ports`."""
     broker, controller = free_ports(2)
     return broker, controller
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns different free TCP ports of 127.0.0.1. Get all that are needed in one call, because a later call may
-    return the same ones. They lie below the kernel's ephemeral ports (32768 and up): while a broker is down, its
-    clients' outgoing connections could take an ephemeral port, even connect to themselves, and the broker could not
-    return."""
+    """Returns different free TCP ports of 127.0.0.1. Get all in one call, because a later call may return the same
+    ones. They lie below the kernel's ephemeral ports (32768 and up): while a broker is down, its clients' outgoing
+    connections could take an ephemeral port, even connect to themselves."""
     with ExitStack() as held:
         return [_bind_somewhere(held.enter_context(socket.socket())) for _ in range(count)]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 HANDLER = "kctl.demo.ledger:Ledger"
 FOLDER_VARIABLE = "KCTL_DEMO_LEDGER"
-"""Names the folder, because a handler receives only messages."""
+"""A variable, because a handler receives only messages."""
 _RECORD = struct.Struct("<qi")
 
 

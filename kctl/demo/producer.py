@@ -13,10 +13,10 @@ from kafka.errors import KafkaError
 
 TICK_SECONDS = 0.05
 RUN = 16
-"""Consecutive messages that go to one partition, as with Kafka's own partitioner (KIP-480). Otherwise each would be its
-own batch if there are many partitions, and producer and broker would take a core from the workers."""
+"""Consecutive messages that go to one partition, as with Kafka's own partitioner (KIP-480). Otherwise, with many
+partitions, each would be its own batch, and producer and broker would take a core from the workers."""
 BLOCK_SECONDS = 5.0
-"""How long a client call may wait for metadata or room, and so how late `stop` may be noticed."""
+"""How long a client call may wait for metadata or room, and so how late `stop` may take effect."""
 
 
 class Producer(threading.Thread):
@@ -47,7 +47,6 @@ class Producer(threading.Thread):
 
     @property
     def acknowledged(self) -> dict[TopicPartition, int]:
-        """Acknowledged messages by partition."""
         with self._lock:
             return dict(self._acknowledged)
 
@@ -65,7 +64,7 @@ class Producer(threading.Thread):
     def run(self) -> None:
         try:
             self._produce()
-        except RuntimeError:  # of kafka-python, for a client that `stop(0)` has closed meanwhile
+        except RuntimeError:  # kafka-python raises it for a client that `stop(0)` has closed
             if not self._stop_asked.is_set():
                 raise
 
@@ -79,25 +78,25 @@ class Producer(threading.Thread):
                     break
                 self._send(number)
             sent = max(sent, due)
-        with suppress(KafkaError):  # what is not acknowledged by then is counted
+        with suppress(KafkaError):  # the audit counts messages that are not acknowledged by then
             self._producer.flush(self._flush_seconds)
 
     def stop(self, timeout_seconds: float = 30.0) -> None:
-        """Stops, and waits up to this long for acknowledgements. Use 0 for a broker that has ended, for which the
-        client would wait."""
+        """Waits up to this long for acknowledgements. Use 0 for a broker that has ended."""
         self._flush_seconds = timeout_seconds
         self._stop_asked.set()
         if self.is_alive():
             self.join(timeout_seconds)
         try:
             self._producer.close(timeout=min(timeout_seconds, 5.0))
-        except KafkaError:  # of its flush, when brokers do not answer: kafka-python then leaves its thread running
+        # raised by its flush when brokers do not answer: kafka-python then leaves its thread running
+        except KafkaError:
             self._producer._sender.force_close()  # noqa: SLF001 - it has no other name for giving up
             with suppress(KafkaError):
                 self._producer.close(timeout=5)
 
     def _await_topic(self) -> None:
-        """Waits for the topic's metadata or `stop`; a message without metadata is given up."""
+        """A message without metadata would be given up."""
         while not self._stop_asked.is_set():
             with suppress(KafkaError):
                 if self._producer.partitions_for(self._topic):
@@ -109,7 +108,7 @@ class Producer(threading.Thread):
         partition = number // RUN % self._partitions
         with self._lock:
             self._sent += 1
-        with suppress(KafkaError):  # no metadata, or no room, for max.block.ms
+        with suppress(KafkaError):  # no metadata, or no room, within max.block.ms
             future = self._producer.send(self._topic, value, key=str(number).encode(), partition=partition)
             future.add_callback(self._on_success)
 

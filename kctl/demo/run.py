@@ -1,4 +1,4 @@
-"""Runs `kctl demo`: a real broker, a producer, a fleet of Spark workers, and an audit of what was stored."""
+"""Runs `kctl demo`: a real broker, a producer, a fleet of Spark workers, and an audit of the stored messages."""
 
 from __future__ import annotations
 
@@ -54,13 +54,11 @@ class PartEnded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DemoParts:
-    """The processes of a demo."""
-
     broker: KafkaBroker
     master: DemoFleet
 
     def ended(self) -> str | None:
-        """The first process that has ended by itself, in a sentence; later ones depend on earlier ones."""
+        """Finds the first one, because later ones depend on earlier ones."""
         if (code := self.broker.ended()) is not None:
             return f"the broker (pid {self.broker.pid}) has ended: {cause(code)}"
         if (code := self.master.ended()) is not None:
@@ -68,13 +66,12 @@ class DemoParts:
         return None
 
     def check(self) -> None:
-        """Checks that all parts run. Raises PartEnded."""
         if (ended := self.ended()) is not None:
             raise PartEnded(ended)
 
 
 def bring_parts(storage: str) -> None:
-    """Fetches missing jars, with progress on stderr. Raises StartError, including JavaMissing and JarsMissing."""
+    """Fetches missing jars, with progress on stderr. Raises StartError."""
     if KINDS[storage].is_table and find_spec("deltalake") is None:
         raise StartError("`--storage lake` needs deltalake: pip install deltalake, or leave `--storage lake` away")
     java_command()
@@ -113,7 +110,7 @@ class Interrupts:
 
 def main(options: DemoOptions, output: str, directory: Path | None) -> int:
     """Runs the demo until its time is over or Ctrl-C, and prints the summary; returns 0 only if everything was stored
-    once and, with sinkers, handled. Raises KctlError if a part is missing or does not start; the others are stopped."""
+    once and, with sinkers, handled. Raises KctlError if a part is missing or does not start."""
     bring_parts(options.storage)
     os.umask(PRIVATE)
     place = directory.absolute() if directory else Path(tempfile.mkdtemp(prefix="kctl-demo-"))
@@ -176,7 +173,7 @@ def _demo(
         )
         interrupts.is_something_to_end = True
         stack.callback(fleet.stop)
-        fleet.start()  # its processes take seconds, in which the topic is made
+        fleet.start()  # its processes take seconds to start; the topic is made meanwhile
         with ClusterConnection(plain(broker.bootstrap_servers), TOPIC_SECONDS) as connection:
             connection.open()
             create_topic(connection, TOPIC, options.partitions, None, {})
@@ -201,8 +198,6 @@ def _demo(
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What the phases of a demo share."""
-
     fleet: DemoFleet
     producer: Producer
     progress: DemoProgress
@@ -213,7 +208,7 @@ class _Run:
 
 
 def _load(run: _Run) -> None:
-    """From the start of the fleet until everything produced is stored, and handled. Raises PartEnded."""
+    """Returns when everything produced is stored and handled. Raises PartEnded."""
     options, screen = run.options, run.screen
     run.producer.start()
     sinkers = f" and {number_of(options.sinkers, 'sinker')}" if options.sinkers else ""
@@ -232,7 +227,7 @@ def _load(run: _Run) -> None:
 
 
 def _audit(fleet: DemoFleet, producer: Producer, owner: Binding | None, ended: str | None) -> Audit | None:
-    """`owner` is that of a table. None if a part has ended and the storage is unreadable."""
+    """`owner` is that of a table. Returns None if a part has ended and the storage is unreadable."""
     produced = {tuple(tp): count for tp, count in producer.acknowledged.items()}
     try:
         if owner is not None:
@@ -247,7 +242,7 @@ def _audit(fleet: DemoFleet, producer: Producer, owner: Binding | None, ended: s
 
 
 def _watch(run: _Run) -> None:
-    """Waits for `--for`, counted from the first batch so that start-up does not count."""
+    """Waits for `--for`, counted from the first batch."""
     began: float | None = None
     progress, seconds = run.progress, run.options.seconds
     while not run.interrupts.count:
@@ -281,7 +276,7 @@ def _empty(run: _Run) -> None:
             if stats.pending + stats.processing + stats.delayed == 0:
                 break
             _refresh(run)
-    run.interrupts.pause(REFRESH_SECONDS)  # they publish twice a second
+    run.interrupts.pause(REFRESH_SECONDS)  # sinkers publish twice a second
     _refresh(run)
 
 
@@ -300,13 +295,13 @@ def _refresh(run: _Run) -> None:
 
 
 def _sum_known(values: Iterable[int | None]) -> int | None:
-    """Sums known values; None if there are none, because an unknown lag is not 0."""
+    """None if none is known, because an unknown lag is not 0."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 
 def _command() -> str:
-    """How to call this kctl from another terminal: after `make demo` it is not on the PATH."""
+    """Relative to here, because after `make demo` kctl is not on the PATH."""
     own = Path(sys.argv[0])
     found = shutil.which("kctl")
     if own.name != "kctl" or (found and Path(found).resolve() == own.resolve()):

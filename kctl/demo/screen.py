@@ -77,7 +77,6 @@ def _in_words(workers: list[dict[str, Any]]) -> str:
 
 
 def _text(value: Any, digits: int | None = None) -> str:
-    """A number for people; `-` if unknown."""
     if value is None:
         return "-"
     return shown(str(value), kept="") if digits is None else f"{value:.{digits}f}"

@@ -27,20 +27,18 @@ class DemoOptions:
 
     @property
     def is_handled(self) -> bool:
-        """Whether messages are handled, by sinkers or by the workers."""
+        """By sinkers or by the workers."""
         return self.sinkers > 0 or KINDS[self.storage].is_handled_inside
 
 
 @dataclass
 class DemoProgress:
-    """Observations during the demo."""
-
     started_at: float = field(default_factory=time.monotonic)
     largest_lag: int | None = None
     seconds_to_first_batch: float | None = None
     committed: int = 0
     sinkers: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
-    """The last report of each sinker process, by name and pid."""
+    """By name and pid."""
 
     def take(self, offsets: list[dict[str, Any]], workers: list[dict[str, Any]]) -> None:
         known = [row["remaining_count"] for row in offsets if row["remaining_count"] is not None]
@@ -54,7 +52,7 @@ class DemoProgress:
         self.sinkers.update({(row["name"], row["pid"]): row["sinker"] for row in workers if row.get("sinker")})
 
     def settled(self, outcome: str) -> int:
-        """Messages with this outcome in all sinkers, including dead ones."""
+        """In all sinkers, including dead ones."""
         return sum(stats[outcome] for stats in self.sinkers.values())
 
 
@@ -66,7 +64,7 @@ def summary(
     options: DemoOptions,
     ended: str | None = None,
 ) -> dict[str, Any]:
-    """What `-o json` prints; null is unknown, such as the outcome of messages without an audit. `ended` names the part
+    """Printed by `-o json`; null is unknown, such as the outcome of messages without an audit. `ended` names the part
     that has ended by itself."""
     first = progress.seconds_to_first_batch
     is_retried_known = not KINDS[options.storage].is_handled_inside and (bool(progress.sinkers) or not options.sinkers)
@@ -94,8 +92,8 @@ def summary(
 
 
 def has_passed(summary: Mapping[str, Any], options: DemoOptions) -> bool:
-    """Whether all was stored once. If messages are handled, all must be, because the demo's handler rejects none; only
-    the death of a sinker or a repeated batch excuses a second time."""
+    """All messages must be stored once, and handled if there is a handler, because the demo's handler rejects none;
+    only the death of a sinker or a repeated batch excuses a second time."""
     if summary["ended_by_itself"] is not None:
         return False
     is_stored = summary["lost"] == summary["duplicated"] == 0 and summary["stored"] == summary["produced"]

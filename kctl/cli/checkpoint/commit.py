@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("topic", "partition", "old", "new", "difference", "repeated")
 _EVERYTHING_SECONDS = 24 * 3600.0
-"""How often to commit all: Kafka drops an offset after offsets.retention.minutes, seven days by default."""
+"""Kafka drops an offset after offsets.retention.minutes, seven days by default."""
 
 
 def commit(options: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -42,8 +42,7 @@ def commit(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _commit(options: argparse.Namespace, env: Mapping[str, str], checkpoint: Checkpoint) -> int:
-    """Shows the changes, asks, and commits all. Raises CheckpointUnusable if a partition cannot be committed; nothing
-    was changed."""
+    """Shows the changes, asks, and commits all. Raises CheckpointUnusable if a partition cannot be committed."""
     with connected(options, env) as connection:
         from kctl.checkpoints.commits import repeated
         from kctl.kafka.reset import apply
@@ -73,8 +72,8 @@ def _commit(options: argparse.Namespace, env: Mapping[str, str], checkpoint: Che
 
 
 def _follow(options: argparse.Namespace, env: Mapping[str, str], folder: Folder, stop: threading.Event) -> int:
-    """Commits everything after each batch and once a day. Waits out outages of brokers and storage. Raises KctlError
-    for what waiting does not solve, such as a member in the group."""
+    """Commits everything after each batch and once a day. Waits out outages of brokers and storage. Raises KctlError if
+    waiting does not help."""
     from kctl.kafka.reset import apply
 
     last, due, reported, has_begun = None, 0.0, "", False
@@ -122,7 +121,6 @@ def _summary(checkpoint: Checkpoint, changes: list[OffsetChange], group: str) ->
 
 @contextmanager
 def _until_stopped() -> Iterator[threading.Event]:
-    """Yields an event that Ctrl-C and SIGTERM set."""
     stop = threading.Event()
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, lambda *_: stop.set()) for number in numbers]

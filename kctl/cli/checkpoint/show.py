@@ -53,7 +53,6 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def instant(seconds: float | None) -> str | None:
-    """Formats a time as `2026-11-26T10:00:03Z`."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -25,7 +25,6 @@ _ERRORS: Mapping[str, type[KctlError]] = {
     UsageError.code: UsageError,
     NotReady.code: IncompleteAnswer,
 }
-"""Error codes of answers -> our error classes."""
 
 UrlOption = Annotated[str, option("--url", help="A `kctl exporter`, or a master with exporter.all_groups.")]
 ClusterOption = Annotated[str | None, option("--cluster", help="Only this cluster's.")]
@@ -33,7 +32,7 @@ TokenOption = Annotated[Path | None, option("--token-file", help="A file with th
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Rejects redirects, which would send the token elsewhere."""
+    """A redirect would send the token elsewhere."""
 
     def redirect_request(self, *_: object) -> None:
         return None
@@ -45,13 +44,11 @@ class GroupsApi:
     token_file: Path | None = None
 
     def groups(self, cluster: str | None, patterns: Sequence[str], sort: str, limit: int) -> dict[str, Any]:
-        """Returns groups that match one of the globs, or all. Raises UsageError, ClusterMissing, ConfigError (the
-        token), NoMaster."""
+        """`patterns` are globs. Raises UsageError, ClusterMissing, ConfigError (the token), NoMaster."""
         return self._get("", {"cluster": cluster, "group": list(patterns), "sort": sort, "limit": limit})
 
     def group(self, cluster: str | None, name: str) -> dict[str, Any]:
-        """Returns a group with partitions and members. Raises GroupMissing, IncompleteAnswer (not known yet), and as
-        `groups`."""
+        """With partitions and members. Raises GroupMissing, IncompleteAnswer (not known yet), and as `groups`."""
         return self._get(f"/{urllib.parse.quote(name, safe='')}", {"cluster": cluster})
 
     def _get(self, path: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,7 +86,7 @@ class GroupsApi:
 
 
 def unanswered(answer: dict[str, Any]) -> str | None:
-    """Returns which parts of the clusters are unknown or unanswered, or None."""
+    """Returns which parts of the clusters are unknown or unanswered."""
     missing = []
     for cluster in answer["clusters"]:
         if cluster["not_ready"] is not None:

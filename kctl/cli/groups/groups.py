@@ -15,13 +15,12 @@ from kctl.cli.signature import command
 from kctl.cli.table import UNKNOWN, Column, clean, clip, columns, duration, render
 
 _MOST = 10_000
-"""The most rows in one answer."""
 _COLUMNS = columns("group type state >members >lag >behind >growth/s status reason")
 _WATCHED = ("cluster", "group", "lag", "behind", "growth/s", "status", "reason")
-"""Columns with --watch: in 80 columns only the reason is cut."""
+"""With --watch: in 80 columns only the reason is cut."""
 _NAME_COLUMNS, _CLUSTER_COLUMNS = 28, 12
 _TROUBLE = ("losing", "stopped", "stalled", "rewind", "warn", "unknown")
-"""The statuses to count, worst first."""
+"""Worst first."""
 
 
 class _Sort(StrEnum):
@@ -66,8 +65,7 @@ def _groups(
 
 
 def shown(view: Callable[[], tuple[str, str | None, str | None]], title: str, watch: float | None, output: str) -> int:
-    """Prints what `view` returns: a text, a remark on it, and what is missing (exit code 3); with `watch`
-    repeatedly."""
+    """`view` returns a text, a remark on it, and what is missing (exit code 3)."""
     if watch is not None:
         from kctl.cli.fleet.watch import watch as again
 
@@ -88,7 +86,7 @@ def growth(per_second: float | None) -> str | None:
 
 
 def _cut(answer: dict[str, Any]) -> str | None:
-    """Reports that these are not all groups. Not a failure, because the limit was requested."""
+    """Reports omitted groups. Not a failure, because the limit was requested."""
     shown, total = len(answer["rows"]), answer["total"]
     if shown >= total:
         return None
@@ -97,7 +95,7 @@ def _cut(answer: dict[str, Any]) -> str | None:
 
 
 def _lines(answer: dict[str, Any], is_watched: bool) -> list[str]:
-    """The table, with a cluster column if there are several; with --watch below a summary."""
+    """Has a cluster column if there are several; with --watch a summary below."""
     shown = (*(columns("cluster") if len(answer["clusters"]) > 1 else ()), *_COLUMNS)
     if not is_watched:
         return render(shown, [_cells(row, shown) for row in answer["rows"]])

@@ -25,7 +25,7 @@ _DECLINED = 1
 
 
 def check_choice(options: argparse.Namespace) -> None:
-    """Checks that only one of `--execute` and `--dry-run` is given. Raises UsageError."""
+    """Rejects `--execute` with `--dry-run`. Raises UsageError."""
     if options.execute and options.dry_run:
         raise UsageError("--execute does it and --dry-run does not: give one of them")
 
@@ -55,7 +55,7 @@ def change(
 
 
 def _declined(options: argparse.Namespace, show_plan: Callable[[], None], question: str) -> int | None:
-    """Returns the exit code if nothing should change, or None to make the change."""
+    """Returns the exit code if nothing should change."""
     if options.execute:
         return None
     if options.dry_run or options.output != "table" or not sys.stdin.isatty():
@@ -72,14 +72,13 @@ def _declined(options: argparse.Namespace, show_plan: Callable[[], None], questi
 def audited(
     options: argparse.Namespace, env: Mapping[str, str], connection: ClusterConnection, name: str, **params: Any
 ) -> AbstractContextManager[AuditedOperation]:
-    """See `kctl.audit.operation`."""
     from kctl.audit import operation
 
     return operation(audit_log(options, env), f"kafka {name}", {"cluster": connection.access.named, **params})
 
 
 def settings_of(texts: list[str] | None, option: str) -> dict[str, str]:
-    """Parses `KEY=VALUE` texts. Raises UsageError, also for a repeated key."""
+    """Parses `KEY=VALUE`. Raises UsageError, also for a repeated key."""
     found: dict[str, str] = {}
     for text in texts or ():
         key, equals, value = text.partition("=")

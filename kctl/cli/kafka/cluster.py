@@ -25,7 +25,7 @@ _NO_CLUSTER = (
 
 
 def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess:
-    """Access by `-b` (with the TLS and SASL of `--context` if given), or the context, or the fleet. Raises UsageError,
+    """Uses `-b` (with the TLS and SASL of `--context` if given), or the context, or the fleet. Raises UsageError,
     ConfigError."""
     context = options.context or env.get(_CONTEXT_VARIABLE)
     if context:
@@ -40,7 +40,7 @@ def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess
 
 
 def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str) -> str:
-    """The consumer group of the chosen fleet; `named` is how to name another. Raises UsageError, ConfigError."""
+    """`named`: how to name another group, for the message. Raises UsageError, ConfigError."""
     cluster = _named_cluster(options, env)
     if cluster is None:
         return _fleet_config(options, env).kafka.group
@@ -56,7 +56,7 @@ def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str)
 
 
 def audit_log(options: argparse.Namespace, env: Mapping[str, str]) -> Path:
-    """Where to record a change: in the fleet's log if it is the fleet's cluster."""
+    """The fleet's log if it is the fleet's cluster, else the user's."""
     from kctl.audit import fleet_log, user_log
 
     if _named_cluster(options, env) is not None:
@@ -65,7 +65,7 @@ def audit_log(options: argparse.Namespace, env: Mapping[str, str]) -> Path:
 
 
 def _named_cluster(options: argparse.Namespace, env: Mapping[str, str]) -> str | None:
-    """The cluster named apart from a fleet, as typed."""
+    """Returns a cluster named apart from a fleet, as typed."""
     if options.bootstrap is not None:
         return f"-b {options.bootstrap}"
     context = options.context or env.get(_CONTEXT_VARIABLE)
@@ -73,8 +73,7 @@ def _named_cluster(options: argparse.Namespace, env: Mapping[str, str]) -> str |
 
 
 def _fleet_config(options: argparse.Namespace, env: Mapping[str, str], no_fleet: str = _NO_CLUSTER) -> Config:
-    """The chosen fleet's configuration. Raises UsageError with the sentence `no_fleet` if no fleet is named or
-    running."""
+    """`no_fleet`: the message of the UsageError if no fleet is named or running."""
     from kctl import fleets
     from kctl.config.load import load
 
@@ -87,7 +86,7 @@ def _fleet_config(options: argparse.Namespace, env: Mapping[str, str], no_fleet:
 
 @contextmanager
 def connected(options: argparse.Namespace, env: Mapping[str, str]) -> Iterator[ClusterConnection]:
-    """Yields a connection that is not open yet, with the time-out of `--timeout`."""
+    """The connection is not open yet."""
     chosen = access(options, env)
     from kctl.kafka.client import light_imports
 
@@ -122,7 +121,7 @@ def _file_of_contexts(options: argparse.Namespace, env: Mapping[str, str]) -> Pa
 
 
 def required_topics(connection: ClusterConnection, names: list[str] | None) -> dict[str, Topic] | None:
-    """Opens the connection; returns the named topics, which must exist, or None."""
+    """Opens the connection; checks that the named topics exist."""
     from kctl.kafka.client.layout import require, topics_of
 
     if not names:

@@ -296,7 +296,7 @@ _MODULES = {
     "topic_changes": ("create-topic", "delete-topic", "alter-topic"),
     "offsets": ("lag", "list-offsets", "offset-fetch"),
 }
-"""Modules with several commands; any other has the command of its name."""
+"""Modules with several commands; others have the command of their name."""
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 

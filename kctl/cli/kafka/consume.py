@@ -69,7 +69,7 @@ def _place(text: str) -> Target:
 def _span(
     connection: ClusterConnection, options: argparse.Namespace, begin_at: Target
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """Returns where to start and the current end, by partition. Raises KctlError."""
+    """Returns starts and current ends by partition. Raises KctlError."""
     from kctl.kafka.client.layout import require, topics_of
     from kctl.kafka.offsets import EARLIEST, log_offsets
 

@@ -77,7 +77,7 @@ def offset_fetch(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 def committed_rows(
     connection: ClusterConnection, group: str, wanted: Iterable[Partition] | None = None
 ) -> list[dict[str, Any]]:
-    """A row for each partition that is wanted or has a committed offset. Raises KctlError."""
+    """Includes each partition that is wanted or has a committed offset. Raises KctlError."""
     from kctl.kafka.offsets import committed
 
     found = committed(connection, {group: None if wanted is None else list(wanted)})[group]

@@ -26,7 +26,7 @@ _CHECK_EVERY = 4096
 _SHOW_SECONDS = 0.2
 _BAR_COLUMNS = 30
 _LINE_ENDS = 1
-"""Bytes of a line in a file that are not part of its message."""
+"""Line-end bytes per message."""
 
 
 def produce(options: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -89,8 +89,7 @@ def _produce_many(
     key: bytes | None,
     headers: list[tuple[str, bytes]],
 ) -> None:
-    """Sends a file or stdin with progress, and reports it. Raises KctlError after the report if messages were not
-    acknowledged."""
+    """Sends a file or stdin with progress. Raises KctlError after the report if messages were not acknowledged."""
     from kctl.kafka.delivery import Pace
 
     began = time.monotonic()
@@ -127,8 +126,8 @@ def _send_all(
     wait: Callable[[], None],
     show: Callable[[], None],
 ) -> int:
-    """Returns how many bytes of values were sent. Stops at the first message that failed for good, because the rest
-    would fail too."""
+    """Returns how many bytes of values were sent. Stops at the first permanent failure, because the rest would fail
+    too."""
     send = production.send
     size = 0
     for number, (key, value) in enumerate(messages):
@@ -196,7 +195,7 @@ def value_of(options: argparse.Namespace) -> bytes | None:
 def messages(
     options: argparse.Namespace, key: bytes | None
 ) -> Iterator[tuple[Iterator[tuple[bytes | None, bytes | None]], int | None]]:
-    """Yields the messages as (key, value), and the size of the file if known."""
+    """Yields (key, value), and the size of the file if known."""
     if not is_file(options):
         value = value_of(options)
         yield ((key, value) for _ in range(options.repeat)), None
@@ -227,7 +226,6 @@ def _lines(file: BinaryIO, key: bytes | None, separator: bytes | None) -> Iterat
 
 
 def check_source(options: argparse.Namespace) -> None:
-    """Checks the options that name the source. Raises UsageError."""
     sources = [options.message is not None, options.file is not None, options.null]
     if sum(sources) != 1:
         raise UsageError("give exactly one of MESSAGE, `-` for stdin, --file and --null")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kctl.kafka.client.layout import Topic
 
 _NAME = re.compile("[A-Za-z0-9._-]{1,249}")
-"""A topic name as the broker checks it (org.apache.kafka.common.internals.Topic)."""
+"""As the broker checks it (org.apache.kafka.common.internals.Topic)."""
 _CREATED = ("topic", "partitions", "replicas", "topic_id")
 _DELETED = ("topic", "partitions", "messages", "topic_id")
 _ALTERED = ("setting", "old", "new")
@@ -118,7 +118,7 @@ def alter_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _settings(options: argparse.Namespace) -> dict[str, str | None]:
-    """What to set; None for what to remove."""
+    """None for a setting to remove."""
     settings: dict[str, str | None] = dict(settings_of(options.set, "--set"))
     for key in options.unset or ():
         if key in settings:
@@ -130,7 +130,7 @@ def _settings(options: argparse.Namespace) -> dict[str, str | None]:
 def _plan(
     connection: ClusterConnection, topic: Topic, total: int | None, settings: Mapping[str, str | None]
 ) -> list[dict[str, Any]]:
-    """What would change, with the old values. Raises UsageError for an unknown setting or fewer partitions."""
+    """Includes the old values. Raises UsageError for an unknown setting or fewer partitions."""
     from kctl.kafka.admin import values_of
 
     rows: list[dict[str, Any]] = []

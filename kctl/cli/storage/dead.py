@@ -75,7 +75,7 @@ def _print(
     limit: int,
     output: str,
 ) -> None:
-    """The first `limit` rows, and whether there are more."""
+    """Prints the first `limit` rows; returns whether there are more."""
     listed, has_more = found[:limit], len(found) > limit
     if output not in ("table", "wide"):
         echo(as_text({"rows": [document(each) for each in listed], "more": has_more}, output))
@@ -163,7 +163,6 @@ def _removed(fleet: Config, selection: Selection, expect: int | None = None, *, 
 
 
 def _changed(fleet: Config, verb: Verb, selection: Selection, expect: int | None = None, to: str = "") -> str:
-    """Returns what was done: requeued, removed, or sent to a topic."""
     done, what = 0, {"requeue": "put back", "delete": "removed", "send": f"sent to {to}"}[verb]
 
     def progress(now: int) -> None:

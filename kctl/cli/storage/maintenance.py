@@ -83,7 +83,6 @@ def vacuum(
 
 
 def _each_table(config: ConfigOption, done: Callable[[Config, TableStorage], str]) -> None:
-    """Prints what was done with the table and its dead letters."""
     fleet = load_fleet(config)
     with opened_table(fleet) as lake:
         for number, table in enumerate(lake.tables()):

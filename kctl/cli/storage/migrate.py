@@ -97,7 +97,6 @@ def _connected(fleet: Config) -> Iterator[ClusterConnection]:
 
 @contextmanager
 def _opened(fleet: Config) -> Iterator[OffsetStore]:
-    """The storage, or the table."""
     if fleet.storage.kind.is_table:
         with opened_lake(fleet) as lake:
             yield lake
@@ -115,7 +114,7 @@ class _Target:
     storage: OffsetStore
 
     def copied(self, file: Path) -> list[OffsetChange]:
-        """The offsets after the copies of the last stored messages."""
+        """After the copies of the last stored messages."""
         from kctl.config.load import load
         from kctl.kafka.mirror import translated
         from kctl.kafka.reset import OffsetChange
@@ -141,7 +140,7 @@ class _Target:
             return self._forward(changes, new.topics)
 
     def _forward(self, changes: list[OffsetChange], topics: Mapping[str, Topic]) -> list[OffsetChange]:
-        """Rejects offsets below those the table already has for the new cluster: a table keeps offsets for each
+        """Rejects offsets below those that a table already has for the new cluster, because it keeps them per
         cluster."""
         if not self.fleet.storage.kind.is_table:
             return changes
@@ -157,7 +156,6 @@ class _Target:
         ]
 
     def at_time(self, time: str) -> list[OffsetChange]:
-        """The first messages from a time on, in all partitions."""
         from kctl.kafka.reset import plan
         from kctl.kafka.target import Target, milliseconds
 
@@ -166,7 +164,6 @@ class _Target:
         return plan(self.connection, self.fleet.kafka.group, topics, _partitions(topics), to)
 
     def listed(self, file: Path) -> list[OffsetChange]:
-        """The offsets that a file lists for all partitions."""
         from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets
         from kctl.kafka.reset import OffsetChange
 
@@ -224,7 +221,7 @@ class _Target:
             yield Cluster(connection, self._topics(connection), read)
 
     def _topics(self, connection: ClusterConnection) -> dict[str, Topic]:
-        """The fleet's topics in a cluster. Raises TopicMissing."""
+        """Requires all topics of the fleet. Raises TopicMissing."""
         from kctl.kafka.client.layout import require, topics_of
 
         connection.deadline.renew()

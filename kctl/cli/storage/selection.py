@@ -20,12 +20,11 @@ _KINDS = MappingProxyType({"int | None": "int", "float | None": "number", "tuple
 
 
 def choosing(name: str, function: Callable[..., None]) -> Command:
-    """A `command` whose function takes a `selection`, with an option for each of its fields."""
+    """The function takes a `selection`, with an option for each of its fields."""
     return command(name, function, map(_option, fields(Selection)), selection=_selection)
 
 
 def params_of(selection: Selection, what: str) -> dict[str, Any]:
-    """For the audit log."""
     return {"what": what} | selection.named
 
 

@@ -61,7 +61,7 @@ def status_lines(identity: str, stats: StorageStats) -> list[str]:
 
 
 def table_document(lake: LakeStorage, group: str) -> dict[str, Any]:
-    """What a table contains, and how far each partition of the group is stored. Raises StorageUnusable."""
+    """Also how far each partition of the group is stored. Raises StorageUnusable."""
     from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 
     stats, counts, dead_letters = lake.stats(), lake.count(), DeadLetterTable(lake, group)
@@ -106,7 +106,7 @@ def table_lines(document: dict[str, Any], group: str) -> list[str]:
 
 
 def dead_letter_table(dead_letters: list[DeadLetter], *, is_wide: bool = False) -> list[str]:
-    """One line each; only a wide table shows full errors."""
+    """Only a wide table shows full errors."""
     return render(
         columns("id topic >partition >offset >tries died error"),
         [
@@ -117,7 +117,7 @@ def dead_letter_table(dead_letters: list[DeadLetter], *, is_wide: bool = False) 
 
 
 def group_table(groups: list[DeadLetterGroup], *, is_wide: bool = False) -> list[str]:
-    """One line each, with deaths in the last hour and day."""
+    """With deaths in the last hour and day."""
     rows = [
         (
             x.count,
