@@ -1,6 +1,6 @@
 """Reads a checkpoint: what its query has processed, and how Spark would react at a restart. Changes nothing.
 
-Only the newest batch in `commits/` counts as processed. Spark's reaction to each fault was tested with 3.5 and 4.2
+Only the newest batch in `commits/` counts as processed. Spark's reactions were tested with 3.5 and 4.2
 (tests/acceptance/test_checkpoint_faults.py).
 """
 
@@ -27,7 +27,7 @@ _STATE = re.compile(r"(?P<store>\d+/\d+(/.+)?)/(?P<version>\d+)(_[^./]+)?\.(delt
 
 
 class Finding(NamedTuple):
-    """A fact that matters for a restart. `starts` None: unknown from outside."""
+    """`starts` None: unknown from outside."""
 
     starts: bool | None
     text: str
@@ -35,7 +35,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint at one moment. Times are in seconds since 1970."""
+    """Times are in seconds since 1970."""
 
     uri: str
     query_id: str | None = None
@@ -53,7 +53,7 @@ class Checkpoint:
     conf: Mapping[str, str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     stamp: str | None = None
-    """The stamp of the newest file in `offsets/`, which changes with each write."""
+    """Of the newest file in `offsets/`; changes with each write."""
 
     @property
     def offsets(self) -> Offsets:
@@ -61,7 +61,7 @@ class Checkpoint:
 
     @property
     def would_start(self) -> bool | None:
-        """Whether Spark would start from the files; None: unknown."""
+        """None: unknown."""
         return starts(self.findings)
 
 
@@ -201,7 +201,7 @@ class _Reader:
         return tuple(sources)
 
     def _whole(self, planned: int, newest: Planned, *, is_done: bool) -> Planned | None:
-        """Checks the newest entry against the previous one, from which Spark starts the newest batch. Returns None if a
+        """Checks the newest entry against the previous one, where Spark starts the newest batch. Returns None if a
         source is missing."""
         count, before = len(newest.sources), None
         if planned and planned - 1 not in self._offsets:

@@ -42,8 +42,7 @@ def plan(
     """Plans the commit of each partition; changes nothing.
 
     With `goes_back`, also commits offsets below the group's; with `is_trusted`, those of a damaged checkpoint or of a
-    topic that seems recreated. Raises GroupActive, CheckpointUnusable if the processed offsets are unknown or Spark
-    would not start from the checkpoint, KctlError.
+    topic that seems recreated. Raises GroupActive, CheckpointUnusable, KctlError.
     """
     rows = read_rows(connection, checkpoint, only)
     if not rows or (checkpoint.would_start is False and not is_trusted):

@@ -25,14 +25,14 @@ class BadEntry(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """An entry of `offsets/`: where a batch ends. A source is None if it is not Kafka, or has no offset yet."""
+    """Where a batch ends. A source is None if it is not Kafka, or has no offset yet."""
 
     sources: tuple[Offsets | None, ...]
     planned_at: float | None = None
     """Seconds since 1970."""
     watermark_ms: int = 0
     conf: Mapping[str, str] = field(default_factory=dict)
-    """The settings that Spark takes from the checkpoint at a restart."""
+    """Spark takes them from the checkpoint at a restart."""
 
 
 def query_id(text: str) -> str:
@@ -80,8 +80,8 @@ def merged(sources: Iterable[Offsets | None]) -> Offsets:
 
 
 def unread(offsets: Offsets, counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Returns partitions that were added above those that a query reads; `counts` has the number of each topic. Lower
-    ones that it does not read are not its own (Spark's option `assign`)."""
+    """Returns partitions above those that a query reads; `counts` has the number of each topic. Lower ones that it does
+    not read are not its own (Spark's option `assign`)."""
     highest: dict[str, int] = {}
     for topic, partition in offsets:
         highest[topic] = max(partition, highest.get(topic, 0))

@@ -43,8 +43,7 @@ _FINE = ("ok", "new partition")
 
 
 class Row(NamedTuple):
-    """A partition of a query; `error` is the reason for a None. `record_at`: time of the last processed record, in
-    seconds since 1970."""
+    """`error` is the reason for a None. `record_at`: time of the last processed record, in seconds since 1970."""
 
     topic: str
     partition: int

@@ -21,7 +21,7 @@ _SETTING = "storage.credentials_file, or "
 
 
 def place(uri: str) -> Folder:
-    """`uri` is a path, `file://…`, or `s3://BUCKET/PREFIX`. Raises UsageError."""
+    """Takes a path, `file://…`, or `s3://BUCKET/PREFIX`. Raises UsageError."""
     found = urlsplit(uri)
     if found.scheme in _FOLDERS:
         from kctl_agent.storage.lake.folder.local import LocalFolder
@@ -49,7 +49,6 @@ def store_of(uri: str) -> str:
 
 @contextmanager
 def reading(folder: Folder) -> Iterator[None]:
-    """Converts errors to CheckpointUnreadable."""
     try:
         yield
     except OSError as error:

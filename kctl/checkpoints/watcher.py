@@ -42,8 +42,7 @@ class _Seen:
     """Monotonic seconds before it was read."""
     at_unix: float
     planned_after: float
-    """A lower bound for the planning of the newest batch, in seconds since 1970 by our clock, which may differ from the
-    driver's."""
+    """A lower bound by our clock, which may differ from the driver's, in seconds since 1970."""
 
     @property
     def running_seconds(self) -> float | None:
@@ -66,7 +65,7 @@ class _Store:
         self._threads = 0
 
     def serve(self, read: Callable[[str, str], None], intervals: Mapping[tuple[str, str], float]) -> None:
-        """Checkpoint -> interval in seconds; without any the threads end."""
+        """`intervals`: checkpoint -> seconds; without any the threads end."""
         with self._changed:
             self._read, self._intervals = read, intervals
             self._due = {name: self._due.get(name, 0.0) for name in intervals}
@@ -107,7 +106,7 @@ class CheckpointWatcher:
         self._folders: dict[str, Folder] = {}
         self._reading = ClusterReading()
         self._partitions: dict[str, int] = {}
-        """The number of partitions of each topic, as of the previous polls."""
+        """Topic -> number, as of the previous polls."""
         self._stores: dict[str, _Store] = {}
         self._is_started = False
 
@@ -127,7 +126,7 @@ class CheckpointWatcher:
             store.serve(self._read, {})
 
     def take_over(self, old: CheckpointWatcher) -> None:
-        """Keeps the threads of another watcher, and its results for the same checkpoints."""
+        """Keeps another watcher's threads, and its results for the same checkpoints."""
         self._stores, old._stores = old._stores, {}
         self._partitions, self._reading = old._partitions, old._reading
         same = {name for name, each in self._watched.items() if old._watched.get(name) == each}
@@ -135,8 +134,8 @@ class CheckpointWatcher:
         self._seen = {name: each for name, each in seen.items() if name in same} | self._seen
 
     def add_to(self, reading: ClusterReading) -> None:
-        """Adds each checkpoint to a poll, as a group with the offsets of its newest committed batch. Topics that the
-        section does not name are in another cluster."""
+        """Adds each checkpoint as a group with the offsets of its newest committed batch. Topics that the section does
+        not name are in another cluster."""
         now = time.monotonic()
         self._partitions |= self._reading.partitions
         self._reading = reading
@@ -153,7 +152,7 @@ class CheckpointWatcher:
                 reading.elsewhere[name] = by_topic({key: at for key, at in offsets.items() if key not in own})
 
     def owner(self, group: str) -> Owner | None:
-        """Returns the query behind a group; None for a group of Kafka."""
+        """Returns None for a group of Kafka."""
         watched, seen = self._watched.get(group), self._seen.get(group)
         if watched is None:
             return None
@@ -165,7 +164,6 @@ class CheckpointWatcher:
         return group in self._watched
 
     def error(self, group: str) -> str | None:
-        """Returns the reason why a checkpoint's offsets, or the ends of its logs, are unknown."""
         if group in self._errors or group not in self._seen:
             return self._errors.get(group)
         others = [topic for topic, _ in self._reading.elsewhere.get(group, by_topic({})).topics]

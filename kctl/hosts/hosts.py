@@ -55,12 +55,11 @@ class HostsOutcome:
 
     @property
     def heard(self) -> list[HostReplies]:
-        """Returns the replies of hosts that answer now."""
         silent = {each.sender for each in self.failed}
         return [each for each, _ in self.replies if each.host not in silent]
 
     def joined(self, own: FanOut[Raw], host: str) -> FanOut[Raw]:
-        """Returns the replies of all agents, each named with its host; `host` is the one that asks."""
+        """Returns the replies of all agents, named with their hosts; `host` is the one that asks."""
         answers = [Answer(qualified(host, each.sender), each.result, each.age_seconds) for each in own.answers]
         failed = [Failed(qualified(host, each.sender), each.code, each.message) for each in own.failed]
         stopped = [qualified(host, each) for each in own.stopped]
@@ -108,7 +107,7 @@ class Hosts:
         self._member.start()
 
     async def close(self) -> None:
-        """Leaves the group of masters, which takes a few seconds."""
+        """Takes a few seconds."""
         await asyncio.to_thread(self._member.close)
         await self._peers.close()
 
@@ -121,8 +120,8 @@ class Hosts:
 
     @property
     def leader(self) -> str | None:
-        """The host that leads shared work; None while the roster is in doubt, because another host may lead after a
-        session time without a heartbeat."""
+        """Leads shared work. None while the roster is in doubt, because another host may lead after a session time
+        without a heartbeat."""
         seen = self._member.seen
         age = self._age(seen)
         return None if age is None or age >= SESSION_SECONDS or self.doubt is not None else seen.roster.leader
@@ -143,14 +142,14 @@ class Hosts:
         return next((each.url for each in self._member.seen.roster.hosts if each.name == name), None)
 
     async def submit(self, host: str, operation: JsonObject) -> JsonObject:
-        """Starts an operation on another host; returns its state.
+        """Returns the state of the started operation.
 
         Raises: AgentUnreachable: nothing was sent. AgentError: it may have begun.
         """
         return await self._operate("POST", host, "", json.encode(operation))
 
     async def operation(self, host: str, id_: str, *, cancel: bool = False) -> JsonObject:
-        """Returns the state of another host's operation, after cancelling it with `cancel`. Raises AgentError."""
+        """Returns the state, after cancelling the operation with `cancel`. Raises AgentError."""
         path = f"/{quote(id_, safe='')}"
         return await (
             self._operate("POST", host, f"{path}/cancel", b"{}") if cancel else self._operate("GET", host, path)
@@ -216,8 +215,7 @@ class Hosts:
         return bool(found)
 
     async def ask(self, command: str, seconds: float, *, host: str | None = None, worker: str = "") -> HostsOutcome:
-        """Asks one or all other hosts for their agents' replies to a command. Raises BadParams if there is no such
-        host."""
+        """Asks one or all other hosts for their agents' replies. Raises BadParams if there is no such host."""
         if host is not None:
             self.check_known(host)
         seen = self._member.seen
@@ -330,7 +328,7 @@ def _not_counted(refused: Refused) -> Failed:
 
 
 def _missed(gone: Gone, answer: HostReplies | Failed) -> Failed:
-    """Says that a host has left the group of masters without notice, and whether it still answers."""
+    """Reports that a host has left without notice, and whether it still answers."""
     what, name = _left(gone), gone.host.name
     if isinstance(answer, HostReplies):
         return Failed(name, "gone", f"{what}, but answers: it may be cut off from Kafka")

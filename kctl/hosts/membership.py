@@ -2,8 +2,8 @@
 the roster.
 
 Measured with Kafka 4.3, session 6 s: 20 masters know each other after 4 s, and notice a killed one after 7 s. The newer
-protocol (KIP-848) cannot be used, because its members carry no description. Members are not static: a newer one would
-fence an older one of its name silently, and after a rejoin without a rebalance others would keep an old address.
+protocol (KIP-848) cannot be used, because its members carry no description. Members are not static, because a newer one
+would fence an older one of its name silently, and after a rejoin without a rebalance others would keep an old address.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ SESSION_SECONDS = 6.0
 _HEARTBEAT_SECONDS = 1.0
 _JOIN_MS = 200
 _REST_SECONDS = 0.5
-"""Time between polls of a stable member; kafka-python sends heartbeats without them. More polls would cost 0.3 % of a
-core."""
+"""kafka-python sends heartbeats without polls; more polls would cost 0.3 % of a core."""
 _AGAIN_SECONDS = 2.0
 _CLOSE_MS = 2000
 _LEAVE_SECONDS = SESSION_SECONDS + 2.0
@@ -51,7 +50,7 @@ class Seen:
     heartbeat_at: float | None = None
     error: str | None = None
     joined_at: Mapping[str, float] = field(default_factory=dict)
-    """When each host, by key, joined the roster."""
+    """By the hosts' keys."""
 
 
 class HostsMember:
@@ -76,7 +75,7 @@ class HostsMember:
         self._thread.start()
 
     def close(self) -> None:
-        """Leaves the group with notice to the others. Blocks for a few seconds."""
+        """Leaves with notice to the others. Blocks for a few seconds."""
         if not self._thread.is_alive():
             return
         self._describe(is_leaving=True)
@@ -84,7 +83,6 @@ class HostsMember:
         self._thread.join(_LEAVE_SECONDS + 2 * _CLOSE_MS / 1000)
 
     def forget(self, host: Host) -> None:
-        """Makes all hosts forget a gone host."""
         forgotten = [each for each in self._me.forgotten if each != host.key]
         self._describe(forgotten=(*forgotten, host.key)[-_FORGOTTEN_MOST:])
 
@@ -156,7 +154,7 @@ class HostsMember:
                 return ConsumerProtocolSubscription(0, sorted(topics), msgspec.json.encode(member._me))
 
             def assign(self, _cluster: Any, members: Any) -> Mapping[str, Any]:
-                """Makes the roster. Runs only on the leader, on kafka-python's I/O thread."""
+                """Runs only on the leader, on kafka-python's I/O thread."""
                 described = [decoded_host(bytes(each.metadata.user_data or b"")) for each in members]
                 note = msgspec.json.encode(member._roster(described))
                 return {each.member_id: ConsumerProtocolAssignment(0, [], note) for each in members}

@@ -21,19 +21,18 @@ _KEPT_SECONDS: Final = 15.0
 
 @dataclass(frozen=True, slots=True)
 class PeersAccess:
-    """Tokens and certificates for requests to other hosts. Tokens go only to servers with a certificate of `ca`, unless
-    `allow_plain`."""
+    """Tokens go only to servers with a certificate of `ca`, unless `allow_plain`."""
 
     tokens: tuple[str, ...] = ()
-    """All are tried in turn, because during a replacement a host may know only the second."""
+    """Tried in turn, because during a replacement a host may know only the second."""
     operations_tokens: tuple[str, ...] = ()
     ca: str | None = None
-    """A file of certificates; None: the system's."""
+    """Default: the system's certificates."""
     allow_plain: bool = False
 
 
 class Peers:
-    """A client of other masters. Belongs to one event loop; `close` it there."""
+    """Belongs to one event loop; `close` it there."""
 
     def __init__(self, access: PeersAccess) -> None:
         """Reads the certificates. Raises OSError."""
@@ -45,8 +44,7 @@ class Peers:
         self.use(access)
 
     def use(self, access: PeersAccess) -> None:
-        """Switches to other tokens and certificates. Closes open connections only if the certificates of `ca` have
-        changed. Raises OSError."""
+        """Closes open connections only if the certificates of `ca` have changed. Raises OSError."""
         authorities = None if access.ca is None else Path(access.ca).read_bytes()
         self._context = ssl.create_default_context(cafile=access.ca)
         if authorities != self._authorities:
@@ -75,7 +73,7 @@ class Peers:
         return body
 
     async def operate(self, method: str, url: str, path: str, seconds: float, body: bytes = b"") -> bytes:
-        """Returns the body of an answer about an operation, whatever its status.
+        """Returns the body, whatever its status.
 
         Raises: AgentUnreachable, NotPermitted: nothing was sent. AgentTimeout: no answer, or an incomplete one.
         """
@@ -85,7 +83,7 @@ class Peers:
     async def _exchanged(
         self, method: str, url: str, path: str, seconds: float, tokens: Sequence[str], body: bytes = b""
     ) -> tuple[int, bytes]:
-        """Sends a request with the first token that the host knows; no redirects, no proxy. Raises as `operate`."""
+        """Sends the first token that the host knows; no redirects, no proxy. Raises as `operate`."""
         if url.startswith("http://") and not self._access.allow_plain:
             raise NotPermitted("its address is http://, and hosts.allow_plain is not set: nothing was sent")
         headers = [("Accept", "application/json")]

@@ -16,7 +16,7 @@ class AgentReply(Struct, frozen=True):
 
 
 class HostReplies(Struct, frozen=True):
-    """All replies of a host to one command; `cluster`, `group`, `host` and `incarnation` identify the host."""
+    """`cluster`, `group`, `host` and `incarnation` identify the host."""
 
     cluster: str
     group: str
@@ -34,6 +34,6 @@ class HostReplies(Struct, frozen=True):
 
 
 class JudgedPartitions(Struct, frozen=True):
-    """The partitions that this host's workers read, by topic and number, and their state."""
+    """By topic and number, with their state."""
 
     rows: tuple[tuple[str, int, Assessment], ...] = ()

@@ -16,11 +16,11 @@ from msgspec import Meta, Struct
 URL = r"\Ahttps?://([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[1-9][0-9]{0,4})?\Z"
 _Text = Annotated[str, Meta(max_length=1000)]
 _GONE_MOST = 100
-"""Limits the roster, which is one message of the coordinator: crash-looping pods may have a new name each time."""
+"""The roster is one message of the coordinator, and crash-looping pods may have a new name each time."""
 _MISSED_MOST = 10
-"""Limits what one member adds, so that a stranger cannot fill the roster with invented hosts."""
+"""So that a stranger cannot fill the roster with invented hosts."""
 PROTOCOLS = (1, 1)
-"""The oldest and the newest protocol between hosts that this release supports."""
+"""Oldest and newest protocol between hosts in this release."""
 
 
 class Host(Struct, frozen=True):
@@ -29,14 +29,14 @@ class Host(Struct, frozen=True):
     name: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
     url: Annotated[str, Meta(pattern=URL)]
     incarnation: Annotated[int, Meta(ge=0, lt=2**62)]
-    """Unix time of the master's start, in nanoseconds."""
+    """Start time in Unix nanoseconds."""
     version: Annotated[str, Meta(max_length=40)] = ""
     protocols: tuple[int, int] = PROTOCOLS
     is_leaving: bool = False
     forgotten: tuple[Annotated[str, Meta(max_length=100)], ...] = ()
     """Keys of gone hosts that an operator has made the fleet forget."""
     missed: Annotated[tuple[Gone, ...], Meta(max_length=_MISSED_MOST)] = ()
-    """Hosts of an earlier roster that are missing from a later one."""
+    """In an earlier roster, but not in a later one."""
 
     def __post_init__(self) -> None:
         if "[" in self.url:
@@ -53,22 +53,20 @@ class Host(Struct, frozen=True):
 
 
 class Gone(Struct, frozen=True):
-    """A host that has left the group without notice; `since` in Unix seconds."""
+    """It left the group without notice; `since` in Unix seconds."""
 
     host: Host
     since: Annotated[float, Meta(ge=0, le=2**40)]
 
 
 class Refused(Struct, frozen=True):
-    """A member of the group that kctl ignores."""
-
     name: _Text
     url: _Text
     reason: _Text
 
 
 class Roster(Struct, frozen=True):
-    """All hosts of a fleet in one generation of their group; each part sorted by name."""
+    """One generation of the group; each part sorted by name."""
 
     leader: Annotated[str, Meta(max_length=64)] = ""
     protocol: int = PROTOCOLS[1]
@@ -79,7 +77,7 @@ class Roster(Struct, frozen=True):
 
 
 def decoded_host(description: bytes) -> Host | None:
-    """Returns a member's description; None if it is invalid, because any client may join the group."""
+    """None if the description is invalid, because any client may join the group."""
     try:
         return msgspec.json.decode(description, type=Host)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -96,7 +94,7 @@ def decoded_roster(note: bytes) -> Roster | None:
 def agreed(
     leader: str, descriptions: Iterable[Host | None], before: Roster, now: float, forget_seconds: float
 ) -> Roster:
-    """Makes the roster of a new generation; `now` in Unix seconds. Keeps a gone host for `forget_seconds`."""
+    """`now` in Unix seconds. Keeps a gone host for `forget_seconds`."""
     described = list(descriptions)
     hosts, refused = _accepted([each for each in described if each is not None], before)
     if strangers := described.count(None):

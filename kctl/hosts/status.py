@@ -18,7 +18,7 @@ from kctl_agent.replies.block_size import StorageReply
 
 
 def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.0) -> tuple[WorkerStatus, ...]:
-    """Returns a host's processes under their names in the fleet. For a silent host, their state is `unknown`."""
+    """Names processes as in the fleet. A silent host's have the state `unknown`."""
     if not age_seconds:
         return tuple(replace(row, name=qualified(host, row.name)) for row in rows)
     return tuple(
@@ -28,10 +28,8 @@ def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.
 
 
 def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now: float) -> StatusAnswer:
-    """Joins the answer of `host`, which was asked, with those of the others; `now` in Unix seconds.
-
-    Shows a silent host's last report without judging it. May be slow. Raises BadResult.
-    """
+    """`host` was asked; `now` in Unix seconds. Shows a silent host's last report without judging it. May be slow.
+    Raises BadResult."""
     answers = {each.host: (decoded(StatusAnswer, each.status), age) for each, age in others.replies}
     if own is not None:
         answers[host] = own, 0.0
@@ -51,8 +49,7 @@ def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now
 
 
 def _lag(glances: Mapping[str, LagGlance], host: str) -> LagGlance | None:
-    """Joins what each host knows of its own partitions. Total lag is the same on every host, because it comes from
-    brokers."""
+    """Total lag is the same on every host, because it comes from brokers."""
     if not glances:
         return None
     seconds = [each.seconds for each in glances.values() if each.seconds is not None]
@@ -63,7 +60,6 @@ def _lag(glances: Mapping[str, LagGlance], host: str) -> LagGlance | None:
 
 
 def _shared(answers: list[StatusAnswer]) -> StorageReply | None:
-    """Returns the storage that all hosts share, if they share one."""
     has_own = any(each.verdict.has_own_storage for each in answers) and len(answers) > 1
     return None if has_own else next((each.storage for each in answers if each.storage is not None), None)
 

@@ -22,7 +22,7 @@ _AMOUNT = re.compile(r"(?<![\w-])\d[\d,.]*")
 
 
 def joined_verdict(heard: Mapping[str, Verdict], failed: Collection[Failed], now: float) -> Verdict:
-    """Joins the verdicts of hosts, with the same result on any host.
+    """Gives the same result on any host.
 
     Hosts that `failed` to answer become findings. All hosts report partitions without a reader; the result names them
     once.
@@ -82,8 +82,7 @@ def _reason(what: str, found: Sequence[tuple[str, Finding]], since: float, *, is
 
 
 def _well(in_order: Sequence[tuple[str, Verdict]], is_shared: bool) -> Iterator[str]:
-    """Yields texts about hosts without findings: summed partitions, and pending messages (one host's count if the
-    storage is shared)."""
+    """Sums the hosts' partitions. Pending messages are one host's count if the storage is shared."""
     counts: Counter[str] = Counter()
     progress: dict[str, str] = {}
     for host, verdict in in_order:

@@ -1,6 +1,6 @@
 """The operations on a fleet: one file each, with its parameters, what it touches and what it does.
 
-The master and the command line import the same file, so a file imports at its top only what both need.
+Master and command line import the same files, which import at the top only what both need.
 """
 
 from __future__ import annotations
@@ -37,5 +37,5 @@ def operation(name: str) -> type[FleetOperation]:
 
 
 def operations() -> dict[str, type[FleetOperation]]:
-    """All operations, so that a name from the wire is only a key."""
+    """A name from the wire is only looked up here."""
     return {name: operation(name) for name in _CLASSES}

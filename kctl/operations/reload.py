@@ -73,7 +73,7 @@ def _sentences(context: Context, by_effect: dict[Effect, list[SettingChange]], r
 
 
 def _after_restart(context: Context) -> str:
-    """The command that restarts the processes with changed settings; empty if there are none."""
+    """Empty if no process would change."""
     every = restarted_by_all(context)
     processes = [each for each in every if would_change(each)]
     which = "--all" if processes == every else " ".join(process.name for process in processes)
@@ -82,7 +82,7 @@ def _after_restart(context: Context) -> str:
 
 
 def _applicable(context: Context, changed: list[SettingChange], wanted: Config) -> Config:
-    """The current configuration with these settings changed, except counts (see `scaled`), and with all checkpoints."""
+    """Excludes counts (see `scaled`), and includes all checkpoints."""
     config = replace(context.config, checkpoints=wanted.checkpoints)
     for change in changed:
         section, _, key = change.name.partition(".")
@@ -112,5 +112,5 @@ def _as_json(change: SettingChange) -> JsonObject:
 
 
 def _text(value: object) -> str:
-    """Shows a text or path unchanged, anything else as in the file, and an empty text as `""`."""
+    """Shows an empty text as `""`."""
     return str(value) or '""' if isinstance(value, str | Path) else json.dumps(as_json(value))

@@ -45,7 +45,7 @@ class RestartProcesses(FleetOperation):
         return frozenset(process.name for process in self._chosen(context)) | {"scale"}
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """Restarts all at once, or with `rolling` one after another; the first failure ends it."""
+        """The first failure ends it."""
         from kctl.master.operations.tasks import together
 
         processes = self._chosen(context) if self.name else restarted_by_all(context)
@@ -76,8 +76,8 @@ class RestartProcesses(FleetOperation):
 
 
 def restarted_by_all(context: Context) -> list[ProcessSupervisor]:
-    """Returns what `--all` restarts, in order: the engine if its JVM is down or would get other settings, then `fatal`
-    processes, then all others that an operation has not stopped."""
+    """In order: the engine if its JVM is down or would get other settings, then `fatal` processes, then all others that
+    an operation has not stopped."""
     processes = map(context.supervisor.process, context.supervisor.names)
     left_out = (SupervisionState.STOPPED, SupervisionState.UNKILLABLE)
     alive = [each for each in processes if each.state not in left_out and _is_taken(each)]
@@ -85,7 +85,7 @@ def restarted_by_all(context: Context) -> list[ProcessSupervisor]:
 
 
 def would_change(process: ProcessSupervisor) -> bool:
-    """Whether a restart would change settings; log levels change without one."""
+    """Log levels change without a restart."""
     settings = process.launch.settings.items()
     return any(value != process.started_with.get(key) for key, value in settings if key != "log_level")
 

@@ -60,7 +60,7 @@ class ScaleFleet(FleetOperation):
 
 
 async def scaled(context: Context, wanted: dict[str, int], report: Report) -> Done:
-    """The work of `scale` and of a `reload` that changes counts."""
+    """Also used by `reload`."""
     from kctl.master.operations.tasks import together
 
     config, supervisor = context.config, context.supervisor
@@ -99,8 +99,7 @@ async def scaled(context: Context, wanted: dict[str, int], report: Report) -> Do
 
 
 def _chosen(supervisor: Supervisor, kind: str, count: int) -> list[str]:
-    """Returns `count` names of a kind, lowest numbers first: running processes, then stopped or given-up ones, then new
-    ones."""
+    """Lowest numbers first: running processes, then stopped or given-up ones, then new ones."""
     known = [each for each in map(supervisor.process, supervisor.names) if each.launch.kind == kind]
     known.sort(key=lambda each: (_is_down(each), _number(each.name)))
     names = [each.name for each in known]

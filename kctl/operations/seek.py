@@ -50,7 +50,7 @@ class SeekTopic(FleetOperation):
         return frozenset({"reading"})
 
     async def shared(self, context: Context, _params: JsonObject, on_one: OnOne) -> dict[str, JsonObject]:
-        """Needs an owner of every partition on some host. Resolves all positions before the first host moves any."""
+        """Resolves all positions before the first host moves any."""
         owners, missing_hosts = await context.owners_on_hosts(self.topic)
         targets = _targets(self.to, self.partition, {*owners, *context.partitions(self.topic)})
         self._check_owned(targets, owners, missing_hosts)
@@ -80,8 +80,8 @@ class SeekTopic(FleetOperation):
             raise OperationRefused("; ".join([f"no worker owns {where} now: {why}", *missing_hosts]))
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """Each owner moves both offsets together. Changes nothing if a partition has no owner or target; resolves all
-        targets before any owner starts to wait for its batch."""
+        """Changes nothing if a partition has no owner or target; resolves all targets before any owner starts to wait
+        for its batch."""
         from kctl.master.operations.tasks import ended, together
 
         owners = await context.owners(self.topic)
@@ -114,7 +114,6 @@ async def _planned(on_one: OnOne, host: str, params: JsonObject) -> JsonObject:
 
 
 def _whole(errors: list[BaseException], done: str) -> KctlError:
-    """One error that also names what was done."""
     kind = OperationUnknown if any(isinstance(each, OperationUnknown) for each in errors) else OperationRefused
     reasons = "; ".join(filter(None, map(str, errors)))
     return kind("; but ".join(filter(None, (done and f"only in part: {done}", reasons))))
@@ -125,7 +124,7 @@ def _texts(outcomes: list[JsonObject]) -> str:
 
 
 def _targets(to: str, partition: int | None, all_partitions: Iterable[int]) -> dict[int, str]:
-    """Partition -> target for an agent. `0=1200,3=55` names the partitions itself."""
+    """`0=1200,3=55` names the partitions itself."""
     if not _EACH.fullmatch(to):
         return dict.fromkeys(sorted(all_partitions) if partition is None else [partition], _wire_target(to))
     if partition is not None:
@@ -134,7 +133,7 @@ def _targets(to: str, partition: int | None, all_partitions: Iterable[int]) -> d
 
 
 def _wire_target(to: str) -> str:
-    """`2026-11-21T10:00` -> `@1795255200000` (UTC without a zone); returns anything else unchanged."""
+    """`2026-11-21T10:00` -> `@1795255200000` (UTC without a zone); leaves other texts unchanged."""
     if to in ("earliest", "latest") or to.isdecimal() or to.startswith("@"):
         return to
     try:

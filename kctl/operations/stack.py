@@ -37,7 +37,7 @@ class ShowStacks(FleetOperation):
 
 
 def _jvms(pid: int) -> list[int]:
-    """The Java processes of the process's session; an attached application's session is where it was started."""
+    """For an attached application, all of the session where it was started."""
     from kctl.master.process import session_members
 
     found = []
@@ -51,7 +51,7 @@ def _jvms(pid: int) -> list[int]:
 
 
 async def _jvm_stack(pid: int) -> JsonObject:
-    """Runs `jcmd`; returns `error` instead of `stack` if that fails, for example because a JRE does not include it."""
+    """Returns `error` instead of `stack` if `jcmd` fails; a JRE does not include it."""
     from kctl.jars.java import java_command
 
     try:

@@ -24,7 +24,7 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[R]):
-    """One agent's result, and the age of the snapshot it came from."""
+    """`age_seconds` is that of the agent's snapshot."""
 
     sender: str
     result: R
@@ -42,7 +42,7 @@ class Answer(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class GroupStats:
-    """The consumer group as its coordinator sees it, including members of other clients."""
+    """Includes members of other clients."""
 
     state: str
     """Kafka's words: `stable`, `preparing_rebalance`, `completing_rebalance`, `empty`, `dead`, ..."""
@@ -50,7 +50,7 @@ class GroupStats:
 
     @classmethod
     def of(cls, state: str | None, members: int | None) -> GroupStats | None:
-        """Converts the brokers' word, such as `PreparingRebalance`. None if either is unknown."""
+        """Converts the brokers' word, such as `PreparingRebalance`."""
         return None if state is None or members is None else cls(_state(state), members)
 
 
@@ -61,11 +61,10 @@ def _state(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSnapshot:
-    """The brokers' view of all partitions of the configured topics, whether or not a worker reports them."""
+    """All partitions of the configured topics, whether or not a worker reports them."""
 
     partitions: PartitionColumns = _NO_PARTITIONS
-    """One group, without the columns that only workers know; empty before the first answer. `now` is when it was
-    taken."""
+    """Without the columns that only workers know; empty before the first answer. `now` is when it was taken."""
     group: GroupStats | None = None
     """None if the coordinator did not answer the last poll, because old news about members would mislead."""
     reset: ResetPolicy = ResetPolicy.EARLIEST
@@ -76,12 +75,10 @@ class BrokerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How old the brokers' answers are, and from what age offsets are stale."""
-
     age_seconds: float | None
-    """Age of any broker's last answer; None before the first."""
+    """Of any broker's last answer."""
     complete_age_seconds: float | None
-    """Age of the last complete poll; None before the first."""
+    """Of the last complete poll."""
     stale_after_seconds: float
     """Three collect intervals, at least 5 s; if collections take longer than the configured interval, three of the
     actual one."""
@@ -100,7 +97,6 @@ Reducer: TypeAlias = Callable[[Sequence[Answer[R]], BrokerSnapshot], T]
 
 
 def per_sender(answers: Iterable[Answer[R]]) -> list[Answer[R]]:
-    """The newest answer of each sender, sorted by sender."""
     newest: dict[str, Answer[R]] = {}
     for answer in answers:
         known = newest.get(answer.sender)

@@ -57,7 +57,7 @@ def _claims(
     answers: Sequence[Answer[PartitionsReply]], brokers: PartitionColumns
 ) -> tuple[dict[Partition, _Claim], dict[str, dict[Partition, _Claim]]]:
     """Returns the readers of the group's partitions, and other partitions that attached applications read, by name. An
-    application is the reader of a partition if nothing else in the fleet reads it."""
+    application is the reader if nothing else in the fleet reads a partition."""
     claims: dict[Partition, _Claim] = {}
     of_no_group: list[_Claim] = []
     for answer in per_sender(answers):
@@ -82,7 +82,7 @@ def _strength(claim: _Claim) -> tuple[int, float]:
 
 
 def _merged(claims: Sequence[_Claim | None], brokers: PartitionColumns, reset: ResetPolicy) -> PartitionColumns:
-    """Takes committed offset and end from one source, the newer, so that their difference was true at one moment; the
+    """Committed offset and end come from one source, the newer, so that their difference was true at one moment; the
     other source only fills gaps."""
     rows, now = [None if claim is None else claim[0] for claim in claims], brokers.now
     replies = [None if claim is None else claim[1] for claim in claims]

@@ -32,8 +32,7 @@ def union(kind: type[R], listed: str, *key: str) -> Reducer[R, R]:
 
 
 def block_size(answers: Sequence[Answer[StorageReply]], _brokers: BrokerSnapshot) -> StorageReply:
-    """Sums messages and bytes, and counts a shared storage once. Leaves out workers that have not opened their storage
-    yet."""
+    """Counts a shared storage once. Leaves out workers that have not opened their storage yet."""
     counts = [(answer.sender, aged(answer.result, answer.kept_seconds), answer.age_seconds) for answer in answers]
     rows: list[Answer[tuple[StorageReply, ...]]] = [
         Answer(sender, (row,), max(age, _age(row))) for sender, row, age in counts
@@ -59,7 +58,7 @@ def block_size(answers: Sequence[Answer[StorageReply]], _brokers: BrokerSnapshot
 
 
 def member_leader(answers: Sequence[Answer[MemberReply]], _brokers: BrokerSnapshot) -> GroupMembers:
-    """The group's members as each sees itself. Workers that have not joined do not affect leader and generation."""
+    """Workers that have not joined do not affect leader and generation."""
     newest = per_sender(answers)
     generations = {each.result.generation for each in newest if each.result.generation is not None}
     leaders = {each.result.leader for each in newest if each.result.leader is not None}
@@ -74,12 +73,12 @@ def member_leader(answers: Sequence[Answer[MemberReply]], _brokers: BrokerSnapsh
 
 
 def ping(answers: Sequence[Answer[PingReply]], _brokers: BrokerSnapshot) -> Pings:
-    """Names each ping by its socket, whatever name it reports."""
+    """Names each by its socket, whatever name it reports."""
     return Pings(tuple(replace(answer.result, name=answer.sender) for answer in per_sender(answers)))
 
 
 def workers(answers: Sequence[Answer[WorkerRow]], _brokers: BrokerSnapshot) -> Workers:
-    """Names each row by its socket, whatever name it reports. The master adds the supervisor's view."""
+    """Names each by its socket, whatever name it reports. The master adds the supervisor's view."""
     return Workers(
         tuple(
             replace(answer.result, name=answer.sender, age_seconds=answer.age_seconds, supervisor=None)

@@ -49,8 +49,8 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def own_run_dir(run_dir: Path, names: list[str]) -> Iterator[None]:
-    """Locks `run_dir` for this master. Removes the lock file at the end, and after an error a folder that it created.
-    Raises RunDirUnusable, also if a path is too long for the sockets of `names`, AlreadyRunning."""
+    """Removes the lock file at the end, and after an error a folder that it created. Raises RunDirUnusable, also if a
+    path is too long for the sockets of `names`, AlreadyRunning."""
     is_new = not run_dir.exists()
     try:
         prepare_run_dir(run_dir)
@@ -77,7 +77,7 @@ def own_run_dir(run_dir: Path, names: list[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
-    """Locks `data_dir`, because a starting process clears scratch folders and settles journals that a live process may
+    """Locks `data_dir`, because starting processes clear scratch folders and settle journals that a live process may
     use. Raises RunDirUnusable, AlreadyRunning (a master with another run_dir, or its processes)."""
     path = data_dir / DATA_LOCK_NAME
     former = Path(_holder(path)[1])
@@ -95,8 +95,8 @@ def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
 
 
 def refusals(config: Config, timeout_seconds: float = 30.0) -> Iterator[KctlError]:
-    """For `kctl config check`: yields everything that `kctl start` rejects before it asks a broker. `timeout_seconds`
-    limits the import of the handler."""
+    """Yields everything that `kctl start` rejects before it asks a broker. `timeout_seconds` limits the import of the
+    handler."""
     attempts: tuple[Callable[[], object], ...] = (
         _check_kernel,
         lambda: _check_socket_paths(config.fleet.run_dir, names(config)),
@@ -186,8 +186,8 @@ async def await_former_workers(
 
 
 async def _survives(run_dir: Path, name: str, owner: ProcessIdentity) -> bool:
-    """Kills only what a master of this run_dir has started, because another user's agent may have the same name. The
-    session id is the worker's pid, which the kernel does not reuse while the session exists."""
+    """Kills only processes of a master of this run_dir, because another user's agent may have the same name. The kernel
+    does not reuse the session id, which is the worker's pid, while the session exists."""
     path = socket_path(run_dir, name)
     killed, survivors = await kill_session(owner.pid, mark=str(path))
     if survivors:
@@ -204,8 +204,8 @@ async def _survives(run_dir: Path, name: str, owner: ProcessIdentity) -> bool:
 
 
 def make_folders(config: Config) -> None:
-    """Creates the folders that workers write to. A local table's folders are created with the table, except in a shared
-    folder such as /tmp, where another user could create them first. Raises RunDirUnusable."""
+    """A local table's folders are created with the table, except in a shared folder such as /tmp, where another user
+    could create them first. Raises RunDirUnusable."""
     table = table_folder(config)
     shared = (table, dead_letters_of(table)) if table is not None and _is_shared(table.parent) else ()
     for setting, folder in (*_own_folders(config), *(("storage.uri", each) for each in shared)):
@@ -221,8 +221,8 @@ def make_folders(config: Config) -> None:
 
 
 def check_folders(config: Config) -> dict[Path, int]:
-    """Returns the modes of existing folders that workers write to, except a shared one that contains a table. Raises
-    RunDirUnusable if a folder belongs to another user, or all users can write to it."""
+    """Returns their modes, except of a shared folder that contains a table. Raises RunDirUnusable if a folder belongs
+    to another user, or all users can write to it."""
     table = table_folder(config)
     shared = ("storage.uri", table.parent) if table is not None and _is_shared(table.parent) else None
     modes: dict[Path, int] = {}
@@ -236,8 +236,8 @@ def check_folders(config: Config) -> dict[Path, int]:
 
 
 def check_code(config: Config) -> None:
-    """Checks who can change the handler, the transform and the configuration's folder, which is searched first. Raises
-    RunDirUnusable, ConfigError."""
+    """Checks who can change the handler, the transform and the configuration's folder. Raises RunDirUnusable,
+    ConfigError."""
     for setting, name in (("sinkers.handler", config.sinkers.handler), ("workers.transform", config.workers.transform)):
         for each in _code_of(name, config.path.parent) if name else ():
             if each.exists():
@@ -261,8 +261,7 @@ def _own_folders(config: Config) -> tuple[tuple[str, Path], ...]:
 
 
 def _mode_of(setting: str, folder: Path) -> int | None:
-    """The mode of a folder; None if it is missing. Raises RunDirUnusable if another user owns the folder, or the link
-    to it."""
+    """None if the folder is missing. Raises RunDirUnusable if another user owns it, or the link to it."""
     try:
         for found in (folder.lstat(), folder.stat()):
             if found.st_uid not in (os.geteuid(), 0):
@@ -277,14 +276,14 @@ def _mode_of(setting: str, folder: Path) -> int | None:
 
 
 def _is_shared(folder: Path) -> bool:
-    """Whether all users may create files there, but not rename or remove those of others, as in /tmp."""
+    """As in /tmp: all users may create files, but not rename or remove those of others."""
     with contextlib.suppress(OSError):
         return folder.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH | stat.S_ISVTX
     return False
 
 
 def _lock(path: Path, run_dir: Path) -> int:
-    """Returns a locked descriptor; writes our pid and run_dir to the file."""
+    """Writes our pid and run_dir to the file."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:

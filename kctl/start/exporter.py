@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 def run_exporter(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> int:
     """Runs until SIGTERM or SIGINT; returns 0 after an orderly stop, 1 if a part failed. SIGHUP calls `reread`, which
-    may raise ConfigError. The caller sets up logging. Raises StartError if a port is taken, ConfigError."""
+    may raise ConfigError. The caller sets up logging. Raises StartError, ConfigError."""
     os.umask(PRIVATE)
     return asyncio.run(_run(config, reread))
 
@@ -113,7 +113,7 @@ class _Exporter:
             self._notify_ready()
 
     async def _reload(self) -> None:
-        """Applies what can change at run time. Raises ConfigError and then changes nothing."""
+        """Applies what can change at run time, or nothing. Raises ConfigError."""
         config = await asyncio.to_thread(self._reread)
         prepared = self._collectors.prepared(_wanted(config))
         renewed = self._http.use(access_of(config.http, config.path.parent, others_may_read=True))

@@ -1,4 +1,4 @@
-"""Makes the connection to the fleet's other hosts from the settings of `[hosts]`."""
+"""Connects to the fleet's other hosts by the settings of `[hosts]`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ _PORT = re.compile(r":\d+\Z")
 
 
 def hosts_of(config: Config, port: int) -> Hosts | None:
-    """Returns None if the fleet runs on one host; starts nothing. `port` is that of HTTP. Raises ConfigError if tokens
-    or certificates cannot be used."""
+    """Starts nothing; None if the fleet runs on one host. `port` is that of HTTP. Raises ConfigError."""
     settings = config.hosts
     if not settings.url:
         return None

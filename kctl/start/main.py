@@ -41,8 +41,8 @@ def run(
     """Runs the fleet until SIGTERM or SIGINT; returns 0 after an orderly stop, 1 if a part of the master failed, or a
     worker was given up and `workers.on_fatal` is `exit`.
 
-    The caller sets up logging. A second signal during the stop kills what is left. SIGHUP reloads, by default from
-    `config_path` and the environment. Raises StartError, ConfigError; nothing was started.
+    The caller sets up logging. A second signal kills what is left. SIGHUP reloads, by default from `config_path` and
+    the environment. Raises StartError, ConfigError; nothing was started.
     """
     os.umask(PRIVATE)
     again = reread or (lambda: load(config_path, os.environ))

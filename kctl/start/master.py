@@ -91,7 +91,7 @@ class Master:
             await asyncio.sleep(_ROTATE_SECONDS)
 
     async def _until_stopped(self, tasks: list[asyncio.Task[object]], stop: asyncio.Event) -> bool:
-        """Returns whether a task ended before the stop, which none should, or a worker was given up."""
+        """Returns whether a task ended before the stop, or a worker was given up."""
         signalled, given_up = task(stop.wait(), "signal"), task(self._until_given_up(), "given up")
         done, _ = await asyncio.wait([*tasks, signalled, given_up], return_when=asyncio.FIRST_COMPLETED)
         failed = [each for each in tasks if each in done]
@@ -110,7 +110,7 @@ class Master:
                 return
 
     async def _reload(self, hangup: asyncio.Event) -> None:
-        """Turns SIGHUP into a `reload` operation by this process's owner."""
+        """Runs it as an operation of this process's owner."""
         while True:
             await hangup.wait()
             hangup.clear()
@@ -162,8 +162,7 @@ def announced(config: Config, config_path: Path, http_url: str) -> Iterator[None
 
 
 def _listed(config: Config, config_path: Path) -> Path | None:
-    """Logs a failure and returns None, because the list of fleets must not keep a master from running (gunicorn
-    #3551)."""
+    """A failure must not keep a master from running (gunicorn #3551)."""
     try:
         return fleets.register(config.fleet.name, config.fleet.run_dir, config_path)
     except (PathError, OSError) as error:

@@ -27,14 +27,13 @@ def check_handler(config: Config, timeout_seconds: float) -> None:
 
 
 def check_transform(config: Config, timeout_seconds: float) -> None:
-    """Imports the transform and calls it without records in a Spark. Raises ConfigError, with the traceback on
-    stderr."""
+    """Also calls the transform without records in a Spark. Raises ConfigError, with the traceback on stderr."""
     kind = "batch_transform" if config.storage.kind.is_table else "transform"
     _check(kind, "workers.transform", config.workers.transform, config, timeout_seconds)
 
 
 def _check(kind: str, setting: str, name: str, config: Config, timeout_seconds: float) -> None:
-    """Redirects output to files, because the code may leave a process that would keep a pipe open."""
+    """Output goes to files, because the code may leave a process that would keep a pipe open."""
     if not name:
         return
     what = f"{setting} {name!r}"
