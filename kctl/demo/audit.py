@@ -19,9 +19,9 @@ Place = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Counts of messages. `stored`: in the storage, handled, or dead letters; `lost`: produced but found nowhere;
-    `not_stored`: above the stored offset; `duplicated`: twice in the storage, or there although handled. `handled`
-    counts each once, `handled_again` the repeats, which only the death of a sinker excuses."""
+    """Message counts. `stored`: in the storage, handled, or dead letters; `lost`: found nowhere; `not_stored`: above
+    the stored offset; `duplicated`: twice in the storage, or there although handled. `handled` counts each once,
+    `handled_again` the repeats, which only the death of a sinker excuses."""
 
     produced: int
     stored: int

@@ -238,9 +238,8 @@ def two_free_ports() -> tuple[int, int]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns different free TCP ports of 127.0.0.1. Get all in one call, because a later call may return the same
-    ones. They lie below the kernel's ephemeral ports (32768 and up): while a broker is down, its clients' outgoing
-    connections could take an ephemeral port, even connect to themselves."""
+    """Returns different free TCP ports of 127.0.0.1; a later call may return the same ones. They lie below the kernel's
+    ephemeral ports (32768 and up), which a client's outgoing connection could take while a broker is down."""
     with ExitStack() as held:
         return [_bind_somewhere(held.enter_context(socket.socket())) for _ in range(count)]
 

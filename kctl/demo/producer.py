@@ -14,7 +14,7 @@ from kafka.errors import KafkaError
 TICK_SECONDS = 0.05
 RUN = 16
 """Consecutive messages that go to one partition, as with Kafka's own partitioner (KIP-480). Otherwise, with many
-partitions, each would be its own batch, and producer and broker would take a core from the workers."""
+partitions, each would be its own batch and cost a core."""
 BLOCK_SECONDS = 5.0
 """How long a client call may wait for metadata or room, and so how late `stop` may take effect."""
 

@@ -111,7 +111,7 @@ def _kill(process: Process) -> str:
 
 
 def _members(session: int, mark: str | None = None, known: Collection[int] = ()) -> list[Process]:
-    """`known` pids have had the mark before: an ending process shows no environment any more, but still runs."""
+    """`known` pids have had the mark before, because an ending process shows no environment any more."""
     found = [each for each in processes() if each.session == session and not each.is_dead]
     if mark is None:
         return found
@@ -140,7 +140,7 @@ def session_members(session: int) -> list[int]:
 
 
 def remove_socket(path: Path, pid: int) -> None:
-    """Does this only for a dead process. Otherwise a killed worker would look like a hung one."""
+    """Only if the process is dead; otherwise a killed worker would look like a hung one."""
     owner = socket_owner(path)
     if owner is not None and owner.pid == pid:
         remove_files(path)

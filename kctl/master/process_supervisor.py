@@ -86,7 +86,8 @@ class ProcessSupervisor:
         stalled_from_start: Callable[[str, float], None] = lambda _name, _since: None,
     ) -> None:
         """`at_start` returns further settings of a new process. `given_up` is called for a fatal process;
-        `stalled_from_start`, with the time of the stall, when a process is replaced without ever finishing a batch."""
+        `stalled_from_start`, with the time of the stall, for a process that is replaced without ever finishing a
+        batch."""
         self.launch = launch
         self.policy = policy
         self._probe = probe
@@ -351,7 +352,7 @@ class ProcessSupervisor:
         return True
 
     def _forget_error(self) -> None:
-        """Does this for a process that was started on request or is stable."""
+        """Only if the process was started on request or is stable."""
         if self._health is not None and self._last_error is not None:
             seconds = time.monotonic() - self._status.since
             if (self._status.failures == 0 and not self._was_killed) or seconds >= self.policy.restart.stable_seconds:

@@ -124,7 +124,6 @@ class FleetSnapshot:
     clusters: tuple[ClusterSnapshot, ...] = ()
     hosts: HostsAnswer | None = None
     has_own_storage: bool = False
-    """Whether this host of several has its own storage."""
 
     def reduced(self, command: str) -> Reduced[Any]:
         found: Reduced[Any] = self.kept.get(command) or getattr(self, command)

@@ -53,7 +53,6 @@ class Supervisor:
         return sorted(self._processes)
 
     def kinds(self) -> dict[str, str]:
-        """Name -> `worker`, `sinker` or `engine`."""
         return {name: process.launch.kind for name, process in self._processes.items()}
 
     def on_heartbeats(self, beats: Mapping[str, PingReply], at: float) -> None:
@@ -128,7 +127,6 @@ class Supervisor:
         return {name: self._resident[pid] for name, pid in pids.items() if pid in self._resident}
 
     def memory_limits(self) -> dict[str, int]:
-        """The memory at which each process is restarted; absent without a limit."""
         rules = {name: process.policy.rules for name, process in self._processes.items()}
         limits = {name: each.memory_soft_bytes or each.memory_hard_bytes for name, each in rules.items()}
         return {name: limit for name, limit in limits.items() if limit is not None}

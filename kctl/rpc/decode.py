@@ -90,8 +90,7 @@ def _made(kind: Any) -> msgspec.json.Decoder[Any]:
 
 @cache
 def _bound(kind: Any) -> None:
-    """Adds bounds to every number in a dataclass. It cannot declare them in msgspec's form, because agents do not have
-    msgspec."""
+    """Adds bounds to every number in a dataclass, which cannot declare them because agents do not have msgspec."""
     if is_dataclass(kind) or hasattr(kind, "__struct_fields__"):
         hints = get_type_hints(kind, localns=_BOUNDED, include_extras=True)
         counters = get_type_hints(kind, localns=_COUNTER, include_extras=True)

@@ -90,7 +90,6 @@ class _Replies(NamedTuple):
     command: ReducedCommand[Any, Any]
     outcome: FanOut[Raw]
     is_of_all: bool
-    """Whether all agents were asked."""
     statuses: list[WorkerStatus]
     verdict: Verdict
     others: HostsOutcome = HostsOutcome()

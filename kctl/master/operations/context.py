@@ -64,7 +64,6 @@ class Context:
     prepare_groups: Callable[[Config], Callable[[], Awaitable[None]]] = lambda _: _nothing
     """Checks `[exporter]`; returns a function that applies it. Raises ConfigError."""
     partitions: Callable[[str], frozenset[int]] = lambda _: frozenset()
-    """The last reported partitions of a topic."""
     hosts: Hosts | None = None
     _ids: itertools.count[int] = field(default_factory=itertools.count)
     _later: set[asyncio.Task[bool]] = field(default_factory=set)

@@ -31,7 +31,6 @@ _FOR_EVERY: Final = (
 )
 Done: TypeAlias = tuple[str, JsonObject]
 OnOne: TypeAlias = Callable[[str, JsonObject], Awaitable[Done]]
-"""Has a host execute the operation with these parameters."""
 
 
 def described(kind: type[FleetOperation]) -> JsonObject:

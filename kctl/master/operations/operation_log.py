@@ -142,7 +142,6 @@ class OperationLog:
         return operation
 
     async def close(self) -> None:
-        """Ends running operations and rejects new ones."""
         self._is_closed = True
         for id_ in self._tasks:
             self._give_up(id_, "the master stops")
