@@ -1,8 +1,8 @@
 """A worker's process: `python -m kctl_agent.worker`, settings on the first line of stdin.
 
 The agent's socket is up before Java and Kafka are touched. The end of stdin means that the master is gone: the worker
-finishes its batch, commits, leaves the group and exits. Exit codes: 0 stopped as asked; 78 (EX_CONFIG) cannot start
-with these settings, or was fenced, with the reason as the last log line; 1 anything else.
+finishes its batch, commits, leaves the group and exits. Exit codes: 0 stopped as requested; 78 (EX_CONFIG) cannot start
+with these settings, or was fenced, with the reason as the last log line; 1 any other reason.
 """
 
 from __future__ import annotations
@@ -33,11 +33,10 @@ from kctl_agent.worker.worker import Worker
 log = logging.getLogger("kctl_agent.worker")
 
 STORAGE_REPLY_SECONDS = 5.0
-"""Time-out of a storage's reply. The main thread asks little, and the group must not wait while a server hangs."""
+"""The main thread asks little, and the group must not wait while a server hangs."""
 
 
 def main() -> int:
-    """Runs the process; exit codes as above."""
     return begin("worker", parse, _commands, _serve)
 
 
@@ -90,11 +89,8 @@ def _text(error: Exception, servers: str) -> str:
 
 
 def _storage(settings: WorkerSettings) -> OffsetStore:
-    """Opens the storage for batches.
-
-    Raises BootstrapError: the handler cannot be loaded (`directly`), or a package or the object store's keys are
-    missing (`lake`).
-    """
+    """Opens the storage. Raises BootstrapError: the handler cannot be loaded (`directly`), or a package or the object
+    store's keys are missing (`lake`)."""
     kind = KINDS[settings.storage["mode"]]
     if kind.is_table:
         try:

@@ -1,7 +1,5 @@
-"""TLS and SASL towards the brokers, as options of Spark's Java client.
-
-It takes our key and certificate only as text (KIP-651), and never logs them.
-"""
+"""TLS and SASL towards the brokers, as options of Spark's Java client. It takes our key and certificate only as text
+(KIP-651), and never logs them."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ _MODULES = "org.apache.kafka.common.security"
 
 
 def spark_options(security: Security) -> dict[str, str]:
-    """Returns the options of Spark's source `kafka`. Raises OSError: certificate or key cannot be read."""
+    """For Spark's source `kafka`. Raises OSError if certificate or key cannot be read."""
     options: dict[str, str | None] = {"security.protocol": security.protocol}
     if security.is_encrypted:
         options |= {
@@ -49,5 +47,5 @@ def _jaas(security: Security) -> str:
 
 
 def _quoted(text: str | None) -> str:
-    """Returns a quoted text for JAAS: StreamTokenizer's rules, where a backslash escapes."""
+    """For JAAS: StreamTokenizer's rules, where a backslash escapes."""
     return '"' + (text or "").replace("\\", "\\\\").replace('"', '\\"') + '"'

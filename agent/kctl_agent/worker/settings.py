@@ -24,19 +24,17 @@ class KafkaSettings:
     group_instance_id: str | None
     security: Security = Security()  # noqa: RUF009 - it is immutable
     max_poll_interval_seconds: float = 60.0
-    """Maximum time of the main thread between polls; after it the group continues without this member."""
+    """Between polls of the main thread; after it the group continues without this member."""
     client_id: str = ""
-    """The member's name in the group; empty: the worker's name.
-
-    With several hosts it is `node-2/worker-0`; the masters of other hosts show by it who reads a partition.
-    """
+    """The member's name in the group; empty: the worker's name. With several hosts it is `node-2/worker-0`; the masters
+    of other hosts show by it who reads a partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
     transform: str
     import_dir: Path
-    """Where the transform's module is searched first: the folder of kctl.toml."""
+    """Searched first for the transform's module: the folder of kctl.toml."""
     max_records_per_batch: int
     trigger_seconds: float
     on_data_loss: str
@@ -46,17 +44,16 @@ class PipelineSettings:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings(ProcessSettings):
-    """The settings of one worker. `storage` stays a mapping for `kctl_agent.storage.open_storage`."""
+    """`storage` stays a mapping for `kctl_agent.storage.open_storage`."""
 
     kafka: KafkaSettings
     pipeline: PipelineSettings
     storage: dict[str, Any]
     spark: SparkSettings | None = None
-    """Settings of its own driver; None: it uses the engine's."""
+    """None: it uses the engine's driver."""
 
 
 def parse(line: str) -> WorkerSettings:
-    """Parses the first line of stdin. Raises BootstrapError that names what is missing or unknown."""
     with fitting("worker"):
         given = decoded(line)
         kafka, pipeline, spark = given.pop("kafka"), given.pop("pipeline"), given.pop("spark")

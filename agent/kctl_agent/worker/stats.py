@@ -1,7 +1,5 @@
-"""The snapshot that a worker publishes about itself.
-
-Nothing here calls the JVM or a storage: a hang there would delay every answer.
-"""
+"""The snapshot that a worker publishes about itself. Nothing here calls the JVM or a storage: a hang there would delay
+every answer."""
 
 from __future__ import annotations
 
@@ -29,12 +27,12 @@ from kctl_agent.worker.query.pipeline import Pipeline
 from kctl_agent.worker.query.run import Batch
 
 LONG_BATCH_SECONDS = 15.0
-"""Seconds after which a running batch is checked regularly for progress in storing."""
+"""Then a running batch is checked regularly for progress in storing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The parts of a worker with stats; each is read on the publishing thread and must not wait."""
+    """Each is read on the publishing thread and must not wait."""
 
     member: Membership
     watcher: BrokerWatcher
@@ -45,7 +43,7 @@ class Sources:
 
 
 class WorkerStats(StoringStats):
-    """State, work and events of one worker. Thread-safe."""
+    """Thread-safe."""
 
     def __init__(self, name: str, server: AgentServer, storage: OffsetStore, inbox: Inbox) -> None:
         super().__init__(name, server, storage, inbox)
@@ -58,12 +56,12 @@ class WorkerStats(StoringStats):
         self._stored_offsets: dict[tuple[str, int], int] = {}
 
     def why_full(self, share: float) -> str | None:
-        """Returns why the storage, by the last count, has no room for a batch (`storage.room`); else None."""
+        """Why the last count shows no room for a batch (`storage.room`)."""
         counted = self._storage_stats  # the counting thread sets it
         return None if counted is None else why_full(counted, share)
 
     def is_throttled_by(self, why: str | None) -> None:
-        """Sets why no batch begins; None: batches begin. Reported as the last error if there is no other."""
+        """None: batches begin. Reported as the last error if there is no other."""
         self._throttled_by = why
         self._wake.set()
 
@@ -71,13 +69,13 @@ class WorkerStats(StoringStats):
         self._sources = sources
 
     def leaves_out(self, now: Mapping[TopicPartition, str]) -> None:
-        """Records partitions that are assigned but unread for longer than an election takes, with reasons."""
+        """Assigned but unread for longer than an election takes."""
         before, self._left_out = self._left_out, now
         self._changed("partition_left_out", now, before, "is not read: {}; the other partitions are")
         self._changed("partition_taken_in", before, now, "is left out no more")
 
     def isolates(self, now: Mapping[TopicPartition, UnreadPartition]) -> None:
-        """Records partitions whose next record cannot be read, with reasons."""
+        """Their next record cannot be read."""
         before, self._isolated = self._isolated, now
         found = {tp: f"offset {each.offset}: {each.why}" for tp, each in now.items()}
         self._changed("partition_isolated", found, before, "cannot be read from {}")
@@ -86,15 +84,14 @@ class WorkerStats(StoringStats):
     def _changed(
         self, kind: str, found: Mapping[TopicPartition, str], besides: Mapping[TopicPartition, object], what: str
     ) -> None:
-        """Reports an event for each partition in one and not in the other."""
+        """Reports an event for each partition in `found` but not in `besides`."""
         for tp in sorted(found.keys() - besides):
             self.happened(kind, f"{tp.topic}-{tp.partition} {what.format(found[tp])}", tp)
         if found.keys() != besides.keys():
             self._wake.set()
 
     def query_failed(self, why: str, *, is_first: bool) -> None:
-        """Records that a query ended by itself. Only the first failure in a row is an event; more would displace all
-        others."""
+        """Only the first failure in a row is an event; more would displace all others."""
         with self._lock:
             self._queries_failed += 1
         if is_first:
@@ -103,7 +100,6 @@ class WorkerStats(StoringStats):
     def happened(
         self, kind: str, text: str, tp: TopicPartition | None = None, offsets: tuple[int, int] | None = None
     ) -> None:
-        """Logs an event and keeps it for replies."""
         topic, partition = tp or (None, None)
         begin, end = offsets or (None, None)
         self._record(Event(time.time(), kind, text, topic, partition, begin, end))
@@ -189,10 +185,7 @@ class WorkerStats(StoringStats):
         return tuple(row(tp, position) for tp, position in sorted(positions.items()))
 
     def _in_storage(self) -> Callable[[TopicPartition], tuple[int | None, float | None]]:
-        """Returns a function for a partition's unfinished messages and the age of the oldest, by the last count.
-
-        In a table nothing waits.
-        """
+        """A partition's unfinished messages and the age of the oldest, by the last count; 0 for a table."""
         stats, counted_at = self._storage_stats, self._counted_at
         if stats is None or counted_at is None:
             return lambda _: (None, None)
@@ -209,7 +202,7 @@ class WorkerStats(StoringStats):
         return found
 
     def _has_long_batch_stored(self, sources: Sources) -> bool:
-        """Whether a long batch has moved stored offsets since they were last read."""
+        """A long batch has moved stored offsets since they were last read."""
         now, started = time.monotonic(), sources.pipeline.batch_started_at
         if started is None or now - max(started, self._long_batch_seen_at) < LONG_BATCH_SECONDS:
             return False
@@ -217,14 +210,13 @@ class WorkerStats(StoringStats):
         try:
             stored_offsets = self._storage.stored_offsets([tuple(tp) for tp in sources.member.partitions])
         except StorageError:
-            return False  # reported where the storage is counted
+            return False  # counting reports it
         before, self._stored_offsets = self._stored_offsets, {tp: stored.next for tp, stored in stored_offsets.items()}
         return before != self._stored_offsets
 
 
 def _end(known: int | None, read: int | None) -> int | None:
-    """A log end, moved by what a batch has read since the request; an end that is behind for another reason was
-    truncated."""
+    """A log end, moved by what a batch has read since the request; a lower end for another reason was truncated."""
     return None if known is None else max(known, read or 0)
 
 

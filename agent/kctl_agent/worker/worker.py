@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Worker:
-    """A worker without Spark session, socket and exit code. `run` and `close` are for the main thread."""
+    """`run` and `close` are for the main thread."""
 
     def __init__(self, settings: WorkerSettings, stats: WorkerStats, storage: OffsetStore, inbox: Inbox) -> None:
         self._settings = settings
@@ -39,14 +39,14 @@ class Worker:
         self._stored: deque[Group] = deque()
         self._pipeline = Pipeline(settings, storage, self._batch_done)
         self._endings: list[Callable[[], None]] = [self._pipeline.close]
-        """Functions that close what was opened, the last first."""
+        """Close what was opened, the last first."""
 
     def stop(self) -> None:
-        """Asks the worker to stop. Safe in a signal handler and from any thread."""
+        """From a signal handler and any thread."""
         self._stop.ask()
 
     def run(self) -> None:
-        """Works until `stop`. Raises Stopped, BootstrapError, Fenced, or what cannot be repaired from inside."""
+        """Works until `stop`. Raises Stopped, BootstrapError, Fenced, or errors that cannot be repaired from inside."""
         until_it_works(self._storage.prepare, self._stats, self._stop)
         self._pipeline.open()
         brokers = self._once_it_answers(lambda: Brokers(self._settings.kafka, self._settings.name))
@@ -57,12 +57,12 @@ class Worker:
             loop.turn()
 
     def close(self) -> None:
-        """Leaves in order: ends the batch, commits its offsets, leaves the group, ends the JVM."""
+        """Ends the batch, commits its offsets, leaves the group, ends the JVM."""
         self._stats.enter(WorkerState.STOPPING)
         for close in reversed(self._endings):
             try:
                 close()
-            except Exception as error:  # a broker or a JVM that is gone must not keep the others from being left
+            except Exception as error:  # a dead broker or JVM must not prevent the other steps
                 log.warning("while stopping: %s: %s", type(error).__name__, first_line(error))
 
     def _once_it_answers(self, open_: Callable[[], T]) -> T:
@@ -75,6 +75,6 @@ class Worker:
         return MainLoop(self._settings, self._pipeline, brokers, self._storage, self._stats, self._inbox, self._stored)
 
     def _batch_done(self, batch: Batch) -> None:
-        """Records a stored batch. On Spark's callback thread."""
+        """On Spark's callback thread."""
         self._stored.append(frozenset(batch.ends))
         self._stats.batch(batch)

@@ -56,8 +56,8 @@ def leader_announcing(
 
         def metadata(self, topics: Any) -> Any:
             if name == CooperativeStickyAssignor.name:
-                # kafka-python 3.0.12 claims what was assigned last, also once it is lost. The leader gives that to
-                # nobody before this member has given it up, which it never does: no partition is revoked from it.
+                # kafka-python 3.0.12 claims its last assignment even after losing it. The leader would keep these
+                # partitions for this member, which never gives them up.
                 self.member_assignment = sorted(owned())
             return super().metadata(topics)
 

@@ -23,11 +23,11 @@ PARTITION_ERRORS: dict[int, type[KafkaError]] = {
         UnknownTopicOrPartitionError,
     )
 }
-"""Errors of one partition; all others concern the member, the group or its coordinator."""
+"""All others concern the member, the group or its coordinator."""
 
 
 class PendingCommit(dict[TopicPartition, OffsetAndMetadata]):
-    """Offsets to commit, and the partitions that the last response refused."""
+    """`refused`: partitions that the last response rejected."""
 
     refused: dict[TopicPartition, type[KafkaError]]
 

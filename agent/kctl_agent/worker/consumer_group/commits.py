@@ -1,4 +1,4 @@
-"""The group's committed offsets as this worker knows them, and when a refused commit is retried."""
+"""The group's committed offsets as this worker knows them, and when a rejected commit is retried."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka import TopicPartition
 
 QUIET_SECONDS = 1.0
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0)
-"""Back-off of a partition whose commit the broker refuses; the others are committed meanwhile."""
+"""Of a partition whose commit the broker rejects; the others are committed meanwhile."""
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -22,29 +22,29 @@ class _Refused:
 
 
 class Commits:
-    """Committed offsets of a worker. `known` may be read from any thread; it is replaced, never mutated."""
+    """`known` may be read from any thread; it is replaced, never mutated."""
 
     def __init__(self) -> None:
         self.known: dict[TopicPartition, int] = {}
         self._changed_at = time.monotonic()
         self._refused: dict[TopicPartition, _Refused] = {}
-        """Partitions whose commit is refused. For one thread."""
+        """For one thread."""
 
     def found(self, offsets: Offsets) -> None:
-        """Replaces everything known by the broker's answer at an assignment."""
+        """The broker's answer at an assignment replaces all."""
         self.known = dict(offsets)
 
     def due(self, positions: Offsets) -> dict[TopicPartition, int]:
-        """Returns positions that are stored but not committed."""
+        """Stored but not committed."""
         return {tp: position for tp, position in positions.items() if self.known.get(tp) != position}
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing was committed for a second."""
+        """Nothing was committed for a second."""
         return time.monotonic() - self._changed_at >= QUIET_SECONDS
 
     def answered(self, offsets: Offsets, refused: Collection[TopicPartition], now: float) -> None:
-        """Records a response: all `offsets` are committed except `refused` partitions. Main thread only."""
+        """All `offsets` are committed except `refused` partitions. Main thread only."""
         self.done({tp: offset for tp, offset in offsets.items() if tp not in refused})
         still = {tp: before for tp, before in self._refused.items() if tp not in offsets}
         for tp in refused:
@@ -53,7 +53,7 @@ class Commits:
         self._refused = still
 
     def waiting(self, assigned: Collection[TopicPartition], now: float) -> frozenset[TopicPartition]:
-        """Refused partitions in back-off. Forgets partitions that are no longer assigned."""
+        """Forgets partitions that are no longer assigned."""
         self._refused = {tp: refused for tp, refused in self._refused.items() if tp in assigned}
         return frozenset(tp for tp, refused in self._refused.items() if now < refused.retry_at)
 
@@ -62,6 +62,6 @@ class Commits:
         return bool(self._refused)
 
     def done(self, offsets: Offsets) -> None:
-        """Records committed offsets. Never blocks: kafka-python's I/O thread calls it too."""
+        """Never blocks: kafka-python's I/O thread calls it too."""
         self.known = {**self.known, **offsets}
         self._changed_at = time.monotonic()

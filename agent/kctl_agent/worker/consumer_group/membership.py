@@ -48,7 +48,7 @@ class MemberFenced(Exception):
 
 
 class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
-    """A group member. `poll`, `commit` and `close` are for the main thread; the rest is safe from any thread.
+    """`poll`, `commit` and `close` are for the main thread; the rest is safe from any thread.
 
     `note(partition)` is the metadata committed with its offset. `on_revoked(partitions)` runs in a thread and returns
     the offsets to commit; `on_lost()` runs in a thread, with nothing to commit. `on_committed(offsets)` gets what a
@@ -118,7 +118,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     @property
     def partition_counts(self) -> list[int]:
-        """Returns the number of partitions of each topic of the group."""
+        """Of each topic of the group."""
         return [len(self._consumer.partitions_for_topic(topic)) for topic in self._settings.topics]
 
     @property
@@ -142,7 +142,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         )
 
     def poll(self, timeout_seconds: float) -> None:
-        """Takes part in the group: rejoins if needed, calls the listener. Raises Fenced, KafkaError."""
+        """Rejoins if needed, calls the listener. Raises Fenced, KafkaError."""
         take_up_forgotten_join(self._consumer)
         try:
             self._consumer.poll(timeout_ms=int(timeout_seconds * 1000))
@@ -152,11 +152,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             raise self._fenced()
 
     def commit(self, offsets: Offsets, *, is_reset: bool = False) -> dict[TopicPartition, type[KafkaError]]:
-        """Commits offsets, without a note if it is a reset. Returns the partitions that the broker refuses, with
-        errors.
-
-        Raises Lost (no longer a member), Fenced (another has its place), KafkaError (may work later).
-        """
+        """Without a note if it is a reset. Returns the partitions that the broker rejects. Raises Lost (no longer a
+        member), Fenced (another has its place), KafkaError (may work later)."""
         commit = self._commit(offsets, (lambda _: "") if is_reset else self.note)
         try:
             self._consumer.commit(commit, timeout_ms=COMMIT_TIMEOUT_MS)
@@ -172,32 +169,32 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         self._consumer.close(autocommit=False, timeout_ms=CLOSE_TIMEOUT_MS)
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        """Stops reading and commits before other members get these partitions. Awaited on the I/O loop."""
+        """Awaited on the I/O loop, before other members get these partitions."""
         self._suspended = True
         try:
             offsets = await self._in_thread(lambda: self.on_revoked(revoked))
             if offsets:
                 commit = self._commit(offsets, self.note)
-                # Of a coordinator that is not known `commit_async` returns the future of its look-up.
+                # If the coordinator is unknown, `commit_async` returns the future of its look-up.
                 coordinator = self._consumer._coordinator  # noqa: SLF001 - there is no public way to await a commit
                 await coordinator._commit_offsets_sync_async(commit, COMMIT_TIMEOUT_MS)  # noqa: SLF001
                 self.on_committed({tp: at for tp, at in offsets.items() if tp not in commit.refused})
                 if commit.refused:
                     log.warning("%s", refusal(commit.refused))
-        except KafkaError as error:  # what is stored is marked: the next owner goes on from the stored offset
+        except KafkaError as error:  # the next owner continues at the stored offset
             log.warning("offsets were not committed at the revocation (%s)", reason(error))
         finally:
             self._suspended = self._is_eager
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        """Pauses partitions. Awaited on the I/O loop: after this callback the first poll would return records."""
+        """Awaited on the I/O loop: after this callback the first poll would return records."""
         self._consumer.pause(*assigned)
         self._suspended = False
         names = partition_names(self._consumer.assignment())
         log.info("generation %d of the group, assigned: %s", self._metadata().generation_id, names)
 
     async def on_partitions_lost(self, lost: set[TopicPartition]) -> None:  # noqa: ARG002
-        """Drops partitions without a commit: the group continues without this member. Awaited on the I/O loop."""
+        """No commit: the group continues without this member. Awaited on the I/O loop."""
         self._suspended = True
         try:
             await self._in_thread(self.on_lost)
@@ -229,15 +226,13 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             watch_metadata(self._consumer, partitions)
 
     def _is_self(self, leader: str) -> bool:
-        """Whether this member id is ours or our predecessor's with the same `group.instance.id`.
-
-        The broker makes such ids from it and a UUID, and a restarted leader may lead under its old id.
-        """
+        """Whether this member id is ours or our predecessor's with the same `group.instance.id`. The broker makes such
+        ids from it and a UUID, and a restarted leader may lead under its old id."""
         instance = self._settings.group_instance_id
         return leader == self._metadata().member_id or (instance is not None and leader[:-_UUID_CHARS] == instance)
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        """Runs blocking work beside the I/O loop and awaits its result."""
+        """Awaits blocking work without blocking the I/O loop."""
         done, loop = Future(), self._consumer._net  # noqa: SLF001 - kafka-python offers no public way to its loop
 
         def run() -> None:
@@ -254,30 +249,23 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def take_in_metadata(consumer: Any) -> None:
-    """Loads metadata; to be called after `subscribe`.
-
-    kafka-python 3.0.12 takes in partitions with the next metadata only, finds that a leader has assigned them without
-    knowing any, and makes the whole group join again.
-    """
+    """To be called after `subscribe`. kafka-python 3.0.12 takes in partitions with the next metadata only, finds that a
+    leader has assigned them without knowing any, and makes the whole group join again."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._handle_metadata_update(coordinator._cluster)  # noqa: SLF001
 
 
 def watch_metadata(consumer: Any, partitions: Mapping[str, int]) -> None:
     """Makes a leader join again, and so reassign, as soon as topics have other partition counts than these.
-
-    kafka-python 3.0.12 does this only where it has made the assignment itself. A restarted static leader has not: the
-    broker lets it lead without a rebalance.
-    """
+    kafka-python 3.0.12 does this only if it has made the assignment itself. A restarted static leader has not: the
+    broker lets it lead without a rebalance."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._assignment_snapshot = {topic: set(range(count)) for topic, count in partitions.items()}  # noqa: SLF001
 
 
 def prepare_each_join(consumer: Any) -> None:
-    """Makes a member that is evicted between JoinGroup and SyncGroup learn its losses before it joins again.
-
-    Otherwise, in kafka-python 3.0.12, a cooperative member claims partitions that another may have owned meanwhile.
-    """
+    """Makes a member that is evicted between JoinGroup and SyncGroup learn its losses before it joins again. Otherwise,
+    in kafka-python 3.0.12, a cooperative member claims partitions that another may have owned meanwhile."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to see it
     reset = coordinator.reset_generation
 
@@ -289,10 +277,8 @@ def prepare_each_join(consumer: Any) -> None:
 
 
 def has_given_up_heartbeats(consumer: Any) -> bool:
-    """Whether the member counts as stable while kafka-python 3.0.12 neither sends heartbeats nor rejoins.
-
-    That is its only reaction to a heartbeat that is answered by FENCED_INSTANCE_ID.
-    """
+    """The member counts as stable while kafka-python 3.0.12 neither sends heartbeats nor rejoins. That is its only
+    reaction to a heartbeat that is answered by FENCED_INSTANCE_ID."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to ask
     with coordinator._lock:  # noqa: SLF001
         is_silent = coordinator.state is MemberState.STABLE and not coordinator._heartbeat_enabled  # noqa: SLF001

@@ -27,8 +27,6 @@ class WorkerState(StrEnum):
 
 
 class Phase(StrEnum):
-    """Phases of a query."""
-
     READING = "reading"
     DRAINING = "draining"
     """No further batch begins; one may still run."""
@@ -45,72 +43,66 @@ class LogsObserved:
     """The brokers' last report of the partitions that queries read."""
 
     answered: Group = NONE
-    """Partitions whose leader answers."""
+    """Their leader answers."""
     is_recreated: bool = False
-    """Whether a topic that is read has another id."""
+    """A topic that is read has another id."""
     is_leaderless: bool = False
-    """Whether a partition has been without a leader for longer than an election takes."""
+    """For longer than an election takes."""
     is_hopeless: bool = False
-    """Whether the leader is gone for so long that a running batch waits in vain."""
+    """For so long that a running batch waits in vain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Enter(Action):
-    """Publish this state."""
-
     state: WorkerState
 
 
 @dataclass(frozen=True, slots=True)
 class Commit(Action):
-    """Commit the stored offsets of these partitions."""
-
     partitions: Group
 
 
 @dataclass(frozen=True, slots=True)
 class StartQuery(Action):
-    """Start a query. Answered by `query_started`, `start_failed`, `driver_ended` or `lost`."""
+    """Answered by `query_started`, `start_failed`, `driver_ended` or `lost`."""
 
     group: Group
     is_careful: bool = False
-    """Whether it searches for the partitions that cannot be read."""
+    """The query searches for the partitions that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drain(Action):
-    """Let this query begin no further batch. Answered by `drained`, now or after a later `Drain`."""
+    """Begins no further batch. Answered by `drained`, now or after a later `Drain`."""
 
     group: Group
 
 
 @dataclass(frozen=True, slots=True)
 class StopQuery(Action):
-    """End this query, or (None) all."""
+    """None: all queries."""
 
     group: Group | None = None
     is_waited_for: bool = False
-    """Whether a running batch has `workers.revoke_timeout_seconds` to end; otherwise it is abandoned."""
+    """A running batch has `workers.revoke_timeout_seconds` to end; otherwise it is abandoned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Throttle(Action):
-    """Publish why no batch begins; None: batches begin again."""
+    """Publishes why no batch begins; None: batches begin again."""
 
     why: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class ReportEvent(Action):
-    """Report an event to the operator."""
-
     kind: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReportRetry(Action):
-    """Report `failures` of a query in a row, and the restart in `seconds`."""
+    """After `failures` of a query in a row it restarts in `seconds`."""
 
     why: str
     failures: int
@@ -120,7 +112,5 @@ class ReportRetry(Action):
 
 @dataclass(frozen=True, slots=True)
 class ReportQueryFailed(Action):
-    """Count a failed query."""
-
     why: str
     is_first: bool

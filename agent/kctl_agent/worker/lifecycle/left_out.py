@@ -1,7 +1,5 @@
-"""Partitions that the query leaves out because no leader answers, and when each is retried.
-
-Pure: times are the caller's monotonic seconds.
-"""
+"""Partitions that the query leaves out because no leader answers, and when each is retried. Pure: times are the
+caller's monotonic seconds."""
 
 from __future__ import annotations
 
@@ -20,17 +18,14 @@ class _Out:
     tries: int
     retry_at: float
     is_read: bool = False
-    """Whether the query reads it again; its tries count for a while."""
+    """The query reads it again; its tries count for a while."""
 
 
 class LeftOut:
-    """The partitions without a leader, with tries and back-off. For one thread."""
-
     def __init__(self) -> None:
         self._out: dict[TopicPartition, _Out] = {}
 
     def add(self, unanswered: Mapping[TopicPartition, str], now: float) -> None:
-        """Leaves these partitions out, newly or still."""
         for tp, why in unanswered.items():
             before = self._out.get(tp)
             tries = 0 if before is None else before.tries + 1
@@ -38,7 +33,6 @@ class LeftOut:
             self._out[tp] = _Out(why, since, tries, now + RETRY_SECONDS[min(tries, len(RETRY_SECONDS) - 1)])
 
     def take_in(self, partitions: Collection[TopicPartition]) -> None:
-        """Records that the query reads these partitions again."""
         for tp in partitions:
             if tp in self._out:
                 self._out[tp] = replace(self._out[tp], is_read=True)
@@ -50,11 +44,10 @@ class LeftOut:
                 del self._out[tp]
 
     def still(self, answered: Collection[TopicPartition], now: float) -> frozenset[TopicPartition]:
-        """Returns partitions not to be read yet: no leader answers, or the back-off has not ended."""
+        """Not to be read yet: no leader answers, or the back-off has not ended."""
         return frozenset(
             tp for tp, out in self._out.items() if not out.is_read and (tp not in answered or now < out.retry_at)
         )
 
     def lasting(self, seconds: float, now: float) -> dict[TopicPartition, str]:
-        """Returns the partitions that have been left out for so long, with reasons."""
         return {tp: out.why for tp, out in self._out.items() if not out.is_read and now - out.since >= seconds}

@@ -19,15 +19,12 @@ from kctl_agent.worker.lifecycle.query_groups import Group, QueryGroups
 
 
 class Lifecycle:
-    """The state of a worker and its queries. The first event is `polled`.
-
-    For the main thread, or that of a revocation while the main thread waits for it.
-    """
+    """The first event is `polled`. For the main thread, or that of a revocation while the main thread waits for it."""
 
     def __init__(self) -> None:
         self.state = WorkerState.JOINING
         self.queries: Mapping[Group, Phase] = {}
-        """Queries by their partitions; replaced, never changed in place."""
+        """By their partitions; replaced, never changed in place."""
         self.is_seeking = False
         self._assigned = NONE
         self._is_rebalancing = False
@@ -36,7 +33,7 @@ class Lifecycle:
         self._full: str | None = None
         self._nearly_full: str | None = None
         self._failed: dict[Group, tuple[str, Outside | None]] = {}
-        """Queries that have failed since the last tick, and why."""
+        """Since the last tick, and why."""
         self._throttled_by: str | None = None
         self._plan: list[Group] = []
         """The queries that there should be, as of the last tick."""
@@ -46,34 +43,32 @@ class Lifecycle:
 
     @property
     def reading(self) -> Group:
-        """The partitions that queries read now."""
         return NONE.union(*self.queries)
 
     @property
     def is_complete(self) -> bool:
-        """Whether queries read every partition that they should."""
+        """Queries read every partition that they should."""
         return bool(self.queries) and self.reading == NONE.union(*self._plan)
 
     @property
     def is_drained(self) -> bool:
-        """Whether no batch runs or will, while this member keeps its partitions."""
+        """No batch runs or will, while this member keeps its partitions."""
         return not self._is_rebalancing and all(phase is Phase.DRAINED for phase in self.queries.values())
 
     def left_out(self, seconds: float, now: float) -> dict[TopicPartition, str]:
-        """Returns the partitions left out for so long because no leader answers, with reasons."""
         return self._left_out.lasting(seconds, now)
 
     def isolated(self) -> dict[TopicPartition, UnreadPartition]:
-        """Returns the partitions whose next record cannot be read, with reasons."""
+        """Partitions whose next record cannot be read."""
         return {tp: each for tp, each in self._unreadable.items() if tp in self._groups.suspects}
 
     def polled(self, assigned: Group, *, is_rebalancing: bool = False) -> list[Action]:
-        """The group was polled: this member may read `assigned`, and nothing during a rebalance."""
+        """This member may read `assigned`, and nothing during a rebalance."""
         self._assigned, self._is_rebalancing = NONE if is_rebalancing else assigned, is_rebalancing
         return self._enter(WorkerState.REBALANCING) if is_rebalancing else [self._commit()]
 
     def paused(self, partitions: Group) -> None:
-        """The operator has paused exactly these of the assigned partitions."""
+        """Exactly these of the assigned partitions."""
         self._paused = partitions
 
     def revoked(self, partitions: Group) -> list[Action]:
@@ -101,7 +96,6 @@ class Lifecycle:
         self._full, self._nearly_full = full, nearly_full
 
     def batch_stored(self, partitions: Group) -> None:
-        """A batch with these partitions is stored."""
         self._groups.stored(partitions)
 
     def read_carefully(self, cleared: Group, unreadable: Mapping[TopicPartition, UnreadPartition]) -> None:
@@ -110,19 +104,19 @@ class Lifecycle:
         self._unreadable = unreadable
 
     def query_started(self, partitions: Group, unanswered: Mapping[TopicPartition, str], now: float) -> list[Action]:
-        """The answer to `StartQuery`: partitions that are read, and the others of the group with reasons."""
+        """Answers `StartQuery`: the partitions that are read, and the others of the group with reasons."""
         self._left_out.add(unanswered, now)
         self._left_out.take_in(partitions)
         self.queries = {**self.queries, partitions: Phase.READING}
         return [self._commit(), *self._enter(WorkerState.RUNNING)]
 
     def start_failed(self, group: Group, why: str, outside: Outside | None, now: float) -> list[Action]:
-        """The answer to `StartQuery` if the query could not be started."""
+        """Answers `StartQuery`."""
         failures, seconds = self._groups.failed(group, now, is_own_fault=outside is None, was_read=False)
         return [actions.ReportRetry(why, failures, seconds, outside)]
 
     def query_failed(self, group: Group, why: str, outside: Outside | None) -> None:
-        """A query has ended by itself. An outage affects all queries."""
+        """The query has ended by itself. An outage affects all queries."""
         self._failed[group] = (why, outside)
 
     def draining(self, groups: Iterable[Group]) -> None:
@@ -130,7 +124,7 @@ class Lifecycle:
         self._set_phase({each for each in groups if self.queries.get(each) is Phase.READING}, Phase.DRAINING)
 
     def drained(self, group: Group) -> list[Action]:
-        """The answer to `Drain`: no batch of this query runs."""
+        """Answers `Drain`: no batch of this query runs."""
         if group not in self.queries:
             return []
         if self.is_seeking:
@@ -139,7 +133,7 @@ class Lifecycle:
         return [self._commit(), *self._stop_one(group)]  # its last batch may have ended since the last commit
 
     def driver_ended(self, why: str) -> list[Action]:
-        """The Spark driver has ended, and with it all queries."""
+        """All queries ended with it."""
         report = actions.ReportEvent("engine_lost", why)
         if not self.queries:
             return [report]
@@ -155,11 +149,11 @@ class Lifecycle:
         return [self._commit(), *self._stop_all()]
 
     def seek_ended(self) -> None:
-        """The seek has ended, successfully or not."""
+        """Successfully or not."""
         self.is_seeking = False
 
     def tick(self, now: float) -> list[Action]:
-        """The end of a turn: ends what must end."""
+        """Ends what must end."""
         if self._is_held:
             return []
         self._left_out.keep(self._assigned, now)
@@ -173,7 +167,7 @@ class Lifecycle:
         return found
 
     def start_due(self, now: float) -> list[Action]:
-        """The time at which a query is started, if one is due."""
+        """Starts a query, if one is due."""
         if self._is_held:
             return []
         if not self.queries and self._assigned and not self._wanted:
@@ -192,7 +186,7 @@ class Lifecycle:
         return [*before, start]  # one: it may take long, and the group must be polled
 
     def stop_requested(self) -> list[Action]:
-        """The worker was asked to stop; next it leaves its group, which revokes its partitions."""
+        """Next the worker leaves its group, which revokes its partitions."""
         return self._enter(WorkerState.STOPPING)
 
     def _end_outdated(self) -> list[Action]:
@@ -228,7 +222,7 @@ class Lifecycle:
         return self._assigned - self._paused
 
     def _throttle(self) -> list[Action]:
-        """Throttles while the storage is full, with hysteresis."""
+        """Has hysteresis."""
         before = self._throttled_by
         why = self._throttled_by = self._nearly_full if before else self._full
         found: list[Action] = []
@@ -239,7 +233,7 @@ class Lifecycle:
         return [*found, actions.Throttle(why)] if why != before else found
 
     def _enter(self, state: WorkerState) -> list[Action]:
-        """Enters a state and publishes it. A stopping worker keeps that state."""
+        """A stopping worker keeps that state."""
         if state is self.state or self.state is WorkerState.STOPPING:
             return []
         self.state = state
@@ -260,7 +254,7 @@ class Lifecycle:
         return [actions.StopQuery(group)]
 
     def _stop_reading(self, *, is_waited_for: bool = False) -> list[Action]:
-        """Ends all queries: the next poll and tick decide what is read."""
+        """The next poll and tick decide what is read."""
         self._assigned, self._plan = NONE, []
         return self._stop_all(is_waited_for=is_waited_for)
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from kafka import TopicPartition
 
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""Back-off between starts of a query that ended by itself."""
+"""Between starts of a query that ended by itself."""
 MOST_RETRY_SECONDS = 5.0
-"""The longest back-off during an outage, which may end at any time."""
+"""During an outage, which may end at any time."""
 SUSPECT_AFTER = 2
-"""Failures in a row, without a batch between them, after which partitions are read carefully."""
+"""So many failures in a row make partitions suspicious."""
 
 Group = frozenset[TopicPartition]
 
@@ -24,41 +24,35 @@ Group = frozenset[TopicPartition]
 @dataclass(slots=True)
 class _State:
     failures: int = 0
-    """Failures in a row."""
+    """In a row."""
     faults: int = 0
-    """How many of the failures are the partitions' own."""
+    """The partitions' own failures."""
     retry_at: float = 0.0
 
 
 class QueryGroups:
-    """Partitions by query. `plan` returns the queries that there should be; `failed` and `stored` record results."""
-
     def __init__(self) -> None:
         self.suspects: Group = frozenset()
-        """The partitions to be read carefully."""
+        """To be read carefully."""
         self._streaming, self._careful = _State(), _State()
 
     def plan(self, partitions: Group) -> list[Group]:
-        """Returns the partitions of each query, the streaming one first; together they are `partitions`."""
+        """The partitions of each query, the streaming one first; together they are `partitions`."""
         if partitions:
             self.suspects &= partitions
         return [group for group in (partitions - self.suspects, partitions & self.suspects) if group]
 
     def is_careful(self, group: Group) -> bool:
-        """Whether this is the careful query's group."""
         return not group.isdisjoint(self.suspects)
 
     def is_due(self, group: Group, now: float) -> bool:
-        """Whether this group's query may be started."""
         return now >= self._state(group).retry_at
 
     def failed(
         self, group: Group, now: float, *, is_own_fault: bool = True, was_read: bool = True
     ) -> tuple[int, float]:
-        """Records that a group's query ended by itself or (not `was_read`) could not be started.
-
-        Returns the number of failures in a row, and the seconds until the next start.
-        """
+        """The group's query ended by itself or (not `was_read`) could not be started. Returns the number of failures in
+        a row, and the seconds until the next start."""
         state = self._state(group)
         seconds = RETRY_SECONDS[min(state.failures, len(RETRY_SECONDS) - 1)]
         seconds = seconds if is_own_fault else min(seconds, MOST_RETRY_SECONDS)
@@ -72,12 +66,11 @@ class QueryGroups:
         return failures, seconds
 
     def stored(self, partitions: Group) -> None:
-        """Records that this group's query has stored a batch."""
         state = self._state(partitions)
         state.failures = state.faults = 0
 
     def clear(self, partitions: Group) -> None:
-        """Has these partitions streamed again."""
+        """These partitions are streamed again."""
         self.suspects -= partitions
 
     def _state(self, group: Group) -> _State:

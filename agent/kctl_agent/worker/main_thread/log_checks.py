@@ -1,7 +1,5 @@
-"""Checks that what was read and stored is still in the brokers' logs and in the storage. For the main thread.
-
-If not, the queries drain: the next one begins where brokers and storage really are.
-"""
+"""Checks that stored records are still in the brokers' logs and in the storage. If not, the queries drain: the next one
+begins where brokers and storage really are."""
 
 from __future__ import annotations
 
@@ -22,11 +20,11 @@ from kctl_agent.worker.query.pipeline import Pipeline
 log = logging.getLogger("kctl_agent.worker")
 
 STORAGE_CHECK_SECONDS = 5.0
-"""Interval at which a worker without a batch checks the storage."""
+"""For a worker without a batch."""
 
 
 class LogChecks:
-    """Checks for the running queries."""
+    """For the main thread."""
 
     def __init__(self, pipeline: Pipeline, brokers: Brokers, storage: OffsetStore, progress: ReadProgress) -> None:
         self._pipeline = pipeline
@@ -37,16 +35,12 @@ class LogChecks:
         self._check_at = 0.0
 
     def check(self, running: Mapping[TopicPartition, KafkaSource], view: BrokerView) -> None:
-        """`view` is the brokers' last report."""
         self._compare_logs(running, view)
         self._check_storage()
 
     def _compare_logs(self, running: Mapping[TopicPartition, KafkaSource], view: BrokerView) -> None:
-        """Drains the query if the log of a partition was truncated below its position: the next one begins where the
-        log differs.
-
-        A broker is asked only after a change of leader.
-        """
+        """After a truncation below the position the next query begins where the log differs. A broker is asked only
+        after a change of leader."""
         if view is self._compared:
             return
         self._compared = view
@@ -64,11 +58,11 @@ class LogChecks:
         epochs.observe({tp: seen for tp, seen in logs.items() if tp not in cut and tp not in unknown})
 
     def _check_storage(self) -> None:
-        """Drains the query if the storage holds less than was put into it: the next one reads that again."""
+        """If the storage holds less than was put into it, the next query reads that again."""
         if time.monotonic() < self._check_at or self._pipeline.batch_started_at is not None:
             return
         self._check_at = time.monotonic() + STORAGE_CHECK_SECONDS
-        positions = self._pipeline.positions  # before the stored offsets are read, which are never behind it
+        positions = self._pipeline.positions  # read before the stored offsets, which are never lower
         try:
             stored_offsets = self._storage.stored_offsets([tuple(tp) for tp in positions])
         except StorageError as error:

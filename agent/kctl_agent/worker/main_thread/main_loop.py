@@ -51,13 +51,13 @@ log = logging.getLogger("kctl_agent.worker")
 
 POLL_SECONDS = 0.1
 TURN_SHARE = 0.8
-"""Part of `kafka.max_poll_interval_seconds` for everything that a turn waits for; the rest is for poll and commits."""
+"""Part of `kafka.max_poll_interval_seconds` for all waits of a turn; the rest is for poll and commits."""
 LEADERLESS_SECONDS = 15.0
-"""After so long without a leader (a dead one is noticed after 9 s) the query leaves a partition out."""
+"""Then the query leaves a partition out. A dead leader is noticed after 9 s."""
 ABANDON_SECONDS = 30.0
-"""A batch that runs for so long beside a leaderless partition waits for its records: it is abandoned."""
+"""A batch that runs for so long during a leader's absence waits for its records: it is abandoned."""
 REQUEUE_SECONDS = 5.0
-"""Time for dead letters that are put back while the worker stops, after it has left the group."""
+"""For dead letters that are put back while the worker stops, after it has left the group."""
 RESUME_FRACTION = 0.8
 """A throttled worker resumes when the storage holds less than this part of its limit."""
 
@@ -115,7 +115,7 @@ class MainLoop:
         self._watcher.start()
 
     def turn(self) -> None:
-        """Polls the group, executes operations and checks the queries, once. Raises what ends the worker."""
+        """Polls the group, executes operations and checks the queries, once. Raises errors that end the worker."""
         self._begun = deadline.begin(self._turn_seconds)
         try:
             self._poll()
@@ -141,14 +141,14 @@ class MainLoop:
     def _made_requeuing(self, storage: OffsetStore) -> Requeuing | None:
         if isinstance(storage, Storage):
             return None
-        from kctl_agent.storage.lake.storage import LakeStorage  # and delta-rs, which a table alone needs
+        from kctl_agent.storage.lake.storage import LakeStorage  # imports delta-rs, which only a table needs
         from kctl_agent.worker.main_thread.requeuing import Requeuing
 
         assert isinstance(storage, LakeStorage)
         pipeline, member, first = self._pipeline, self._membership, TopicPartition(self._settings.kafka.topics[0], 0)
 
         def begin() -> Callable[[], PutBack | None] | None:
-            if first not in member.partitions:  # one worker of the group has it: others would do its work in vain
+            if first not in member.partitions:  # only its owner puts dead letters back
                 return None
             put, session = pipeline.requeue_put(), pipeline.session
             return None if put is None or session is None else partial(put.put_next, session)
@@ -183,7 +183,7 @@ class MainLoop:
             self._perform(self._lifecycle.start_due(time.monotonic()))
 
     def _is_connected(self) -> bool:
-        """Whether there is a driver for queries. The engine's may still be starting after the group is joined."""
+        """The engine's driver may still be starting after the group is joined."""
         why = self._pipeline.connect()
         if why is None:
             self._stats.works("engine")
@@ -257,7 +257,7 @@ class MainLoop:
         self._progress.reached(self._pipeline.stop(wait_seconds, action.group))
 
     def _explained(self, failure: BatchFailure) -> tuple[str, Outside | None]:
-        """Why a query has failed. During an outage no failure is a record's fault."""
+        """During an outage no failure is a record's fault."""
         if failure.is_storage:
             return failure.text, "storage"
         known = self._stats.outside(besides="query")
@@ -275,7 +275,7 @@ class MainLoop:
             log.warning("%s; tried again in %.0f s", action.why, action.seconds)
 
     def _on_watched(self, why: str | None) -> None:
-        """On the watcher's thread: the brokers have answered, or why not."""
+        """On the watcher's thread."""
         if why is None:
             self._stats.works("offsets")
         else:

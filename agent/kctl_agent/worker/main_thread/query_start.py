@@ -1,7 +1,5 @@
-"""Begins a query: decide, set the stored offsets, commit, read, in this order.
-
-A worker that freezes after any step is refused at the next, by the stored offset's version or the group's coordinator.
-"""
+"""Begins a query: decide, set the stored offsets, commit, read, in this order. A worker that freezes after any step is
+rejected at the next, by the stored offset's version or the group's coordinator."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ from kctl_agent.worker.stats import WorkerStats
 log = logging.getLogger("kctl_agent.worker")
 
 JVM_SECONDS = 15.0
-"""A healthy JVM starts a query sooner; a shorter limit would take it for a hanging one."""
+"""A healthy JVM starts a query sooner; with a shorter limit it would seem to hang."""
 
 
 @dataclass(eq=False)
@@ -50,19 +48,17 @@ class QueryStart:
     _stats: WorkerStats
     _describe: Callable[[KafkaError, str], str]
     _reported: set[tuple[TopicPartition, Moved]] = field(default_factory=set)
-    """What failed starts have reported since the last successful one: a retry finds the same again."""
+    """By failed starts since the last successful one: a retry finds the same again."""
 
     def start(self, wanted: frozenset[TopicPartition], *, is_careful: bool = False) -> list[Action]:
-        """Begins to read these partitions, or those of them that can be read, with their own query.
-
-        Returns the result. Raises Lost, Fenced, BootstrapError; Py4J's errors if this process's JVM has ended.
-        """
+        """Reads these partitions, or the readable ones, with their own query. Raises Lost, Fenced, BootstrapError;
+        Py4J's errors if this process's JVM has ended."""
         try:
             return self._start(wanted, is_careful=is_careful)
         except Exception as error:
             if not _may_pass(error):
                 raise
-            self._progress.epochs.give_up(wanted)  # with the next try the notes count again: nothing was committed
+            self._progress.epochs.give_up(wanted)  # the next try compares with the notes again: nothing was committed
             what = f"cannot begin to read {topics_of(wanted)}"
             if isinstance(error, DriverLost):
                 return self._lifecycle.driver_ended(f"{what}: {error}")
@@ -98,7 +94,6 @@ class QueryStart:
         return self._lifecycle.query_started(readable, unanswered, time.monotonic())
 
     def _report(self, decided: Decided) -> None:
-        """Reports what has moved, once."""
         for tp, moved in decided.moves:
             if (tp, moved) in self._reported:
                 continue
@@ -109,7 +104,7 @@ class QueryStart:
     def _commit_first(
         self, decided: Decided, readable: frozenset[TopicPartition]
     ) -> dict[TopicPartition, type[KafkaError]]:
-        """Commits what must be committed before reading. Returns what the broker refuses."""
+        """Commits what must be committed before reading. Returns the broker's rejections."""
         first = decided.first_commits(readable)
         if not first:
             return {}
@@ -119,7 +114,7 @@ class QueryStart:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether a retry may succeed: a full disk, an unavailable cluster. Not after the end of our JVM."""
+    """A retry may succeed: a full disk, an unavailable cluster. Not after the end of our JVM."""
     if isinstance(error, (KafkaError, StorageError, DriverLost, TransformFailed)):
         return True
     from py4j.protocol import Py4JError

@@ -21,18 +21,14 @@ from kctl_agent.worker.main_thread.seeking import HalfMoved, Seeking
 log = logging.getLogger("kctl_agent.worker")
 
 OPERATIONS = (PauseScopes, SeekPartition)
-"""The operations of a worker; `Requests` has a step for each."""
+"""`Requests` has a step for each."""
 
 _WAITS = Outcome("waiting", "the running batch is finished first")
 
 
 @dataclass(eq=False)
 class Requests:
-    """For the main thread.
-
-    `perform` executes the lifecycle's actions; `on_lost` handles the loss of the membership; `describe(error, what)` is
-    a Kafka error in one sentence.
-    """
+    """For the main thread. `perform` executes the lifecycle's actions; `on_lost` handles the loss of the membership."""
 
     _name: str
     _inbox: Inbox
@@ -43,7 +39,7 @@ class Requests:
     _on_lost: Callable[[], None]
     _describe: Callable[[KafkaError, str], str]
     _waiting: list[AcceptedOperation] = field(default_factory=list)
-    """The oldest first."""
+    """Oldest first."""
 
     def carry_out(self) -> None:
         """Executes as many as possible without waiting. If a waiting one is dropped, the queries begin again."""
@@ -94,7 +90,7 @@ class Requests:
             return _WAITS
         if dropped := self._inbox.begin(operation):
             return dropped
-        planned = replace(planned, position=self._seeking.position(tp, found))  # where reading has ended
+        planned = replace(planned, position=self._seeking.position(tp, found))  # where reading ended
         self._perform(self._lifecycle.seek_begun())
         self._seeking.move(tp, found, planned)
         return Outcome("done", planned.sentence, planned.to_json())

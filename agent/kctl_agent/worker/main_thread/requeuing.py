@@ -1,4 +1,4 @@
-"""Puts dead letters of a table back, in a thread beside the queries: the main thread must not wait for Spark.
+"""Puts dead letters of a table back in a thread, because the main thread must not wait for Spark.
 
 Watches the log of the dead-letter table for requests. The tables decide which worker takes one and prevent duplicates,
 so nothing has to stop when partitions move, are paused or throttled.
@@ -22,18 +22,18 @@ log = logging.getLogger("kctl_agent.worker")
 
 POLL_SECONDS = 1.0
 REMOTE_POLL_SECONDS = 10.0
-"""Interval if the log is not a local folder: seeing that there is no request takes two HTTP requests."""
+"""If the log is not a local folder: a check takes two HTTP requests."""
 RECHECK_SECONDS = 60.0
-"""After so long the tables are read again even without a commit: two commits may have the same time."""
+"""Then the tables are read even without a commit: two commits may have the same time."""
 
 
 class Requeuing:
-    """For the main thread. `put_next` runs in another one: see `RequeuePut.put_next`, with the current session."""
+    """For the main thread. `put_next` runs in another one: see `RequeuePut.put_next`."""
 
     def __init__(
         self, dead_letters: Folder, begin: Callable[[], Callable[[], PutBack | None] | None], stats: WorkerStats
     ) -> None:
-        """`begin` returns what puts the requests back, or None while that is impossible."""
+        """`begin` returns None while nothing can be put back."""
         self._log = None if dead_letters.local is None else dead_letters.local / LOG
         self._begin = begin
         self._stats = stats
@@ -41,14 +41,14 @@ class Requeuing:
         """In a row."""
         self._thread: threading.Thread | None = None
         self._outcome: PutBack | BaseException | None = None
-        """What `put_next` has returned or raised: written by the thread, read once it has ended."""
+        """Result or exception of `put_next`: written by the thread, read once it has ended."""
         self._seen: int | None = None
-        """The log up to which there is nothing left to be put back."""
+        """Up to here nothing is left to put back."""
         self._began_on: int | None = None
         self._due_at = self._recheck_at = 0.0
 
     def turn(self, now: float) -> None:
-        """Begins to put back what was requested, and reports results. Never waits."""
+        """Never waits."""
         if self._thread is not None:
             if self._thread.is_alive():
                 return
@@ -66,7 +66,7 @@ class Requeuing:
             self._thread.start()
 
     def close(self, seconds: float) -> None:
-        """Gives running work so long to end; then it is abandoned, and the next worker repeats it."""
+        """Then running work is abandoned, and the next worker repeats it."""
         if self._thread is not None:
             self._thread.join(seconds)
             if self._thread.is_alive():
@@ -75,12 +75,12 @@ class Requeuing:
     def _put(self, put_next: Callable[[], PutBack | None]) -> None:
         try:
             self._outcome = put_next()
-        except BaseException as error:  # Spark's, Py4J's, those of the user's transform (`exit()`), a panic of delta-rs
+        except BaseException as error:  # also `exit()` in the transform, or a panic of delta-rs
             log.debug("dead letters were not put back", exc_info=True)
             self._outcome = error
 
     def _ended(self, outcome: PutBack | BaseException | None, now: float) -> None:
-        if isinstance(outcome, RequeueTaken):  # another worker is at it
+        if isinstance(outcome, RequeueTaken):  # another worker was faster
             return
         if isinstance(outcome, BaseException):
             seconds = RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)]
@@ -89,7 +89,7 @@ class Requeuing:
             text = f"dead letters cannot be put back: {why}; next try in {seconds:.0f} s"
             self._stats.failing("requeue", text, "storage" if why.is_storage else None)
             return
-        if outcome is None:  # everything that was asked for until the thread began is put back
+        if outcome is None:  # all earlier requests are put back
             self._seen = self._began_on
         else:
             self._stats.happened("requeued", str(outcome))

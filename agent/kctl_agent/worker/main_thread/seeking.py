@@ -37,7 +37,7 @@ class Seeking:
     _stats: WorkerStats
 
     def plan(self, tp: TopicPartition, to: str) -> tuple[Found, SeekPlan]:
-        """Returns what a seek of this partition would do. Raises BadParams, KafkaError, StorageError."""
+        """Plans without moving. Raises BadParams, KafkaError, StorageError."""
         found = self._brokers.found([tp])[0][tp]
         position = self.position(tp, found)
         return found, plan(to, found, position, lambda at: self._brokers.offset_at(tp, at))
@@ -51,7 +51,7 @@ class Seeking:
         return stored.next if stored is not None and stored.topic_id == found.topic_id else found.committed
 
     def move(self, tp: TopicPartition, found: Found, planned: SeekPlan) -> None:
-        """Moves the group first: if the broker refuses, nothing has changed.
+        """Moves the group first: if the broker rejects the commit, nothing has changed.
 
         If the worker is killed in between, or the stored offset has moved, the next start sees a reset. Raises Lost,
         KafkaError, StorageError (nothing has changed) or HalfMoved.
@@ -61,7 +61,7 @@ class Seeking:
         try:
             refused = self._membership.commit({tp: planned.target}, is_reset=True)
         except KafkaError as error:
-            if error.retriable:  # one of several tries may have been carried out, and its answer be lost
+            if error.retriable:  # a try may have succeeded, and its answer been lost
                 raise HalfMoved(f"the group may be reset to {planned.target}: {reason(error)}") from error
             raise
         if refused:

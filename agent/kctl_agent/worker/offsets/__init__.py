@@ -1,1 +1,1 @@
-"""Start offsets and reading progress, from what brokers, storage and group know."""
+"""Start offsets and reading progress, from the answers of brokers, storage and group."""

@@ -41,23 +41,20 @@ log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_MS = 5000
 BOOTSTRAP_TIMEOUT_MS = 10_000
-"""How long the client searches for a broker before it reports the outage; it is retried."""
+"""Then the client reports the outage, and is retried."""
 METADATA_EVERY_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Partitions and topic ids of the subscribed topics, from the brokers' metadata.
-
-    `ids` are those of KIP-516, missing with old brokers; a topic with an error has neither rows nor an id.
-    """
+    """`ids` are those of KIP-516, missing with old brokers; a topic with an error has neither rows nor an id."""
 
     rows: tuple[PartitionMetadata, ...]
     ids: dict[str, str]
     errors: dict[str, type[KafkaError]]
 
     def ids_since(self, before: Mapping[str, str]) -> dict[str, str]:
-        """Returns the topic ids, with those from `before` for topics that cannot be described now."""
+        """Uses `before` for topics that cannot be described now."""
         kept = {
             t: i
             for t, i in before.items()
@@ -66,11 +63,8 @@ class Topics:
         return {**kept, **self.ids}
 
     def undescribed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """Returns partitions of topics with an error, with reasons: without a topic's id nobody would notice its
-        recreation.
-
-        Raises KafkaError if those are all.
-        """
+        """Partitions of topics with an error: without a topic's id its recreation would not be noticed. Raises
+        KafkaError if those are all."""
         errors = {tp: self.errors[tp.topic] for tp in partitions if tp.topic in self.errors}
         if errors and len(errors) == len(partitions):
             tp = min(errors)
@@ -80,7 +74,7 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """The brokers' last answers, each with its monotonic second; None before the first."""
+    """Each answer has its monotonic second; None before the first."""
 
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
@@ -89,13 +83,12 @@ class BrokerView:
     topics: tuple[PartitionMetadata, ...] | None = None
     topic_ids: dict[str, str] = field(default_factory=dict)
     logs: dict[TopicPartition, LogSeen] = field(default_factory=dict)
-    """Log ends, with the leaders that reported them."""
     unanswered: dict[TopicPartition, Unanswered] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """A partition that no leader answers for: the reason, and since which monotonic second."""
+    """`since` in monotonic seconds."""
 
     why: str
     since: float
@@ -103,7 +96,7 @@ class Unanswered:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Start and end offsets of the logs whose leaders answered; for the others the reason."""
+    """Of the logs whose leaders answered; for the others the reason."""
 
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
@@ -113,7 +106,7 @@ class Bounds:
 
 
 class Brokers:
-    """Blocking requests to the cluster; thread-safe (kafka-python runs one I/O thread)."""
+    """Blocking; thread-safe (kafka-python runs one I/O thread)."""
 
     def __init__(self, settings: KafkaSettings, client_id: str) -> None:
         self._settings = settings
@@ -130,7 +123,7 @@ class Brokers:
 
     @property
     def _admin(self) -> Any:
-        """The admin client. Raises KafkaTimeoutError: this thread's deadline leaves no time for a request."""
+        """The client, if the deadline leaves time for a request. Raises KafkaTimeoutError."""
         if not deadline.allows(QUESTION_SECONDS):
             raise KafkaTimeoutError("no time is left in this turn")
         return self._client
@@ -139,15 +132,11 @@ class Brokers:
         self._client.close()
 
     def describe(self, error: KafkaError, what: str) -> str:
-        """Returns one sentence: what failed and why, with the brokers' addresses."""
         return describe(error, what, self._settings.bootstrap_servers)
 
     def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
-        """Requests start and end offsets of logs, with the leaders that reported the ends.
-
-        With `read_committed` the end is the last stable offset. A partition whose leader is missing or silent does not
-        affect the others. Raises KafkaError if there is no answer at all.
-        """
+        """With `read_committed` the end is the last stable offset. A partition whose leader is missing or silent does
+        not affect the others. Raises KafkaError if there is no answer at all."""
         try:
             starts, unstarted = answered_offsets(self._admin, partitions, OffsetSpec.EARLIEST)
             isolation = self._settings.isolation_level
@@ -169,10 +158,7 @@ class Brokers:
         self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, LogSeen] | None = None
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
         """Requests everything that decides where reading starts; for partitions without an answering leader, the
-        reason.
-
-        Logs are compared with `known`, else with the note of the committed offset. Raises KafkaError.
-        """
+        reason. Logs are compared with `known`, else with the note of the committed offset. Raises KafkaError."""
         group = self._settings.group
         try:
             offsets = self._admin.list_group_offsets({group: list(partitions)})[group]
@@ -208,11 +194,8 @@ class Brokers:
     def divergences(
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
     ) -> dict[TopicPartition, int]:
-        """Returns the offsets from which logs differ from those seen before; asks brokers only after a change of
-        leader.
-
-        Raises KafkaError if this can be known later; if never, that is logged, and the offset is unknown.
-        """
+        """The offsets from which logs differ from those seen before; asks brokers only after a change of leader. Raises
+        KafkaError if a later try may know; if never, that is logged, and the offset is unknown."""
         moved = {
             tp: (seen, now[tp]) for tp, seen in before.items() if seen and tp in now and now[tp].is_newer_than(seen)
         }
@@ -239,10 +222,8 @@ class Brokers:
         return diverged, unknown
 
     def _ends_of_epochs(self, asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]) -> dict[TopicPartition, int]:
-        """OffsetForLeaderEpoch: where the log of the older epoch ends, as the newer leader answers.
-
-        kafka-python has the message, but its admin client has no method for it.
-        """
+        """OffsetForLeaderEpoch: the end of the older epoch's log, as the newer leader answers. kafka-python has the
+        message, but its admin client has no method for it."""
         admin, ends = self._admin, dict[TopicPartition, int]()
 
         async def ask() -> None:
@@ -266,27 +247,26 @@ class Brokers:
         return ends
 
     def _look_for_brokers(self) -> None:
-        """Refreshes the brokers: kafka-python's admin client would miss a returned one for minutes."""
+        """Otherwise kafka-python's admin client would miss a recovered broker for minutes."""
         self._admin._manager.cluster.request_update()  # noqa: SLF001 - it offers no public way
 
     def offset_at(self, partition: TopicPartition, milliseconds: int) -> int | None:
-        """The first offset of a record not older than this time; None if there is none. Raises KafkaError."""
+        """The first record not older than this time. Raises KafkaError."""
         found = self._admin.list_partition_offsets({partition: milliseconds})
         offset: int = found[partition].offset
         return offset if offset >= 0 else None
 
     def cluster_id(self) -> str | None:
-        """The cluster's id, requested until it is known; None with too old brokers. Raises KafkaError."""
+        """Requested until it is known; None with too old brokers. Raises KafkaError."""
         if self._cluster_id is None:
             self._cluster_id = self._admin.describe_cluster()["cluster_id"]
         return self._cluster_id
 
     def partitions_of(self, topics: Collection[str]) -> set[TopicPartition]:
-        """Returns all partitions of these topics. Raises KafkaError."""
         return {TopicPartition(row.topic, row.partition) for row in self.topics().rows if row.topic in topics}
 
     def topics(self) -> Topics:
-        """Returns partitions and ids of the subscribed topics. Raises KafkaError."""
+        """Only subscribed topics. Raises KafkaError."""
         rows: list[PartitionMetadata] = []
         ids: dict[str, str] = {}
         errors: dict[str, type[KafkaError]] = {}
@@ -308,10 +288,7 @@ class Brokers:
         )
 
     def _controller(self, reported: int) -> int | None:
-        """Returns the controller: with KRaft the leader of the quorum.
-
-        DescribeCluster returns the real controller with ZooKeeper only; KRaft hides it there and names any broker.
-        """
+        """With KRaft the leader of the quorum: DescribeCluster hides it there and names any broker."""
         try:
             quorum = self._admin.describe_metadata_quorum()
         except UnsupportedVersionError:
@@ -325,7 +302,7 @@ class Brokers:
 def _of_epochs(
     partitions: Collection[TopicPartition], asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]
 ) -> OffsetForLeaderEpochRequest:
-    """The request for ends of older epochs. A broker that leads in another epoch than the newer one refuses it."""
+    """A broker that leads in another epoch than the newer one rejects the request."""
     topics: dict[str, list[Any]] = {}
     for tp in partitions:
         before, now = asked[tp]
@@ -350,10 +327,8 @@ def _topic_partition(topic: str, partition: dict[str, Any]) -> PartitionMetadata
 
 
 class BrokerWatcher(threading.Thread):
-    """A daemon thread that asks brokers once a second for the partitions of `watched()`.
-
-    `view` is the last answer (atomic to read). `report(why)` is called each time: why there was no answer, or None.
-    """
+    """Asks brokers once a second for the partitions of `watched()`, in a daemon thread. `view` is the last answer
+    (atomic to read). `report(why)` is called each time: why there was no answer, or None."""
 
     def __init__(
         self,
@@ -372,13 +347,13 @@ class BrokerWatcher(threading.Thread):
         self._metadata_at = float("-inf")
 
     def stop(self) -> None:
-        """Ends the thread without waiting: a request may hang until its time-out."""
+        """Does not wait: a request may hang until its time-out."""
         self._stop_asked.set()
 
     def run(self) -> None:
         while not self._stop_asked.wait(self._every_seconds):
             why = self._why_not_polled()
-            if not self._stop_asked.is_set():  # a client that is closed meanwhile raises whatever it likes
+            if not self._stop_asked.is_set():  # a client that was closed may raise anything
                 self._report(why)
 
     def _why_not_polled(self) -> str | None:
@@ -386,7 +361,7 @@ class BrokerWatcher(threading.Thread):
             self._poll()
         except KafkaError as error:
             return self._brokers.describe(error, "offsets of partitions grow old")
-        except Exception as error:  # of kafka-python, or ours: the checks of the logs must go on
+        except Exception as error:  # a bug must not end the checks of the logs
             log.debug("the brokers' answers cannot be read", exc_info=True)
             return f"offsets of partitions grow old: {type(error).__name__}: {first_line(error)}"
         return None

@@ -1,7 +1,8 @@
 """The metadata that a worker commits with an offset: the storage with the messages below it, and the log that was read.
+Pure.
 
 An offset committed without such a note is another client's and resets the group. An offset with one is what a worker
-had stored, whatever the stored offset is now. Pure. A note takes about 200 of 4,096 bytes.
+had stored, whatever the stored offset is now. A note takes about 200 of 4,096 bytes.
 """
 
 from __future__ import annotations
@@ -13,32 +14,28 @@ from kctl_agent.worker.offsets.epochs import LogSeen
 
 FORMAT = 1
 MAX_NAME = 200
-"""Maximum length of a storage's name in a commit; only people read it."""
+"""Only people read it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorageId:
-    """A storage in a commit: its random id from when it was created, and its location then."""
+    """Random id from when the storage was created, and its location then."""
 
     id: str
     name: str
 
     def is_of(self, other: StorageId) -> bool:
-        """Whether both are the same storage, wherever it is now. A storage without an id keeps nothing and equals any
-        other."""
+        """The same storage, wherever it is now. One without an id keeps nothing and equals any other."""
         return not self.id or not other.id or self.id == other.id
 
 
 @dataclass(frozen=True, slots=True)
 class CommitNote:
-    """A commit's metadata: the storage below the offset, the topic's id, and the log as seen."""
-
     storage: StorageId
     topic_id: str | None = None
     seen: LogSeen | None = None
 
     def format(self) -> str:
-        """Returns the note as a commit's metadata string."""
         fields: dict[str, object] = {"kctl": FORMAT, "storage": self.storage.id, "at": self.storage.name[:MAX_NAME]}
         if self.topic_id is not None:
             fields["topic"] = self.topic_id
@@ -48,14 +45,14 @@ class CommitNote:
 
 
 def log_seen(note: CommitNote | None, offset: int, leader_epoch: int | None) -> LogSeen | None:
-    """Returns the log as seen at the commit; for another client's offset, by its leader epoch."""
+    """For another client's offset, by its leader epoch."""
     if note is not None:
         return note.seen
     return LogSeen(leader_epoch, offset) if leader_epoch is not None and leader_epoch >= 0 else None
 
 
 def parse(metadata: str | None) -> CommitNote | None:
-    """Parses a commit's metadata; None: another client has committed the offset."""
+    """None: another client has committed the offset."""
     try:
         document = json.loads(metadata or "null")
     except ValueError:

@@ -1,8 +1,8 @@
-"""Detects log truncation by leader epochs (KIP-320): is the current log still the one that was read?
+"""Detects log truncation by leader epochs (KIP-320): is the current log still the one that was read? Pure.
 
 A log that was truncated and has grown past the position again has an ordinary end. But a new leader knows where its log
-of an older epoch ends: if that is below the end that the older leader reported, the records between are lost. Pure.
-Compares what leaders reported: Spark does not expose the epochs of records.
+of an older epoch ends: if that is below the end that the older leader reported, the records between are lost. Compares
+the reports of leaders, because Spark does not expose the epochs of records.
 """
 
 from __future__ import annotations
@@ -15,31 +15,27 @@ from kafka import TopicPartition
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogSeen:
-    """A leader epoch, and the log end that its leader reported; the log may be longer by now."""
+    """The log end that the leader of this epoch reported; the log may be longer by now."""
 
     epoch: int
     end: int
 
     def is_newer_than(self, before: LogSeen | None) -> bool:
-        """Whether another leader has reported this end since: the log may be another one."""
+        """Another leader has reported this end: the log may be another one."""
         return before is not None and self.epoch > before.epoch
 
 
 def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
-    """The offset from which a log differs from the one seen before; None: nowhere, or unknown.
-
-    `end_of_epoch`: where the log of the epoch of `before` ends; negative: unknown.
-    """
+    """The offset from which a log differs from the one seen before; None: nowhere, or unknown. `end_of_epoch`: where
+    the log of the epoch of `before` ends; negative: unknown."""
     if end_of_epoch is None or end_of_epoch < 0 or end_of_epoch >= before.end:
         return None
     return end_of_epoch
 
 
 class Epochs:
-    """The last seen log end and leader epoch of each partition, while this worker owns it.
-
-    Another owner may have handled a truncation. `began`, `observe` and `committed` are for one thread.
-    """
+    """The last seen log of each partition, while this worker owns it; another owner may have handled a truncation.
+    `began`, `observe` and `committed` are for one thread."""
 
     def __init__(self) -> None:
         self._seen: dict[TopicPartition, LogSeen] = {}
@@ -48,37 +44,33 @@ class Epochs:
 
     @property
     def known(self) -> dict[TopicPartition, LogSeen]:
-        """Returns the logs of partitions that this worker has owned since."""
         return {tp: seen for tp, seen in self._seen.items() if tp not in self._given_up}
 
     def began(self, found: Mapping[TopicPartition, LogSeen | None]) -> None:
-        """Begins to read partitions in these logs; earlier knowledge has been compared."""
+        """Earlier knowledge has been compared."""
         self._seen = {tp: seen for tp, seen in {**self._seen, **found}.items() if seen is not None}
         self._given_up -= found.keys()
 
     def give_up(self, partitions: Collection[TopicPartition]) -> None:
-        """Forgets partitions that another member gets."""
+        """Another member gets these partitions."""
         self._given_up |= frozenset(partitions)
 
     def observe(self, logs: Mapping[TopicPartition, LogSeen]) -> None:
-        """Records newer log ends of partitions that are read; ignores older leaders."""
+        """Ignores older leaders."""
         newer = {tp: log for tp, log in logs.items() if (before := self._seen.get(tp)) is None or log > before}
         self._seen = {**self._seen, **newer}
 
     def seen(self, tp: TopicPartition) -> LogSeen | None:
-        """Returns what the commit note of this partition contains.
-
-        Not usable as `committed_leader_epoch`: that is the epoch of the last record below the offset, and other clients
-        would treat a lower one as a truncation.
-        """
+        """For the commit note. Not usable as `committed_leader_epoch`: that is the epoch of the last record below the
+        offset, and other clients would treat a lower one as a truncation."""
         return self._seen.get(tp)
 
     def committed(self, partitions: Collection[TopicPartition]) -> None:
-        """Records committed notes. If more has been seen meanwhile, the note is uncommitted again."""
+        """If more has been seen meanwhile, the note is uncommitted again."""
         self._committed = {**self._committed, **{tp: self._seen[tp] for tp in partitions if tp in self._seen}}
 
     def uncommitted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Returns positions whose committed notes have an older log end, as the last one of a flow usually has."""
+        """Positions whose committed notes have an older log end, as the last one of a flow usually has."""
         return {
             tp: position
             for tp, position in positions.items()

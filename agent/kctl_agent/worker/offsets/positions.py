@@ -1,7 +1,5 @@
-"""Where a worker begins to read a partition, from committed offset and note, stored offset, log and reset policy.
-
-Pure. For the cases see docs/architecture.md, "What the stored offset must not hide".
-"""
+"""Where a worker begins to read a partition, from committed offset and note, stored offset, log and reset policy. Pure.
+For the cases see docs/architecture.md, "What the stored offset must not hide"."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from kctl_agent.worker.offsets.epochs import LogSeen
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The brokers' answers about a partition. `committed` None: no offset; `note` None: another client's."""
+    """`committed` None: no offset; `note` None: another client's."""
 
     topic: str
     partition: int
@@ -24,18 +22,15 @@ class Found:
     log_end: int
     note: CommitNote | None = None
     seen: LogSeen | None = None
-    """The leader that reported the log end; None if the brokers are too old for that."""
+    """None if the brokers are too old for leader epochs."""
     diverged: int | None = None
     """The offset from which the log differs from the one that was read; None: the same, or unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A read position that did not simply continue, with the reason.
-
-    `kind`: rewound, skipped, topic_recreated, truncated, records_lost, storage_rolled_back, storage_lost_offsets,
-    other_storage.
-    """
+    """`kind`: rewound, skipped, topic_recreated, truncated, records_lost, storage_rolled_back, storage_lost_offsets,
+    other_storage."""
 
     kind: str
     from_offset: int
@@ -44,7 +39,7 @@ class Moved:
     """Names of the committed offset's storage and of this one."""
 
     def sentence(self, where: str) -> str:
-        """Returns what was found and what follows, for logs and events; `where` is `topic-partition`."""
+        """For logs and events; `where` is `topic-partition`."""
         return f"{where}: {self.cause}; {self._effect}"
 
     @property
@@ -79,11 +74,8 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class StartOffset:
-    """The first offset to read, the stored offset to set (None: unchanged) and what must be reported.
-
-    With `must_commit` this offset must be committed with a note before it is read: otherwise the next put would make
-    the committed offset seem a reset, or once more a rolled-back storage.
-    """
+    """`stored_offset` None: unchanged. With `must_commit` this offset must be committed with a note before it is read:
+    otherwise the next put would make the committed offset seem a reset, or once more a rolled-back storage."""
 
     offset: int
     stored_offset: StoredOffset | None
@@ -92,7 +84,7 @@ class StartOffset:
 
 
 def decide(found: Found, stored: StoredOffset | None, first: int, storage: StorageId) -> StartOffset:
-    """Decides where reading a partition begins. `first` is where to begin if nobody has read it yet.
+    """Decides where reading a partition begins; `first` is for a partition that was never read.
 
     - Another topic id invalidates the stored offset and an offset committed with it. An unknown id invalidates nothing.
     - A committed offset without a note is another client's and is used: a reset if there is a stored offset, otherwise
@@ -101,7 +93,7 @@ def decide(found: Found, stored: StoredOffset | None, first: int, storage: Stora
       committed offset is higher, the storage was rolled back; if there is no stored offset, it was emptied.
     - An offset noted with another storage replaces the stored offset.
 
-    Finally the offset is brought into the log: above its end, or above the offset from which it differs, is truncation;
+    Finally the offset is moved into the log: above its end, or above the offset from which it differs, is truncation;
     below its start is loss by retention.
     """
     end = found.log_end if found.diverged is None else min(found.log_end, max(found.diverged, found.log_start))
@@ -113,8 +105,8 @@ def decide(found: Found, stored: StoredOffset | None, first: int, storage: Stora
         moved.append(Moved("records_lost", offset, found.log_start))
         offset = found.log_start
     topic_id = found.topic_id or (stored.topic_id if stored else None)
-    # In a log that differs from the one that was read the stored offset is another one, even if it stays where it is: a
-    # task of the old log that was frozen must not put beside the next owner.
+    # If the log differs, the stored offset is set even to the same number: a frozen task of the old log must not put
+    # after the next owner.
     kept = stored is not None and stored.next == offset and stored.topic_id == topic_id and found.diverged is None
     placed = None if kept else StoredOffset(found.topic, found.partition, topic_id, offset)
     is_ours = found.note is not None and found.note.storage.id == storage.id
@@ -125,7 +117,7 @@ def decide(found: Found, stored: StoredOffset | None, first: int, storage: Stora
 def _go_on(
     found: Found, stored: StoredOffset | None, first: int, storage: StorageId, end: int
 ) -> tuple[int, list[Moved]]:
-    """The position before it is brought into the log, which ends at `end`; and the moves that led to it."""
+    """The position before it is moved into the log, which ends at `end`, and the moves that led to it."""
     committed, note = found.committed, found.note
     if stored is not None and _is_other(found.topic_id, stored.topic_id):
         return found.log_start, [Moved("topic_recreated", stored.next, found.log_start)]
@@ -142,10 +134,10 @@ def _go_on(
         return (stored.next, []) if stored else (first, [Moved("topic_recreated", committed, first)])
     if stored is None:
         return committed, [Moved("storage_lost_offsets", committed, committed, names)]
-    once = min(committed, end)  # what was committed beyond the end of a truncated log is not missing here
+    once = min(committed, end)  # commits above the end of a truncated log do not count
     return stored.next, [Moved("storage_rolled_back", once, stored.next, names)] if once > stored.next else []
 
 
 def _is_other(topic_id: str | None, before: str | None) -> bool:
-    """Whether the topic was recreated: both ids are known and differ."""
+    """Both ids are known and differ."""
     return topic_id is not None and before is not None and topic_id != before

@@ -15,24 +15,23 @@ from kctl_agent.worker.offsets.start_offsets import Decided
 
 
 class ReadProgress:
-    """Positions, committed offsets and logs of a worker. The main thread or a revocation changes it; any thread reads
-    it."""
+    """The main thread or a revocation changes it; any thread reads it."""
 
     def __init__(self) -> None:
         self.commits = Commits()
         self.epochs = Epochs()
         self.reading = Reading()
         self._reached: dict[TopicPartition, int] = {}
-        """Positions at the end of earlier queries; what a throttled or waiting worker still knows."""
+        """Positions at the end of earlier queries, for a throttled or waiting worker."""
 
     def note(self, tp: TopicPartition, storage: StorageId) -> str:
-        """Returns the metadata to commit with an offset; also called on kafka-python's I/O thread."""
+        """Metadata to commit with an offset; also called on kafka-python's I/O thread."""
         return CommitNote(storage, self.reading.topic_id(tp), self.epochs.seen(tp)).format()
 
     def began(
         self, decided: Decided, partitions: Collection[TopicPartition], assigned: Collection[TopicPartition], now: float
     ) -> None:
-        """Begins to read partitions: from now on these logs and offsets count."""
+        """From now on these logs and offsets count."""
         found = {tp: decided.found[tp] for tp in partitions}
         self.reading.began({tp: at.topic_id for tp, at in found.items()}, now)
         self.epochs.began({tp: at.seen for tp, at in found.items()})
@@ -41,20 +40,19 @@ class ReadProgress:
         self.commits.found({**others, **committed})
 
     def reached(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Records the positions at which queries stopped, or to which a seek has moved."""
+        """Where queries stopped, or a seek has moved to."""
         self._reached = {**self._reached, **ends}
 
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Returns the positions at which queries of these partitions stopped."""
         return {tp: self._reached[tp] for tp in partitions if tp in self._reached}
 
     def positions(
         self, assigned: Collection[TopicPartition], running: Mapping[TopicPartition, int], view: BrokerView
     ) -> dict[TopicPartition, int | None]:
-        """Returns the position of each assigned partition, read at present or not."""
+        """Of each assigned partition, read at present or not."""
         reached = {**self._reached, **running}
         return {tp: None if self.reading.is_void(tp, view) else reached.get(tp) for tp in assigned}
 
     def committed(self, view: BrokerView) -> dict[TopicPartition, int]:
-        """Returns the committed offsets, except those of deleted or recreated topics."""
+        """Without those of deleted or recreated topics."""
         return {tp: offset for tp, offset in self.commits.known.items() if not self.reading.is_void(tp, view)}

@@ -1,4 +1,4 @@
-"""The plan of a seek: the new position, and what it skips or reads again. Pure."""
+"""The plan of a seek: the new position, and the offsets that it skips or reads again. Pure."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from kctl_agent.worker.offsets.positions import Found
 
 @dataclass(frozen=True, slots=True)
 class SeekPlan:
-    """The seek of a partition that was read up to `position` and continues at `target`."""
+    """The partition was read up to `position` and continues at `target`."""
 
     topic: str
     partition: int
     position: int | None
-    """None: nothing of it has been read or committed yet."""
+    """None: not read or committed yet."""
     target: int
 
     @property
     def skipped(self) -> int:
-        """The number of offsets that nobody will read."""
+        """Offsets that will never be read."""
         return max(self.target - self.position, 0) if self.position is not None else 0
 
     @property
     def again(self) -> int:
-        """The number of offsets that are read, stored and processed a second time."""
+        """Offsets that are processed a second time."""
         return max(self.position - self.target, 0) if self.position is not None else 0
 
     @property
@@ -53,10 +53,10 @@ class SeekPlan:
 
 
 def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int], int | None]) -> SeekPlan:
-    """Plans a seek to `earliest`, `latest`, an offset, or `@` and milliseconds since 1970.
+    """Plans a seek to `earliest`, `latest`, an offset, or `@` and milliseconds since 1970: the first record not older,
+    or the end of the log.
 
-    A time means the first record not older than it, or the end of the log; `offset_at` asks the broker. Raises
-    BadParams: anything else, or an offset outside the log, which Kafka would answer with a reset.
+    Raises BadParams for anything else, or an offset outside the log, which Kafka would answer with a reset.
     """
     begin, end = found.log_start, found.log_end
     if to in ("earliest", "latest"):
@@ -76,7 +76,7 @@ def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int],
 
 
 def _number(text: str) -> int | None:
-    """Parses a 64-bit number, as Kafka's offsets and times are; None: not a number."""
+    """None: not a 64-bit number, as Kafka's offsets and times are."""
     return int(text) if text.isdecimal() and len(text) < 20 and int(text) < 2**63 else None
 
 

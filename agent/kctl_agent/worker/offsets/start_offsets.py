@@ -1,7 +1,5 @@
-"""Start offsets of a query: asks brokers and storage, lets `positions` decide, sets the stored offsets.
-
-For the main thread; blocks. Reading and committing are the worker's.
-"""
+"""Start offsets of a query: asks brokers and storage, lets `positions` decide, sets the stored offsets. For the main
+thread; blocks."""
 
 from __future__ import annotations
 
@@ -30,27 +28,24 @@ CALL_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The start offsets and their basis: the stored offsets, read before anything else, and the brokers' answers.
-
-    For a topic that is new to the group, contains more partitions than were requested.
-    """
+    """For a topic that is new to the group, contains more partitions than were requested."""
 
     stored_offsets: Mapping[tuple[str, int], StoredOffset]
     found: Mapping[TopicPartition, Found]
     starts: Mapping[TopicPartition, StartOffset]
     unanswered: Mapping[TopicPartition, str]
-    """Partitions that no leader answers for, with reasons."""
+    """No leader answers for these, with reasons."""
 
     @property
     def moves(self) -> list[tuple[TopicPartition, Moved]]:
         return [(tp, moved) for tp, start in sorted(self.starts.items()) for moved in start.moved]
 
     def first_commits(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Returns the offsets that must be committed before anything is read."""
+        """Offsets that must be committed before reading."""
         return {tp: self.starts[tp].offset for tp in partitions if self.starts[tp].must_commit}
 
     def source(self, tp: TopicPartition) -> KafkaSource:
-        """Returns where the query begins this partition, once the stored offsets are set."""
+        """Only once the stored offsets are set."""
         start, before = self.starts[tp], self.stored_offsets.get(tuple(tp))
         version = before.version if before else 0
         if start.stored_offset is not None:
@@ -59,7 +54,7 @@ class Decided:
 
 
 class StartOffsets:
-    """Decides and sets start offsets. `identity` is the storage's, as in commits; known after a decision."""
+    """`identity` is the storage's, as in commits; known after a decision."""
 
     def __init__(self, settings: WorkerSettings, storage: OffsetStore, brokers: Brokers) -> None:
         self._settings = settings
@@ -70,9 +65,8 @@ class StartOffsets:
     def decide(self, partitions: frozenset[TopicPartition], known: Mapping[TopicPartition, LogSeen]) -> Decided:
         """Decides where partitions begin; compares their logs with `known`.
 
-        Stored offsets are read before the committed ones, and again where something has moved: they show another
-        owner's actions. Raises BootstrapError: another group's storage, or a setting is `stop`; KafkaError,
-        StorageError.
+        Stored offsets are read before the committed ones, and again after a move: they show another owner's actions.
+        Raises BootstrapError (another group's storage, or a setting is `stop`), KafkaError, StorageError.
         """
         self._bind()
         is_latest = self._settings.kafka.auto_offset_reset == "latest"
@@ -111,7 +105,7 @@ class StartOffsets:
 
     @property
     def _storage(self) -> OffsetStore:
-        """Opens the storage for one call. Raises StorageUnusable: the thread's deadline leaves no time for it."""
+        """For one call. Raises StorageUnusable if the thread's deadline leaves no time for it."""
         if not deadline.allows(CALL_SECONDS):
             raise StorageUnusable("no time is left in this turn to ask the storage")
         return self._store
@@ -119,11 +113,8 @@ class StartOffsets:
     def _found(
         self, partitions: frozenset[TopicPartition], new: Set[TopicPartition], known: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
-        """Returns the brokers' answers about partitions; the reasons where no leader answers.
-
-        All partitions of a topic that is `new` to the group are placed at once, also those of other members. So a
-        partition without a stored offset beside others with one was added later, and is read from its start.
-        """
+        """All partitions of a topic that is `new` to the group are placed at once, also those of other members. So a
+        partition without a stored offset next to others with one was added later, and is read from its start."""
         found, unanswered = self._brokers.found(partitions | new, known)
         late = {tp.topic: f"of {tp.topic}-{tp.partition}: {unanswered[tp]}" for tp in new & unanswered.keys()}
         for tp in [tp for tp in found if tp.topic in late]:
@@ -132,13 +123,13 @@ class StartOffsets:
         return found, unanswered
 
     def _check_unmoved(self, decided: Decided) -> None:
-        """Checks that no other owner has acted since the stored offsets were read. Raises StoredOffsetMoved."""
+        """Another owner may have acted since the stored offsets were read. Raises StoredOffsetMoved."""
         now = self._storage.stored_offsets([tuple(tp) for tp in decided.found])
         for tp in decided.found:
             refuse_moved(tuple(tp), now.get(tuple(tp)), decided.stored_offsets.get(tuple(tp)))
 
     def _bind(self) -> None:
-        """Binds the storage to its cluster and group. Each time: it may be exchanged while a worker runs."""
+        """Each time, because the storage may be exchanged while a worker runs."""
         owner = Binding(self._settings.kafka.group, self._brokers.cluster_id())
         take_over = self._settings.storage["on_other_storage"] == "take_over"
         try:
@@ -150,7 +141,7 @@ class StartOffsets:
         self.identity = StorageId(id_, _name(self._storage))
 
     def _refuse(self, moves: Sequence[tuple[TopicPartition, Moved]]) -> None:
-        """Ends the worker if a setting (`stop`) forbids such a move. Raises BootstrapError."""
+        """A setting (`stop`) may forbid such a move. Raises BootstrapError."""
         storage = self._settings.storage
         for setting, kind, choice in (
             ("workers.on_data_loss", "records_lost", self._settings.pipeline.on_data_loss),
@@ -165,6 +156,6 @@ class StartOffsets:
 
 
 def _name(storage: OffsetStore) -> str:
-    """A storage's name, with its machine if it is a file: two machines may have files of the same name."""
+    """Includes the machine if it is a file: two machines may have files of the same name."""
     is_remote = storage.identity.startswith("redis:")
     return storage.identity if is_remote else f"{socket.gethostname()}:{storage.identity}"

@@ -1,7 +1,7 @@
 """The reason why a batch failed, in one line, and whether the storage was the cause.
 
 The driver gets an exception of an executor's Python as text. Exceptions of the put are on a line that begins with a
-secret token of its job: an exception of user code may quote any record.
+secret token of its job, because an exception of user code may quote any record.
 """
 
 from __future__ import annotations
@@ -20,15 +20,11 @@ OF_RECORD = ("", "bad_order", RowRefused.code, "day_refused")
 PY4J = "An error occurred while calling"
 FILE = re.compile(r'^File "([^"]+)", line (\d+)')
 JAVA_CLASS = re.compile(r"^: (\w+\.)*")
-"""Matches the text before the exception's class name, on the line after Py4J's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchFailure:
-    """Why a batch failed. `is_storage`: the storage was unusable, whatever the data.
-
-    `code` is that of a storage error; empty: it is none.
-    """
+    """`is_storage`: the storage was unusable, whatever the data. `code` is that of a storage error."""
 
     text: str
     is_storage: bool = False
@@ -36,12 +32,12 @@ class BatchFailure:
 
     @property
     def is_moved(self) -> bool:
-        """Whether the stored offsets differ from those that the batch was planned on."""
+        """The stored offsets differ from those that the batch was planned on."""
         return self.code in MOVED
 
     @property
     def may_be_of_record(self) -> bool:
-        """Whether a single record may be the cause, and not the state of the storage."""
+        """A single record may be the cause, not the state of the storage."""
         return self.code in OF_RECORD
 
     def __str__(self) -> str:
@@ -49,15 +45,13 @@ class BatchFailure:
 
 
 class TaskFailed(Exception):
-    """A storage error inside a task, as passed to the driver."""
-
     def __init__(self, token: str, error: StorageError) -> None:
         sentence = " ".join(f"{type(error).__name__}: {error}".split())
         super().__init__(f"{token} {error.code} {sentence[:MAX_TEXT]}")
 
 
 def failure(error: BaseException, token: str) -> BatchFailure:
-    """Returns the failure that a batch's exception in the driver means; `token` is that of the batch's job."""
+    """Reads a batch's exception in the driver; `token` is that of the batch's job."""
     if isinstance(error, StorageError):
         text = f"{type(error).__name__}: {_one_line(error)}"[:MAX_TEXT]
         return BatchFailure(text, isinstance(error, StorageUnusable), error.code)
@@ -67,7 +61,7 @@ def failure(error: BaseException, token: str) -> BatchFailure:
 
 
 def _one_line(error: BaseException) -> str:
-    """Returns the cause in one line: if Spark's text contains an executor's Python trace, its last line."""
+    """The last line of an executor's Python trace, if Spark's text has one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     traces = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
     if not traces:

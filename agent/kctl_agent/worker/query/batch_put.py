@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 UNEVEN_TASKS = 4
-"""Tasks per concurrent task if partitions differ much in size."""
+"""If partitions differ much in size."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRange:
-    """Offsets `start` to `end` (exclusive) of a partition, planned on a stored offset's `version`."""
+    """`end` is exclusive; planned on a stored offset's `version`."""
 
     start: int
     end: int
@@ -29,29 +29,23 @@ class BatchRange:
 
 @dataclass(frozen=True, slots=True)
 class PutDone:
-    """A finished put: its rows, and per partition Unix seconds of the last record, if known (not for a table)."""
+    """Unix seconds of the last records, if known (not for a table)."""
 
     rows: int
     last_timestamps: Mapping[tuple[str, int], float]
 
 
 def in_few_tasks(frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], least_records: int = 1) -> DataFrame:
-    """Coalesces a batch's records into few tasks, each of whole Kafka partitions in offset order.
-
-    A task with a Python call costs about 50 ms even if empty (benchmarks/README.md). For `least_records` see
-    `task_count`.
-    """
+    """Coalesces a batch's records into few tasks, each of whole Kafka partitions in offset order. A task with a Python
+    call costs about 50 ms even if empty (benchmarks/README.md)."""
     sizes = [size for each in ranges.values() if (size := each.end - each.start) > 0]
     tasks = task_count(sizes, frame.sparkSession.sparkContext.defaultParallelism, least_records)
     return frame.coalesce(tasks) if 0 < tasks < len(sizes) else frame
 
 
 def task_count(sizes: Collection[int], at_a_time: int, least_records: int = 1) -> int:
-    """The number of tasks for a batch over partitions of these record counts, as many of which run concurrently.
-
-    One per concurrent task; more if a partition is so large that equal numbers of partitions would make unequal tasks;
-    fewer if tasks would have less than `least_records` on average.
-    """
+    """One task per concurrent task; more if equal numbers of partitions would make unequal tasks; fewer if tasks would
+    have less than `least_records` on average."""
     largest, total = max(sizes, default=0), sum(sizes)
     is_uneven = largest > 2 * total / max(len(sizes), 1) and largest > total / (UNEVEN_TASKS * at_a_time)
     most = UNEVEN_TASKS * at_a_time if is_uneven else at_a_time
@@ -59,15 +53,14 @@ def task_count(sizes: Collection[int], at_a_time: int, least_records: int = 1) -
 
 
 class BatchPut(ABC):
-    """The driver's side of a storage, with the user's transform. `token` identifies a batch's errors."""
+    """`token` identifies a batch's errors."""
 
     def __init__(self, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
-        """`name` is the transform's in the configuration; empty: there is none."""
+        """`name` is the transform's in the configuration, or empty."""
         self._transform = transform
         self.name = name
 
     def transformed(self, frame: DataFrame) -> DataFrame:
-        """Returns the transformed records. Raises what `call_transform` does."""
         return call_transform(self._transform, self.name, frame)
 
     @abstractmethod
@@ -76,17 +69,14 @@ class BatchPut(ABC):
 
     @abstractmethod
     def stream(self, source: DataFrame) -> DataFrame:
-        """Returns the frame of the streaming query."""
+        """Makes the frame of the streaming query."""
 
     @abstractmethod
     def give_up(
         self, session: SparkSession, messages: Sequence[Message], planned: BatchRange, errors: Sequence[str]
     ) -> None:
         """Makes dead letters of these unchanged messages of one partition, one error each, and moves its stored offset
-        past their range.
-
-        Raises StorageError: nothing was done, or (a table) only the first of the two.
-        """
+        past them. Raises StorageError: nothing was done, or (a table) only the first of the two."""
 
     @abstractmethod
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class BlockPut(BatchPut):
-    """Puts a batch as blocks of messages. The transform is part of the query and leaves each record in its task."""
+    """The transform is part of the query and leaves each record in its task."""
 
     def __init__(self, storage: Storage, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
         super().__init__(transform, name)

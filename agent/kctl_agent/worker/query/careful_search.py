@@ -1,7 +1,7 @@
 """The reading order of partitions whose query failed, so that each bad record stops only its own partition.
 
-Groups of partitions are read first; a failed group is divided until a partition fails alone. Of that partition ever
-smaller ranges are read, in turn with the others, until its next record fails alone; it is retried with a back-off.
+Groups of partitions are read first; a failed group is divided until a partition fails alone. Smaller and smaller ranges
+of that partition are read, in turn with the others, until its next record fails alone; it is retried with a back-off.
 Pure; times are the caller's monotonic seconds. `next`, `failed` and `done` are for one thread, the others for any.
 """
 
@@ -16,14 +16,14 @@ from kafka import TopicPartition
 from kctl_agent.replies.workers import UnreadPartition
 
 PARTS = 6
-"""Parts of a divided range. Of 40 partitions with 8 bad ones 14 reads fail, with halves 23; a failed read takes two to
+"""Parts of a divided range. With 8 bad ones in 40 partitions 14 reads fail, with halves 23; a failed read takes two to
 three times as long as a good one."""
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""Back-off between tries of a record that fails alone."""
+"""For a record that fails alone."""
 JOIN_SECONDS = 20.0
-"""Seconds after which good partitions are cleared although the search goes on for others."""
+"""Then good partitions are cleared although the search continues for others."""
 HEALTHY_SECONDS = 600.0
-"""Seconds after its last bad record for which a partition is read carefully, so that another one disturbs no other."""
+"""For so long after its last bad record a partition is read carefully, so that another one disturbs no others."""
 
 Ranges = Mapping[TopicPartition, tuple[int, int]]
 """Offsets by partition: the first, and the one after the last."""
@@ -35,19 +35,17 @@ class _Partition:
     goal: int | None = None
     """The end of the log when the partition was first seen or last failed: read up to there, it is good."""
     alone: int = 0
-    """How many of its records are read next, alone; 0: it is read with others."""
+    """Records read next, alone; 0: it is read with others."""
     bad_before: int = 0
-    """The end of the last failed range, which contains a bad record; not above `position`: there is none."""
+    """The end of the last failed range, which contains a bad record; if not above `position`, there is none."""
     failures: int = 0
-    """Failures in a row of the record at `position` alone."""
+    """In a row, of the record at `position` alone."""
     retry_at: float = 0.0
     bad_at: float | None = None
     why: str = ""
 
 
 class CarefulSearch:
-    """The state of one search."""
-
     def __init__(
         self,
         positions: Mapping[TopicPartition, int],
@@ -56,27 +54,24 @@ class CarefulSearch:
         now: float,
         before: CarefulSearch | None = None,
     ) -> None:
-        """Sets the most records read at a time, and how long those of good partitions wait to be as many.
-
-        Keeps what an earlier search knows of the same positions.
-        """
+        """Keeps what an earlier search knows of the same positions. Good partitions wait up to `wait_seconds` for
+        `most` records."""
         known = before.partitions if before else {}
         self.partitions: dict[TopicPartition, _Partition] = {
             tp: replace(known[tp]) if tp in known and known[tp].position == at else _Partition(at)
             for tp, at in positions.items()
         }
         self.readable: tuple[TopicPartition, int] | None = before.readable if before else None
-        """A partition and the offset of a record in it that could be read when another one could not."""
+        """Could be read when another record could not."""
         self._most, self._wait_seconds = most, wait_seconds
         self.good_at: float = before.good_at if before else float("-inf")
-        """When good partitions were read last."""
         self._join_at = now + JOIN_SECONDS
         self.waiting = deque(self._divided_before(before))
-        """Groups that are read next, because a larger one has failed."""
+        """Read next, because a larger group has failed."""
         self._was_good = False
 
     def next(self, ends: Mapping[TopicPartition, int], now: float) -> Ranges:
-        """Returns what to read now; empty: no records, or a back-off has not ended."""
+        """What to read now; empty: no records, or a back-off has not ended."""
         for tp, each in self.partitions.items():
             if each.goal is None:
                 each.goal = ends.get(tp)
@@ -92,7 +87,6 @@ class CarefulSearch:
         return good
 
     def done(self, ranges: Ranges) -> None:
-        """Records that these were stored."""
         for tp, (_, end) in ranges.items():
             each = self.partitions[tp]
             each.position, each.failures = end, 0
@@ -101,11 +95,11 @@ class CarefulSearch:
                 each.alone = 0
             elif left <= 0:
                 each.alone = min(each.alone * PARTS, self._most)
-            elif left <= each.alone:  # which has the bad record, as the other parts had none
+            elif left <= each.alone:  # it has the bad record, because the other parts had none
                 each.alone = max(left // PARTS, 1)
 
     def failed(self, ranges: Ranges, why: str, now: float) -> None:
-        """Records that some of these records prevented their storing."""
+        """Some of these records prevented their storing."""
         if len(ranges) > 1:
             self.waiting.extend(_divided(ranges))
             return
@@ -117,12 +111,12 @@ class CarefulSearch:
             each.failures, each.bad_at, each.why = each.failures + 1, now, why
 
     def gave_up(self, tp: TopicPartition, position: int, now: float) -> None:
-        """Records that the unreadable records of this partition up to this position became dead letters."""
+        """The unreadable records of this partition up to this position became dead letters."""
         each = self.partitions[tp]
         each.position, each.failures, each.alone, each.bad_at, each.retry_at = position, 0, 1, now, now
 
     def cleared(self, now: float) -> frozenset[TopicPartition]:
-        """Returns the partitions that can be read with all others again."""
+        """Partitions that can be read with all others again."""
         if self.waiting and now < self._join_at:
             return frozenset()
         return frozenset(
@@ -134,7 +128,7 @@ class CarefulSearch:
         )
 
     def unreadable(self) -> dict[TopicPartition, UnreadPartition]:
-        """Returns the partitions whose next record fails alone."""
+        """Partitions whose next record fails alone."""
         return {
             tp: UnreadPartition(tp.topic, tp.partition, each.why, each.position)
             for tp, each in self.partitions.items()
@@ -142,7 +136,7 @@ class CarefulSearch:
         }
 
     def _divided_before(self, before: CarefulSearch | None) -> list[list[TopicPartition]]:
-        """Returns the groups that an earlier search has not read, and those of new partitions."""
+        """The groups that an earlier search has not read, and those of new partitions."""
         old = [[tp for tp in group if tp in self.partitions] for group in (before.waiting if before else ())]
         return [group for group in old if group] + _divided(set(self._good()).difference(*old))
 
@@ -155,7 +149,7 @@ class CarefulSearch:
         return {tp: (start, min(ends[tp], start + share)) for tp, start in found.items()}
 
     def _failing(self, ends: Mapping[TopicPartition, int], now: float) -> Ranges:
-        """Returns the next range of a partition that fails alone: the one that has waited longest."""
+        """Of a partition that fails alone: the one that has waited longest."""
         due = [
             (each.retry_at, tp)
             for tp, each in self.partitions.items()

@@ -1,7 +1,5 @@
-"""The version of the user's code in a worker, so that the executors' Pythons run the same.
-
-An engine's Pythons outlive a worker; Spark separates Pythons by environment, so the version goes into it.
-"""
+"""The version of the user's code in a worker, so that the executors' Pythons run the same. An engine's Pythons outlive
+a worker; Spark separates Pythons by environment, so the version goes into it."""
 
 from __future__ import annotations
 
@@ -15,10 +13,7 @@ VARIABLE = "KCTL_CODE_VERSION"
 
 
 def code_version(import_dir: Path) -> dict[str, str]:
-    """Returns an environment for what this process has imported from `import_dir`; empty if nothing.
-
-    Files are identified by path, size and modification time.
-    """
+    """Identifies the files that this process has imported from `import_dir` by path, size and modification time."""
     versions = sorted(filter(None, (_described(module, import_dir) for module in list(sys.modules.values()))))
     if not versions:
         return {}

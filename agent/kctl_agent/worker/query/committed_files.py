@@ -19,17 +19,15 @@ from pyspark.sql import DataFrame
 
 
 def write_committed(rows: DataFrame, uri: str, partition_by: Sequence[str]) -> frozenset[str]:
-    """Writes rows into their own folder; returns the names of the files that Spark committed.
-
-    Observations of `rows` are then complete. Raises OSError, and what Spark and the user's code raise.
-    """
+    """Returns the names of the files that Spark committed; observations of `rows` are then complete. Raises OSError,
+    and errors of Spark and the user's code."""
     session: Any = rows.sparkSession._jsparkSession
     jvm: Any = rows.sparkSession._jvm
     sql, python = jvm.org.apache.spark.sql.execution, jvm.org.apache.spark.api.python.PythonUtils
     none, empty = jvm.scala.Option.empty(), python.toScalaMap({})
     plan = rows._jdf.queryExecution()
     output = plan.analyzed().output()
-    # Like `DataFrameWriter`: the protocol is one of Spark's own, and its manifest goes to this machine alone.
+    # Like `DataFrameWriter`, with another protocol of Spark's, whose manifest goes to this machine.
     with TemporaryDirectory(prefix="manifest-", dir=jvm.java.lang.System.getProperty("java.io.tmpdir")) as folder:
         manifest = sql.streaming.sinks.FileStreamSinkLog(1, session, f"file://{folder}", none)
         protocol = sql.streaming.ManifestFileCommitProtocol("0", uri)
@@ -54,6 +52,5 @@ def write_committed(rows: DataFrame, uri: str, partition_by: Sequence[str]) -> f
 
 
 def _column(output: Any, name: str) -> Any:
-    """Returns a column of a plan's output."""
     columns = (output.apply(number) for number in range(output.size()))
     return next(column for column in columns if column.name() == name)

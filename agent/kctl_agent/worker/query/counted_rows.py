@@ -1,8 +1,5 @@
-"""Rows that Spark counts while it writes them.
-
-The count is compared with the files found (`lake.files.written_files`): a file system, a locale and a listing are
-between them.
-"""
+"""Rows that Spark counts while it writes them, to compare with the files found (`lake.files.written_files`): a file
+system, a locale and a listing are between them."""
 
 # ruff: noqa: SLF001 - PySpark waits for an observation without end
 from __future__ import annotations
@@ -16,11 +13,11 @@ from pyspark.sql import functions as f
 from kctl_agent.storage.base import StorageUnusable
 
 REPORT_SECONDS = 60
-"""Maximum wait for Spark's report of a count: an overloaded listener bus drops events."""
+"""For Spark's report of a count: an overloaded listener bus drops events."""
 
 
 class CountedRows:
-    """A frame with an observed row count. `rows` replaces the frame, and may be used once."""
+    """`rows` replaces the frame, and may be used once."""
 
     def __init__(self, rows: DataFrame) -> None:
         self._seen = Observation()
@@ -28,17 +25,14 @@ class CountedRows:
 
     @property
     def count(self) -> int:
-        """Returns the number of rows; call it only after `rows` were used. Raises StorageUnusable: Spark does not
-        report it."""
+        """Call it only after `rows` were used. Raises StorageUnusable if Spark does not report."""
         found = observed(self._seen)
         return int(found["count"]) if found else 0
 
 
 def observed(seen: Observation) -> dict[str, Any] | None:
-    """Returns Spark's observation, or None if Spark found that there are no rows before it ran anything.
-
-    It omits the count then, and its `toPyRow` fails by an assertion. Raises StorageUnusable: no report.
-    """
+    """None: Spark found that there are no rows before it ran anything. It omits the count then, and its `toPyRow` fails
+    by an assertion. Raises StorageUnusable without a report."""
     inner: Any = seen
     scala = inner._jvm.scala.concurrent
     try:

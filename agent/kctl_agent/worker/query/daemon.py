@@ -1,7 +1,7 @@
 """PySpark's daemon with the imports of a put already done: it forks a Python for each task.
 
-Runs in the executors. A fork has no threads. This concerns pyarrow's jemalloc, which stops its threads before a fork
-and restarts them; OpenBLAS starts none, because Spark sets `OMP_NUM_THREADS`.
+A fork has no threads. This concerns pyarrow's jemalloc, which stops its threads before a fork and restarts them;
+OpenBLAS starts none, because Spark sets `OMP_NUM_THREADS`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from kctl_agent.peers import is_own
 
 
 def import_for_tasks() -> None:
-    """Imports everything that a task needs, without useless entries of the path."""
     sys.path[:] = worth_searching(sys.path)
     for path in set(sys.path_importer_cache).difference(sys.path):
         del sys.path_importer_cache[path]
@@ -28,21 +27,18 @@ def import_for_tasks() -> None:
 
 
 def worth_searching(paths: list[str]) -> list[str]:
-    """Returns `paths` (`sys.path`) without copies of an installed PySpark or Py4J, and without Spark's jar.
+    """`sys.path` without copies of an installed PySpark or Py4J, and without Spark's jar.
 
     Spark's PYTHONPATH begins with zip files of both as source, which every start of a daemon compiles again (0.3 s of a
-    processor). If they are in the installed PySpark's folder, which is also on the path, it has the same modules. The
-    path ends with the jar of Spark's core, which has no modules: PySpark makes each fork read the list of its 5,900
-    files (`importlib.invalidate_caches` in pyspark/worker_util.py), 65 ms and 11 MB.
+    processor). The path ends with the jar of Spark's core, which has no modules: PySpark makes each fork read the list
+    of its 5,900 files (`importlib.invalidate_caches` in pyspark/worker_util.py), 65 ms and 11 MB.
     """
     return [path for path in paths if not (_is_copy(Path(path), paths) or _is_jar_of_spark(Path(path)))]
 
 
 def for_own_user(serve: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
-    """Wraps a fork's connection handler to serve only processes of this user.
-
-    It reads as many bytes as the other side requests before it compares the secret in them.
-    """
+    """Serves only processes of this user: a fork reads as many bytes as the other side requests before it compares the
+    secret in them."""
 
     def serve_own(connection: socket.socket, is_authenticated: bool) -> int:
         if is_authenticated or is_own(connection):
@@ -68,5 +64,5 @@ if __name__ == "__main__":
 
     daemon.worker = for_own_user(daemon.worker)
     gc.collect()
-    gc.freeze()  # or each fork would copy what its garbage collector walks through
+    gc.freeze()  # so that a fork's garbage collector does not copy pages
     daemon.manager()

@@ -1,8 +1,5 @@
-"""Checks executors on other machines before a table relies on them: there are any, and this machine sees their files.
-
-A batch is safe without this check, because it counts the rows of its files, but would fail each time without naming the
-machine.
-"""
+"""Checks that executors on other machines exist and that this machine sees their files, before a table relies on them.
+A batch is safe without this check, because it counts its rows, but would fail each time without naming the machine."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 START_SECONDS = 10.0
-"""Time for a cluster to start executors before the check reports that there are none."""
+"""For a cluster to start executors."""
 RETRY_SECONDS = 5.0
 _POLL_SECONDS = 0.5
 _HOST = "coalesce(try_reflect('java.net.InetAddress', 'getLocalHost'), 'an executor')"
@@ -42,11 +39,11 @@ class ExecutorCheck:
         self._context: Any = session.sparkContext
         self._ended = threading.Event()
         self.why: str | None = f"waits for executors of {self._context.master}"
-        """Why the executors cannot be used yet; None: they can. For any thread."""
+        """None: the executors can be used. For any thread."""
         threading.Thread(target=self._run, name="kctl-executors", daemon=True).start()
 
     def end(self) -> None:
-        """Stops the check without waiting for a job."""
+        """Does not wait for a job."""
         self._ended.set()
 
     def _run(self) -> None:
@@ -54,7 +51,7 @@ class ExecutorCheck:
             try:
                 self._await_executor()
                 self._check()
-            except Exception as error:  # whatever Spark raises; the worker reports it until the check succeeds
+            except Exception as error:  # the worker reports it until the check succeeds
                 log.debug("executors cannot be used", exc_info=True)
                 self.why = str(error) if isinstance(error, StorageUnusable) else self._explained(error)
                 self._ended.wait(RETRY_SECONDS)
@@ -74,7 +71,7 @@ class ExecutorCheck:
             self._ended.wait(_POLL_SECONDS)
 
     def _check(self) -> None:
-        """Has each executor write a file, and reads it. Raises StorageUnusable, OSError, and what Spark raises."""
+        """Has each executor write a file, and reads it. Raises StorageUnusable, OSError, and errors of Spark."""
         from kctl_agent.worker.query.committed_files import write_committed
 
         self._context.setLocalProperty("spark.scheduler.pool", self._pool)
@@ -115,7 +112,7 @@ class ExecutorCheck:
 
 
 def _cause(error: Exception) -> str:
-    """Returns an executor's report, if Spark quotes it."""
+    """An executor's report, if Spark quotes it."""
     lines = [line.strip() for line in str(error).splitlines()]
     return next(
         (line.partition(": ")[2] for line in lines if "Exception: " in line and "Job aborted" not in line), ""

@@ -20,34 +20,29 @@ if TYPE_CHECKING:
 HELD_BYTES, HELD_RECORDS = 32 << 20, 50_000
 LEAST_BYTES, MOST_BYTES = 64 << 10, 1 << 20
 LEAST_RECORDS, MOST_RECORDS = 50, 2000
-"""Bounds of the records that a query's consumers hold before a task needs them: in total (up to twice as much), and the
-least and most of each.
+"""Bounds of the records that a query's consumers hold before a task needs them: in total (up to twice as much), and for
+each.
 
 With Kafka's 1 MB and 2,000 records each, consumers of 400 partitions filled a heap of 512 MB; with the default of 500
 records a batch over few partitions took a quarter to a third longer (benchmarks/README.md). A larger record is still
 fetched (KIP-74).
 """
 REQUEST_TIMEOUT_MS = 10_000
-"""Request time-out of the AdminClient that Spark asks for log ends.
-
-It waits the whole time for a killed leader that is gone from the metadata (a minute by default); then Spark asks again
-and learns of the next leader.
-"""
+"""For the AdminClient that Spark asks for log ends. It waits the whole time for a killed leader that is gone from the
+metadata (a minute by default); then Spark asks again and learns of the next leader."""
 
 FETCH_WAIT_MS = 1
-"""How long a broker holds an empty fetch (`fetch.max.wait.ms`); Spark's request for ends waits behind it.
-
-With Kafka's 500 ms each partition of a worker without lag took half a second longer; with 10 ms a message into one of
-400 waited 7.0 instead of 2.8 s (benchmarks/README.md).
-"""
+"""How long a broker holds an empty fetch (`fetch.max.wait.ms`); Spark's request for ends waits for it. With Kafka's 500
+ms each partition of a worker without lag took half a second longer; with 10 ms a message into one of 400 waited 7.0
+instead of 2.8 s (benchmarks/README.md)."""
 
 WITHOUT_METRICS = {"kafka.enable.metrics.push": "false", "kafka.auto.include.jmx.reporter": "false"}
-"""Neither KIP-714 nor JMX: with them opening a consumer takes 7.5 instead of 5.2 ms (benchmarks/README.md)."""
+"""With KIP-714 and JMX opening a consumer takes 7.5 instead of 5.2 ms (benchmarks/README.md)."""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
-    """The start offset of a partition, and the stored offset's version that it was decided on."""
+    """`version` is that of the stored offset that the start was decided on."""
 
     start: int
     topic_id: str | None
@@ -61,7 +56,7 @@ def kafka_source(
     max_records: int,
     wait_seconds: float,
 ) -> DataFrame:
-    """Returns the streaming frame of these partitions' records, with a limit per batch, for which it waits."""
+    """A batch waits up to `wait_seconds` for `max_records`."""
     starts = {tp: source.start for tp, source in sources.items()}
     more: dict[str, str | int] = {
         "minOffsetsPerTrigger": max_records,
@@ -73,14 +68,12 @@ def kafka_source(
 def kafka_range(
     session: SparkSession, kafka: KafkaSettings, ranges: Mapping[TopicPartition, tuple[int, int]], name: str
 ) -> DataFrame:
-    """Returns the frame of the records in these ranges (first offset, and the one after the last).
-
-    Reuses the consumers of the last call with the same `name`; their group id serves only this.
-    """
+    """Ranges are the first offset, and the one after the last. Reuses the consumers of the last call with the same
+    `name`; their group id serves only this."""
     more: dict[str, str | int] = {
         "endingOffsets": _by_topic({tp: end for tp, (_, end) in ranges.items()}),
         "kafka.group.id": name,
-        "kafka.max.poll.records": LEAST_RECORDS,  # the pool takes equal settings alone under one name
+        "kafka.max.poll.records": LEAST_RECORDS,  # the pool needs equal settings for one name
         "kafka.max.partition.fetch.bytes": LEAST_BYTES,
     }
     return _loaded(session.read, kafka, {tp: start for tp, (start, _) in ranges.items()}, **more)
@@ -102,7 +95,7 @@ def _loaded(
         .options(**spark_options(kafka.security))
         .option("assign", json.dumps(assign))
         .option("startingOffsets", _by_topic(starts))
-        .option("failOnDataLoss", True)  # what is lost is decided on and counted where a query begins
+        .option("failOnDataLoss", True)  # lost records are handled when a query begins
         .option("includeHeaders", True)
         .option("kafka.max.poll.records", _share(HELD_RECORDS, len(starts), LEAST_RECORDS, MOST_RECORDS))
         .option("kafka.max.partition.fetch.bytes", _share(HELD_BYTES, len(starts), LEAST_BYTES, MOST_BYTES))

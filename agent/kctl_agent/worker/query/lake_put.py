@@ -31,29 +31,26 @@ from kctl_agent.worker.query.unreadable_records import is_readable
 log = logging.getLogger(__name__)
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
-"""Columns that a transform gets, and that the table has without one."""
+"""A transform gets these columns, and without one the table has them."""
 HEADERS = "array<struct<key: string, value: binary>>"
 NAME_BYTES = 255
-"""Longest name of a file or folder, in bytes, on every Linux file system."""
+"""The limit of a name on every Linux file system."""
 FILE_RECORDS = 25_000
-"""A batch of fewer records is one file, unless the table is partitioned."""
+"""A smaller batch is one file, unless the table is partitioned."""
 ESCAPED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
-"""Characters that Spark writes as `%XX` in folder names (`ExternalCatalogUtils.escapePathName`)."""
+"""Spark writes these as `%XX` in folder names (`ExternalCatalogUtils.escapePathName`)."""
 TOO_LONG = re.compile(r"a row of the batch has \d+ bytes in .*?; nothing was stored")
 
 
 class LakePut(BatchPut):
-    """Puts batches of one query into a table; the transform is a function of a batch.
-
-    Messages whose rows it marks as unreadable become dead letters. From the first batch on, nobody else has the query's
-    partitions.
-    """
+    """Puts batches of one query into a table; messages whose rows the transform marks become dead letters. From the
+    first batch on, no other worker has the query's partitions."""
 
     def __init__(self, storage: LakeStorage, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
         super().__init__(transform, name)
         self._storage = storage
         self._schema: str | None = None
-        """The schema that the table was found to take."""
+        """The table takes this schema."""
         self._fenced: Mapping[TopicPartition, int | None] | None = None
         """Claims that can no longer store dead letters; None: not known of any."""
 
@@ -109,16 +106,13 @@ class LakePut(BatchPut):
         try:
             files = batch.commit(rows)
         except TableRefused:
-            self._schema = None  # the next batch may add the columns that the table has lost
+            self._schema = None  # the next batch may add columns again
             raise
         return PutDone(sum(file.rows for file in files), {})
 
     def write_rows(self, messages: DataFrame, folder: Folder) -> tuple[Written, MarkedRows | None]:
-        """Writes the transformed rows of these messages as table files into this folder.
-
-        Returns what was written, and the marked rows (None: there are none). Raises BootstrapError, TableRefused,
-        StorageUnusable, and what Spark and the user's transform raise.
-        """
+        """Returns what was written, and the marked rows. Raises BootstrapError, TableRefused, StorageUnusable, and
+        errors of Spark and the user's transform."""
         rows = self.transformed(messages)
         marked = MarkedRows(rows) if is_marking(rows) else None
         if marked is not None:
@@ -132,7 +126,6 @@ class LakePut(BatchPut):
         return DeadLetterTable(self._storage, self._storage.owner.group)
 
     def _give_up(self, marked: MarkedRows, source: DataFrame, batch: LakeBatch, earlier: EarlierTry) -> None:
-        """Makes dead letters of the messages of marked rows."""
         owner, table = self._storage.owner, self._dead_letters
         messages = marked.messages(
             source, f.lit(owner.cluster_id), f.lit(owner.group), f.lit(1), _readings(table, batch)
@@ -148,7 +141,6 @@ class LakePut(BatchPut):
         log.warning("%s became dead letters: %s", number_of(written.rows, "message"), table.identity)
 
     def transformed(self, frame: DataFrame) -> DataFrame:
-        """Returns the transformed records. Raises BootstrapError, and what the transform raises."""
         made = super().transformed(frame.select(*COLUMNS))
         if not isinstance(made, SparkDataFrame) or made.isStreaming:
             kind = "a stream" if isinstance(made, SparkDataFrame) else type(made).__name__
@@ -159,7 +151,6 @@ class LakePut(BatchPut):
         return made
 
     def _fit(self, rows: DataFrame) -> None:
-        """Adds the new columns of these rows to the table. Raises TableRefused, StorageUnusable."""
         schema = rows.schema.json()
         if schema != self._schema:
             self._storage.fit(schema)
@@ -167,10 +158,8 @@ class LakePut(BatchPut):
 
 
 def records(session: SparkSession, messages: Sequence[Message], errors: Sequence[str]) -> DataFrame:
-    """Returns messages in the form of Spark's source, marked by their errors.
-
-    A timestamp that Spark cannot represent becomes -1, Kafka's for none.
-    """
+    """Messages in the form of Spark's source, marked by their errors. A timestamp that Spark cannot represent becomes
+    -1, Kafka's for none."""
     rows = [
         (m.topic, m.partition, m.offset, m.timestamp if is_readable(m.timestamp) else -1, m.key, m.value, m.headers, e)
         for m, e in zip(messages, errors, strict=True)
@@ -181,11 +170,8 @@ def records(session: SparkSession, messages: Sequence[Message], errors: Sequence
 
 
 def check_file_names(java: str, python: str) -> None:
-    """Checks that Spark's driver and this process encode file names in UTF-8.
-
-    Raises BootstrapError: otherwise one would not find the other's files, and partitions of several values would become
-    one.
-    """
+    """Spark's driver and this process must encode file names in UTF-8. Otherwise one would not find the other's files,
+    and partitions of several values would become one. Raises BootstrapError."""
     for whose, encoding in ("Spark's driver", java), ("Python", python):
         if encoding.upper() not in ("UTF-8", "UTF8"):
             raise BootstrapError(
@@ -195,7 +181,7 @@ def check_file_names(java: str, python: str) -> None:
 
 
 def _readings(table: DeadLetterTable, batch: LakeBatch) -> Column:
-    """Returns a column with the reading of its partition that each message belongs to."""
+    """The reading of its partition for each message."""
     partitions: dict[tuple[str, str], list[int]] = {}
     for topic, partition in batch.moves:
         partitions.setdefault((topic, table.reading(batch, (topic, partition))), []).append(partition)
@@ -208,10 +194,10 @@ def _readings(table: DeadLetterTable, batch: LakeBatch) -> Column:
 
 
 def _not_stored(rows: DataFrame, below: Mapping[TopicPartition, int]) -> DataFrame:
-    """Returns the rows whose offsets are not stored already."""
+    """Rows whose offsets are not stored already."""
     if not below:
         return rows
-    # Kafka's names of topics have nothing that SQL would need quoted.
+    # Kafka's topic names need no quoting in SQL.
     return rows.where(
         " and ".join(
             f"not (topic = '{topic}' and partition = {partition} and offset < {at})"
@@ -221,7 +207,7 @@ def _not_stored(rows: DataFrame, below: Mapping[TopicPartition, int]) -> DataFra
 
 
 def _without(rows: DataFrame, messages: Sequence[tuple[str, int, int]]) -> DataFrame:
-    """Returns the rows without these topics, partitions and offsets."""
+    """Without these topics, partitions and offsets."""
     if not messages:
         return rows
     types = ", ".join(f"{name} {type_}" for name, type_ in MESSAGE.items())
@@ -229,11 +215,8 @@ def _without(rows: DataFrame, messages: Sequence[tuple[str, int, int]]) -> DataF
 
 
 def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> Written:
-    """Writes rows as Parquet files of a table into this folder, beside existing files.
-
-    Returns the files that Spark committed, and the number of rows that its writer got. Raises StorageUnusable, and what
-    Spark and the user's transform raise.
-    """
+    """Writes rows as Parquet files of a table into this folder. Raises StorageUnusable, and errors of Spark and the
+    user's transform."""
     try:
         folder.make()
     except OSError as error:
@@ -242,7 +225,7 @@ def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> 
     counted = CountedRows(_with_folder_names(rows, partition_by))
     try:
         files = write_committed(counted.rows, folder.spark_uri, partition_by)
-    except Exception as error:  # whatever Spark makes of what a task has raised
+    except Exception as error:  # Spark wraps a task's error
         if (found := TOO_LONG.search(str(error))) is not None:
             raise RowRefused(found[0]) from error
         raise
@@ -250,11 +233,8 @@ def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> 
 
 
 def _with_folder_names(rows: DataFrame, partition_by: Sequence[str]) -> DataFrame:
-    """Returns rows whose values can name their partition's folder, `COLUMN=VALUE`.
-
-    Bytes that are not UTF-8, and NUL, become U+FFFD; the text that Hive has for null becomes null. A row with a too
-    long value fails with a sentence.
-    """
+    """Makes values fit for the folder's name, `COLUMN=VALUE`: bytes that are not UTF-8, and NUL, become U+FFFD; the
+    text that Hive has for null becomes null. A row with a too long value fails with a sentence."""
     types = dict(rows.dtypes)
     for name in partition_by:
         if types.get(name) != "string":
@@ -269,6 +249,6 @@ def _with_folder_names(rows: DataFrame, partition_by: Sequence[str]) -> DataFram
             "folder: shorten it in the transform, or mark it by _kctl_error; nothing was stored",
         )
         refused = f.raise_error(f.concat(f.lit(begin), size.cast("string"), f.lit(end)))
-        is_long = (f.octet_length(value) > room // 3) & (size > room)  # one byte is three where it is escaped
+        is_long = (f.octet_length(value) > room // 3) & (size > room)  # an escaped byte is three
         rows = rows.withColumn(name, f.when(is_long, refused).otherwise(value))
     return rows

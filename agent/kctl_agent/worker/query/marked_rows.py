@@ -21,9 +21,8 @@ from kctl_agent.worker.query.counted_rows import observed
 
 ERROR = "_kctl_error"
 MESSAGE = {"topic": "string", "partition": "int", "offset": "bigint"}
-"""Columns that identify a row's message, with their types."""
+"""Identify a row's message."""
 MAX_ERROR = 8192
-"""Maximum length of a stored error."""
 
 
 class UnsteadyMarks(StorageError):
@@ -43,7 +42,7 @@ def is_marking(rows: DataFrame) -> bool:
 
 
 def check_marks(name: str, rows: DataFrame) -> None:
-    """Refuses a transform whose marks cannot be traced to messages. Raises BootstrapError."""
+    """Rejects a transform whose marks cannot be traced to messages. Raises BootstrapError."""
     types = dict(rows.dtypes)
     for column, type_ in {ERROR: "string", **MESSAGE}.items():
         if column not in types:
@@ -64,7 +63,7 @@ def check_marks(name: str, rows: DataFrame) -> None:
 
 
 class MarkedRows:
-    """The marked `rows` of a transformed batch; `others`, not marked, must be written first."""
+    """`others`, the rows without a mark, must be written first."""
 
     def __init__(self, rows: DataFrame) -> None:
         self._rows = rows
@@ -75,16 +74,13 @@ class MarkedRows:
 
     @property
     def count(self) -> int:
-        """Returns the number of marked rows; call it only after `others` are written."""
+        """Call it only after `others` are written."""
         if self._counted is None:
             self._counted = observed(self._first) or self._rows.agg(*_counts()).collect()[0].asDict()
         return int(self._counted["count"])
 
     def messages(self, source: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column) -> DataFrame:
-        """Returns the messages of the marked rows, once each, as they are in `source`.
-
-        They are rows of the dead-letter table, with cluster, group, number of tries and reading of their partition.
-        """
+        """The messages of the marked rows, once each, unchanged from `source`, as rows of the dead-letter table."""
         marked = self._rows.observe(self._second, *_counts()).where(f"{ERROR} is not null")
         text = f.substring(f.make_valid_utf8(f.min(ERROR)), 1, MAX_ERROR)  # it may quote the message
         errors = marked.groupBy(*MESSAGE).agg(text.alias("error")).observe(self._marked, f.count("*").alias("count"))
@@ -122,6 +118,6 @@ class MarkedRows:
 
 
 def _counts() -> list[Column]:
-    """Aggregates of marked rows: their number, and a checksum."""
+    """The number of marked rows, and a checksum."""
     of_marked: Column = f.when(f.col(ERROR).isNotNull(), f.xxhash64(*MESSAGE))
     return [f.count(of_marked).alias("count"), f.bit_xor(of_marked).alias("which")]

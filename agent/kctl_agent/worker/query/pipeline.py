@@ -47,35 +47,34 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LEAST_STOP_SECONDS = 1.0
-"""Time for queries to stop even if the turn has used up its own: a healthy JVM needs less."""
+"""For queries to stop even if the turn has used up its time: a healthy JVM needs less."""
 
 
 class Pipeline:
-    """The queries of a worker, and their driver. For one thread at a time."""
+    """For one thread at a time."""
 
     def __init__(self, settings: WorkerSettings, storage: OffsetStore, on_batch: Callable[[Batch], None]) -> None:
         self.on_batch = on_batch
         self._settings = settings
         self._storage = storage
         self._runs: dict[frozenset[TopicPartition], Run] = {}
-        """Runs by their partitions; replaced, never changed in place."""
+        """By their partitions; replaced, never changed in place."""
         self._transform: Callable[[DataFrame], DataFrame] = load_transform(
             settings.pipeline.transform, settings.pipeline.import_dir
         )
         self._requeue_put: RequeuePut | None = None
         self._executors: ExecutorCheck | None = None
-        """None: they are in the driver's JVM, or there is no table."""
+        """None: executors are in the driver's JVM, or there is no table."""
         self._driver = self._new_driver()
         self._is_called = False
-        """Whether the transform was called in this process."""
+        """In this process."""
         self._is_checked = False
-        """Whether the result of the transform was checked in this session."""
+        """In this session."""
         self._search: CarefulSearch | None = None
-        """What the last careful query has found out about its partitions."""
         self.log_ends: Callable[[], Mapping[TopicPartition, int]] = dict
-        """Returns how far a careful query may read: log ends as the brokers reported them last. For any thread."""
+        """Log ends as the brokers reported them last, up to which a careful query may read. For any thread."""
         self.is_own_fault: Callable[[BatchFailure], bool] = lambda failure: not failure.is_storage
-        """Whether the cause of a failure is in the records, as far as is known. For any thread."""
+        """The cause of a failure is in the records, as far as is known. For any thread."""
 
     def open(self) -> None:
         """Starts JVM and session if they are the worker's own, and checks the transform. Raises BootstrapError."""
@@ -84,11 +83,8 @@ class Pipeline:
             self._check_early()
 
     def connect(self) -> str | None:
-        """Makes sure that there is a session, if that needs no waiting; otherwise returns why there is none, or why its
-        executors cannot be used.
-
-        Raises BootstrapError: the user's transform does not fit.
-        """
+        """Gets a session if that needs no waiting; otherwise returns why there is none, or why its executors cannot be
+        used. Raises BootstrapError."""
         before = self._driver.session
         why = self._driver.connect()
         if why is None and self._driver.session is not before:
@@ -100,8 +96,7 @@ class Pipeline:
         return why if why is not None or self._executors is None else self._executors.why
 
     def _check_early(self) -> None:
-        """Checks transform and executors at the start. A transform that raises does not end the worker: the next query
-        fails."""
+        """A transform that raises does not end the worker: the next query fails."""
         if self._settings.pipeline.transform and self._writes_from_executors:
             ship_modules(self._session().sparkContext, self._settings.pipeline.import_dir)
         try:
@@ -111,7 +106,7 @@ class Pipeline:
         self._check_executors()
 
     def _check_executors(self) -> None:
-        """Begins to check executors on other machines if they write a table."""
+        """Only if executors on other machines write a table."""
         if self._executors is not None:
             self._executors.end()
             self._executors = None
@@ -125,7 +120,6 @@ class Pipeline:
 
     @property
     def _writes_from_executors(self) -> bool:
-        """Whether executors on other machines write a table."""
         session = self._driver.session
         return not (session is None or isinstance(self._storage, Storage) or is_local(session.sparkContext.master))
 
@@ -136,11 +130,8 @@ class Pipeline:
         return EngineDriver(settings.run_dir, settings.name, settings.scratch_dir, self._with_code)
 
     def _with_code(self) -> dict[str, str]:
-        """Returns the environment that separates executors' Pythons by the version of this code.
-
-        In the next engine the code is loaded again: what it made in the last one, such as a `udf` of its module, is
-        gone.
-        """
+        """Separates executors' Pythons by the version of this code. For the next engine the code is loaded again,
+        because its objects, such as a `udf`, belonged to the last one."""
         transform, import_dir = self._settings.pipeline.transform, self._settings.pipeline.import_dir
         if self._is_called and transform:
             forget_code(transform, import_dir)
@@ -156,10 +147,9 @@ class Pipeline:
         self._is_checked = True
 
     def batch_put(self, storage: OffsetStore) -> BatchPut:
-        """Returns the put of this storage: what a query does with its batches."""
         if isinstance(storage, Storage):
             return BlockPut(storage, self._transform, self._settings.pipeline.transform)
-        from kctl_agent.storage.lake.storage import LakeStorage  # and delta-rs, which a table alone needs
+        from kctl_agent.storage.lake.storage import LakeStorage  # imports delta-rs, which only a table needs
         from kctl_agent.worker.query.lake_put import LakePut
 
         assert isinstance(storage, LakeStorage)
@@ -167,11 +157,10 @@ class Pipeline:
 
     @property
     def session(self) -> SparkSession | None:
-        """The Spark session; None while there is no driver."""
         return self._driver.session
 
     def requeue_put(self) -> RequeuePut | None:
-        """Returns what puts dead letters of a table back with this transform; None: their cluster is still unknown."""
+        """None: no table, or its cluster is still unknown."""
         from kctl_agent.storage.lake.storage import LakeStorage
         from kctl_agent.worker.query.requeue_put import RequeuePut
 
@@ -184,57 +173,53 @@ class Pipeline:
 
     @property
     def groups(self) -> frozenset[frozenset[TopicPartition]]:
-        """The partitions of each query."""
         return frozenset(self._runs)
 
     @property
     def sources(self) -> dict[TopicPartition, KafkaSource] | None:
-        """The partitions that are read now; None if no query runs."""
+        """None if no query runs."""
         runs = self._runs.values()
         return {tp: source for run in runs for tp, source in run.sources.items()} if runs else None
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """End offsets of the last finished batches (at first: the start offsets) of the running queries."""
+        """End offsets of the last finished batches, at first the start offsets."""
         return {tp: offset for run in self._runs.values() for tp, offset in run.positions.items()}
 
     @property
     def planned(self) -> dict[TopicPartition, int]:
-        """End offsets of the running batches, else of the last finished ones."""
+        """End offsets of the running batches, else `positions`."""
         return {tp: offset for run in self._runs.values() for tp, offset in run.planned.items()}
 
     @property
     def query_id(self) -> str | None:
-        """The id of the query that reads the most partitions."""
+        """Of the query that reads the most partitions."""
         return max(self._runs.values(), key=lambda run: len(run.sources)).query_id if self._runs else None
 
     @property
     def batch_started_at(self) -> float | None:
-        """`time.monotonic()` at the start of the oldest running batch; else None."""
+        """`time.monotonic()` of the oldest running batch."""
         return min((at for run in self._runs.values() if (at := run.batch_started_at) is not None), default=None)
 
     @property
     def cleared(self) -> frozenset[TopicPartition]:
-        """The partitions of the careful query that can be read with the others again."""
+        """Partitions of the careful query that can be read with the others again."""
         is_read = self._search is not None and any(isinstance(run, CarefulRun) for run in self._runs.values())
         return self._search.cleared(time.monotonic()) if self._search is not None and is_read else frozenset()
 
     @property
     def unreadable(self) -> dict[TopicPartition, UnreadPartition]:
-        """The partitions of the last careful query whose next record cannot be read, with reasons."""
+        """Partitions of the last careful query whose next record cannot be read."""
         return {} if self._search is None else self._search.unreadable()
 
     def limit_kept_consumers(self, topics: Collection[int]) -> str | None:
-        """Limits the driver's cached consumers, before its first query: see `kept_consumers`."""
+        """Call it before the first query."""
         with self._driver_used():
             return None if self._driver.session is None else limit_kept_consumers(self._driver.session, topics)
 
     def start(self, sources: Mapping[TopicPartition, KafkaSource], *, is_careful: bool = False) -> None:
-        """Starts a query for these partitions; a careful one reads them range by range (`run.CarefulRun`).
-
-        Raises what Spark raises if it cannot start; DriverLost: there is no driver; TransformFailed; BootstrapError:
-        the user's transform does not fit.
-        """
+        """A careful query reads its partitions range by range (`run.CarefulRun`). Raises errors of Spark, DriverLost
+        (there is no driver), TransformFailed, BootstrapError."""
         if not self._is_checked:
             self._check()
         checkpoint = Path(tempfile.mkdtemp(prefix="query-", dir=self._settings.scratch_dir))
@@ -288,14 +273,12 @@ class Pipeline:
 
     @property
     def draining(self) -> frozenset[frozenset[TopicPartition]]:
-        """The queries that begin no further batch and must be stopped."""
+        """Queries that begin no further batch and must be stopped."""
         return frozenset(group for group, run in self._runs.items() if run.gate.is_set())
 
     def stop(self, wait_seconds: float, group: frozenset[TopicPartition] | None = None) -> dict[TopicPartition, int]:
-        """Ends this query, or all: waits so long for running batches, then abandons them. Returns the stored positions.
-
-        An abandoned task may still write for a moment: the stored offset makes that harmless.
-        """
+        """Ends this query, or all, and returns the stored positions. Batches that still run after `wait_seconds` are
+        abandoned; their tasks may write for a moment, which the stored offset makes harmless."""
         runs = self._of(group)
         self._runs = {key: run for key, run in self._runs.items() if key not in runs}
         wait_seconds = min(wait_seconds, max(deadline.left(), 0.0))
@@ -315,12 +298,12 @@ class Pipeline:
         return {tp: offset for run in runs.values() for tp, offset in run.positions.items()}
 
     def has_settled(self, seconds: float) -> bool:
-        """Whether every query has run for so long, and no running batch may still fail."""
+        """Every query has run for so long, and no running batch may still fail."""
         now, runs = time.monotonic(), self._runs.values()
         return bool(runs) and all(run.batch_started_at is None and now - run.began_at > seconds for run in runs)
 
     def failures(self) -> dict[frozenset[TopicPartition], BatchFailure]:
-        """Returns the queries that ended by themselves, with reasons. Raises DriverLost: all did, with the driver."""
+        """Queries that ended by themselves. Raises DriverLost if all did, with the driver."""
         found = {}
         with self._driver_used():
             for group, run in self._runs.items():
@@ -329,12 +312,12 @@ class Pipeline:
                     error = run.query.exception()
                     found[group] = run.failure or (run.failure_of(error) if error else BatchFailure("the query ended"))
             if any(failure.is_storage for failure in found.values()):
-                self._check_executors()  # one may have come that does not share the folder
+                self._check_executors()  # a new one may not share the folder
         return found
 
     @contextmanager
     def _driver_used(self) -> Iterator[None]:
-        """Converts an error inside to DriverLost if that is the reason."""
+        """Turns an error into DriverLost if that is the reason."""
         try:
             yield
         except DriverLost:

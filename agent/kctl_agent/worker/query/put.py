@@ -27,10 +27,8 @@ HEADERS = (
     "cast(to_json(cast(headers as array<struct<k:string,v:binary>>), map('ignoreNullFields', 'true')) as binary)"
     " as headers"
 )
-"""Headers as JSON: an array of structs in Arrow made the whole put four times slower, even if every one was null.
-
-Renamed by a cast: with `transform` a batch took an eighth longer, with or without headers (benchmarks/README.md).
-"""
+"""As JSON: an array of structs in Arrow made the whole put four times slower, even if every one was null. Renamed by a
+cast: with `transform` a batch took an eighth longer, with or without headers (benchmarks/README.md)."""
 
 RESULT_SCHEMA = "topic string, partition int, last long, stored long, skipped long, last_timestamp_ms long"
 KEEP = "the transform must not change topic or partition"
@@ -46,31 +44,28 @@ class BadOrder(StorageError):
 
 @dataclass(frozen=True)
 class PutJob:
-    """A put as its tasks need it; pickled with each."""
+    """Pickled with each task."""
 
     storage: Storage
     ranges: Mapping[TopicPartition, BatchRange]
     token: str = ""
-    """A token by which the driver recognizes errors of its own tasks (`batch_failure`)."""
+    """By this the driver recognizes errors of its own tasks (`batch_failure`)."""
 
     @cached_property
     def topics(self) -> list[str]:
         return sorted({topic for topic, _ in self.ranges})
 
     def selected(self) -> list[str]:
-        """Returns the columns that Python gets, as SQL expressions.
-
-        A topic is passed as its place in `topics`: with its name in each row Spark took 3 to 8 % longer
-        (benchmarks/README.md).
-        """
-        # Kafka's names of topics have nothing that SQL would need quoted.
+        """SQL expressions for Python's columns. A topic is passed as its place in `topics`: with its name in each row
+        Spark took 3 to 8 % longer (benchmarks/README.md)."""
+        # Kafka's topic names need no quoting in SQL.
         places = "".join(f" when '{topic}' then {place}" for place, topic in enumerate(self.topics))
         timestamp = "unix_millis(timestamp) as timestamp_ms"
         return [f"case topic{places} end as topic", "partition", "offset", timestamp, "key", "value", HEADERS]
 
 
 def put_in_task(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
-    """Runs `put_partitions`, with errors that the driver can distinguish. Raises TaskFailed."""
+    """`put_partitions` with errors that the driver can distinguish. Raises TaskFailed."""
     try:
         yield from put_partitions(job, batches)
     except StorageError as error:
@@ -79,7 +74,7 @@ def put_in_task(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
 
 @dataclass(slots=True)
 class _Progress:
-    """A task's progress with one partition; its next chunk begins at `planned`."""
+    """Of one partition; its next chunk begins at `planned`."""
 
     planned: int
     last: int = -1
@@ -96,14 +91,12 @@ class _Progress:
 
 @dataclass(slots=True)
 class _Task:
-    """The progress of a task, by partition in order of arrival."""
-
     job: PutJob
     progress: dict[TopicPartition, _Progress] = field(default_factory=dict)
     current: TopicPartition | None = None
 
     def chunk(self, tp: TopicPartition, columns: Columns) -> Chunk:
-        """Returns the next records of a partition as a chunk. Raises BadOrder."""
+        """The next records of a partition. Raises BadOrder."""
         planned = self.job.ranges[tp]
         name = f"{tp[0]}-{tp[1]}"
         if tp != self.current and tp in self.progress:
@@ -121,8 +114,8 @@ def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
     """Stores one task's Arrow record batches (columns `PutJob.selected`).
 
     Yields one record batch with a row of `RESULT_SCHEMA` per partition, or nothing. Raises BadOrder, GapRefused,
-    StoredOffsetMoved: nothing of that portion was written, and the Spark batch fails; StorageUnusable: the same, but a
-    retry may work.
+    StoredOffsetMoved, or StorageUnusable if a retry may work; then nothing of that portion was written, and the Spark
+    batch fails.
     """
     task = _Task(job)
     with job.storage.writer() as writer:
@@ -138,7 +131,7 @@ def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _result(progress: Mapping[TopicPartition, _Progress]) -> Any:
-    """Returns a record batch, built from buffers: `pa.array` would import pandas, most of a second in every Python."""
+    """From buffers: `pa.array` would import pandas, most of a second in every Python."""
     import pyarrow as pa
 
     topics = [topic.encode() for topic, _ in progress]
@@ -161,22 +154,20 @@ def _numbers(values: NDArray[Any]) -> Any:
 
 @cache
 def _spare_collections() -> None:
-    """Hides all present objects from the garbage collector, which PySpark's daemon runs after each task.
-
-    It would take 50 to 85 ms of a processor (benchmarks/README.md).
-    """
+    """Hides all present objects from the garbage collector, which PySpark's daemon runs after each task. It would take
+    50 to 85 ms of a processor (benchmarks/README.md)."""
     gc.collect()
     gc.freeze()
 
 
 def _run_starts(*columns: NDArray[Any]) -> NDArray[np.int64]:
-    """Returns the rows that differ from the previous one in any of these columns of equal length; 0 is the first."""
+    """Rows that differ from the previous one in any of these columns; 0 is the first."""
     changes = [np.flatnonzero(np.diff(each)) + 1 for each in columns]
     return np.unique(np.concatenate([np.zeros(1, np.int64), *changes]))
 
 
 def _runs(batch: Any, job: PutJob) -> Iterator[tuple[TopicPartition, Columns]]:
-    """Yields the records of an Arrow batch by partition, in their order. Raises BadOrder."""
+    """The records of an Arrow batch by partition, in their order. Raises BadOrder."""
     places, partitions = batch.column(0), batch.column(1)
     if places.null_count:
         raise BadOrder(f"there are records of other topics than {', '.join(job.topics)}; {KEEP}")
@@ -198,7 +189,7 @@ def _columns(batch: Any) -> Columns:
 
 
 def _binary(array: Any) -> BinaryColumn | None:
-    """Returns a binary Arrow array as lengths and joined bytes, from its buffers; None if every value is null."""
+    """Lengths and joined bytes, from the array's buffers; None if every value is null."""
     import pyarrow as pa
 
     if array.null_count == len(array):
@@ -211,7 +202,7 @@ def _binary(array: Any) -> BinaryColumn | None:
     if array.null_count:
         bits = np.unpackbits(np.frombuffer(valid, np.uint8), count=array.offset + len(array), bitorder="little")
         nulls = bits[array.offset :] == 0
-        if lengths[nulls].any():  # the format allows bytes behind a null; ours does not
+        if lengths[nulls].any():  # Arrow allows bytes for a null; our format does not
             return binary_column(array.to_pylist())
         lengths = np.where(nulls, np.int32(-1), lengths)
     return BinaryColumn(lengths, memoryview(data)[int(edges[0]) : int(edges[-1])] if data is not None else b"")

@@ -1,7 +1,5 @@
-"""Requeues dead letters of a table: transforms the requested ones again, in their own batch beside the query's.
-
-Spark reads and writes the rows; no value passes through Python.
-"""
+"""Requeues dead letters of a table: transforms the requested ones again, in a batch of their own. Spark reads and
+writes the rows; no value passes through Python."""
 
 from __future__ import annotations
 
@@ -31,20 +29,19 @@ SCHEMA = (
     "timestampType int, key binary, value binary, headers array<struct<key: string, value: binary>>, "
     f"failed_at timestamp, {TRIES} int, {NUMBER} bigint, {READING} string"
 )
-"""The schema of dead letters; a record's columns have the types of Spark's source `kafka`."""
+"""A record's columns have the types of Spark's source `kafka`."""
 WHOLE = {"ignoreMissingFiles": False, "ignoreCorruptFiles": False}
-"""Lets Spark skip no file, whatever the session's options: what is skipped would be removed without being put back."""
+"""Spark may skip no file, whatever the session's options: skipped rows would be removed without being put back."""
 COPY = "_kctl_copy"
 GLOB = re.compile(r"([{}\[\]*?\\])")
 
 
 class RequeuePut:
-    """Puts requeued dead letters of a table back. For one thread at a time."""
+    """For one thread at a time."""
 
     def __init__(
         self, storage: LakeStorage, transform: Callable[[DataFrame], DataFrame], name: str, group: str, worker: str
     ) -> None:
-        """`name` is the transform's in the configuration."""
         self._put_of = partial(LakePut, storage, transform, name)
         self._worker = worker
         self._storage = storage
@@ -52,13 +49,13 @@ class RequeuePut:
         self._requeues: Requeues | None = None
 
     def put_next(self, spark: SparkSession) -> PutBack | None:
-        """Puts back what was requested until now; None: nothing. Raises RequeueTaken: another was faster."""
+        """Puts back what was requested until now. Raises RequeueTaken if another worker was faster."""
         batch = self._of_cluster().next()
         if batch is None:
             return None
         try:
             self._refuse_full()
-            # A thread of its own has none of the main thread's properties: in the engine, its worker's share.
+            # A new thread lacks the main thread's properties, such as the worker's share of an engine.
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._worker)
             put = self._put_of()
             for messages in self._messages(spark, batch):
@@ -69,19 +66,19 @@ class RequeuePut:
         return batch.commit()
 
     def _of_cluster(self) -> Requeues:
-        """The requests for this cluster, unknown before the storage is bound. Raises StorageUnusable."""
+        """Unknown before the storage is bound. Raises StorageUnusable."""
         owner = Binding(self._group, self._storage.owner.cluster_id)
         if self._requeues is None or self._requeues.owner != owner:
             self._requeues = DeadLetterTable(self._storage, self._group).requeues
         return self._requeues
 
     def _refuse_full(self) -> None:
-        """Refuses a full storage, except for dead letters, which become fewer. Raises StorageUnusable."""
+        """Ignores the limit of dead letters, which become fewer. Raises StorageUnusable."""
         if (why := why_full(replace(self._storage.stats(), dead=None))) is not None:
             raise StorageUnusable(why)
 
     def _messages(self, spark: SparkSession, batch: RequeueBatch) -> Iterator[DataFrame]:
-        """Frames of messages, each with at most one of the same coordinates, which identify a marked row."""
+        """Each frame has at most one message of the same coordinates, which identify a marked row."""
         if not batch.messages:
             return
         reader = spark.read.schema(SCHEMA).options(**WHOLE)
@@ -100,7 +97,7 @@ class RequeuePut:
         if batch.copies == 1:
             yield every
             return
-        # After a seek one message may have two, in a recreated topic with other bytes; a mark has its place alone.
+        # After a seek or in a recreated topic, coordinates may repeat; a mark has no more than coordinates.
         same = Window.partitionBy("topic", "partition", "offset").orderBy("failed_at", f.xxhash64("key", "value"))
         numbered = every.withColumn(COPY, f.row_number().over(same))
         for copy in range(1, batch.copies + 1):
@@ -116,5 +113,5 @@ class RequeuePut:
 
 
 def _escaped(file: Folder) -> str:
-    """Escapes a path, which Spark treats as a pattern."""
+    """Spark treats a path as a pattern."""
     return GLOB.sub(r"\\\1", file.spark_uri)

@@ -1,7 +1,5 @@
-"""A running query: the batches that it stores, and their progress.
-
-A `Run` is a streaming query. A `CarefulRun` is a thread that reads range by range: a failure stops nothing else.
-"""
+"""A running query: the batches that it stores, and their progress. A `Run` is a streaming query. A `CarefulRun` is a
+thread that reads range by range: a failure stops nothing else."""
 
 from __future__ import annotations
 
@@ -32,14 +30,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_OTHERS = 10
-"""How many other records are tried, until one can be read, before a record counts as unreadable."""
+"""So many other records are tried, until one can be read, before a record counts as unreadable."""
 IDLE_SECONDS = 0.2
-"""Pause between checks for new records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A finished batch. `rows` are its stored messages; `last_timestamps` in Unix seconds."""
+    """`rows` are stored messages; `last_timestamps` in Unix seconds."""
 
     batch_id: int
     rows: int
@@ -49,7 +46,7 @@ class Batch:
 
 
 class Run:
-    """A query from start to end. `positions` are the ends of its last finished batch."""
+    """`positions` are the ends of its last finished batch."""
 
     def __init__(
         self,
@@ -72,24 +69,21 @@ class Run:
         self.began_at = time.monotonic()
         self.batch_started_at: float | None = None
         self.failure: BatchFailure | None = None
-        """Why the last batch failed; Spark's own report of it is a stack trace of a hundred lines."""
+        """Spark's own report of a failed batch is a stack trace of a hundred lines."""
         self._token = uuid.uuid4().hex
         self._batch_put = batch_put
         self._on_batch = on_batch
 
     def stream(self, source: DataFrame) -> DataFrame:
-        """Returns the frame of the query."""
         return self._batch_put.stream(source)
 
     def put_batch(self, frame: DataFrame, batch_id: int) -> None:
-        """Stores a batch. Spark calls it on a Py4J thread, one batch after another.
-
-        If it must not continue, it raises and never waits: `StreamingQuery.stop()` waits for its return.
-        """
+        """Stores a batch. Spark calls it on a Py4J thread, one batch after another. If it must not continue, it raises
+        and never waits: `StreamingQuery.stop()` waits for its return."""
         with self.busy:
             if self.gate.is_set():
                 raise RuntimeError("the partitions were revoked or the query is stopping")
-            if batch_id <= self.last_batch_id:  # a query begins each batch once, in their order
+            if batch_id <= self.last_batch_id:  # a query begins each batch once, in order
                 raise RuntimeError(f"batch {batch_id} was called after batch {self.last_batch_id}")
             self.last_batch_id = batch_id
             try:
@@ -116,7 +110,6 @@ class Run:
         return Batch(batch_id, done.rows, time.monotonic() - started, ends, timestamps)
 
     def failure_of(self, error: BaseException) -> BatchFailure:
-        """Returns the failure that an error of this query means."""
         return failure(error, self._token)
 
     def _ranges(self, ends: Mapping[TopicPartition, int]) -> dict[tuple[str, int], BatchRange]:
@@ -126,7 +119,7 @@ class Run:
         }
 
     def _ends(self, batch_id: int) -> dict[TopicPartition, int]:
-        """Returns the batch's end offsets, from the third line of the checkpoint's `offsets/BATCH`."""
+        """From the third line of the checkpoint's `offsets/BATCH`."""
         lines = (self.checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
         offsets: dict[str, dict[str, int]] = json.loads(lines[2])
         return {TopicPartition(t, int(p)): end for t, of_topic in offsets.items() for p, end in of_topic.items()}
@@ -150,11 +143,8 @@ class CarefulRun(Run):
         log_ends: Callable[[], Mapping[TopicPartition, int]],
         is_own_fault: Callable[[BatchFailure], bool],
     ) -> None:
-        """Starts the thread; its jobs run in this pool of Spark's scheduler.
-
-        `read` returns the records of ranges, with consumers known by a name; `unreadable` those at an offset that
-        become dead letters if they cannot be read.
-        """
+        """Starts the thread; its jobs run in this pool of Spark's scheduler. `read` gets a name for its consumers;
+        `unreadable` returns the messages at an offset that become dead letters."""
         super().__init__(batch_put, sources, checkpoint, on_batch)
         self.query = self
         self._search, self._session = search, session
@@ -168,7 +158,7 @@ class CarefulRun(Run):
         return self._thread.is_alive()
 
     def exception(self) -> None:
-        """Returns None: `failure` has the cause."""
+        """`failure` has the cause."""
 
     def stop(self) -> None:
         """Cancels the running job, and waits for the thread."""
@@ -177,7 +167,7 @@ class CarefulRun(Run):
 
     def _work(self, pool: str) -> None:
         try:
-            # A thread of its own has none of the main thread's properties: in the engine, its worker's share.
+            # A new thread lacks the main thread's properties, such as the worker's share of an engine.
             self._session.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
             self._session.sparkContext.addJobTag(self._token)
             while not self.gate.is_set():
@@ -186,7 +176,7 @@ class CarefulRun(Run):
                     self._store(ranges)
                 else:
                     self.gate.wait(IDLE_SECONDS)
-        except Exception as error:  # Spark's, Py4J's, those of the user's transform: the main thread finds it
+        except Exception as error:  # the main thread finds it
             log.debug("the careful query failed", exc_info=True)
             self.failure = self.failure_of(error)
 
@@ -194,7 +184,7 @@ class CarefulRun(Run):
         [(tp, (start, end)), *others] = ranges.items()
         with self.busy:
             why = None if self.gate.is_set() else self._tried(ranges)
-            if why is None or self.gate.is_set():  # a job that was cancelled has failed too
+            if why is None or self.gate.is_set():  # a cancelled job has failed too
                 return
             if others or end - start > 1 or not self._gave_up(tp, start, why):
                 self._search.failed(ranges, why.text, time.monotonic())
@@ -215,10 +205,8 @@ class CarefulRun(Run):
         return None
 
     def _gave_up(self, tp: TopicPartition, offset: int, why: BatchFailure) -> bool:
-        """Makes a dead letter of the failed record at this offset, if the cause is certainly in the record.
-
-        Returns whether reading continues after it.
-        """
+        """Makes a dead letter of the failed record at this offset, if the cause is certainly in the record. Returns
+        whether reading continues after it."""
         messages = self._unreadable(tp, offset) if why.may_be_of_record else []
         if not messages:
             return False
@@ -245,8 +233,8 @@ class CarefulRun(Run):
         return True
 
     def _can_read_another(self, tp: TopicPartition) -> bool:
-        """Whether another record can be read now, so that there is no outage. It is not stored."""
-        from kctl_agent.worker.query.counted_rows import CountedRows  # and PySpark, which no worker's start waits for
+        """Shows that there is no outage. The record is not stored."""
+        from kctl_agent.worker.query.counted_rows import CountedRows  # imports PySpark, too slow for a worker's start
 
         known = self._search.readable
         for other, at in islice(

@@ -11,21 +11,19 @@ from pathlib import Path
 from typing import Any
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The same time for each file, so that the same modules make the same archive."""
+"""So that the same modules make the same archive."""
 
 
 def ship_modules(context: Any, import_dir: Path) -> None:
-    """Gives executors the modules and packages of `import_dir` that this process has imported.
-
-    Nothing else of that folder, which may contain secrets. For a session's SparkContext, before its first Python
-    function. Raises OSError.
-    """
+    """Gives executors the modules and packages of `import_dir` that this process has imported, and no other files of
+    that folder, which may contain secrets. Call it with a session's SparkContext before its first Python function.
+    Raises OSError."""
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(_imported(import_dir)):
             archive.writestr(zipfile.ZipInfo(str(path.relative_to(import_dir)), _EPOCH), path.read_bytes())
     content = written.getvalue()
-    # In the JVM's own folder: executors that come later fetch it too, as long as the driver lives.
+    # In the JVM's own folder, because later executors fetch it too.
     folder = Path(context._jvm.java.lang.System.getProperty("java.io.tmpdir"))  # noqa: SLF001
     path = folder / f"spark-modules-{hashlib.sha256(content).hexdigest()[:16]}.zip"
     if not path.exists():
@@ -34,7 +32,7 @@ def ship_modules(context: Any, import_dir: Path) -> None:
 
 
 def _imported(import_dir: Path) -> Iterator[Path]:
-    """Yields the source files of top-level modules and packages that were imported from this folder."""
+    """The source files of top-level modules and packages that were imported from this folder."""
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if "." in name or not isinstance(file, str):

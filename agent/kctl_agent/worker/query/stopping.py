@@ -17,10 +17,8 @@ log = logging.getLogger(__name__)
 
 
 def stop_queries(queries: Mapping[Path, Any], seconds: float) -> None:
-    """Stops these queries, by their checkpoints, each in its own thread, and waits for at most so long.
-
-    A query that takes longer, or hangs with its JVM, is over for its worker. It begins no further batch.
-    """
+    """Stops queries, by their checkpoints, each in its own thread. One that takes longer, or hangs with its JVM, is
+    over for its worker; it begins no further batch."""
     threads = [threading.Thread(target=_stop, args=each, name="kctl-stop", daemon=True) for each in queries.items()]
     for thread in threads:
         thread.start()
@@ -34,6 +32,6 @@ def stop_queries(queries: Mapping[Path, Any], seconds: float) -> None:
 def _stop(checkpoint: Path, query: Any) -> None:
     try:
         query.stop()
-    except Exception as error:  # a stream thread that does not end in time, a JVM that is gone: it is over for us
+    except Exception as error:  # a stream thread that does not end in time, or a dead JVM
         log.warning("stopping the query: %s", failure(error, "-"))
     shutil.rmtree(checkpoint, ignore_errors=True)

@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-"""Columns that a user's transform must keep."""
+"""A user's transform must keep these columns."""
 RECORDS = (
     "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int, "
     "headers array<struct<key: string, value: binary>>"
 )
-"""The schema of records from Spark's source for Kafka."""
+"""Records from Spark's source for Kafka."""
 
 FIXED = ("CANNOT_MODIFY_STATIC_CONFIG", "CANNOT_MODIFY_CONFIG")
 """Spark's error conditions for configuration that is the same for all sessions."""
 NODE = re.compile(r"\W*(\w+)")
-"""Matches the name of a plan's node, after the lines of the tree and the `~` of a streaming one."""
+"""The name of a plan's node, after the lines of the tree and the `~` of a streaming one."""
 MOVING = ("Repartition", "RebalancePartitions", "Sort", "Aggregate", "Join", "Window", "Deduplicate", "Union", "Offset")
 
 
 class TransformFailed(AgentError):
-    """The user's transform raised an exception when called; the next query calls it again."""
+    """The next query calls the transform again."""
 
     code = "transform_failed"
     retriable = True
@@ -42,7 +42,7 @@ class TransformFailed(AgentError):
 
 
 def load_transform(name: str, import_dir: Path) -> Callable[[DataFrame], DataFrame]:
-    """Returns the function `module:function`, `import_dir` first; for "" one that changes nothing."""
+    """Loads `module:function`, searching `import_dir` first; "" changes nothing."""
     if not name:
         return lambda frame: frame
     search_first(import_dir)
@@ -59,11 +59,8 @@ def load_transform(name: str, import_dir: Path) -> Callable[[DataFrame], DataFra
 
 
 def call_transform(transform: Callable[[DataFrame], DataFrame], name: str, frame: DataFrame) -> DataFrame:
-    """Returns the transformed records.
-
-    Raises BootstrapError: it sets configuration that is the same for all sessions of a driver; TransformFailed: an
-    exception of its own, unless the JVM has ended.
-    """
+    """Calls the transform. Raises BootstrapError if it sets configuration that is the same for all sessions of a
+    driver; TransformFailed for its own exception, unless the JVM has ended."""
     try:
         return transform(frame)
     except Exception as error:
@@ -78,7 +75,7 @@ def call_transform(transform: Callable[[DataFrame], DataFrame], name: str, frame
 
 
 def _fixed_by(error: Exception) -> str | None:
-    """Returns the configuration that could not be set, if that was the error."""
+    """The configuration that could not be set, if that was the error."""
     from pyspark.errors import PySparkException
 
     if not isinstance(error, PySparkException) or error.getCondition() not in FIXED:

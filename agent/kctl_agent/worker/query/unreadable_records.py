@@ -23,21 +23,18 @@ POLL_MS = 10_000
 
 
 def is_readable(timestamp: int) -> bool:
-    """Whether Spark can represent this timestamp, in milliseconds."""
+    """For a timestamp in milliseconds."""
     return abs(timestamp) <= MOST_MILLISECONDS
 
 
 def unreadable_records(kafka: KafkaSettings, tp: TopicPartition, offset: int, *, is_wanted: bool) -> list[Message]:
-    """Returns the record at this offset, at which Spark has failed; if its timestamp was the cause, also those of this
-    kind that follow.
-
-    Empty: it is not wanted, unavailable, or a marker instead of a record.
-    """
+    """Returns the record at this offset, at which Spark has failed; if its timestamp was the cause, also the following
+    records of this kind. Empty: it is not wanted, unavailable, or a marker instead of a record."""
     if not is_wanted:
         return []
     try:
         found = _records(kafka, tp, offset)
-    except Exception as error:  # whatever kafka-python raises for bytes that it cannot parse
+    except Exception as error:  # kafka-python raises anything for bytes that it cannot parse
         log.warning("%s-%d offset %d cannot be read: %s", *tp, offset, reason(error))
         return []
     if not found or found[0].offset != offset:
@@ -65,7 +62,7 @@ def _records(kafka: KafkaSettings, tp: TopicPartition, offset: int) -> list[Mess
 def other_offsets(
     tp: TopicPartition, positions: Collection[tuple[TopicPartition, int]]
 ) -> Iterator[tuple[TopicPartition, int]]:
-    """Yields offsets below the positions, for records that may be readable: first of the other partitions, then further
-    and further back in this one."""
+    """Offsets below the positions, for records that may be readable: first of the other partitions, then further and
+    further back in this one."""
     yield from ((other, at - 1) for other, at in positions if other != tp and at)
     yield from ((tp, at - 2**step) for other, at in positions if other == tp for step in range(16) if at >= 2**step)
