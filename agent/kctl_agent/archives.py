@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 
 
 def options(path: Path) -> tuple[str, ...]:
-    """Java options to use the archive at the address where it was recorded. Newer Javas relocate it at each start, to
-    hinder an attacker who can already write to their memory (JDK-8294323); that patches 118 of the 150 MB of Spark's
-    archive instead of 52, and takes 0.1 s."""
+    """Java options to use the archive at the address where it was recorded. Newer Javas relocate it at each start
+    against attackers in the same memory (JDK-8294323); that patches 118 of the 150 MB of Spark's archive instead of 52,
+    and takes 0.1 s."""
     return f"-XX:SharedArchiveFile={path}", "-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0"
 
 
@@ -28,7 +28,7 @@ def fingerprint(files: Iterable[Path]) -> str:
 
 
 def is_private(path: Path) -> bool:
-    """Only this user or root can have written the file, whose contents a JVM runs."""
+    """Only this user or root can have written the file; a JVM runs its contents."""
     try:
         found = path.stat(follow_symlinks=False)
     except OSError:
@@ -38,9 +38,8 @@ def is_private(path: Path) -> bool:
 
 @contextmanager
 def recording(path: Path, kept: int) -> Iterator[Path]:
-    """Yields a temporary file for a JVM's archive, then moves it to `path` and keeps the `kept` newest archives there,
-    including those of other Javas and jars. Raises OSError, RuntimeError (the JVM wrote none, perhaps not being
-    HotSpot)."""
+    """Moves a JVM's archive from a temporary file to `path` and keeps the `kept` newest archives there. Raises OSError,
+    RuntimeError (the JVM wrote none)."""
     with TemporaryDirectory(prefix=".record-", dir=path.parent, ignore_cleanup_errors=True) as folder:
         fresh = Path(folder, path.name)
         yield fresh

@@ -63,8 +63,6 @@ class CommandFailed(AgentError):
 
 
 class Busy(AgentError):
-    """The agent has reached its limit of connections."""
-
     code = "busy"
     retriable = True
 
@@ -99,6 +97,4 @@ class NotPermitted(AgentError):
 
 
 class StorageError(AgentError):
-    """The root of the storages' errors."""
-
     code = "storage_error"

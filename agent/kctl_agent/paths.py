@@ -23,15 +23,13 @@ from kctl_agent.errors import PathError
 MAX_SOCKET_PATH_BYTES: Final = 107
 MASTER_NAME: Final = "master"
 ENGINE_NAME: Final = "engine"
-"""By this name workers find the fleet's shared engine."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _SUFFIX: Final = ".sock"
 
 
 def prepare_run_dir(path: Path) -> None:
-    """Creates or checks a directory that only this user can enter. Raises PathError if that fails, or it is a link, not
-    a directory, another user's, or open to others."""
+    """Creates or checks a directory that only this user can enter. Raises PathError."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_run_dir(path)
@@ -147,8 +145,7 @@ def bind_socket(run_dir: Path, name: str, backlog: int) -> BoundSocket:
     """Listens, non-blocking, on `run_dir`/`name`.sock with mode 0600, and replaces the files of a dead owner.
 
     `name`.pid records the owner's pid, `name`.start its start time. The socket is bound under another name and then
-    renamed, so it accepts connections as soon as it is visible. Raises PathError if the path cannot be used or a living
-    process serves it.
+    renamed, so it accepts connections as soon as it is visible. Raises PathError if a living process serves it.
     """
     path = socket_path(run_dir, name)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -216,13 +213,11 @@ def remove_if_dead(run_dir: Path, name: str) -> bool:
 
 
 def remove_files(path: Path) -> None:
-    """Also removes the record of its owner. Raises OSError."""
     for suffix in (_SUFFIX, ".pid", ".start"):
         path.with_suffix(suffix).unlink(missing_ok=True)
 
 
 def socket_owner(path: Path) -> ProcessIdentity | None:
-    """As recorded next to the socket; None if there is no readable record."""
     try:
         return recorded_identity(path.with_suffix(".pid"))
     except (OSError, ValueError):
@@ -230,7 +225,6 @@ def socket_owner(path: Path) -> ProcessIdentity | None:
 
 
 def recorded_identity(pid_file: Path) -> ProcessIdentity:
-    """As `bind_socket` wrote it. Raises OSError, ValueError."""
     pid, *more = map(int, pid_file.read_text("ascii").split())  # an older version wrote both numbers into this file
     [start_ticks] = more or [int(pid_file.with_suffix(".start").read_text("ascii"))]
     return ProcessIdentity(pid, start_ticks)
@@ -255,7 +249,6 @@ def _record(path: Path, number: int) -> None:
 
 @contextmanager
 def _locked(run_dir: Path, *, is_blocking: bool = True) -> Iterator[None]:
-    """Locks `run_dir` while its names are read and changed. Raises BlockingIOError if not blocking."""
     descriptor = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if is_blocking else fcntl.LOCK_NB))

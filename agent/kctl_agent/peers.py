@@ -28,7 +28,6 @@ _ANY_STATE, _ANY_COOKIE = 0xFFFFFFFF, b"\xff" * 8
 _ESTABLISHED, _LISTEN = 1, 10
 """States in include/net/tcp_states.h. In others the kernel shows root if the process has closed its socket."""
 _MAPPED: Final = b"\0" * 10 + b"\xff\xff"
-"""Prefix of an IPv4 address written as IPv6."""
 
 
 def owner_of_listener(address: str, port: int) -> int | None:
@@ -37,8 +36,8 @@ def owner_of_listener(address: str, port: int) -> int | None:
 
 
 def owner_of_peer(theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
-    """The uid at the other end of a connection within this machine; None if there is none, or it has left. Raises
-    OSError if the kernel does not show it, or these are not addresses."""
+    """The uid at the other end of a connection within this machine; None if the peer has left. Raises OSError if the
+    kernel does not show it."""
     return _owner(theirs, ours, _ESTABLISHED)
 
 
@@ -51,7 +50,6 @@ def are_shown() -> bool:
 
 
 def is_own(connection: socket.socket) -> bool:
-    """A process of this user is at the other end."""
     try:
         return owner_of_peer(connection.getpeername()[:2], connection.getsockname()[:2]) == os.geteuid()
     except OSError:

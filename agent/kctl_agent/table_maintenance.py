@@ -33,7 +33,6 @@ LEAST_FILES = 50
 """In one partition, like Delta's `autoCompact.minNumFiles`."""
 VACUUM_SECONDS = 86_400.0
 VACUUMED = f"{FOLDER}/vacuumed"
-"""Its time is that of the last removal."""
 
 
 def main() -> int:

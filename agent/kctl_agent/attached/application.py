@@ -1,8 +1,8 @@
 """`kctl_agent.attach`: shows how far a PySpark application has read, without changing its behaviour.
 
-It listens to the progress of the application's queries. In a fleet it answers what a worker answers, for every Kafka
-source; with a shadow group it commits these offsets, unless the group has members. The listener runs on Spark's threads
-and only copies, because Spark drops events of a slow one (sparkMeasure #7). Needs PySpark 3.4 and kafka-python.
+In a fleet the agent answers what a worker answers, for every Kafka source; with a shadow group it commits these
+offsets, unless the group has members. The listener runs on Spark's threads and only copies, because Spark drops events
+of a slow one (sparkMeasure #7). Needs PySpark 3.4 and kafka-python.
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ class Attached:
         self._queries = Queries(name)
         self._servers = servers
         self._settings = settings
-        """For kafka-python's clients; None until they are known from a query."""
         self._options: dict[str, list[dict[str, str]]] = {}
-        """Of the Kafka sources of each query."""
         self._commit_group = commit_group
         self._admin: Any = None
         self._ends: EndOffsets | None = None
@@ -108,8 +106,6 @@ class Attached:
         queries = self._queries
 
         class Listener(StreamingQueryListener):  # type: ignore[misc]
-            """Runs on Spark's callback threads: copies and returns."""
-
             def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
                 queries.started(str(event.id))
 

@@ -41,7 +41,6 @@ class EndOffsets:
 
 
 def last_progress(query: Any) -> str | None:
-    """The last finished batch as JSON."""
     progress = query._jsq.lastProgress()  # noqa: SLF001 - the Python property changes its type between versions
     return None if progress is None else str(progress.json())
 
@@ -68,8 +67,8 @@ def options_of(query: Any) -> list[dict[str, str]]:
 
 
 def elsewhere(options: Mapping[str, Collection[Mapping[str, str]]], own: str | Collection[str]) -> set[str]:
-    """Returns the queries that read another cluster than that of the servers `own`; `options` are by query. Servers
-    with one in common are of one cluster, as are all if no query names others."""
+    """Finds queries of another cluster than that of the servers `own`; `options` are by query. Servers with one in
+    common are of one cluster, as are all if no query names others."""
     clusters = {query: {_servers(each[_SERVERS]) for each in found} for query, found in options.items()}
     if len(set().union(*clusters.values())) < 2:
         return set()
@@ -85,7 +84,6 @@ class NotTranslatable(Exception):
 
 
 def settings_of(options: Mapping[str, str]) -> dict[str, Any]:
-    """For kafka-python's clients. Raises NotTranslatable."""
     option = {key.lower().removeprefix("kafka."): value for key, value in options.items()}.get
     protocol = (option("security.protocol") or "PLAINTEXT").upper()
     security = Security(protocol)
@@ -117,6 +115,5 @@ def _pem_file(option: Callable[[str], str | None], store: str) -> str | None:
 
 
 def _in_login(login: str, name: str) -> str | None:
-    """A quoted value of a JAAS login: `username="alice"`."""
     found = re.search(rf'\b{name}\s*=\s*"((?:[^"\\]|\\.)*)"', login)
     return None if found is None else re.sub(r"\\(.)", r"\1", found[1])

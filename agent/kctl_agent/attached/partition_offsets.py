@@ -18,8 +18,8 @@ QUESTION_SECONDS = 20.0
 def answered_offsets(
     admin: Any, partitions: Collection[TopicPartition], spec: Any, isolation_level: str = "read_uncommitted"
 ) -> tuple[dict[TopicPartition, Any], dict[TopicPartition, str]]:
-    """Returns offset and leader epoch of the partitions that answer, and for the others the reason. Asks for all at
-    once, and leader by leader if that fails. Blocks. Raises KafkaError if none answers."""
+    """Asks for all at once, and leader by leader if that fails; returns the reason for partitions that do not answer.
+    Blocks. Raises KafkaError if none answers."""
     from kafka.errors import KafkaError
 
     try:

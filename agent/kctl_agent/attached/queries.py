@@ -30,7 +30,6 @@ class _Query:
     since: float = field(default_factory=time.monotonic)
     batch_id: int | None = None
     reported_batch_id: int | None = None
-    """The last batch that the listener got."""
     seconds: float | None = None
     rows: int | None = None
     rows_per_second: float | None = None
@@ -86,14 +85,12 @@ class Queries:
                 self._queries[id_].state = "running"
 
     def terminated(self, id_: str, error: str | None) -> None:
-        """Keeps the first line of an error."""
         with self._lock:
             self._queries.pop(id_, None)
             if error:
                 self._error = error.splitlines()[0][:300]
 
     def only(self, active: set[str]) -> None:
-        """Other queries have ended without an event."""
         with self._lock:
             for id_ in self._queries.keys() - active:
                 del self._queries[id_]
@@ -114,7 +111,6 @@ class Queries:
             )
 
     def failed(self, error: str) -> bool:
-        """Keeps an error of kctl's own; returns whether it is new."""
         with self._lock:
             is_new, self._error = error != self._error, error
             return is_new
@@ -133,12 +129,10 @@ class Queries:
             return merged
 
     def ends(self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], *, at: float) -> None:
-        """`at` is by `time.monotonic()`."""
         with self._lock:
             self._starts, self._ends, self._ends_at = starts, ends, at
 
     def committed(self, group: str, offsets: Mapping[Partition, int] | None) -> None:
-        """None while the shadow group has members."""
         with self._lock:
             self._group, self._committed = group, offsets or {}
 

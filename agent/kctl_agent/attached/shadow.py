@@ -10,7 +10,7 @@ from typing import Any, Final
 from kctl_agent.kafka.clients import forget_coordinators
 
 _EVERYTHING_SECONDS: Final = 86_400.0
-"""Then all is committed again: brokers drop offsets after `offsets.retention.minutes`."""
+"""Brokers drop offsets after `offsets.retention.minutes`, so all are committed again this often."""
 _EMPTY: Final = frozenset({"Empty", "Dead", ""})
 Partition = tuple[str, int]
 

@@ -36,8 +36,8 @@ class _Guest:
     session: Any
     server: Any
     callbacks: socket.socket
-    """Reserves the port where the worker listens for the JVM. The JVM calls there while the gateway lives, even after
-    the worker's end; another user who listened there could make the JVM do anything."""
+    """Reserves the port where the worker listens for the JVM. The JVM calls there even after the worker's end; another
+    user who listened there could make it do anything."""
 
 
 class Guests:
@@ -72,7 +72,6 @@ class Guests:
         return Gateway(port, token, os.getpid(), guest.callbacks.getsockname()[1])
 
     def wait(self, seconds: float) -> None:
-        """Waits up to this long until a worker ends, then frees its session."""
         ended = {descriptor for descriptor, _ in self._poll.poll(seconds * 1000)}
         for guest in [guest for guest in self._guests.values() if guest.descriptor in ended]:
             del self._guests[guest.name]
@@ -92,7 +91,6 @@ class Guests:
         )
 
     def await_end(self, seconds: float) -> bool:
-        """Waits up to this long for all workers to leave; returns whether they have."""
         deadline = time.monotonic() + seconds
         while self._guests and (left := deadline - time.monotonic()) > 0:
             self.wait(left)

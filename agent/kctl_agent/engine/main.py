@@ -1,7 +1,7 @@
 """An engine's process: `python -m kctl_agent.engine`, with settings on the first line of stdin.
 
-The agent's socket is up before Java starts; workers ask there for a gateway (command `gateway`). Exit codes: 0 stopped
-as requested; 78 (EX_CONFIG) cannot start as configured; 1 any other reason. The log ends with the reason.
+The agent's socket is up before Java starts; workers ask there for a gateway. Exit codes: 0 stopped as requested; 78
+(EX_CONFIG) cannot start as configured; 1 any other reason. The log ends with the reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from kctl_agent.spark.session import why_lost
 log = logging.getLogger("kctl_agent.engine")
 
 _END_SECONDS = 30.0
-"""For the end of the JVM after the workers have left."""
 
 
 def main() -> int:

@@ -14,7 +14,6 @@ class EngineSettings(ProcessSettings):
 
     spark: SparkSettings
     orphan_seconds: float
-    """How long workers may take to leave when the master is gone."""
 
 
 def parse(line: str) -> EngineSettings:

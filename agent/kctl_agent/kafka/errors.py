@@ -93,5 +93,4 @@ def _strerror(number: int) -> str | None:
 
 
 def _in_words(kind: str) -> str:
-    """`StaleMetadata` -> `stale metadata`"""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", kind.removeprefix("Kafka")).lower()

@@ -49,7 +49,6 @@ class ProcessSettings:
     scratch_dir: Path
     log_level: str
     paused: tuple[Scope, ...] = ()
-    """Not read until a resume."""
 
 
 _S = TypeVar("_S", bound=ProcessSettings)
@@ -99,7 +98,7 @@ def leave(code: int) -> NoReturn:
 
 
 def log_trace(error: BaseException, *expected: type[Exception]) -> None:
-    """Traces at DEBUG only what is `expected` or one sentence by design; at ERROR also what the user's module raised at
+    """At DEBUG if the error is `expected` or one sentence by design; at ERROR also what the user's module raised at
     import."""
     cause = error.__cause__ if isinstance(error, BootstrapError) else None
     is_plain = cause is None and isinstance(error, (AgentError, *expected))
@@ -108,7 +107,6 @@ def log_trace(error: BaseException, *expected: type[Exception]) -> None:
 
 
 def search_first(folder: Path) -> None:
-    """Prefers this folder to installed modules."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
@@ -124,7 +122,6 @@ def missing_module(module: str, error: BaseException, folder: Path | None) -> st
 
 
 def decoded(line: str) -> dict[str, Any]:
-    """The settings common to all processes. Raises the errors that `fitting` handles."""
     given = json.loads(line)
     folders = {name: Path(given[name]) for name in ("run_dir", "scratch_dir")}
     return {**given, **folders, "paused": tuple(map(scope_of, given.get("paused", ())))}

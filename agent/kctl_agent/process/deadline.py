@@ -18,7 +18,6 @@ def begin(seconds: float) -> tuple[float, float]:
 
 
 def go_on(begun: tuple[float, float]) -> None:
-    """Gives this thread the deadline of the thread that it works for."""
     _of.seconds, _of.at = begun
 
 

@@ -22,7 +22,6 @@ _PASSING: Final = frozenset(
         errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN,
     }
 )  # fmt: skip
-"""These may pass without a change of configuration."""
 
 _PROBE_BYTES: Final = 1 << 16
 """More than a file system may have free in partly used blocks."""
@@ -44,7 +43,6 @@ def outage(error: BaseException) -> Outside | None:
 
 
 def disk_error(folder: Path) -> str | None:
-    """Why this folder cannot be written, in a sentence."""
     try:
         with TemporaryFile(dir=folder) as file:
             file.write(bytes(_PROBE_BYTES))

@@ -19,10 +19,9 @@ _PR_SET_PDEATHSIG = 1
 def start(stop: Callable[[], None]) -> None:
     """Calls `stop`, from any thread or signal handler, when the master is gone. Main thread only.
 
-    The end of stdin shows that the master has ended. If another process has inherited that pipe, SIGTERM by
+    The end of stdin shows that the master has ended. If another process has inherited the pipe, SIGTERM by
     prctl(PR_SET_PDEATHSIG) does; the kernel sends it when the thread that started the process ends, so a master starts
-    processes from its main thread. SIGABRT, which the master sends to a process that does not answer, writes all stacks
-    to stderr and ends the process.
+    processes from its main thread. SIGABRT, which the master sends to a hung process, writes all stacks to stderr.
     """
     faulthandler.enable(all_threads=True)
     signal.signal(signal.SIGTERM, lambda *_: stop())

@@ -54,7 +54,6 @@ class ProcessStats(ABC):
         self._batch_seconds_total = 0.0
         self._batch_started_at: float | None = None
         self._recent: deque[tuple[float, int]] = deque()
-        """When, by `time.monotonic()`, and how many messages."""
         self._events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
         self._thread = threading.Thread(target=self._run, name="kctl-stats", daemon=True)
         self._last = Snapshot(self._started_at, self._worker)
@@ -69,7 +68,6 @@ class ProcessStats(ABC):
         self._thread.start()
 
     def close(self) -> None:
-        """Publishes a last time."""
         self._closed = True
         self._wake.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
@@ -98,7 +96,6 @@ class ProcessStats(ABC):
             self._wake.set()
 
     def ended(self, why: str) -> None:
-        """Records why the process cannot continue."""
         with self._lock:
             self._troubles = Troubles()
             self._troubles.met("process", why[:500], time.monotonic(), time.time())
@@ -111,7 +108,6 @@ class ProcessStats(ABC):
             self._wake.set()
 
     def outside(self, besides: str) -> Outside | None:
-        """Returns the longest current outage, except that of the part `besides`."""
         with self._lock:
             return self._troubles.outside(besides)
 
@@ -176,7 +172,6 @@ class ProcessStats(ABC):
         self._server.publish(self._last)
 
     def _report_broken(self, error: Exception) -> None:
-        """Publishes the previous snapshot, with its age, and this as its last error."""
         text = f"its stats cannot be collected: {type(error).__name__}: {error}"
         if self._last.worker.last_error != text:
             self._log.error("%s", text, exc_info=error)
@@ -198,9 +193,7 @@ class StoringStats(ProcessStats):
         self._expire_at = time.monotonic()
         self._recent_dead: RecentDeadLetters | None = None
         self._recent_dead_at = 0.0
-        """By `time.monotonic()`."""
         self._dead_known, self._read_dead_at = 0, 0.0
-        """The number of dead letters when recent ones were last read, and the earliest time to read again."""
         self._exchanges = 0
         self._counting = threading.Thread(target=self._count_on, name="kctl-storage", daemon=True)
 
@@ -303,7 +296,6 @@ class StoringStats(ProcessStats):
 
 
 def counted(identity: str, stats: StorageStats | TableStats) -> StorageReply:
-    """A table has no counts of pending messages."""
     common = StorageReply(
         identity,
         dead=stats.dead,

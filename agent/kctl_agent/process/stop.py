@@ -21,7 +21,6 @@ class StopRequest:
             os.write(self._writer, b"s")
 
     def wait(self, seconds: float) -> bool:
-        """Returns whether a stop was requested."""
         if not self.is_asked:
             select.select([self._reader], [], [], max(seconds, 0.0))
         return self.is_asked

@@ -12,13 +12,11 @@ MAX_CHARACTERS = 6000
 """A longer traceback loses its middle, because its start and end matter most."""
 _MAX_LINE_CHARACTERS = 400
 _MAX_FRAMES = 30
-"""Frames of each exception in a chain, counted from the innermost."""
 
 _OWN_FOLDER = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
 def traceback_of(error: BaseException, *, own_frames: bool = False) -> str:
-    """Includes the exception's causes."""
     try:
         formatted = traceback.TracebackException.from_exception(error, limit=-_MAX_FRAMES, compact=True)
         if not own_frames:
@@ -29,7 +27,6 @@ def traceback_of(error: BaseException, *, own_frames: bool = False) -> str:
 
 
 def stack_of(thread: int | None) -> str:
-    """The current stack of the thread with this `ident`; "" if it has ended."""
     frame = sys._current_frames().get(thread) if thread is not None else None  # noqa: SLF001 - there is no other way
     if frame is None:
         return ""
@@ -43,7 +40,6 @@ def first_line(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """Where the user's code raised an error, for example ` (shop.py:7)`, or ""."""
     frames = [(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)]
     return f" ({place})" if (place := innermost(frames)) else ""
 

@@ -46,7 +46,6 @@ class Troubles:
         return is_due
 
     def over(self, part: str) -> bool:
-        """Returns whether the part did not work before."""
         return self._of.pop(part, None) is not None
 
     def waiting_for(self) -> WaitingFor | None:
@@ -55,7 +54,6 @@ class Troubles:
         return None if first is None or first.outside is None else WaitingFor(first.outside, first.why, first.at)
 
     def outside(self, besides: str) -> Outside | None:
-        """The longest current outage, except that of the part `besides`."""
         first = self._first_outage(besides)
         return None if first is None else first.outside
 

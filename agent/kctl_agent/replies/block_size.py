@@ -28,10 +28,9 @@ class TableReply:
 
 
 RECENT_DEAD_SECONDS = 300.0
-"""A dead letter is recent for this long."""
 
 RECENT_DEAD_COUNTED = 20_000
-"""A file or Redis counts no more of them."""
+"""A file or Redis counts at most so many."""
 
 
 @dataclass(frozen=True, slots=True)

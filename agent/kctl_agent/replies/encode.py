@@ -31,7 +31,6 @@ def encoded(value: Any, older_by: float = 0.0) -> Any:
 
 
 def aged(reply: R, seconds: float) -> R:
-    """Returns the reply with `seconds` added to its ages."""
     declared: Any = reply
     kind: Any = type(reply)
     shape = _shape(kind)
@@ -48,8 +47,6 @@ def fields_of(value: Any) -> dict[str, Any]:
 
 
 class _Shape(NamedTuple):
-    """By how they are encoded."""
-
     names: tuple[str, ...]
     ages: tuple[str, ...] = ()
     nested: tuple[str, ...] = ()

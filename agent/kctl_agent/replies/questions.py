@@ -18,11 +18,8 @@ class Question(NamedTuple):
     counts."""
 
     title: str
-    """For `kctl rpc --help`."""
     summary: str
-    """An agent's answer, for `getDescribe`."""
     reply: str
-    """An agent's reply."""
     reducer: str = ""
     """Reduces all replies to one answer (`kctl.reduce.base.Reducer`)."""
     answer: str = ""

@@ -34,8 +34,6 @@ class UnreadPartition:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A pause of a topic, of one partition, or (topic None) of everything."""
-
     topic: str | None
     partition: int | None
     by: str

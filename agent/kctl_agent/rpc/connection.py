@@ -1,7 +1,7 @@
 """One peer of the agent: bytes in, replies out in the order of requests.
 
-Non-blocking and without a thread: the server's loop calls `on_event`, and drops the connection when it returns False or
-`deadline` has passed. Memory per peer is bounded by one receive, one batch of replies and the reply that overfilled it.
+Non-blocking: the server's loop calls `on_event`, and drops the connection when it returns False or `deadline` has
+passed. Memory per peer is bounded by one receive, one batch of replies and the reply that overfilled it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,6 @@ class AcceptedConnection:
             return False
 
     def note_deadline(self) -> None:
-        """Counts why the deadline passed, if that is worth a log line."""
         if self._out:
             self._service.faults.note("a peer did not read its reply")
         elif not self._is_ending and not self._decoder.at_boundary:
@@ -111,7 +110,6 @@ class AcceptedConnection:
         self.deadline = now + (service.idle_timeout_seconds if is_idle else service.frame_timeout_seconds)
 
     def _advance(self, now: float) -> bool:
-        """Answers pending requests as long as the peer takes the replies."""
         waiting = self._waiting
         while waiting and not self._out:
             batch, size = [], 0
@@ -133,7 +131,6 @@ class AcceptedConnection:
         return not self._peer_is_done
 
     def _send(self, data: bytes, now: float) -> None:
-        """Sends at once; the rest goes to `_out`, which must be empty."""
         try:
             sent = self.socket.send(data, _NO_SIGNAL)
         except BlockingIOError:

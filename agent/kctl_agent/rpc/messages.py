@@ -98,7 +98,6 @@ def reply_ok(
     age_seconds: float | None,
     **completeness: Any,
 ) -> JsonObject:
-    """`completeness`: the master's complete, asked, answered, failed."""
     frame = {"v": PROTOCOL_VERSION, "id": id, "ok": True, "result": result, "from": sender, "age_seconds": age_seconds}
     if completeness:
         frame |= completeness
@@ -106,8 +105,6 @@ def reply_ok(
 
 
 class PublicError(Protocol):
-    """The error attributes that a reply contains."""
-
     code: ClassVar[str]
     retriable: ClassVar[bool]
 
@@ -135,6 +132,5 @@ def number_of(count: int, noun: str, plural: str = "") -> str:
 
 
 def printable_name(name: str) -> str:
-    """Makes a name from the wire safe for a message."""
     kept = "".join(char if char.isascii() and (char.isalnum() or char in "_-.") else "?" for char in name[:40])
     return kept + "..." if len(name) > 40 else kept or "(empty)"

@@ -1,8 +1,7 @@
 """Operations on a running process: the agent's thread accepts them, the thread that owns the work executes them.
 
-The agent answers "accepted" at once, and the caller asks for the outcome by the operation's id. So the socket thread
-never touches a consumer, a Spark session or a storage. A waiting operation is dropped at its deadline or by a
-cancellation.
+The caller asks for the outcome by the operation's id. So the socket thread never touches a consumer, a Spark session or
+a storage.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ may."""
 
 
 def scope_of(value: object) -> Scope:
-    """Decodes a pause scope from JSON. Raises BadParams."""
     if isinstance(value, dict):
         topic, partition, by, since = (value.get(key) for key in ("topic", "partition", "by", "since"))
         if (
@@ -58,8 +56,6 @@ class AcceptedOperation:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`text` is one sentence for the operator."""
-
     state: OperationState = "waiting"
     text: str = ""
     result: JsonObject = field(default_factory=dict)
@@ -86,7 +82,6 @@ class Inbox:
         self._outcomes: dict[str, Outcome] = {}
         self._paused = tuple(paused)
         self.taken_at: float | None = None
-        """By `time.monotonic()`; None before the first turn."""
 
     @property
     def paused(self) -> tuple[Scope, ...]:
@@ -108,7 +103,6 @@ class Inbox:
             self._dropped(operation)
 
     def take(self) -> list[AcceptedOperation]:
-        """Oldest first."""
         self.taken_at = time.monotonic()
         if not self._waiting:
             return []
@@ -118,7 +112,6 @@ class Inbox:
             return taken
 
     def dropped(self, operation: AcceptedOperation) -> Outcome | None:
-        """Returns its outcome if it must no longer begin."""
         with self._lock:
             return self._dropped(operation)
 

@@ -20,7 +20,6 @@ _PYTHON_TYPES: Final[dict[str, tuple[type, ...]]] = {
     "array": (list,),
 }
 _NAMES: Final = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array"}
-"""Field types -> type names on the wire."""
 
 
 def param(summary: str, *, default: Any = MISSING, **facts: Any) -> Any:
@@ -29,14 +28,12 @@ def param(summary: str, *, default: Any = MISSING, **facts: Any) -> Any:
 
 
 def listed(kind: type) -> tuple[Param, ...]:
-    """The parameters of a dataclass whose annotations are strings."""
     return tuple(
         Param(each.name, _type_name(each), each.metadata["summary"], each.default is MISSING) for each in fields(kind)
     )
 
 
 def check_params(name: str, known: Iterable[Param], params: JsonObject) -> None:
-    """Checks names, presence and types. Raises BadParams."""
     by_name = {param.name: param for param in known}
     for key, value in params.items():
         param = by_name.get(key)

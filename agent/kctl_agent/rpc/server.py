@@ -33,11 +33,8 @@ _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS,
 
 
 class AgentServer:
-    """Serves `run_dir`/`name`.sock from the last published snapshot.
-
-    It answers `busy` above `max_connections`. A request must be complete within `frame_timeout_seconds` of its first
-    byte, and a reply must progress within that time; a silent connection is closed after `idle_timeout_seconds`.
-    """
+    """A request must be complete within `frame_timeout_seconds` of its first byte, and a reply must progress within
+    that time; a silent connection is closed after `idle_timeout_seconds`. Above `max_connections` it answers `busy`."""
 
     def __init__(
         self,
@@ -69,7 +66,6 @@ class AgentServer:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Faults so far, by kind."""
         return self._faults.counts
 
     def publish(self, snapshot: Snapshot) -> None:
@@ -190,7 +186,6 @@ class AgentServer:
         self._sweep_at = min(self._sweep_at, now + _PAUSE_SECONDS)
 
     def _sweep(self, now: float) -> None:
-        """Drops connections past their deadline, finds the next deadline, and accepts again after a pause."""
         for connection in [each for each in self._connections.values() if each.deadline <= now]:
             connection.note_deadline()
             self._drop(connection)

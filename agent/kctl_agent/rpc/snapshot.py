@@ -29,6 +29,5 @@ class Snapshot:
 
     @property
     def partitions(self) -> tuple[PartitionReply, ...]:
-        """Sorted."""
         reply = self.reply(PartitionsReply)
         return () if reply is None else reply.rows

@@ -1,8 +1,5 @@
-"""Encodes and decodes frames: no socket, no clock, no meaning.
-
-A frame is a 4-byte unsigned big-endian length and that many bytes of UTF-8 JSON, one object (docs/protocol.md). A
-stream ends cleanly between two frames (`Decoder.at_boundary`), or broken inside one (`Decoder.end`).
-"""
+"""Encodes and decodes frames: no socket, no clock, no meaning. A frame is a 4-byte unsigned big-endian length and that
+many bytes of UTF-8 JSON, one object (docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -29,7 +26,6 @@ def encode(message: Mapping[str, object], limit_bytes: int = MAX_REPLY_BYTES) ->
 
 
 def json_text(value: object) -> str:
-    """Compact ASCII JSON. Raises BadPayload, TypeError."""
     try:
         return _to_json(value)
     except ValueError as error:
@@ -40,7 +36,6 @@ quote: Final[Callable[[str], str]] = json.encoder.encode_basestring_ascii
 
 
 def frame_of(text: str, limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
-    """Adds the length. Raises FrameTooLarge."""
     size = len(text)
     if size > limit_bytes:
         raise FrameTooLarge(f"the message has {size} bytes, the limit is {limit_bytes}")

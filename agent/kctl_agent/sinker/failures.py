@@ -14,7 +14,6 @@ from kctl_agent.process.tracebacks import indented
 REPEAT_SECONDS = 60.0
 """A known traceback is logged again after this time; its sentence always is."""
 MAX_KINDS = 20
-"""Different tracebacks logged within `REPEAT_SECONDS`."""
 
 
 class HandlerError(AgentError):
@@ -30,7 +29,6 @@ class HandlerError(AgentError):
 
     @property
     def text(self) -> str:
-        """As a dead letter stores it."""
         return f"{self}\n{self.trace}" if self.trace else str(self)
 
 
@@ -42,7 +40,6 @@ class FailureLog:
         self._clock = clock
         self._lock = threading.Lock()
         self._logged_at: OrderedDict[str, float] = OrderedDict()
-        """Oldest first."""
 
     def error(self, error: HandlerError) -> None:
         trace = error.trace if error.trace and self._is_due(_kind(error.trace)) else ""
@@ -60,7 +57,6 @@ class FailureLog:
 
 
 def _kind(trace: str) -> str:
-    """The places in a trace and the exception's type, without its message, which may vary."""
     lines = trace.splitlines()
     places = [line for line in lines if line.lstrip(" |+").startswith('File "')]
     return "\n".join([*places, lines[-1].partition(":")[0]])

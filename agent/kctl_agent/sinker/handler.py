@@ -75,7 +75,6 @@ class Handler:
         return self.failed(f"did not return within {self._timeout_seconds:g} s", messages, trace)
 
     def hangs(self, messages: Sequence[Message], thread: int | None) -> HandlerError:
-        """Includes the stack of the thread with that `ident`."""
         return self.timed_out(messages, stack_of(thread))
 
     async def _within_time(self, returned: Awaitable[Any], messages: list[Message]) -> Any:

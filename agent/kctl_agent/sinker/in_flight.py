@@ -26,9 +26,7 @@ class InFlightClaim:
     claim: Claim
     acks: list[bool | None]
     errors: dict[int, str] = field(default_factory=dict)
-    """By index, for messages that failed alone."""
     shared_error: str = ""
-    """Why a call with several messages failed."""
     renew_at: float = 0.0
     is_lost: bool = False
 
@@ -38,7 +36,6 @@ class InFlightClaim:
 
     @property
     def comes_again(self) -> bool:
-        """Its messages are then handled one by one."""
         return self.claim.tries > 0
 
     @property
@@ -53,8 +50,6 @@ class InFlightClaim:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Messages from `begin` to before `end` of a claim; one call of the handler may have several parts."""
-
     claimed: InFlightClaim
     begin: int
     end: int
@@ -78,7 +73,6 @@ class Part:
 
 
 def cut(in_flight: Sequence[InFlightClaim], size: int) -> Iterator[list[Part]]:
-    """Divides the messages of all claims, in order, into calls of at most `size` messages."""
     call: list[Part] = []
     room = size
     for claimed in in_flight:
@@ -96,8 +90,6 @@ def cut(in_flight: Sequence[InFlightClaim], size: int) -> Iterator[list[Part]]:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Arguments for `Storage.settle`, and numbers of messages."""
-
     acks: list[bool]
     dead_lettered: dict[int, str]
     handled: int
@@ -120,7 +112,6 @@ def decide(claimed: InFlightClaim, max_tries: int, ordered: bool) -> Decision:
 
 
 def _hold_back(results: list[bool | None]) -> None:
-    """Clears failures after the first failed message: with `ordered`, those messages should not have been handled
-    yet."""
+    """With `ordered`, messages after the first failed one should not have been handled yet."""
     first = next((i for i, ack in enumerate(results) if ack is not True), len(results))
     results[first + 1 :] = [ack or None for ack in results[first + 1 :]]

@@ -1,8 +1,7 @@
 """Mode `directly`: the handler runs inside the batch, where other modes put messages into a storage.
 
 Spark's executors make calls of up to `batch_size` messages. Failed messages are retried one by one until each is
-acknowledged or a dead letter; then the stored offset moves past the call. So a repeated batch continues after the last
-complete call.
+acknowledged or a dead letter; then the stored offset moves past the call.
 """
 
 from __future__ import annotations
@@ -51,8 +50,6 @@ class HandlerSettings:
 
 
 class HandlingStorage(DirectlyStorage):
-    """A `DirectlyStorage` whose put calls the handler with the messages."""
-
     def __init__(self, settings: Mapping[str, Any]) -> None:
         """Takes the settings of `open_storage` with `handler` (for `HandlerSettings`), and `slots` (folder, count) if
         fewer tasks may call the handler than may run."""
@@ -96,7 +93,6 @@ class Calls:
         return answer
 
     def close(self) -> None:
-        """For tests: executors just exit."""
         self._asked.put(None)
         self._thread.join()
 
@@ -163,11 +159,9 @@ class _HandlingWriter(Writer):
         self._storage.advance_offsets([Advance(*chunk.tp, chunk.version, done, chunk.end)])
         return Put(len(chunk.columns) - skip, skip, chunk.columns.bytes)
 
-    def close(self) -> None:
-        """Keeps the handler open for the next task."""
+    def close(self) -> None: ...
 
     def _handle(self, messages: list[Message]) -> list[tuple[Message, str]]:
-        """Handles messages until each is acknowledged or dead; returns the dead ones with their errors."""
         errors = self._errors(messages)
         failed = [message for message in messages if message.offset in errors]
         if self._settings.ordered:  # messages after the first should not have been handled yet

@@ -1,9 +1,8 @@
 """The journal of a sinker for its successor: the messages it has handled alone, and the one in flight when it died,
 which may have killed the process.
 
-It is written only while messages are handled one by one, and need not survive the machine, since leases then expire.
-The file holds the claim as one line of JSON, then one byte per note. Their space is allocated with the claim, so a full
-disk cannot keep a handled message from being noted.
+It is written only while messages are handled one by one: the claim as one line of JSON, then one byte per note. Their
+space is allocated with the claim, so a full disk cannot keep a handled message from being noted.
 """
 
 from __future__ import annotations
@@ -95,7 +94,6 @@ def _line(claim: Claim) -> bytes:
 
 
 def _claim(given: dict[str, Any]) -> Claim:
-    """May raise any exception."""
     if given.pop("format") != FORMAT:
         raise ValueError("another format")
     body = base64.b64decode(given["block"]["body"], validate=True)

@@ -30,11 +30,9 @@ log = logging.getLogger(__name__)
 
 IDLE_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2)
 MAX_RETRY_SECONDS = 3600.0
-"""The back-off doubles with each try."""
 GIVE_UP_AFTER = 10
 """After so many messages in a row failed alone, the rest of the block waits, except on the last try."""
 _OPERATIONS = {"pause": lambda _: Outcome("done", "paused partitions are known")}
-"""Done while nothing is in flight."""
 
 
 @dataclass(eq=False)
@@ -226,7 +224,6 @@ class Sinker:
             self._stats.settled(handled=decision.handled, again=decision.again, dead=len(decision.dead_lettered))
 
     def _written(self, claimed: InFlightClaim, decision: Decision) -> bool:
-        """False: the lease is lost, and nothing was changed."""
         claim = claimed.claim
         wait = min(self._settings.retry_backoff_seconds * 2.0 ** min(claim.tries, 30), MAX_RETRY_SECONDS)
         settled = self._storage.settle(
@@ -246,7 +243,6 @@ class Sinker:
         )
 
     def _give_back(self) -> None:
-        """Does not count a try."""
         for claimed in self._in_flight:
             self._guard.drop(claimed)
         try:

@@ -21,7 +21,6 @@ class Slots:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Waits for a slot. Raises OSError if the folder cannot be used."""
         descriptor = self._take()
         try:
             yield

@@ -36,7 +36,6 @@ class SinkerProcessStats(StoringStats):
         """Failed tries since a message was last handled, and when the first of them failed."""
         self._calls: deque[float] = deque(maxlen=KEPT_CALLS)
         self._tries: deque[tuple[float, int, int]] = deque()
-        """Recent calls, by the second: when, how many messages, how many failures."""
         self._handler: str | None = None
         self._error_class: str | None = None
 
@@ -122,5 +121,4 @@ class SinkerProcessStats(StoringStats):
 
 
 def _percentile(ascending: list[float], share: float) -> float | None:
-    """By the nearest rank."""
     return ascending[min(int(share * len(ascending)), len(ascending) - 1)] if ascending else None

@@ -50,7 +50,6 @@ class Watchdog:
             self._thread.join()
 
     def hold(self, claimed: InFlightClaim) -> None:
-        """Renews this claim's lease from now on."""
         with self._lock:
             self._in_flight.add(claimed)
 

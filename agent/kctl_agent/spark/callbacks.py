@@ -22,7 +22,7 @@ def authenticate(gateway: Any, port: int = 0) -> None:
 
     PySpark listens on `port` (0: any), which processes of this user may share by SO_REUSEPORT. If it listens already
     (`foreachBatch` before `attach`), open connections stay unchanged, and a callback in the millisecond between the two
-    sides fails. Raises the errors of Py4J; then nothing has changed except that PySpark listens.
+    sides fails. Raises the errors of Py4J.
     """
     # Not the gateway's own token: it would be sent to any process that got the port of one that has ended.
     token = secrets.token_hex(_TOKEN_BYTES)

@@ -36,7 +36,6 @@ def archive_path() -> Path:
 
 
 def java_options(given: str) -> str:
-    """Returns options to add to `given`, unless there is no archive, or they name one."""
     if _OPTION in given or "-Xshare:" in given:
         return ""
     try:
@@ -99,7 +98,6 @@ def _session(fresh: Path) -> SparkSession:
 
 
 def _java() -> Path:
-    """As Spark's scripts find it."""
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if not found:

@@ -42,9 +42,8 @@ IDLE_CONSUMER_MS, EVICTION_MS = 60_000, 10_000
 RELEASED_RECORDS_MS = 250
 """How long fetched records are kept after their task, once a JVM has run out of memory."""
 MEMORY_EXITS = "spark.kctl.memoryExits"
-"""How often JVMs with the same heap have run out of memory."""
 MEMORY_EXITS_SECONDS = 86_400.0
-"""Then out-of-memory exits are forgotten: the large records may have been a few."""
+"""Older exits are forgotten: the large records may have been a few."""
 KEPT_PYTHONS = "spark.python.factory.idleWorkerMaxPoolSize"
 """Idle Pythons. Spark keeps all for a minute; one per processor was as fast."""
 PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
@@ -124,7 +123,6 @@ def _history(settings: SparkSettings) -> dict[str, str]:
 
 
 def memory_exits(settings: SparkSettings) -> Path:
-    """One byte for each out-of-memory exit of a JVM with this heap."""
     return settings.scratch_dir / f"memory-exits-{heap_of(settings)}"
 
 
@@ -150,8 +148,7 @@ def _kept_consumers(noted: Path) -> dict[str, str]:
 
 
 def _sharing(settings: SparkSettings) -> dict[str, str]:
-    """A scheduler pool for each worker, and as many idle Pythons as processors rather than as many as all workers had
-    tasks."""
+    """Otherwise Spark keeps as many idle Pythons as all workers had tasks."""
     if settings.workers == 1:
         return {}
     return {
@@ -178,7 +175,6 @@ def _authentication(settings: SparkSettings) -> dict[str, str]:
 
 
 def _python_path(settings: SparkSettings) -> dict[str, str]:
-    """Lets executors import the user's modules by name, as the driver did."""
     if settings.import_dir is None:
         return {}
     given = settings.conf.get(PYTHON_PATH)
@@ -186,7 +182,6 @@ def _python_path(settings: SparkSettings) -> dict[str, str]:
 
 
 def _escaped(text: str) -> str:
-    """For java.util.Properties."""
     units = text.encode("utf-16-be")
     numbers = [int.from_bytes(units[i : i + 2], "big") for i in range(0, len(units), 2)]
     return "".join(chr(number) if chr(number) in _PLAIN else f"\\u{number:04x}" for number in numbers)

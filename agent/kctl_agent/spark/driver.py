@@ -52,8 +52,7 @@ class Driver(ABC):
     session: SparkSession | None = None
 
     @abstractmethod
-    def open(self) -> None:
-        """Starts this process's own part. Blocks."""
+    def open(self) -> None: ...
 
     @abstractmethod
     def connect(self) -> str | None:
@@ -99,8 +98,6 @@ class OwnDriver(Driver):
 
 
 class EngineDriver(Driver):
-    """A session in the engine's driver, through this worker's own gateway."""
-
     def __init__(
         self, run_dir: Path, name: str, scratch_dir: Path, environment: Callable[[], Mapping[str, str]]
     ) -> None:
@@ -167,7 +164,7 @@ class EngineDriver(Driver):
         return joined
 
     def _make_private(self, context: SparkContext) -> None:
-        """Removes the engine's ties to this process, and adds this worker's environment for executors."""
+        """Removes the engine's ties to this process."""
         inner: Any = context
         # Otherwise the engine's scheduler reports each finished task to this process and waits for its answer, so that
         # one frozen worker would block all.
@@ -178,7 +175,6 @@ class EngineDriver(Driver):
         inner.environment.update(self._environment())
 
     def _leave(self, gateway: Any = None) -> None:
-        """Forgets the session and closes the gateway on both sides."""
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 @contextmanager
 def exported(name: str, text: str) -> Iterator[None]:
-    """For child processes started in here."""
     given = os.environ.get(name)
     os.environ[name] = text
     try:

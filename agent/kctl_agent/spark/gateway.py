@@ -47,7 +47,6 @@ class GatewayRequest:
         self._is_accepted = False
 
     def poll(self) -> Gateway | str:
-        """Returns a gateway, or in one sentence why there is none yet."""
         try:
             if not self._is_accepted:
                 self._ask()

@@ -20,7 +20,6 @@ CAPACITY = "spark.kafka.consumer.cache.capacity"
 CONSUMER_BYTES, PARTITION_BYTES = 65_000, 650
 HEAP_SHARE = 0.5
 LEAST = 64
-"""Spark's default."""
 FETCHED_BYTES = 1 << 20
 """The assumed size of a consumer's fetched records, multiplied by four after each out-of-memory exit. It keeps the last
 and the next record, and brokers accept 1 MB by default (`message.max.bytes`)."""
@@ -51,7 +50,6 @@ def limit_kept_consumers(session: SparkSession, topics: Collection[int]) -> str 
 
 
 def kept_consumers(topics: Collection[int], room: int, fetched: int) -> int:
-    """How many consumers fit into `room` bytes, if each keeps `fetched` bytes of records."""
     if _bytes(topics, fetched) <= room:
         return max(sum(topics), KEPT_CONSUMERS)
     return max(room // _of_one(max(topics), fetched), 1 if fetched else LEAST)

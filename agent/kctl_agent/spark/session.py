@@ -42,13 +42,12 @@ JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _OUT_OF_MEMORY = "its JVM has run out of memory"
 _OUT_OF_MEMORY_CODE = 3
-"""With `-XX:+ExitOnOutOfMemoryError`."""
+"""Of a JVM with `-XX:+ExitOnOutOfMemoryError`."""
 _END_SECONDS = 2.0
-"""From the end of a connection to the exit of the process behind it."""
+"""The longest time from the end of a connection to the exit of the process behind it."""
 
 
 def session(settings: SparkSettings) -> SparkSession:
-    """Starts the JVM."""
     use_this_python(settings.conf.get("spark.pyspark.python"))
     guard_connections()
     convert_without_pandas()
@@ -87,7 +86,6 @@ def java_options(scratch_dir: Path, given: str) -> str:
 
 
 def _submitting(properties: Path) -> AbstractContextManager[None]:
-    """The user's arguments follow."""
     words = ["--properties-file", str(properties), "--load-spark-defaults"]
     return exported(SUBMIT_ARGUMENTS, f"{shlex.join(words)} {os.environ.get(SUBMIT_ARGUMENTS) or 'pyspark-shell'}")
 

@@ -19,18 +19,14 @@ class SparkSettings:
     jars: tuple[str, ...]
     conf: dict[str, str] = field(repr=False)
     scratch_dir: Path
-    """For files that are useless after the JVM's end."""
     import_dir: Path | None
     """Where executors find the user's modules; None if no query needs one."""
     auth_secret: str | None = field(default=None, repr=False)
-    """Shared by Spark's cluster and its applications."""
     object_store: ObjectStore | None = field(default=None, repr=False)
-    """Holds the workers' tables; None for local or no tables."""
     workers: int = 1
 
     @classmethod
     def of(cls, given: dict[str, Any], name: str, scratch_dir: Path) -> SparkSettings:
-        """Decodes a process's settings. Raises KeyError, TypeError, StorageMisconfigured."""
         import_dir, storage = given["import_dir"], given["storage"]
         return cls(
             **{

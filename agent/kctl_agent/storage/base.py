@@ -134,7 +134,6 @@ class OffsetStore(ABC):
 
 class DeadLetterStore(ABC):
     note: str = ""
-    """A remark on the last change."""
 
     @property
     @abstractmethod
@@ -154,7 +153,6 @@ class DeadLetterStore(ABC):
     def dead(
         self, selection: Selection = EVERYTHING, limit: int | None = None, progress: Progress = silent
     ) -> Iterator[DeadLetter]:
-        """Reads page by page; without a limit, a table file by file."""
         after, left = None, limit
         while left is None or left > 0:
             page = self.dead_page(selection, after, PAGE if left is None else min(left, PAGE), STEP_SECONDS)
@@ -176,8 +174,8 @@ class DeadLetterStore(ABC):
         from time to time; it may raise to stop."""
 
     def recent_dead(self) -> RecentDeadLetters | None:
-        """Counts the dead letters of the last `RECENT_DEAD_SECONDS`; None if there are none. A date in the future, from
-        a worker whose clock is ahead, counts as now. Raises StorageError, also after `_RECENT_DEAD_READ_SECONDS`."""
+        """Counts a date in the future, from a worker whose clock is ahead, as now. Raises StorageError, also after
+        `_RECENT_DEAD_READ_SECONDS`."""
         now, deadline = time.time(), time.monotonic() + _RECENT_DEAD_READ_SECONDS
 
         def in_time(_: int) -> None:
@@ -234,8 +232,7 @@ class Storage(OffsetStore, DeadLetterStore):
         """The caller closes it."""
 
     @abstractmethod
-    def blocks(self) -> Iterator[Block]:
-        """Yields all blocks except dead letters in the order of their puts."""
+    def blocks(self) -> Iterator[Block]: ...
 
     @abstractmethod
     def claim(

@@ -48,8 +48,6 @@ Bytes = bytes | memoryview
 
 
 class BadBlock(StorageError):
-    """Bytes that are not a block, or have an unknown version or codec."""
-
     code = "bad_block"
 
 
@@ -97,7 +95,6 @@ class Columns:
         return self.cut(self._edges(size, most_bytes))
 
     def cut(self, edges: Sequence[int]) -> Iterator[Columns]:
-        """Yields the messages between consecutive `edges` (indexes)."""
         keys, values, headers = (_cut(column, edges) for column in (self.keys, self.values, self.headers))
         for i, (begin, end) in enumerate(pairwise(edges)):
             yield Columns(self.offsets[begin:end], self.timestamps[begin:end], keys[i], values[i], headers[i])

@@ -14,8 +14,6 @@ TopicPartition = tuple[str, int]
 
 
 class GapRefused(StorageError):
-    """Storing the chunk would lose the messages between the stored offset and its start."""
-
     code = "gap_refused"
 
 

@@ -36,7 +36,6 @@ class GroupCount:
 
 
 def grouped(dead_letters: Iterable[DeadLetter], hours: int, now: float) -> list[DeadLetterGroup]:
-    """Largest first."""
     found: dict[DeathCause, GroupCount] = {}
     for each in dead_letters:
         count = found.setdefault(each.cause, GroupCount(each.cause, hours))

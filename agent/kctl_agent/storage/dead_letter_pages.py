@@ -13,7 +13,6 @@ PAGE = 1000
 PAGE_BYTES = 16 << 20
 
 STEP_SECONDS = 0.5
-"""How often a caller that reads everything can stop."""
 
 Progress: TypeAlias = Callable[[int], None]
 """Receives the number processed so far; may raise to stop."""
@@ -27,7 +26,6 @@ def silent(_: int) -> None: ...
 @dataclass(frozen=True, slots=True)
 class Step(Generic[P]):
     rows: Iterable[tuple[P, DeadLetter]]
-    """In order, selected or not."""
     last: P | None
     """Where the next step continues; None after the last."""
 
@@ -39,7 +37,6 @@ def read_page(
     limit: int,
     seconds: float | None,
 ) -> DeadLetterPage:
-    """Calls `read` with a position and the number still missing, for at most `seconds`."""
     until = None if seconds is None else time.monotonic() + seconds
     found: list[DeadLetter] = []
     size, place = 0, after

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from kctl_agent.storage.lake.storage import LakeStorage
 
 Settings: TypeAlias = Mapping[str, Any]
-"""From `kctl.config.storage.storage_settings`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

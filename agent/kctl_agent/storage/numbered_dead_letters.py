@@ -21,14 +21,10 @@ from kctl_agent.storage.selection import EVERYTHING, INDEXED, Selection, is_id_n
 
 LATEST = 1e12
 NEWEST = 20
-"""Read to find the most frequent class."""
 SCANNED = 1000
-"""Read at a time if no index can select them."""
 
 
 class Place(NamedTuple):
-    """Unix seconds of death, and the number."""
-
     at: float
     number: int
 
@@ -51,7 +47,6 @@ class Place(NamedTuple):
 
 class NumberedDeadLetters(DeadLetterStore):
     counted = INDEXED
-    """The criteria that `_indexed_groups` can select by."""
 
     @abstractmethod
     def _dead_now(self) -> float:
@@ -80,8 +75,7 @@ class NumberedDeadLetters(DeadLetterStore):
         """Requeues those that exist and are not damaged, in one transaction."""
 
     @abstractmethod
-    def _remove_dead(self, dead_letters: list[DeadLetter]) -> int:
-        """In one transaction; skips those that no longer exist."""
+    def _remove_dead(self, dead_letters: list[DeadLetter]) -> int: ...
 
     def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
         return next(iter(self._read_dead(_numbers([id]))), None)

@@ -73,7 +73,6 @@ class ObjectStore:
         return cls(urlsplit(storage["uri"]).netloc, endpoint, region, StoreKeys.read(Path(file)) if file else None)
 
     def options(self) -> dict[str, str]:
-        """For delta-rs and obstore."""
         options = {
             "aws_region": self.region,
             "aws_endpoint": self.endpoint,

@@ -55,7 +55,6 @@ class Selection:
         return INDEXED.issuperset(self.named)
 
     def dated(self, now: float) -> Selection:
-        """Replaces the age with a time."""
         if self.older_than_seconds is None:
             return self
         latest = now - self.older_than_seconds

@@ -27,7 +27,7 @@ from kctl_agent.worker.query.pipeline import Pipeline
 from kctl_agent.worker.query.run import Batch
 
 LONG_BATCH_SECONDS = 15.0
-"""Then a running batch is checked regularly for progress in storing."""
+"""A longer batch is checked regularly for progress in storing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,6 @@ class WorkerStats(StoringStats):
         self._stored_offsets: dict[tuple[str, int], int] = {}
 
     def why_full(self, share: float) -> str | None:
-        """Why the last count shows no room for a batch (`storage.room`)."""
         counted = self._storage_stats  # the counting thread sets it
         return None if counted is None else why_full(counted, share)
 
@@ -69,13 +68,11 @@ class WorkerStats(StoringStats):
         self._sources = sources
 
     def leaves_out(self, now: Mapping[TopicPartition, str]) -> None:
-        """Assigned but unread for longer than an election takes."""
         before, self._left_out = self._left_out, now
         self._changed("partition_left_out", now, before, "is not read: {}; the other partitions are")
         self._changed("partition_taken_in", before, now, "is left out no more")
 
     def isolates(self, now: Mapping[TopicPartition, UnreadPartition]) -> None:
-        """Their next record cannot be read."""
         before, self._isolated = self._isolated, now
         found = {tp: f"offset {each.offset}: {each.why}" for tp, each in now.items()}
         self._changed("partition_isolated", found, before, "cannot be read from {}")
@@ -84,7 +81,6 @@ class WorkerStats(StoringStats):
     def _changed(
         self, kind: str, found: Mapping[TopicPartition, str], besides: Mapping[TopicPartition, object], what: str
     ) -> None:
-        """Reports an event for each partition in `found` but not in `besides`."""
         for tp in sorted(found.keys() - besides):
             self.happened(kind, f"{tp.topic}-{tp.partition} {what.format(found[tp])}", tp)
         if found.keys() != besides.keys():
@@ -202,7 +198,6 @@ class WorkerStats(StoringStats):
         return found
 
     def _has_long_batch_stored(self, sources: Sources) -> bool:
-        """A long batch has moved stored offsets since they were last read."""
         now, started = time.monotonic(), sources.pipeline.batch_started_at
         if started is None or now - max(started, self._long_batch_seen_at) < LONG_BATCH_SECONDS:
             return False

@@ -39,7 +39,6 @@ class Worker:
         self._stored: deque[Group] = deque()
         self._pipeline = Pipeline(settings, storage, self._batch_done)
         self._endings: list[Callable[[], None]] = [self._pipeline.close]
-        """Close what was opened, the last first."""
 
     def stop(self) -> None:
         """From a signal handler and any thread."""
@@ -57,7 +56,6 @@ class Worker:
             loop.turn()
 
     def close(self) -> None:
-        """Ends the batch, commits its offsets, leaves the group, ends the JVM."""
         self._stats.enter(WorkerState.STOPPING)
         for close in reversed(self._endings):
             try:

@@ -13,7 +13,6 @@ from kctl_agent.rpc.wire import JsonObject
 
 
 def with_describe(commands: Mapping[str, AgentCommand]) -> dict[str, AgentCommand]:
-    """Adds a `describe` that lists exactly this table, including itself."""
     table = dict(commands)
 
     def answer(_snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:

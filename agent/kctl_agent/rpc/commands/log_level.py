@@ -15,7 +15,6 @@ _LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 def answer(_snapshot: Snapshot, params: JsonObject, _now: float) -> JsonObject:
-    """The root logger's level before and after. Raises BadParams."""
     level = params["level"].upper()
     if level not in _LEVELS:
         raise BadParams(f"a log level is one of {', '.join(_LEVELS)}")

@@ -40,7 +40,6 @@ class PauseScopes(AgentOperation):
     scopes: list[JsonObject] = param("topic, partition, by, since; topic null: everything")
 
     def on_accepted(self, inbox: Inbox) -> None:
-        """Applies the scopes at once. Raises BadParams."""
         inbox.pause([scope_of(each) for each in self.scopes])
 
 
@@ -56,7 +55,6 @@ class SeekPartition(AgentOperation):
 
 
 def operation_commands(inbox: Inbox, *kinds: type[AgentOperation]) -> dict[str, AgentCommand]:
-    """The commands of these operations, and those that every process has."""
     cancel = AgentCommand(
         "cancel",
         _outcome(inbox.cancel),
@@ -76,7 +74,6 @@ def outcome_command(inbox: Inbox) -> AgentCommand:
 
 
 def accepting(inbox: Inbox, kind: type[AgentOperation]) -> AgentCommand:
-    """An operation as a command that answers "accepted"."""
     params = listed(kind)
 
     def answer(_snapshot: Snapshot, given: JsonObject, _now: float) -> JsonObject:

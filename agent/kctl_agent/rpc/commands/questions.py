@@ -27,4 +27,3 @@ def _command(name: str, question: Question) -> AgentCommand:
 
 
 ANSWERED: Final = {name: _command(name, each) for name, each in QUESTIONS.items() if name not in ("ping", "describe")}
-"""Others need no snapshot, and have files of their own."""

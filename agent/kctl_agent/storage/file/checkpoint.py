@@ -32,7 +32,6 @@ WRITE_LOCK_MS = 1000
 """How long a copy waits for commits other than puts; after that the log grows until the next copy."""
 
 _copies: dict[Path, tuple[float, threading.Thread]] = {}
-"""When this process's last copy started, by `time.monotonic()`; a forked child has no thread."""
 
 
 def begin_copy(path: Path, at_most_every_seconds: float = 0.0) -> bool:

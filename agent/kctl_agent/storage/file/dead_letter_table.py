@@ -48,7 +48,6 @@ def insert(db: sqlite3.Connection, dead_letters: Collection[DeadLetter]) -> None
 
 
 def _number(db: sqlite3.Connection, cause: DeathCause) -> int:
-    """An unused cause stays until no dead letter is left."""
     known = db.execute("select id from cause where error_class=? and line=?", cause).fetchone()
     if known is None:
         known = db.execute("insert into cause(error_class, line) values (?,?) returning id", cause).fetchone()

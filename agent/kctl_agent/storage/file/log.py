@@ -36,7 +36,6 @@ class Log:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the log at its path is still this one, and is not empty."""
         try:
             return self._stat().st_size > 0 and os.path.samestat(self._stat(), os.stat(f"{self._path}-wal"))
         except FileNotFoundError:

@@ -90,7 +90,6 @@ def _choose(db: sqlite3.Connection, messages: int, most_bytes: int | None, order
 
 
 def settle(db: sqlite3.Connection, now: float, claim: Claim, verdict: AckVerdict, retry_seconds: float) -> bool:
-    """False: the lease is lost."""
     leased = (int(claim.id), claim.token)
     again = verdict.again
     with transaction(db):

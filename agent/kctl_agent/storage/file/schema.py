@@ -70,7 +70,6 @@ _COUNT = """
 
 
 def _trigger(name: str, event: str, table: str, state: str, *rows: tuple[str, str]) -> str:
-    """Adds each row, given as (`new` or `old`, sign), to the counters of its state."""
     changes = "".join(_COUNT.format(row=row, sign=sign, state=state.format(row=row)) for row, sign in rows)
     return f"create trigger {name} after {event} on {table} begin {changes} end"
 

@@ -18,6 +18,5 @@ def condition(selection: Selection) -> tuple[str, list[object]]:
 
 
 def where(*clauses: tuple[str, object]) -> tuple[str, list[object]]:
-    """Joins the clauses whose value is not None."""
     given = [(clause, value) for clause, value in clauses if value is not None]
     return " and ".join(clause for clause, _ in given), [value for _, value in given]

@@ -278,7 +278,6 @@ class FileStorage(NumberedDeadLetters, Storage):
                 begin_copy(self.path, LONG_SECONDS)
 
     def _notice_exchange(self) -> None:
-        """Switches to the file that is now at the path."""
         found = self._found()
         if self._file not in (None, found):
             if self._log is not None and self._log.is_in_place:

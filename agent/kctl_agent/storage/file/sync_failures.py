@@ -48,7 +48,6 @@ def noted(path: Path) -> frozenset[str]:
 
 
 def sync_failures(path: Path) -> list[Path]:
-    """Those not yet followed by a recovery."""
     return [each for each in _entries(path) if not each.name.startswith(RECOVERY)]
 
 

@@ -32,7 +32,6 @@ COPY_BYTES = 16 << 20
 SYNC_BYTES = 8 << 20
 
 _uncopied: Counter[Path] = Counter()
-"""Since the last copy began; outlives the writers of tasks."""
 
 
 class FileWriter(Writer):

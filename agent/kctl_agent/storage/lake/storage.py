@@ -26,5 +26,4 @@ class LakeStorage(TableStorage):
         return DeadLetterTable(self, self.owner.group) if self.is_bound else None
 
     def tables(self) -> list[TableStorage]:
-        """This table, and its dead-letter table if it exists. Raises StorageUnusable."""
         return [self, self._dead_letters] if self._dead_letters.table.exists() else [self]

@@ -207,7 +207,6 @@ class TableStorage(OffsetStore):
 
     @property
     def owner(self) -> Binding:
-        """Owns the stored offsets. Raises StorageUnusable before `bind`."""
         if self._owner is None:
             raise StorageUnusable(f"whose stored offsets of {self.identity} are meant is not known yet")
         return self._owner

@@ -30,7 +30,6 @@ RETRY_SECONDS = (0.05, 2.0)
 
 
 def where(url: str) -> str:
-    """The URL without credentials. Raises StorageUnusable."""
     parts = urlsplit(url)
     if parts.scheme not in ("redis", "rediss", "unix"):
         raise StorageUnusable(
@@ -93,7 +92,6 @@ def script(client: Any, name: str) -> Script:
 
 
 def transact(client: Any, values: Mapping[str, bytes], seconds: int, name: str, prefix: str, *args: object) -> Any:
-    """Sets these values for `seconds` and runs a script of `lua/`, in one transaction."""
     import redis
 
     own = script(client, name)

@@ -21,7 +21,6 @@ from kctl_agent.storage.selection import Selection
 PAGE = 500
 PAGE_BYTES = 16 << 20
 Run = tuple[str, DeathCause]
-"""The key of the sorted set, and the cause."""
 
 
 def last(session: RedisSession) -> int:

@@ -19,7 +19,6 @@ class RedisSession:
         self._url = url
         self._password_file = password_file
         self.reply_seconds = reply_seconds
-        """An executor's unpickled copy uses the default."""
         self._client: Any = None
         self._scripts: dict[str, Callable[..., Any]] = {}
 

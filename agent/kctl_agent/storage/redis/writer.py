@@ -16,7 +16,7 @@ from kctl_agent.storage.redis.codec import name_of, stored_offset_of
 from kctl_agent.storage.redis.session import RedisSession
 
 SENT_SECONDS = 600
-"""For bytes on which no script has decided: Redis forgot the script, and then their sender died."""
+"""Bytes on which no script has decided expire: Redis forgot the script, and then their sender died."""
 PORTION_BYTES = 2 << 20
 """Above about 4 MB a transaction, Redis needs twice the kernel time for each byte of its append-only file, because its
 buffers are freed and allocated again (benchmarks/README.md)."""
@@ -29,7 +29,6 @@ class RedisWriter(Writer):
         self._block_bytes = block_bytes
         self._codec = codec
         self._density = 1.0
-        """Bytes sent per byte of messages in the last put."""
 
     def portions(self, chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
         most = int(PORTION_BYTES / self._density)

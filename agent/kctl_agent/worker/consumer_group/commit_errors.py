@@ -23,12 +23,10 @@ PARTITION_ERRORS: dict[int, type[KafkaError]] = {
         UnknownTopicOrPartitionError,
     )
 }
-"""All others concern the member, the group or its coordinator."""
+"""Other errors concern the member, the group or its coordinator."""
 
 
 class PendingCommit(dict[TopicPartition, OffsetAndMetadata]):
-    """`refused`: partitions that the last response rejected."""
-
     refused: dict[TopicPartition, type[KafkaError]]
 
     def __init__(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:

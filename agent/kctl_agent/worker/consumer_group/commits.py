@@ -28,19 +28,15 @@ class Commits:
         self.known: dict[TopicPartition, int] = {}
         self._changed_at = time.monotonic()
         self._refused: dict[TopicPartition, _Refused] = {}
-        """For one thread."""
 
     def found(self, offsets: Offsets) -> None:
-        """The broker's answer at an assignment replaces all."""
         self.known = dict(offsets)
 
     def due(self, positions: Offsets) -> dict[TopicPartition, int]:
-        """Stored but not committed."""
         return {tp: position for tp, position in positions.items() if self.known.get(tp) != position}
 
     @property
     def is_quiet(self) -> bool:
-        """Nothing was committed for a second."""
         return time.monotonic() - self._changed_at >= QUIET_SECONDS
 
     def answered(self, offsets: Offsets, refused: Collection[TopicPartition], now: float) -> None:

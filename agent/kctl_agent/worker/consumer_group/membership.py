@@ -118,7 +118,6 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     @property
     def partition_counts(self) -> list[int]:
-        """Of each topic of the group."""
         return [len(self._consumer.partitions_for_topic(topic)) for topic in self._settings.topics]
 
     @property
@@ -232,7 +231,6 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         return leader == self._metadata().member_id or (instance is not None and leader[:-_UUID_CHARS] == instance)
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        """Awaits blocking work without blocking the I/O loop."""
         done, loop = Future(), self._consumer._net  # noqa: SLF001 - kafka-python offers no public way to its loop
 
         def run() -> None:

@@ -13,7 +13,6 @@ MOST = 20
 def partition_names(
     partitions: Collection[TopicPartition], at: Mapping[TopicPartition, int] = MappingProxyType({})
 ) -> str:
-    """The first partitions in order, with their offsets if given, and how many more there are."""
     first = sorted(partitions)[:MOST]
     names = ", ".join(f"{tp.topic}-{tp.partition}" + (f" from {at[tp]}" if tp in at else "") for tp in first)
     return f"{names} and {len(partitions) - MOST} more" if len(partitions) > MOST else names or "none"

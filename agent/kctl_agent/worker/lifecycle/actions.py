@@ -43,9 +43,7 @@ class LogsObserved:
     """The brokers' last report of the partitions that queries read."""
 
     answered: Group = NONE
-    """Their leader answers."""
     is_recreated: bool = False
-    """A topic that is read has another id."""
     is_leaderless: bool = False
     """For longer than an election takes."""
     is_hopeless: bool = False
@@ -68,7 +66,6 @@ class StartQuery(Action):
 
     group: Group
     is_careful: bool = False
-    """The query searches for the partitions that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +99,6 @@ class ReportEvent(Action):
 
 @dataclass(frozen=True, slots=True)
 class ReportRetry(Action):
-    """After `failures` of a query in a row it restarts in `seconds`."""
-
     why: str
     failures: int
     seconds: float

@@ -33,10 +33,8 @@ class Lifecycle:
         self._full: str | None = None
         self._nearly_full: str | None = None
         self._failed: dict[Group, tuple[str, Outside | None]] = {}
-        """Since the last tick, and why."""
         self._throttled_by: str | None = None
         self._plan: list[Group] = []
-        """The queries that there should be, as of the last tick."""
         self._groups = QueryGroups()
         self._unreadable: Mapping[TopicPartition, UnreadPartition] = {}
         self._left_out = LeftOut()
@@ -47,7 +45,6 @@ class Lifecycle:
 
     @property
     def is_complete(self) -> bool:
-        """Queries read every partition that they should."""
         return bool(self.queries) and self.reading == NONE.union(*self._plan)
 
     @property
@@ -59,7 +56,6 @@ class Lifecycle:
         return self._left_out.lasting(seconds, now)
 
     def isolated(self) -> dict[TopicPartition, UnreadPartition]:
-        """Partitions whose next record cannot be read."""
         return {tp: each for tp, each in self._unreadable.items() if tp in self._groups.suspects}
 
     def polled(self, assigned: Group, *, is_rebalancing: bool = False) -> list[Action]:
@@ -68,7 +64,6 @@ class Lifecycle:
         return self._enter(WorkerState.REBALANCING) if is_rebalancing else [self._commit()]
 
     def paused(self, partitions: Group) -> None:
-        """Exactly these of the assigned partitions."""
         self._paused = partitions
 
     def revoked(self, partitions: Group) -> list[Action]:
@@ -111,7 +106,6 @@ class Lifecycle:
         return [self._commit(), *self._enter(WorkerState.RUNNING)]
 
     def start_failed(self, group: Group, why: str, outside: Outside | None, now: float) -> list[Action]:
-        """Answers `StartQuery`."""
         failures, seconds = self._groups.failed(group, now, is_own_fault=outside is None, was_read=False)
         return [actions.ReportRetry(why, failures, seconds, outside)]
 
@@ -133,7 +127,6 @@ class Lifecycle:
         return [self._commit(), *self._stop_one(group)]  # its last batch may have ended since the last commit
 
     def driver_ended(self, why: str) -> list[Action]:
-        """All queries ended with it."""
         report = actions.ReportEvent("engine_lost", why)
         if not self.queries:
             return [report]
@@ -145,15 +138,12 @@ class Lifecycle:
         return [] if self._is_rebalancing else self._drain(set(self.queries))
 
     def seek_begun(self) -> list[Action]:
-        """All queries have drained: the stored offset is moved now."""
         return [self._commit(), *self._stop_all()]
 
     def seek_ended(self) -> None:
-        """Successfully or not."""
         self.is_seeking = False
 
     def tick(self, now: float) -> list[Action]:
-        """Ends what must end."""
         if self._is_held:
             return []
         self._left_out.keep(self._assigned, now)
@@ -167,7 +157,6 @@ class Lifecycle:
         return found
 
     def start_due(self, now: float) -> list[Action]:
-        """Starts a query, if one is due."""
         if self._is_held:
             return []
         if not self.queries and self._assigned and not self._wanted:
@@ -222,7 +211,6 @@ class Lifecycle:
         return self._assigned - self._paused
 
     def _throttle(self) -> list[Action]:
-        """Has hysteresis."""
         before = self._throttled_by
         why = self._throttled_by = self._nearly_full if before else self._full
         found: list[Action] = []

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from kafka import TopicPartition
 
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""Between starts of a query that ended by itself."""
 MOST_RETRY_SECONDS = 5.0
 """During an outage, which may end at any time."""
 SUSPECT_AFTER = 2
@@ -24,16 +23,13 @@ Group = frozenset[TopicPartition]
 @dataclass(slots=True)
 class _State:
     failures: int = 0
-    """In a row."""
     faults: int = 0
-    """The partitions' own failures."""
     retry_at: float = 0.0
 
 
 class QueryGroups:
     def __init__(self) -> None:
         self.suspects: Group = frozenset()
-        """To be read carefully."""
         self._streaming, self._careful = _State(), _State()
 
     def plan(self, partitions: Group) -> list[Group]:
@@ -70,7 +66,6 @@ class QueryGroups:
         state.failures = state.faults = 0
 
     def clear(self, partitions: Group) -> None:
-        """These partitions are streamed again."""
         self.suspects -= partitions
 
     def _state(self, group: Group) -> _State:

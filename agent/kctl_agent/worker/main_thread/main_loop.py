@@ -53,11 +53,11 @@ POLL_SECONDS = 0.1
 TURN_SHARE = 0.8
 """Part of `kafka.max_poll_interval_seconds` for all waits of a turn; the rest is for poll and commits."""
 LEADERLESS_SECONDS = 15.0
-"""Then the query leaves a partition out. A dead leader is noticed after 9 s."""
+"""A query leaves out a partition without a leader for longer; a dead leader is noticed after 9 s."""
 ABANDON_SECONDS = 30.0
 """A batch that runs for so long during a leader's absence waits for its records: it is abandoned."""
 REQUEUE_SECONDS = 5.0
-"""For dead letters that are put back while the worker stops, after it has left the group."""
+"""Dead letters that are put back while the worker stops get so long, after it has left the group."""
 RESUME_FRACTION = 0.8
 """A throttled worker resumes when the storage holds less than this part of its limit."""
 
@@ -167,7 +167,6 @@ class MainLoop:
         self._perform(self._lifecycle.polled(member.partitions, is_rebalancing=member.is_rebalancing))
 
     def _check_queries(self) -> None:
-        """Makes queries read what is assigned, while the storage has room."""
         view = self._watcher.view
         self._observe(view)
         self._perform(self._lifecycle.tick(time.monotonic()))

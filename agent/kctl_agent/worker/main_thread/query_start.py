@@ -104,7 +104,6 @@ class QueryStart:
     def _commit_first(
         self, decided: Decided, readable: frozenset[TopicPartition]
     ) -> dict[TopicPartition, type[KafkaError]]:
-        """Commits what must be committed before reading. Returns the broker's rejections."""
         first = decided.first_commits(readable)
         if not first:
             return {}

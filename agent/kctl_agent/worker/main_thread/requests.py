@@ -21,7 +21,6 @@ from kctl_agent.worker.main_thread.seeking import HalfMoved, Seeking
 log = logging.getLogger("kctl_agent.worker")
 
 OPERATIONS = (PauseScopes, SeekPartition)
-"""`Requests` has a step for each."""
 
 _WAITS = Outcome("waiting", "the running batch is finished first")
 
@@ -39,7 +38,6 @@ class Requests:
     _on_lost: Callable[[], None]
     _describe: Callable[[KafkaError, str], str]
     _waiting: list[AcceptedOperation] = field(default_factory=list)
-    """Oldest first."""
 
     def carry_out(self) -> None:
         """Executes as many as possible without waiting. If a waiting one is dropped, the queries begin again."""

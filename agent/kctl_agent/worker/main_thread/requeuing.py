@@ -22,9 +22,9 @@ log = logging.getLogger("kctl_agent.worker")
 
 POLL_SECONDS = 1.0
 REMOTE_POLL_SECONDS = 10.0
-"""If the log is not a local folder: a check takes two HTTP requests."""
+"""For a log that is not a local folder: a check takes two HTTP requests."""
 RECHECK_SECONDS = 60.0
-"""Then the tables are read even without a commit: two commits may have the same time."""
+"""After so long the tables are read even without a commit: two commits may have the same time."""
 
 
 class Requeuing:
@@ -33,17 +33,14 @@ class Requeuing:
     def __init__(
         self, dead_letters: Folder, begin: Callable[[], Callable[[], PutBack | None] | None], stats: WorkerStats
     ) -> None:
-        """`begin` returns None while nothing can be put back."""
         self._log = None if dead_letters.local is None else dead_letters.local / LOG
         self._begin = begin
         self._stats = stats
         self._failures = 0
-        """In a row."""
         self._thread: threading.Thread | None = None
         self._outcome: PutBack | BaseException | None = None
         """Result or exception of `put_next`: written by the thread, read once it has ended."""
         self._seen: int | None = None
-        """Up to here nothing is left to put back."""
         self._began_on: int | None = None
         self._due_at = self._recheck_at = 0.0
 
@@ -66,7 +63,7 @@ class Requeuing:
             self._thread.start()
 
     def close(self, seconds: float) -> None:
-        """Then running work is abandoned, and the next worker repeats it."""
+        """After `seconds` running work is abandoned, and the next worker repeats it."""
         if self._thread is not None:
             self._thread.join(seconds)
             if self._thread.is_alive():

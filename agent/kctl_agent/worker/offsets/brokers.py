@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_MS = 5000
 BOOTSTRAP_TIMEOUT_MS = 10_000
-"""Then the client reports the outage, and is retried."""
+"""The client reports an outage after this, and is retried."""
 METADATA_EVERY_SECONDS = 5.0
 
 
@@ -54,7 +54,6 @@ class Topics:
     errors: dict[str, type[KafkaError]]
 
     def ids_since(self, before: Mapping[str, str]) -> dict[str, str]:
-        """Uses `before` for topics that cannot be described now."""
         kept = {
             t: i
             for t, i in before.items()
@@ -88,20 +87,15 @@ class BrokerView:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """`since` in monotonic seconds."""
-
     why: str
     since: float
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of the logs whose leaders answered; for the others the reason."""
-
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     logs: dict[TopicPartition, LogSeen] = field(default_factory=dict)
-    """Log ends, with the leaders that reported them."""
     unanswered: dict[TopicPartition, str] = field(default_factory=dict)
 
 
@@ -251,7 +245,6 @@ class Brokers:
         self._admin._manager.cluster.request_update()  # noqa: SLF001 - it offers no public way
 
     def offset_at(self, partition: TopicPartition, milliseconds: int) -> int | None:
-        """The first record not older than this time. Raises KafkaError."""
         found = self._admin.list_partition_offsets({partition: milliseconds})
         offset: int = found[partition].offset
         return offset if offset >= 0 else None
@@ -266,7 +259,6 @@ class Brokers:
         return {TopicPartition(row.topic, row.partition) for row in self.topics().rows if row.topic in topics}
 
     def topics(self) -> Topics:
-        """Only subscribed topics. Raises KafkaError."""
         rows: list[PartitionMetadata] = []
         ids: dict[str, str] = {}
         errors: dict[str, type[KafkaError]] = {}

@@ -14,7 +14,6 @@ from kctl_agent.worker.offsets.epochs import LogSeen
 
 FORMAT = 1
 MAX_NAME = 200
-"""Only people read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,6 @@ class CommitNote:
 
 
 def log_seen(note: CommitNote | None, offset: int, leader_epoch: int | None) -> LogSeen | None:
-    """For another client's offset, by its leader epoch."""
     if note is not None:
         return note.seen
     return LogSeen(leader_epoch, offset) if leader_epoch is not None and leader_epoch >= 0 else None

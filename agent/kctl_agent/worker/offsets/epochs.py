@@ -47,12 +47,10 @@ class Epochs:
         return {tp: seen for tp, seen in self._seen.items() if tp not in self._given_up}
 
     def began(self, found: Mapping[TopicPartition, LogSeen | None]) -> None:
-        """Earlier knowledge has been compared."""
         self._seen = {tp: seen for tp, seen in {**self._seen, **found}.items() if seen is not None}
         self._given_up -= found.keys()
 
     def give_up(self, partitions: Collection[TopicPartition]) -> None:
-        """Another member gets these partitions."""
         self._given_up |= frozenset(partitions)
 
     def observe(self, logs: Mapping[TopicPartition, LogSeen]) -> None:

@@ -39,7 +39,6 @@ class Moved:
     """Names of the committed offset's storage and of this one."""
 
     def sentence(self, where: str) -> str:
-        """For logs and events; `where` is `topic-partition`."""
         return f"{where}: {self.cause}; {self._effect}"
 
     @property
@@ -117,7 +116,6 @@ def decide(found: Found, stored: StoredOffset | None, first: int, storage: Stora
 def _go_on(
     found: Found, stored: StoredOffset | None, first: int, storage: StorageId, end: int
 ) -> tuple[int, list[Moved]]:
-    """The position before it is moved into the log, which ends at `end`, and the moves that led to it."""
     committed, note = found.committed, found.note
     if stored is not None and _is_other(found.topic_id, stored.topic_id):
         return found.log_start, [Moved("topic_recreated", stored.next, found.log_start)]
@@ -139,5 +137,4 @@ def _go_on(
 
 
 def _is_other(topic_id: str | None, before: str | None) -> bool:
-    """Both ids are known and differ."""
     return topic_id is not None and before is not None and topic_id != before

@@ -31,7 +31,6 @@ class ReadProgress:
     def began(
         self, decided: Decided, partitions: Collection[TopicPartition], assigned: Collection[TopicPartition], now: float
     ) -> None:
-        """From now on these logs and offsets count."""
         found = {tp: decided.found[tp] for tp in partitions}
         self.reading.began({tp: at.topic_id for tp, at in found.items()}, now)
         self.epochs.began({tp: at.seen for tp, at in found.items()})
@@ -40,7 +39,6 @@ class ReadProgress:
         self.commits.found({**others, **committed})
 
     def reached(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Where queries stopped, or a seek has moved to."""
         self._reached = {**self._reached, **ends}
 
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -49,7 +47,6 @@ class ReadProgress:
     def positions(
         self, assigned: Collection[TopicPartition], running: Mapping[TopicPartition, int], view: BrokerView
     ) -> dict[TopicPartition, int | None]:
-        """Of each assigned partition, read at present or not."""
         reached = {**self._reached, **running}
         return {tp: None if self.reading.is_void(tp, view) else reached.get(tp) for tp in assigned}
 

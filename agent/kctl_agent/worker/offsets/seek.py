@@ -12,22 +12,17 @@ from kctl_agent.worker.offsets.positions import Found
 
 @dataclass(frozen=True, slots=True)
 class SeekPlan:
-    """The partition was read up to `position` and continues at `target`."""
-
     topic: str
     partition: int
     position: int | None
-    """None: not read or committed yet."""
     target: int
 
     @property
     def skipped(self) -> int:
-        """Offsets that will never be read."""
         return max(self.target - self.position, 0) if self.position is not None else 0
 
     @property
     def again(self) -> int:
-        """Offsets that are processed a second time."""
         return max(self.position - self.target, 0) if self.position is not None else 0
 
     @property
@@ -76,7 +71,6 @@ def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int],
 
 
 def _number(text: str) -> int | None:
-    """None: not a 64-bit number, as Kafka's offsets and times are."""
     return int(text) if text.isdecimal() and len(text) < 20 and int(text) < 2**63 else None
 
 

@@ -34,14 +34,12 @@ class Decided:
     found: Mapping[TopicPartition, Found]
     starts: Mapping[TopicPartition, StartOffset]
     unanswered: Mapping[TopicPartition, str]
-    """No leader answers for these, with reasons."""
 
     @property
     def moves(self) -> list[tuple[TopicPartition, Moved]]:
         return [(tp, moved) for tp, start in sorted(self.starts.items()) for moved in start.moved]
 
     def first_commits(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Offsets that must be committed before reading."""
         return {tp: self.starts[tp].offset for tp in partitions if self.starts[tp].must_commit}
 
     def source(self, tp: TopicPartition) -> KafkaSource:
@@ -141,7 +139,6 @@ class StartOffsets:
         self.identity = StorageId(id_, _name(self._storage))
 
     def _refuse(self, moves: Sequence[tuple[TopicPartition, Moved]]) -> None:
-        """A setting (`stop`) may forbid such a move. Raises BootstrapError."""
         storage = self._settings.storage
         for setting, kind, choice in (
             ("workers.on_data_loss", "records_lost", self._settings.pipeline.on_data_loss),

@@ -51,7 +51,6 @@ class TaskFailed(Exception):
 
 
 def failure(error: BaseException, token: str) -> BatchFailure:
-    """Reads a batch's exception in the driver; `token` is that of the batch's job."""
     if isinstance(error, StorageError):
         text = f"{type(error).__name__}: {_one_line(error)}"[:MAX_TEXT]
         return BatchFailure(text, isinstance(error, StorageUnusable), error.code)
@@ -61,7 +60,6 @@ def failure(error: BaseException, token: str) -> BatchFailure:
 
 
 def _one_line(error: BaseException) -> str:
-    """The last line of an executor's Python trace, if Spark's text has one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     traces = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
     if not traces:

@@ -56,7 +56,6 @@ class BatchPut(ABC):
     """`token` identifies a batch's errors."""
 
     def __init__(self, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
-        """`name` is the transform's in the configuration, or empty."""
         self._transform = transform
         self.name = name
 
@@ -68,8 +67,7 @@ class BatchPut(ABC):
         """Checks the transform on records as a query reads them. Raises BootstrapError; StorageError (may pass)."""
 
     @abstractmethod
-    def stream(self, source: DataFrame) -> DataFrame:
-        """Makes the frame of the streaming query."""
+    def stream(self, source: DataFrame) -> DataFrame: ...
 
     @abstractmethod
     def give_up(

@@ -19,9 +19,8 @@ PARTS = 6
 """Parts of a divided range. With 8 bad ones in 40 partitions 14 reads fail, with halves 23; a failed read takes two to
 three times as long as a good one."""
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""For a record that fails alone."""
 JOIN_SECONDS = 20.0
-"""Then good partitions are cleared although the search continues for others."""
+"""After so long good partitions are cleared although the search continues for others."""
 HEALTHY_SECONDS = 600.0
 """For so long after its last bad record a partition is read carefully, so that another one disturbs no others."""
 
@@ -67,7 +66,6 @@ class CarefulSearch:
         self.good_at: float = before.good_at if before else float("-inf")
         self._join_at = now + JOIN_SECONDS
         self.waiting = deque(self._divided_before(before))
-        """Read next, because a larger group has failed."""
         self._was_good = False
 
     def next(self, ends: Mapping[TopicPartition, int], now: float) -> Ranges:
@@ -99,7 +97,6 @@ class CarefulSearch:
                 each.alone = max(left // PARTS, 1)
 
     def failed(self, ranges: Ranges, why: str, now: float) -> None:
-        """Some of these records prevented their storing."""
         if len(ranges) > 1:
             self.waiting.extend(_divided(ranges))
             return
@@ -116,7 +113,6 @@ class CarefulSearch:
         each.position, each.failures, each.alone, each.bad_at, each.retry_at = position, 0, 1, now, now
 
     def cleared(self, now: float) -> frozenset[TopicPartition]:
-        """Partitions that can be read with all others again."""
         if self.waiting and now < self._join_at:
             return frozenset()
         return frozenset(
@@ -128,7 +124,6 @@ class CarefulSearch:
         )
 
     def unreadable(self) -> dict[TopicPartition, UnreadPartition]:
-        """Partitions whose next record fails alone."""
         return {
             tp: UnreadPartition(tp.topic, tp.partition, each.why, each.position)
             for tp, each in self.partitions.items()
@@ -136,7 +131,6 @@ class CarefulSearch:
         }
 
     def _divided_before(self, before: CarefulSearch | None) -> list[list[TopicPartition]]:
-        """The groups that an earlier search has not read, and those of new partitions."""
         old = [[tp for tp in group if tp in self.partitions] for group in (before.waiting if before else ())]
         return [group for group in old if group] + _divided(set(self._good()).difference(*old))
 
@@ -149,7 +143,6 @@ class CarefulSearch:
         return {tp: (start, min(ends[tp], start + share)) for tp, start in found.items()}
 
     def _failing(self, ends: Mapping[TopicPartition, int], now: float) -> Ranges:
-        """Of a partition that fails alone: the one that has waited longest."""
         due = [
             (each.retry_at, tp)
             for tp, each in self.partitions.items()

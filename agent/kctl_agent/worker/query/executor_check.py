@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 START_SECONDS = 10.0
-"""For a cluster to start executors."""
 RETRY_SECONDS = 5.0
 _POLL_SECONDS = 0.5
 _HOST = "coalesce(try_reflect('java.net.InetAddress', 'getLocalHost'), 'an executor')"
@@ -34,7 +33,6 @@ class ExecutorCheck:
     """Repeats the check in its own thread until it succeeds, or until `end`."""
 
     def __init__(self, session: SparkSession, folder: Folder, pool: str) -> None:
-        """`folder` is the table's; `pool` is one of Spark's scheduler."""
         self._session, self._folder, self._pool = session, folder, pool
         self._context: Any = session.sparkContext
         self._ended = threading.Event()
@@ -112,7 +110,6 @@ class ExecutorCheck:
 
 
 def _cause(error: Exception) -> str:
-    """An executor's report, if Spark quotes it."""
     lines = [line.strip() for line in str(error).splitlines()]
     return next(
         (line.partition(": ")[2] for line in lines if "Exception: " in line and "Job aborted" not in line), ""

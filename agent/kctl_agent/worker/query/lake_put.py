@@ -50,7 +50,6 @@ class LakePut(BatchPut):
         super().__init__(transform, name)
         self._storage = storage
         self._schema: str | None = None
-        """The table takes this schema."""
         self._fenced: Mapping[TopicPartition, int | None] | None = None
         """Claims that can no longer store dead letters; None: not known of any."""
 
@@ -111,8 +110,6 @@ class LakePut(BatchPut):
         return PutDone(sum(file.rows for file in files), {})
 
     def write_rows(self, messages: DataFrame, folder: Folder) -> tuple[Written, MarkedRows | None]:
-        """Returns what was written, and the marked rows. Raises BootstrapError, TableRefused, StorageUnusable, and
-        errors of Spark and the user's transform."""
         rows = self.transformed(messages)
         marked = MarkedRows(rows) if is_marking(rows) else None
         if marked is not None:
@@ -181,7 +178,6 @@ def check_file_names(java: str, python: str) -> None:
 
 
 def _readings(table: DeadLetterTable, batch: LakeBatch) -> Column:
-    """The reading of its partition for each message."""
     partitions: dict[tuple[str, str], list[int]] = {}
     for topic, partition in batch.moves:
         partitions.setdefault((topic, table.reading(batch, (topic, partition))), []).append(partition)
@@ -194,7 +190,6 @@ def _readings(table: DeadLetterTable, batch: LakeBatch) -> Column:
 
 
 def _not_stored(rows: DataFrame, below: Mapping[TopicPartition, int]) -> DataFrame:
-    """Rows whose offsets are not stored already."""
     if not below:
         return rows
     # Kafka's topic names need no quoting in SQL.
@@ -207,7 +202,6 @@ def _not_stored(rows: DataFrame, below: Mapping[TopicPartition, int]) -> DataFra
 
 
 def _without(rows: DataFrame, messages: Sequence[tuple[str, int, int]]) -> DataFrame:
-    """Without these topics, partitions and offsets."""
     if not messages:
         return rows
     types = ", ".join(f"{name} {type_}" for name, type_ in MESSAGE.items())

@@ -21,7 +21,6 @@ from kctl_agent.worker.query.counted_rows import observed
 
 ERROR = "_kctl_error"
 MESSAGE = {"topic": "string", "partition": "int", "offset": "bigint"}
-"""Identify a row's message."""
 MAX_ERROR = 8192
 
 
@@ -118,6 +117,5 @@ class MarkedRows:
 
 
 def _counts() -> list[Column]:
-    """The number of marked rows, and a checksum."""
     of_marked: Column = f.when(f.col(ERROR).isNotNull(), f.xxhash64(*MESSAGE))
     return [f.count(of_marked).alias("count"), f.bit_xor(of_marked).alias("which")]

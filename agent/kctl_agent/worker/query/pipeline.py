@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LEAST_STOP_SECONDS = 1.0
-"""For queries to stop even if the turn has used up its time: a healthy JVM needs less."""
+"""A healthy JVM needs less to stop its queries."""
 
 
 class Pipeline:
@@ -67,9 +67,7 @@ class Pipeline:
         """None: executors are in the driver's JVM, or there is no table."""
         self._driver = self._new_driver()
         self._is_called = False
-        """In this process."""
         self._is_checked = False
-        """In this session."""
         self._search: CarefulSearch | None = None
         self.log_ends: Callable[[], Mapping[TopicPartition, int]] = dict
         """Log ends as the brokers reported them last, up to which a careful query may read. For any thread."""
@@ -106,7 +104,6 @@ class Pipeline:
         self._check_executors()
 
     def _check_executors(self) -> None:
-        """Only if executors on other machines write a table."""
         if self._executors is not None:
             self._executors.end()
             self._executors = None
@@ -177,7 +174,6 @@ class Pipeline:
 
     @property
     def sources(self) -> dict[TopicPartition, KafkaSource] | None:
-        """None if no query runs."""
         runs = self._runs.values()
         return {tp: source for run in runs for tp, source in run.sources.items()} if runs else None
 
@@ -198,18 +194,15 @@ class Pipeline:
 
     @property
     def batch_started_at(self) -> float | None:
-        """`time.monotonic()` of the oldest running batch."""
         return min((at for run in self._runs.values() if (at := run.batch_started_at) is not None), default=None)
 
     @property
     def cleared(self) -> frozenset[TopicPartition]:
-        """Partitions of the careful query that can be read with the others again."""
         is_read = self._search is not None and any(isinstance(run, CarefulRun) for run in self._runs.values())
         return self._search.cleared(time.monotonic()) if self._search is not None and is_read else frozenset()
 
     @property
     def unreadable(self) -> dict[TopicPartition, UnreadPartition]:
-        """Partitions of the last careful query whose next record cannot be read."""
         return {} if self._search is None else self._search.unreadable()
 
     def limit_kept_consumers(self, topics: Collection[int]) -> str | None:
@@ -273,7 +266,6 @@ class Pipeline:
 
     @property
     def draining(self) -> frozenset[frozenset[TopicPartition]]:
-        """Queries that begin no further batch and must be stopped."""
         return frozenset(group for group, run in self._runs.items() if run.gate.is_set())
 
     def stop(self, wait_seconds: float, group: frozenset[TopicPartition] | None = None) -> dict[TopicPartition, int]:
@@ -317,7 +309,6 @@ class Pipeline:
 
     @contextmanager
     def _driver_used(self) -> Iterator[None]:
-        """Turns an error into DriverLost if that is the reason."""
         try:
             yield
         except DriverLost:

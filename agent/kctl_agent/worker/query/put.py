@@ -44,8 +44,6 @@ class BadOrder(StorageError):
 
 @dataclass(frozen=True)
 class PutJob:
-    """Pickled with each task."""
-
     storage: Storage
     ranges: Mapping[TopicPartition, BatchRange]
     token: str = ""
@@ -74,8 +72,6 @@ def put_in_task(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
 
 @dataclass(slots=True)
 class _Progress:
-    """Of one partition; its next chunk begins at `planned`."""
-
     planned: int
     last: int = -1
     stored: int = 0
@@ -96,7 +92,6 @@ class _Task:
     current: TopicPartition | None = None
 
     def chunk(self, tp: TopicPartition, columns: Columns) -> Chunk:
-        """The next records of a partition. Raises BadOrder."""
         planned = self.job.ranges[tp]
         name = f"{tp[0]}-{tp[1]}"
         if tp != self.current and tp in self.progress:

@@ -32,7 +32,6 @@ def ship_modules(context: Any, import_dir: Path) -> None:
 
 
 def _imported(import_dir: Path) -> Iterator[Path]:
-    """The source files of top-level modules and packages that were imported from this folder."""
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if "." in name or not isinstance(file, str):

@@ -17,12 +17,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-"""A user's transform must keep these columns."""
 RECORDS = (
     "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int, "
     "headers array<struct<key: string, value: binary>>"
 )
-"""Records from Spark's source for Kafka."""
 
 FIXED = ("CANNOT_MODIFY_STATIC_CONFIG", "CANNOT_MODIFY_CONFIG")
 """Spark's error conditions for configuration that is the same for all sessions."""
@@ -75,7 +73,6 @@ def call_transform(transform: Callable[[DataFrame], DataFrame], name: str, frame
 
 
 def _fixed_by(error: Exception) -> str | None:
-    """The configuration that could not be set, if that was the error."""
     from pyspark.errors import PySparkException
 
     if not isinstance(error, PySparkException) or error.getCondition() not in FIXED:

@@ -23,7 +23,6 @@ POLL_MS = 10_000
 
 
 def is_readable(timestamp: int) -> bool:
-    """For a timestamp in milliseconds."""
     return abs(timestamp) <= MOST_MILLISECONDS
 
 

@@ -13,9 +13,7 @@ from kctl_agent.storage.lake.dead_letters.selection import READING, Condition, o
 from kctl_agent.storage.lake.delta.log import own_file
 
 NUMBER = "requeue"
-"""The column of a dead letter's request; null: not requested."""
 TRIES = "tries"
-"""How often a message became a dead letter."""
 COORDINATES = ["topic", "partition", "offset"]
 CONDITIONS = frozenset({"group", "cluster", *COORDINATES, "failed_at", NUMBER, READING})
 
@@ -26,7 +24,6 @@ def numbered(owner: Binding, above: int, up_to: int) -> Condition:
 
 
 def count(table: DeltaTable, wanted: Condition) -> tuple[int, int]:
-    """Returns the number of rows, and of rows with the most frequent coordinates."""
     found = read(table, COORDINATES, wanted)
     copies = found.group_by(COORDINATES).aggregate([([], "count_all")])["count_all"]
     return found.num_rows, pc.max(copies).as_py() or 0
@@ -37,7 +34,6 @@ def read(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> pa.Tab
 
 
 def batches(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Iterator[pa.Table]:
-    """The first part is empty."""
     schema = table.to_pyarrow_dataset().schema
     yield pa.schema([schema.field(name) for name in columns]).empty_table()
     for _, rows in parts(table, columns, wanted):

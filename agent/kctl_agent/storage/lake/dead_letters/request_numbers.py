@@ -14,12 +14,10 @@ from kctl_agent.storage.lake.table_storage import TableStorage
 
 PUT_BACK = "kctl/requeued/"
 CANCELLED = -1
-"""In place of the name of the folder for remaining dead letters: all of them remain."""
+"""Replaces the name of the folder for remaining dead letters, if all of them remain."""
 
 
 class RequeueTaken(StorageError):
-    """Another process has put these dead letters back, or cancelled that; nothing was written."""
-
     code = "requeue_taken"
     retriable = True
 
@@ -35,7 +33,6 @@ class RequeueState:
     CANCELLED."""
     kept: int
     above: int
-    """The previous `stored`."""
     dead: str
     dead_version: int
     requested: int
@@ -51,7 +48,6 @@ class RequeueNumbers:
         self._dead = dead
         self._group = quote(owner.group, safe="")
         self.asked = f"kctl/requeue/{self._group}"
-        """The newest request, in the dead-letter table."""
         self.put_back = f"{PUT_BACK}{quote(owner.cluster_id or '-', safe='')}/{self._group}"
 
     def requested(self) -> int:
@@ -76,7 +72,6 @@ class RequeueNumbers:
             )
 
     def of_batch(self, number: int, kept: int, above: int) -> dict[str, int]:
-        """For a batch's commit to the main table."""
         return dict(zip(_of_batch(self.put_back), (number, kept, above), strict=True))
 
     def finished(self, table_id: str) -> str:
@@ -92,13 +87,10 @@ class RequeueNumbers:
 
 
 def _of_batch(name: str) -> tuple[str, str, str]:
-    """`stored`, `kept` and `above` of a `RequeueState`."""
     return name, f"{name}/kept", f"{name}/above"
 
 
 def unmoved(name: str, before: int) -> Callable[[LogState], None]:
-    """Checks that a number is unchanged."""
-
     def check(table: LogState) -> None:
         if (table.transaction_version(name) or 0) != before:
             raise RequeueTaken(

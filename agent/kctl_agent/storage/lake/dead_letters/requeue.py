@@ -56,8 +56,6 @@ class BatchNotStored(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """`kept` messages are dead letters again."""
-
     messages: int
     rows: int
     kept: int
@@ -159,8 +157,6 @@ class Requeues:
             forget(self._dead.folder, folder.name)
 
     def _fit_kept(self, files: Sequence[DataFile]) -> None:
-        """Adapts to changes of the table by others since the rows were written. Raises StorageUnusable,
-        TableRefused."""
         if files:
             with self._dead.table.errors():
                 schema = spark_schema(self._dead.folder, files[0].path)
@@ -256,9 +252,7 @@ class RequeueBatch:
     kept_number: int
     kept_folder: Folder
     rows: Written | None = None
-    """In `folder`."""
     kept: Written | None = None
-    """In `kept_folder`."""
 
     def commit(self) -> PutBack:
         """Adds the written files to both tables. Raises RequeueTaken if nothing was added, StorageUnusable if it is

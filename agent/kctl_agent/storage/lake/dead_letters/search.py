@@ -26,9 +26,7 @@ PLACE = ["failed_at", "topic", "partition", "offset", READING]
 OTHERS = ["error", TRIES, "timestamp", "cluster"]
 PAYLOAD = ["key", "value", "headers"]
 LATEST = 1 << 62
-"""In microseconds."""
 MOST_ROWS = 10_000
-"""Maximum number of individually named rows."""
 
 
 class Origin(NamedTuple):
@@ -44,8 +42,6 @@ class Origin(NamedTuple):
 
 
 class RowPlace(NamedTuple):
-    """A dead letter's place in the order; the time is in microseconds."""
-
     failed_at: int
     topic: str
     partition: int
@@ -102,7 +98,6 @@ def all_rows(
 
 
 def of_rows(rows: Sequence[Origin]) -> str:
-    """Returns SQL for exactly these rows. Raises StorageError if there are too many."""
     if len(rows) > MOST_ROWS:
         raise StorageError(
             f"more than {MOST_ROWS} dead letters of a table match by more than topic, partition, offsets and times: "

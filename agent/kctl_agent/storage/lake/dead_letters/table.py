@@ -45,7 +45,6 @@ from kctl_agent.storage.lake.table_storage import LakeBatch, Move, TableStorage
 from kctl_agent.storage.selection import EVERYTHING, Selection, is_id_number
 
 SENT = 500
-"""Messages sent elsewhere at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,6 @@ class DeadLetterTable(DeadLetterStore):
         return self.storage.folder
 
     def earlier_try(self, batch: LakeBatch) -> EarlierTry:
-        """Returns the result of an earlier run of this batch. Raises StorageUnusable."""
         if not self.storage.table.exists():
             return EarlierTry()
         self._bind(batch)
@@ -156,7 +154,6 @@ class DeadLetterTable(DeadLetterStore):
     def rows(
         self, selection: Selection, progress: Progress = silent, *, with_payload: bool = False
     ) -> Iterator[tuple[Origin, DeadLetter]]:
-        """Yields all rows in one pass: file by file, the oldest of each part first."""
         if self.storage.table.exists():
             selection = selection.dated(time.time())
             with self.storage.table.latest() as table:
@@ -185,7 +182,6 @@ class DeadLetterTable(DeadLetterStore):
         return grouped((dead_letter for _, dead_letter in self.rows(selection, progress)), hours, time.time())
 
     def count_requeued(self) -> int:
-        """Those that no worker has taken yet."""
         return len(self._clusters_requeued())
 
     def requeue_dead(
@@ -250,7 +246,6 @@ class DeadLetterTable(DeadLetterStore):
         return self._remove_files(Counter(origin.file for origin, _ in rows))
 
     def _remove_rows(self, condition: Condition, rows: Sequence[Origin]) -> int:
-        """Removes exactly these of a file, except those that were put back meanwhile."""
         with suppress(Overtaken):
             if count := self._remove_files(Counter(each.file for each in rows)):
                 return count
@@ -316,7 +311,6 @@ def _always(sql: str) -> Callable[[DeltaTable], str]:
 
 
 def _stored_before(there: StoredOffset | None, before: StoredOffset) -> int:
-    """Where the dead letters end, of messages read since the stored offset was last set."""
     return there.next if there is not None and there.version == before.version else 0
 
 

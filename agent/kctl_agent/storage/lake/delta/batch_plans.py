@@ -24,14 +24,12 @@ from kctl_agent.storage.lake.folder import FOLDER, Folder, FolderFile
 log = logging.getLogger(__name__)
 
 BATCH = "kctl-"
-"""Prefix of a batch's folder."""
 SUFFIX = ".json"
 PLANNED = re.compile(rf"({BATCH}(?:requeue-)?[0-9a-f]+){re.escape(SUFFIX)}")
 """Other names are no folders of batches: `_delta_log.json` would name the table's own log."""
 MOST_ENTRIES = 1000
-"""So many log entries are searched for the end of a batch."""
 GIVEN_UP_SECONDS = 86_400.0
-"""Then a plan without a folder is removed: a batch that fails for days leaves one with each try."""
+"""An older plan without a folder is removed: a batch that fails for days leaves one with each try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ class BatchPlan:
             raise ValueError("this is no plan of a batch") from error
 
     def may_be_committed(self, read: Callable[[str], int | None]) -> bool:
-        """Whether all stored offsets are unchanged; `read` is like `LogState.transaction_version`."""
+        """`read` is like `LogState.transaction_version`."""
         return all(read(name) == number for name, number in self.numbers.items())
 
 
@@ -114,7 +112,6 @@ def _batch(plan: FolderFile) -> str:
 
 
 def _read_all(table: Folder) -> Iterator[tuple[FolderFile, BatchPlan | None]]:
-    """Yields None for a plan that a power cut has damaged."""
     for batch, file in _plans(table):
         try:
             yield file, BatchPlan.parse(table.read(plan_name(batch)))

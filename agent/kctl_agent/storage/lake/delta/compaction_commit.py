@@ -33,7 +33,6 @@ class CompactionBasis:
     """The table before its files were listed, and the files removed since."""
 
     version: int
-    """The last version checked."""
     committed_at: float | None
     metadata: Mapping[str, Any]
     number: int | None
@@ -46,7 +45,6 @@ class CompactionBasis:
 
     @property
     def columns(self) -> pa.Schema:
-        """Without partition columns."""
         every = pa.schema(Schema.from_json(self.metadata["schemaString"]).to_arrow())
         return pa.schema([each for each in every if each.name not in self.metadata["partitionColumns"]])
 

@@ -26,14 +26,12 @@ OWN_FOOTER = {b"kctl": b"compaction"}
 NOTE = "_written.json"
 """In the folder of a batch that another process may have to commit."""
 FOOTER_THREADS = 8
-"""Footers of a batch read concurrently."""
 STATS_COLUMNS = 32
 """Delta's own `delta.dataSkippingNumIndexedCols`."""
 STATS_CHARACTERS = 32
 """Delta's own limit for strings; the last code point marks an upper bound of all strings with this prefix."""
 LAST = "\U0010ffff"
 SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
-"""Spark's schema in a file's footer, in its own JSON."""
 DAY = re.compile(r"\d{4}-\d\d-\d\d")
 """Spark writes later years as `+12345-01-01`."""
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -95,7 +93,6 @@ class Written:
 
     @classmethod
     def noted(cls, folder: Folder) -> Written | None:
-        """None: `note` has saved nothing. Raises StorageUnusable."""
         try:
             rows, files = json.loads(folder.read(NOTE))
         except FileNotFoundError:
@@ -113,7 +110,6 @@ def table_files(table: DeltaTable) -> Iterator[TableFile]:
 
 
 def _partition_text(value: object) -> str | None:
-    """In the Delta protocol's form."""
     if value is None:
         return None
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -258,7 +254,6 @@ def _bounds(known: Sequence[Any]) -> tuple[Any, Any] | None:
 
 
 def _top_level(metadata: Any) -> Iterator[int]:
-    """Columns outside arrays, maps and structs."""
     for number in range(metadata.num_columns):
         column = metadata.schema.column(number)
         if column.path == column.name and column.max_repetition_level == 0:
@@ -281,7 +276,6 @@ def _json(values: Mapping[str, object]) -> str:
 
 
 def _bound(value: object, *, upper: bool = False) -> object:
-    """None: this type has no bounds."""
     if isinstance(value, str):
         return _upper(value) if upper else value[:STATS_CHARACTERS]
     if isinstance(value, datetime):

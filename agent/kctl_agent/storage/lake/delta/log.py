@@ -23,7 +23,6 @@ CHECKPOINT = re.compile(
 )
 ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 LAST_CHECKPOINT = f"{LOG}/_last_checkpoint"
-"""Names the newest checkpoint."""
 ATTEMPTS = 5
 
 T = TypeVar("T")
@@ -57,7 +56,6 @@ def read_again(read: Callable[[], T], *raced: type[Exception]) -> T:
 
 @contextmanager
 def reading_log(name: str) -> Iterator[None]:
-    """Turns errors of parsing a log file into LogUnreadable."""
     try:
         yield
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:  # also what pyarrow raises
@@ -70,7 +68,6 @@ def entry_name(version: int) -> str:
 
 
 def checkpoint_name(version: int) -> str:
-    """As kctl and delta-rs write it."""
     return f"{LOG}/{version:020}.checkpoint.parquet"
 
 

@@ -26,7 +26,7 @@ from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.folder import Folder
 
 MOST_ENTRIES = 200
-"""With more entries to read, a checkpoint contains most of them."""
+"""If there are more entries, a checkpoint contains most of them."""
 
 
 class CheckpointMoved(LogUnreadable):

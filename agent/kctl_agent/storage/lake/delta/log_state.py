@@ -29,9 +29,7 @@ from kctl_agent.storage.lake.folder import Folder, LocalFolder
 log = logging.getLogger(__name__)
 
 KINDS: Final = {"protocol": "minReaderVersion", "metaData": "id", "txn": "appId"}
-"""The actions that are kept, and their required fields."""
 ENTRIES = 16
-"""Entries of so many newest versions are compared with those read before."""
 
 
 class NoTable(Exception):
@@ -39,8 +37,6 @@ class NoTable(Exception):
 
 
 class LogEntry(NamedTuple):
-    """`content` is a hash."""
-
     stamp: str
     content: int
 
@@ -53,13 +49,11 @@ class LogState:
         self.version = -1
         self.protocol: Mapping[str, int] = {}
         self.features: set[str] = set()
-        """For readers and writers."""
         self.metadata: Mapping[str, Any] = {}
         self.id = ""
         self.partition_columns: list[str] = []
         self.configuration: dict[str, str] = {}
         self.fields: list[dict[str, Any]] = []
-        """In Spark's JSON."""
         self._transactions: dict[str, int] = {}
         self.entries: dict[int, LogEntry] = {}
         """Entries of the newest versions as they were read; others may overwrite them."""
@@ -129,7 +123,6 @@ class LogState:
                         self._take(kind, action)
 
     def _take(self, kind: str, action: dict[str, Any]) -> None:
-        """An invalid action raises ValueError, TypeError, KeyError or AttributeError."""
         if kind == "txn":
             self._transactions[str(action["appId"])] = int(action["version"])
         elif kind == "protocol":
@@ -150,7 +143,6 @@ class LogState:
         return [name for name in days if name in self.partition_columns]
 
     def transaction_version(self, name: str) -> int | None:
-        """As `DeltaTable.transaction_version`."""
         return self._transactions.get(name)
 
     def transaction_names(self) -> list[str]:
@@ -158,7 +150,6 @@ class LogState:
 
 
 def _texts(found: Any) -> list[str]:
-    """Checks a list of texts; null is an empty one. Raises TypeError."""
     if not isinstance(found or [], list) or not all(isinstance(each, str) for each in found or ()):
         raise TypeError("what should be texts is something else")
     return list(found or ())

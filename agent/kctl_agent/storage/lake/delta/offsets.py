@@ -41,7 +41,6 @@ def owner_of(name: str) -> tuple[Binding, TopicPartition] | None:
 
 
 def read_offset(read: Callable[[str], int | None], owner: Binding, tp: TopicPartition) -> StoredOffset | None:
-    """`read` is like `LogState.transaction_version`."""
     name = app_id(owner, tp)
     following = read(name)
     if following is None:

@@ -35,7 +35,6 @@ ATTEMPTS = 5
 CONFIGURATION = {"delta.logRetentionDuration": "interval 7 days"}
 """Delta's 30 days are useless if replaced files are kept for seven."""
 COMMIT_SECONDS = 30.0
-"""How long a commit is retried while others come first."""
 
 
 class LakeTable:
@@ -47,7 +46,6 @@ class LakeTable:
         self._log = DeltaLogReader(folder)
         self._is_checked = False
         self._fitting: tuple[Sequence[Mapping[str, Any]], Sequence[str]] | None = None
-        """The columns and partitions of the last `fit`."""
         self.commits_failed = 0
         self.commits_retried = 0
         """How often a commit had to be decided again because others came first."""
@@ -170,7 +168,6 @@ class LakeTable:
         return version
 
     def _check_unchanged(self, state: LogState, *, has_files: bool) -> None:
-        """Checks that others have not changed features, schema or partitions since `fit`. Raises TableRefused."""
         check_features(self.folder, state)
         if has_files and self._fitting is not None:
             check_schema(self.folder, state, *self._fitting)
@@ -251,7 +248,6 @@ class LakeTable:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Turns errors into StorageUnusable."""
         try:
             yield
         except (TableNotFoundError, NoTable) as error:

@@ -31,9 +31,7 @@ from kctl_agent.storage.limits import TableCounts
 SMALL = 0.5
 """Part of the compaction's target size, as in Delta's auto compaction. Filled files often stay a little below it."""
 COUNT_SECONDS = 10.0
-"""Minimum interval."""
 COUNT_SHARE = 0.01
-"""Maximum share of time for counting."""
 BATCH_ROWS = 4096
 NUM_RECORDS = re.compile(r'\{"numRecords":(\d+)')
 """Every known writer begins statistics this way."""
@@ -54,7 +52,6 @@ def _count(table: Folder, target_file_bytes: int) -> TableCounts:
         raise NoTable
     version = -1 if log.checkpoint is None else log.checkpoint
     since: dict[str, tuple[int, int | None] | None] = {}
-    """Files that entries after the checkpoint have added or (None) removed."""
     with suppress(FileNotFoundError):  # one by one: a listing may omit an entry that is being written
         while True:
             # A new deletion vector removes and adds its file, in any order.
@@ -93,7 +90,6 @@ class _Total:
 
 
 def _entry(table: Folder, version: int) -> Iterator[tuple[bool, dict[str, Any]]]:
-    """Files added (True) or removed. Raises LogUnreadable, OSError."""
     name = entry_name(version)
     with reading_log(name), table.open(name) as lines:
         for line in lines:
@@ -104,7 +100,6 @@ def _entry(table: Folder, version: int) -> Iterator[tuple[bool, dict[str, Any]]]
 
 
 def _checked(action: dict[str, Any], kind: str) -> dict[str, Any]:
-    """An invalid action raises ValueError, TypeError, KeyError or RecursionError."""
     path, size, stats = action["path"], action.get("size"), action.get("stats")
     if not isinstance(path, str) or (kind == "add" and not isinstance(size, int)):
         raise ValueError(f"its `{kind}` has no path, or no size")

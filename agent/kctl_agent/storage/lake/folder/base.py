@@ -29,7 +29,6 @@ class Folder(ABC):
     """For any thread. Unless documented otherwise, failures raise OSError with one line as `strerror`."""
 
     uri: str
-    """For delta-rs."""
     options: dict[str, str] | None = None
     local: Path | None = None
     """None: not on this machine."""
@@ -53,8 +52,7 @@ class Folder(ABC):
         """So that its removal can be noticed later."""
 
     @abstractmethod
-    def exists(self) -> bool:
-        """Whether it was created, even if it is empty."""
+    def exists(self) -> bool: ...
 
     @abstractmethod
     def check(self) -> None:
@@ -64,23 +62,20 @@ class Folder(ABC):
         """Checks the place before a table relies on `create`. Raises TableRefused."""
 
     @abstractmethod
-    def holds_others(self, than: Collection[str]) -> bool:
-        """Whether it contains anything else, or is not a folder."""
+    def holds_others(self, than: Collection[str]) -> bool: ...
 
     @abstractmethod
     def names(self, after: str = "") -> list[str]:
         """Files directly in it that sort after this name; empty if it does not exist."""
 
     @abstractmethod
-    def open(self, name: str) -> BinaryIO:
-        """For reading in parts. Raises FileNotFoundError, OSError."""
+    def open(self, name: str) -> BinaryIO: ...
 
     def read(self, name: str) -> bytes:
         return self.read_stamped(name)[0]
 
     @abstractmethod
-    def read_stamped(self, name: str) -> tuple[bytes, str]:
-        """The content and stamp. Raises FileNotFoundError, OSError."""
+    def read_stamped(self, name: str) -> tuple[bytes, str]: ...
 
     @abstractmethod
     def write(self, name: str, content: bytes) -> None:
@@ -123,7 +118,7 @@ class Folder(ABC):
         """Makes these files and all names directly in this folder durable. Ignores files that no longer exist."""
 
     def sync_name(self) -> None:  # noqa: B027 - in an object store what is there stays
-        """Makes the existence of this folder durable."""
+        ...
 
     def __str__(self) -> str:
         return self.uri

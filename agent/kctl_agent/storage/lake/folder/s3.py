@@ -33,11 +33,9 @@ BUFFER_BYTES = 256 << 10
 MADE = "_made"
 AT_ONCE = 8
 CREATES = 5
-"""For an object that the store rejects although it does not exist."""
 RETRIES = 1000
 """More than fit into RETRY_SECONDS."""
 BACKOFF_SECONDS = 0.1, 1.0
-"""The first and the longest time between two tries."""
 _REFUSED = re.compile(
     r"\b(AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken)\b|\b40[13] \w"
 )
@@ -229,7 +227,6 @@ class S3Folder(Folder):
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turns errors of the object store into FileNotFoundError or OSError."""
         try:
             yield
         except (NotFoundError, FileNotFoundError) as error:

@@ -24,7 +24,6 @@ from kctl_agent.storage.lake.maintenance.file_merge import merge_files, read_foo
 from kctl_agent.storage.limits import readable
 
 MOST_FILES = 10_000
-"""Merged into one."""
 AT_ONCE = 8
 """Footers read concurrently: in an object store each is a request."""
 
@@ -35,7 +34,6 @@ Group = list[TableFile]
 @dataclass(slots=True)
 class Compacted:
     version: int
-    """The table's version afterwards."""
     removed: list[TableFile] = field(default_factory=list)
     added: list[DataFile] = field(default_factory=list)
 

@@ -23,9 +23,7 @@ NAME = "part-00000.zstd.parquet"
 CODEC = "zstd"
 READ_ROWS = 4096
 READ_BYTES = 16 << 20
-"""Limits the rows read at a time to about so many bytes in memory."""
 ROW_GROUP_BYTES = 64 << 20
-"""Bytes in memory that become one row group."""
 
 
 def merge_files(table: Folder, to: Folder, files: Sequence[TableFile], columns: pa.Schema) -> list[DataFile]:
@@ -61,7 +59,6 @@ def read_footer(table: Folder, file: TableFile) -> FileMetaData:
 
 
 def _ordered(footers: Iterable[FileMetaData]) -> list[str]:
-    """The columns, including those in structs, without NaN in any of these files."""
     known: set[str] = set()
     unordered: set[str] = set()
     for footer in footers:
@@ -73,7 +70,6 @@ def _ordered(footers: Iterable[FileMetaData]) -> list[str]:
 
 
 def _fitted(table: Folder, file: TableFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """A file's rows with the table's columns: null if the column is newer. Raises TableRefused."""
     with table.open(own_file(file.path)) as opened, pq.ParquetFile(opened, coerce_int96_timestamp_unit="us") as parquet:
         if unknown := set(_paths(parquet.schema_arrow)) - set(_paths(columns)) - file.partition_values.keys():
             raise TableRefused(f"{file.path} of {table} has {min(unknown)}, and the table has no such column")

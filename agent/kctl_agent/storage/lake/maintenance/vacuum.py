@@ -42,7 +42,6 @@ def unused(lake: LakeTable, hours: int | None = None) -> list[FolderFile]:
 
 
 def _is_left(file: FolderFile, listed: Collection[str], oldest: float) -> bool:
-    """Whether a writer of the table may have left it."""
     *folders, name = file.name.split("/")
     if file.name.startswith(plans.BATCH):
         # Leftovers of Spark's tasks are where engines do not look for files of the table.
