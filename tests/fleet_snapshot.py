@@ -22,6 +22,7 @@ from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts, judge
 from kctl.reduce.base import Freshness, GroupStats
 from kctl.reduce.partitions import kafka_lag
+from kctl.rows.advice import Advice, Answer
 from kctl.rows.members import GroupMembers, MemberRow
 from kctl.rows.workers import AgentState, WorkerRow, Workers, WorkerStatus
 from kctl.rpc.fan_out import Failed
@@ -112,9 +113,9 @@ def judged(snapshot: FleetSnapshot) -> FleetSnapshot:
 def healthy() -> FleetSnapshot:
     whole = snapshot()
     ok = whole.assessments[0]
-    return judged(
-        replace(whole, supervised=(worker("worker-0"),), assessments=assessments_of(*[ok] * 3), group_assessment=ok)
-    )
+    keep = Advice(Answer.KEEP, "the most loaded of 1 needs 0.50 workers", 1, workers=1, needed=1, since=UNIX)
+    every = assessments_of(*[ok] * 3)
+    return judged(replace(whole, supervised=(worker("worker-0"),), assessments=every, group_assessment=ok, advice=keep))
 
 
 def history_of(*snapshots: FleetSnapshot) -> FleetHistory:

@@ -40,7 +40,7 @@ _TEXT, _BYTES = str(_OFFSET), struct.pack(">q", _OFFSET)
 _TOPIC = _collected.TOPIC_NAMES[0]
 _HERE = Path(__file__).parents[1]
 _ROOTS = f"{_HERE}/kctl/", f"{_HERE}/agent/kctl_agent/"
-_BESIDE = f"{_HERE}/kctl/status/"
+_BESIDE = f"{_HERE}/kctl/status/", f"{_HERE}/kctl/advice/", f"{_HERE}/kctl/master/advising.py"
 _DEPTH = 3
 
 

@@ -19,6 +19,7 @@ _MODULES = {
     "status": "fleet.status",
     "top": "fleet.top",
     "hosts": "fleet.hosts",
+    "advise": "fleet.advise",
     "logs": "fleet.logs",
     "rpc": "fleet.rpc",
     **dict.fromkeys(OPERATIONS, "fleet.operate"),

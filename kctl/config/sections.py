@@ -334,6 +334,30 @@ class StatusSection(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AdviceSection(Section):
+    """How much `kctl advise` leaves unused, and how fast its advice may change (advice.md)."""
+
+    window_seconds: Annotated[float, number(60, 86_400)] = 900.0
+    """The time over which arrivals and batches are measured."""
+    utilisation: Annotated[float, number(0.1, 1)] = 0.7
+    """The share of its time for which a worker or sinker may be busy."""
+    catch_up_seconds: Annotated[float, number(1, 86_400)] = 300.0
+    """The time in which messages that wait longer than one cycle are to be handled."""
+    pause_seconds: Seconds = 10.0
+    """For how long a change of the number of workers interrupts reading: a rebalance."""
+    up_after_seconds: Seconds = 180.0
+    """More processes are advised once they have been needed for this long: the least number of that time."""
+    down_after_seconds: Seconds = 3600.0
+    """Fewer processes are advised once they have sufficed for this long: the greatest number of that time."""
+    max_up: Annotated[float, number(1, 100)] = 2.0
+    """By which factor the number may rise at a time; at least by one."""
+    max_down: Annotated[float, number(0, 1)] = 0.4
+    """By which share the number may fall at a time; at least by one."""
+    gap_seconds: Seconds = 300.0
+    """The shortest time between two changes."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExporterSection(Section):
     """Every consumer group of one or more clusters, with `kctl exporter`, or of the fleet's own cluster (exporter.md).
     A pattern is a glob, such as `payments-*`, or a regular expression between slashes, such as `/payments-(eu|us)/`; it
@@ -458,6 +482,7 @@ class Config:
     sinkers: SinkersSection
     collect: CollectSection
     status: StatusSection
+    advice: AdviceSection
     exporter: ExporterSection
     http: HttpSection
     hosts: HostsSection

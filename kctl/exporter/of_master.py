@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from kctl import __version__
 from kctl.exporter.metric import GROUP, Histogram, HistogramSample, Metric, Sample, Single, by_label, single
 from kctl.master.snapshot import RPC_BUCKETS_SECONDS, FleetSnapshot
+from kctl.rows.advice import Answer
 
 
 def _requests(snapshot: FleetSnapshot) -> Iterator[Sample]:
@@ -24,7 +25,43 @@ def _hosts(snapshot: FleetSnapshot) -> Iterable[Sample]:
     return [((row.name, row.state), 1.0) for row in snapshot.hosts.rows] if snapshot.hosts else ()
 
 
+def _answer(snapshot: FleetSnapshot) -> Iterable[Sample]:
+    return [((answer.value,), float(answer is snapshot.advice.answer)) for answer in Answer]
+
+
 METRICS: tuple[Metric, ...] = (
+    Single(
+        name="kctl_advice",
+        labels=(*GROUP, "answer"),
+        sentence="1 for the answer of `kctl advise`, 0 for the others: "
+        + ", ".join(f"`{answer.value}`" for answer in Answer)
+        + ".",
+        samples=_answer,
+    ),
+    Single(
+        name="kctl_advised_workers",
+        labels=GROUP,
+        sentence="The number of workers that `kctl advise` names; absent while it is unknown, as are the next three.",
+        samples=lambda snapshot: single(snapshot.advice.workers),
+    ),
+    Single(
+        name="kctl_advised_sinkers",
+        labels=GROUP,
+        sentence="The advised number of sinkers; absent also without sinkers.",
+        samples=lambda snapshot: single(snapshot.advice.sinkers),
+    ),
+    Single(
+        name="kctl_advised_hosts",
+        labels=GROUP,
+        sentence="The hosts for the advised workers; absent also if the fleet runs on one host.",
+        samples=lambda snapshot: single(snapshot.advice.hosts),
+    ),
+    Single(
+        name="kctl_worker_capacity_per_second",
+        labels=GROUP,
+        sentence="The messages that one worker can do per second in full batches, by its batches of the last minutes.",
+        samples=lambda snapshot: single(snapshot.advice.capacity_per_second),
+    ),
     Single(
         name="kctl_rpc_requests_total",
         kind="counter",
@@ -59,9 +96,10 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_events_total",
         kind="counter",
         labels=(*GROUP, "kind"),
-        sentence="Events since the master's start, by kind: `verdict`, `rebalance`, `restart`, `status`, `state`, "
-        "`operation`, and events of workers and sinkers: `rewound`, `skipped`, `truncated`, `topic_recreated`, "
-        "`records_lost`, `storage_rolled_back`, `storage_lost_offsets`, `other_storage`, `lost`, `query_failed`, ….",
+        sentence="Events since the master's start, by kind: `verdict`, `advice`, `rebalance`, `restart`, `status`, "
+        "`state`, `operation`, and events of workers and sinkers: `rewound`, `skipped`, `truncated`, "
+        "`topic_recreated`, `records_lost`, `storage_rolled_back`, `storage_lost_offsets`, `other_storage`, `lost`, "
+        "`query_failed`, ….",
         samples=lambda snapshot: by_label(snapshot.events_total),
     ),
     Single(

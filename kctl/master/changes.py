@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kctl.master.snapshot import FleetSnapshot
+from kctl.rows.advice import Advice, Answer
 from kctl.rows.verdict import Level
 from kctl.status import Status
 from kctl_agent.replies.workers import Event
@@ -20,9 +21,11 @@ class Changes:
     def __init__(self, started_at: float) -> None:
         self._started_at = started_at
         self._reported: dict[str, float] = {}
+        self._advice: Advice | None = None
+        """The last one that was known."""
 
     def between(self, before: FleetSnapshot | None, after: FleetSnapshot) -> list[Event]:
-        events = list(self._of_agents(after))
+        events = [*self._of_agents(after), *self._of_advice(after)]
         if before is not None:
             events += [*_of_supervisor(before, after), *_of_group(before, after), *_of_partitions(before, after)]
         return sorted(events, key=lambda event: event.at)
@@ -34,6 +37,17 @@ class Changes:
                 if event.at > reported:
                     self._reported[row.name] = max(self._reported.get(row.name, event.at), event.at)
                     yield _reported_by(row.name, event)
+
+    def _of_advice(self, after: FleetSnapshot) -> Iterator[Event]:
+        """Another advice, and whether the last change that followed one has helped."""
+        old, new = self._advice, after.advice
+        if new.answer is Answer.UNKNOWN:
+            return
+        self._advice = new
+        if new.outcome is not None and (old is None or new.outcome != old.outcome):
+            yield Event(after.taken_at_unix, "advice", new.outcome.text)
+        if new.answer is not Answer.KEEP if old is None else not new.asks_as(old):
+            yield Event(after.taken_at_unix, "advice", new.sentence)
 
 
 def _reported_by(worker: str, event: Event) -> Event:

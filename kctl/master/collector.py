@@ -17,6 +17,7 @@ from msgspec import Raw
 from kctl.config.sections import Config
 from kctl.groups.broker_cache import BrokerCache
 from kctl.groups.snapshot import Clusters, GroupSnapshot
+from kctl.master.advising import FleetAdviser
 from kctl.master.changes import Changes
 from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
@@ -103,6 +104,7 @@ class Collector:
         measures = StatusRules(rules.window_seconds, rules.hold_seconds, rules.batch_limit_seconds, blind)
         self._assessor = Assessor(measures, lambda _: allowed)
         self._unhandled = UnhandledTrend(rules.hold_seconds)
+        self._adviser = FleetAdviser(config)
         self._transactions: dict[Partition, tuple[int, float]] = {}
         """Where open transactions keep the ends of logs, and since when."""
         self._sequence = 0
@@ -179,7 +181,9 @@ class Collector:
             resident_bytes=await self._supervisor.resident_bytes(),
             since={key: since.get(key, known) for key in _lasting(replies)},
         )
-        return replace(snapshot, verdict=await self._aside(judge, snapshot, None if before is None else before.verdict))
+        advice = await self._aside(self._adviser.seen, snapshot)
+        verdict = await self._aside(judge, snapshot, None if before is None else before.verdict)
+        return replace(snapshot, verdict=verdict, advice=advice)
 
     def _begun(self, of_brokers: BrokerSnapshot, freshness: Freshness) -> FleetSnapshot:
         """Leaves out the parts that `_digested` and the end of the collection add."""

@@ -15,6 +15,7 @@ import numpy as np
 from kctl.groups.snapshot import ClusterSnapshot, GroupColumns, GroupSnapshot
 from kctl.reduce.base import Freshness, GroupStats
 from kctl.reduce.partitions import kafka_lag
+from kctl.rows.advice import Advice
 from kctl.rows.columns import ABSENT, PartitionColumns, PartitionRows
 from kctl.rows.hosts import HostsAnswer
 from kctl.rows.lag import LagTotals
@@ -30,6 +31,7 @@ from kctl_agent.rpc.wire import JsonObject
 
 RPC_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
+NO_ADVICE = Advice.unknown("nothing has been collected yet", 0)
 _NOT_JUDGED = Verdict(Level.UNKNOWN, "master", "nothing has been collected yet", 0.0)
 T = TypeVar("T")
 
@@ -106,6 +108,7 @@ class FleetSnapshot:
     there are no others."""
     unhandled: Unhandled = UNJUDGED
     verdict: Verdict = _NOT_JUDGED
+    advice: Advice = NO_ADVICE
     since: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Since when (monotonic seconds) an agent is `silent` or waits for something, or the `storage` is `full`."""
     attached: tuple[GroupSnapshot, ...] = ()

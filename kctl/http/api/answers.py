@@ -78,6 +78,7 @@ def status_of(snapshot: FleetSnapshot, verdicts: Verdicts, last_event: int) -> J
     return {
         **assessment.to_json(),
         "verdict": encoded(verdicts.current()),
+        "advice": snapshot.advice.sentence,
         "max_age_seconds": verdicts.max_age_seconds,
         "lag": lag.total,
         "behind_transaction": lag.behind_transaction,

@@ -1,4 +1,4 @@
-"""`/api/v1/status` and `/api/v1/events`"""
+"""`/api/v1/status`, `/api/v1/advice` and `/api/v1/events`"""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from kctl.http.api import answers
 from kctl.http.api.api import api_of
 from kctl.http.api.listing import IfNoneMatch, Local, OfHost, router
 from kctl.http.api.partitions import lag_of
+from kctl.http.errors import Error
+from kctl.rows.advice import Answer
+from kctl_agent.errors import NotReady
+from kctl_agent.replies.encode import encoded
 
 
 @router.get("/status", summary="The fleet at a glance, with the verdict on it")
@@ -32,6 +36,20 @@ async def status(
     (_, rows), _ = await api.shared(("lag", host), partial(lag_of, api, snapshot, question))
     body |= joined | answers.joined_group(rows, joined["verdict"])
     return api.answer(snapshot, {**body, "workers": api.with_hosts(joined["workers"])}, is_live=True)
+
+
+@router.get(
+    "/advice",
+    summary="How many workers and sinkers the fleet needs, and why",
+    responses={503: {"model": Error, "description": "It is unknown; an autoscaler keeps what there is"}},
+)
+async def advice(request: Request, if_none_match: IfNoneMatch = None) -> Response:
+    """The answer of `kctl advise`, for autoscalers."""
+    api = api_of(request)
+    snapshot = api.latest()
+    if snapshot.advice.answer is Answer.UNKNOWN:
+        raise NotReady(snapshot.advice.reason)
+    return api.unchanged(snapshot, if_none_match) or api.answer(snapshot, encoded(snapshot.advice))
 
 
 @router.get(

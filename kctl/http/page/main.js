@@ -108,6 +108,7 @@ function showStatus(status) {
   state.mostAge = status.max_age_seconds;
   state.staleAfter = status.brokers ? status.brokers.stale_after_seconds : Infinity;
   headline(status.verdict);
+  set("advice", "Advice: " + visible(status.advice));
   numbers("summary", [
     ["oldest unhandled", seconds(status.verdict.oldest_unhandled_seconds)],
     ["messages waiting", whole(isUnknown(status.lag) || inStorage === null ? null : status.lag + inStorage)],

@@ -24,7 +24,7 @@ from kctl.hosts.verdict import joined_verdict
 from kctl.master.events import EventFeed
 from kctl.master.members import Members
 from kctl.master.reduction import COMMANDS, OFFSET_CHECKER, WORKERS, ReducedCommand, reduced, with_supervisor
-from kctl.master.snapshot import FleetSnapshot, Reduced
+from kctl.master.snapshot import NO_ADVICE, FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts
 from kctl.rows.lag import WORST, LagGlance, WorstPartition
 from kctl.rows.verdict import Verdict
@@ -79,6 +79,7 @@ _OWN = methods(
     ("describe", "Every method that the master serves.", _ONLY),
     ("status", "The verdict, and what it was made of: lag, processes.", _ONLY[1:]),
     ("verdict", "How the fleet as a whole is doing, and why.", ()),
+    ("advice", "How many workers and sinkers the fleet needs, and why.", ()),
     ("hosts", "The hosts of the fleet, and which are silent or gone.", ()),
 )
 _OF_ALL = [(rpc, f"`{rpc}` of all workers, reduced to one result.", _ONLY) for rpc in COMMANDS]
@@ -132,6 +133,10 @@ class MasterService:
             return {"name": MASTER_NAME, "pid": os.getpid(), "version": __version__}
         if rpc == "verdict":
             return self._verdict()
+        if rpc == "advice":
+            latest = self._verdicts.latest()
+            advised: JsonObject = encoded(NO_ADVICE if latest is None else latest.advice)
+            return advised
         document: JsonObject = encoded(self._known_hosts().answer())
         return document
 

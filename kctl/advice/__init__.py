@@ -1,0 +1,2 @@
+"""How many workers and sinkers a fleet needs, and when more would not help: pure, without clock and I/O
+(docs/advice.md)."""

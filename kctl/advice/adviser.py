@@ -1,0 +1,310 @@
+"""The advice on a fleet or a group, by what it was seen to do. Pure: times are given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+
+from kctl.advice.capacity import Capacity, capacity
+from kctl.advice.expectation import Expectation
+from kctl.advice.policy import Policy
+from kctl.advice.shares import Shares
+from kctl.advice.window import Arrivals, BatchWindow, Work
+from kctl.config.sections import AdviceSection
+from kctl.rows.advice import Advice, Answer, HotPartition, Outcome
+from kctl.rows.columns import Bools, Partition, Reals
+
+_LEAST_SECONDS = 60.0
+"""The time over which arrivals must be known."""
+_LEAST_CYCLE_SECONDS = 2.0
+_GAIN = 0.5
+"""More processes have helped if they brought at least this share of what they promised."""
+_RISE = 1.2
+"""The least rise whose gain is larger than the errors of measuring it."""
+_TOLERANCE = 0.1
+"""The present number is enough if it lacks no more than this share, so that a load on the edge changes nothing."""
+_TRIED = 200
+"""The most numbers of workers that are tried at a time."""
+_NAMED = 10
+_ROUNDING = 1e-9
+_NORMAL_CYCLES = 2.0
+"""As many cycles of messages may wait when a change has brought what was expected."""
+_URGENT = frozenset({Answer.WORKERS, Answer.STORAGE, Answer.HANDLER})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """What is seen of a fleet at one moment. NaN: unknown."""
+
+    at: float
+    """Seconds by a clock that never goes back."""
+    unix: float = 0.0
+    keys: tuple[Partition, ...]
+    end: Reals
+    lag: Reals
+    owners: tuple[str | None, ...]
+    workers: int
+    work: Mapping[str, Work]
+    full_batch: int
+    cycle_seconds: float
+    """The usual time from one commit to the next, whose messages are no backlog."""
+    sinkers: int = 0
+    handling: Mapping[str, Work] = field(default_factory=dict)
+    full_call: int = 1
+    pending: float | None = None
+    """Messages in the storage; None: unknown, or nothing waits there."""
+    workers_per_host: int | None = None
+    """None: the fleet runs on one host."""
+    bound_by: Answer = Answer.STORAGE
+    """What limits the workers if more of them do not do more."""
+    blocked: str = ""
+    """Why no advice can be given at present."""
+    full: str = ""
+    """Why the storage takes no batch."""
+    failing: str = ""
+    """Why the handler handles nothing."""
+
+
+class _Finding(NamedTuple):
+    """The advice on the processes of one kind."""
+
+    answer: Answer
+    reason: str = ""
+    advised: int | None = None
+    needed: int | None = None
+
+
+class _Need(NamedTuple):
+    """What the partitions ask of the workers. Loads are in workers."""
+
+    number: int
+    """The smallest number whose most loaded worker suffices."""
+    load: float
+    """That of the most loaded worker at present."""
+    load_then: float
+    hot: tuple[HotPartition, ...]
+
+
+class _Raise(NamedTuple):
+    """The last rise of a number."""
+
+    before: int
+    total: float | None
+    """What all processes together could do before it."""
+
+
+class _Kind:
+    """The processes of one kind over time."""
+
+    def __init__(self, rules: AdviceSection) -> None:
+        self.policy, self.expectation = Policy(rules), Expectation(rules)
+        self.batches = BatchWindow(rules.window_seconds)
+        self.count = 0
+        self._full = 1
+        self._raise: _Raise | None = None
+
+    def add(self, at: float, count: int, work: Mapping[str, Work], full: int) -> None:
+        if count != self.count:
+            each = capacity(self.batches.moments(self.count), full).per_second
+            total = None if each is None else each * self.count
+            if count < self.count:
+                self._raise = None
+            elif self._raise is None or self.count >= _RISE * self._raise.before:
+                self._raise = _Raise(self.count, total)
+        self.count, self._full = count, full
+        self.batches.add(at, count, work)
+
+    @property
+    def capacity(self) -> Capacity:
+        """That of one process with as many as now, or else with any number of the window."""
+        now = capacity(self.batches.moments(self.count), self._full)
+        return now if now.per_second is not None else capacity(self.batches.moments(), self._full)
+
+    @property
+    def useless(self) -> _Raise | None:
+        """The last rise, if it has brought less than half of what it promised."""
+        last, each = self._raise, capacity(self.batches.moments(self.count), self._full).per_second
+        if last is None or last.total is None or each is None or self.count < _RISE * last.before:
+            return None
+        promised = last.total * (1 + _GAIN * (self.count / last.before - 1))
+        return last if each * self.count < promised else None
+
+
+class Adviser:
+    """Gives advice from sample to sample."""
+
+    def __init__(self, rules: AdviceSection, assignor: str) -> None:
+        self._rules = rules
+        self._shares = Shares(assignor)
+        self._arrivals = Arrivals(rules.window_seconds)
+        self._workers, self._sinkers = _Kind(rules), _Kind(rules)
+        self._last = Advice.unknown("nothing was observed yet", 0)
+
+    def seen(self, sample: Sample) -> Advice:
+        """Returns the advice after one more sample."""
+        rates, seconds = self._arrivals.per_second(sample.at, sample.keys, sample.end)
+        self._workers.add(sample.at, sample.workers, sample.work, sample.full_batch)
+        self._sinkers.add(sample.at, sample.sinkers, sample.handling, sample.full_call)
+        blocked = sample.blocked or _unknown(sample, rates, seconds)
+        found = self._blocked(sample, blocked) if blocked else self._advice(sample, rates)
+        since = self._last.since if self._last.asks_as(found) else sample.unix
+        outcome = self._outcome(sample, rates, found) or self._last.outcome
+        self._last = replace(found, since=since, outcome=outcome)
+        return self._last
+
+    def _blocked(self, sample: Sample, why: str) -> Advice:
+        for kind in (self._workers, self._sinkers):
+            kind.policy.interrupted()
+        return Advice.unknown(why, sample.workers, sample.sinkers)
+
+    def _advice(self, sample: Sample, rates: Reals) -> Advice:
+        each, of_sinkers = self._workers.capacity, self._for_sinkers(sample, rates)
+        need = None if each.per_second is None else self._need(sample, rates, each.per_second)
+        of_workers = self._for_workers(sample, rates, each, need)
+        found = _first(sample, of_workers, of_sinkers)
+        return Advice(
+            found.answer,
+            found.reason,
+            sample.workers,
+            sample.sinkers,
+            workers=of_workers.advised,
+            needed=of_workers.needed,
+            sinkers=of_sinkers.advised,
+            needed_sinkers=of_sinkers.needed,
+            hosts=_hosts(of_workers.advised, sample.workers_per_host),
+            hot=() if need is None else need.hot,
+            arrivals_per_second=float(rates.sum()),
+            capacity_per_second=each.per_second,
+            load=None if need is None else need.load,
+        )
+
+    def _for_workers(self, sample: Sample, rates: Reals, each: Capacity, need: _Need | None) -> _Finding:
+        kind, current = self._workers, sample.workers
+        if need is None or each.per_second is None:
+            kind.policy.interrupted()
+            return _Finding(Answer.UNKNOWN, f"what a worker can do is not known: {each.reason}")
+        if sample.full:
+            kind.policy.interrupted()
+            return _Finding(Answer.STORAGE, sample.full, current, current)
+        advised = kind.policy.advised(sample.at, need.number, current)
+        useless = kind.useless
+        if need.number > current and useless is not None:
+            return _Finding(
+                sample.bound_by, f"{current} workers do hardly more than {useless.before} did", current, need.number
+            )
+        facts = f"{rates.sum():,.0f} messages/s arrive, a worker can do {each.per_second:,.0f}/s"
+        now = f"the most loaded of {current} needs {need.load:.2f} workers"
+        if advised != current:
+            then = f"of {need.number} {need.load_then:.2f}{'' if advised == need.number else '; this is a step'}"
+            return _Finding(Answer.WORKERS, f"{facts}; {now}, {then}", advised, need.number)
+        if need.hot:
+            topic, partition, workers = need.hot[0].topic, need.hot[0].partition, need.hot[0].workers
+            alone = f"{topic}-{partition} alone needs {workers:.1f} workers, more workers will not help"
+            cures = "add partitions, choose another key, or make the transform faster"
+            return _Finding(Answer.HOT, f"{alone}: {cures}", current, need.number)
+        return _Finding(Answer.KEEP, f"{facts}; {now}", current, need.number)
+
+    def _need(self, sample: Sample, rates: Reals, each: float) -> _Need:
+        rules, current = self._rules, sample.workers
+        steady = rates / rules.utilisation
+        is_hot = steady > each
+        backlog = np.maximum(sample.lag - rates * _cycle(sample), 0.0)
+        backlog[_beside(is_hot, sample.owners)] = 0.0
+        needs = steady + backlog / rules.catch_up_seconds + rates * rules.pause_seconds / rules.catch_up_seconds
+        # What no number of workers can meet in time does not spread the others.
+        loads = np.where(needs <= each, needs, np.where(is_hot, 0.0, steady)) / each
+        least = max(ceil(np.minimum(needs, each).sum() / each - _ROUNDING), 1)
+        self._shares.use(sample.keys, sample.owners)
+        load = self._shares.largest(max(current, 1), loads)
+        numbers = islice(range(least, len(sample.keys) + 1), _TRIED)
+        fitting = ((n, then) for n in numbers if (then := self._shares.largest(n, loads)) <= 1 + _ROUNDING)
+        number, then = next(fitting, (current, load))
+        is_enough = load <= 1 + _TOLERANCE and least <= ceil(current * (1 + _TOLERANCE))
+        is_same_share = abs(then - load) <= _ROUNDING * max(load, 1.0)
+        if (is_same_share and least <= current <= len(sample.keys)) or (number > current and is_enough):
+            number = current
+        hottest = sorted(np.flatnonzero(is_hot).tolist(), key=lambda row: -float(steady[row]))[:_NAMED]
+        hot = tuple(HotPartition(*sample.keys[row], float(steady[row] / each)) for row in hottest)
+        return _Need(number, load, then, hot)
+
+    def _for_sinkers(self, sample: Sample, rates: Reals) -> _Finding:
+        kind, current, rules = self._sinkers, sample.sinkers, self._rules
+        if not current:
+            return _Finding(Answer.KEEP)
+        each = kind.capacity.per_second
+        if each is None or sample.pending is None:
+            kind.policy.interrupted()
+            return _Finding(Answer.KEEP)
+        arrivals = float(rates.sum())
+        backlog = max(sample.pending - arrivals * _cycle(sample), 0.0)
+        needed = max(ceil((arrivals / rules.utilisation + backlog / rules.catch_up_seconds) / each - _ROUNDING), 1)
+        advised = kind.policy.advised(sample.at, needed, current)
+        useless = kind.useless
+        if needed > current and useless is not None:
+            why = f"{current} sinkers handle hardly more than {useless.before} did"
+            return _Finding(Answer.HANDLER, why, current, needed)
+        why = f"{arrivals:,.0f} messages/s arrive, {sample.pending:,.0f} wait, a sinker can handle {each:,.0f}/s"
+        return _Finding(Answer.KEEP if advised == current else Answer.SINKERS, why, advised, needed)
+
+    def _outcome(self, sample: Sample, rates: Reals, found: Advice) -> Outcome | None:
+        """Returns what a change has brought, if that has become known now."""
+        arrivals, is_known = float(np.nansum(rates)), found.answer is not Answer.UNKNOWN
+        allowed = _NORMAL_CYCLES * _cycle(sample) * arrivals + len(sample.keys)
+        ended = None
+        for what, kind, waiting, advised, needed in (
+            (
+                "workers",
+                self._workers,
+                float(np.nansum(sample.lag)),
+                None if found.hot else found.workers,
+                found.needed,
+            ),
+            ("sinkers", self._sinkers, sample.pending, found.sinkers, found.needed_sinkers),
+        ):
+            kind.expectation.change(sample.at, kind.count)
+            if is_known and waiting is not None:
+                kind.expectation.advise(advised, needed)
+                if (outcome := kind.expectation.outcome(sample.at, waiting, allowed)) is not None:
+                    is_met, text = outcome
+                    number = 1 if self._last.outcome is None else self._last.outcome.number + 1
+                    ended = Outcome(number, f"{what} {text}", is_met)
+        return ended
+
+
+def _beside(is_hot: Bools, owners: tuple[str | None, ...]) -> Bools:
+    """Whether each partition has its worker in common with a hot one: its backlog ends only with the heat."""
+    of_hot = {owner for owner, hot in zip(owners, is_hot.tolist(), strict=True) if hot}
+    return np.array([owner in of_hot for owner in owners], np.bool_)
+
+
+def _unknown(sample: Sample, rates: Reals, seconds: float) -> str:
+    """Why there can be no advice yet; empty if there can."""
+    if not sample.keys:
+        return "no partition is known"
+    if seconds < _LEAST_SECONDS:
+        return f"arrivals have been observed for {seconds:.0f} of {_LEAST_SECONDS:.0f} s"
+    missing = np.flatnonzero(np.isnan(rates) | np.isnan(sample.lag))
+    return "the lag of {}-{} is not known".format(*sample.keys[missing[0]]) if len(missing) else ""
+
+
+def _first(sample: Sample, of_workers: _Finding, of_sinkers: _Finding) -> _Finding:
+    """The finding that matters most: a change or a limit of workers, then of sinkers."""
+    if sample.failing:
+        return _Finding(Answer.HANDLER, sample.failing)
+    if of_sinkers.answer is not Answer.KEEP and (sample.full or of_workers.answer not in _URGENT):
+        return of_sinkers
+    return of_workers
+
+
+def _cycle(sample: Sample) -> float:
+    return max(sample.cycle_seconds, _LEAST_CYCLE_SECONDS)
+
+
+def _hosts(workers: int | None, per_host: int | None) -> int | None:
+    return None if workers is None or per_host is None else max(ceil(workers / max(per_host, 1)), 1)

@@ -1,0 +1,59 @@
+"""What one process can do, by least squares over its batches: seconds = fixed + rows * seconds per row. Pure."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import NamedTuple
+
+_LEAST_BATCHES = 5
+_FULL = 0.8
+"""If batches have on average this share of the rows of a full one, their pace is that of full batches."""
+_MOST_ERROR = 0.2
+"""The relative standard error above which the time of a full batch counts as unknown."""
+
+
+class Moments(NamedTuple):
+    """Sums over batches, from which the line follows."""
+
+    batches: float = 0.0
+    rows: float = 0.0
+    seconds: float = 0.0
+    rows_rows: float = 0.0
+    rows_seconds: float = 0.0
+    seconds_seconds: float = 0.0
+
+    @classmethod
+    def of(cls, batches: int, rows: int, seconds: float) -> Moments:
+        """Those of some batches together, as if each were their mean."""
+        return cls(batches, rows, seconds, rows**2 / batches, rows * seconds / batches, seconds**2 / batches)
+
+    def plus(self, other: Moments) -> Moments:
+        return Moments(*map(sum, zip(self, other, strict=True)))
+
+
+class Capacity(NamedTuple):
+    per_second: float | None
+    """The messages that one process can do per second, in full batches; None: unknown."""
+    reason: str = ""
+    """Why it is unknown."""
+
+
+def capacity(seen: Moments, full_batch: int) -> Capacity:
+    """Returns what follows from batches for a full one."""
+    n = seen.batches
+    if n < _LEAST_BATCHES or not seen.seconds:
+        return Capacity(None, f"fewer than {_LEAST_BATCHES} batches with messages have ended")
+    rows, seconds = seen.rows / n, seen.seconds / n
+    if rows >= _FULL * full_batch:
+        return Capacity(rows / seconds)
+    spread = max(seen.rows_rows / n - rows**2, 0.0)
+    together = seen.rows_seconds / n - rows * seconds
+    per_row = max(together / spread, 0.0) if spread else 0.0
+    if per_row * rows > seconds:  # a batch costs nothing by itself
+        per_row = seconds / rows
+    full = seconds + per_row * (full_batch - rows)
+    left = max(seen.seconds_seconds / n - seconds**2 - 2 * per_row * together + per_row**2 * spread, 0.0) * n / (n - 2)
+    error = sqrt(left * (1 / n + ((full_batch - rows) ** 2 / (n * spread) if spread else 0.0)))
+    if not spread or error > _MOST_ERROR * full:
+        return Capacity(None, f"batches have had about {rows:,.0f} rows each, too even to know the time of a full one")
+    return Capacity(full_batch / full)

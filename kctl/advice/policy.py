@@ -1,0 +1,66 @@
+"""When the advised number changes: up after the same advice for a while, down after a longer one, in steps. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from math import ceil, inf
+
+from kctl.config.sections import AdviceSection
+
+
+class Policy:
+    """The advice on one number over time."""
+
+    def __init__(self, rules: AdviceSection) -> None:
+        self._rules = rules
+        self._wanted: deque[tuple[float, int]] = deque()
+        """Since when which number was needed."""
+        self._began_at = self._steady_at = inf
+        self._changed_at = -inf
+        self._current: int | None = None
+        self._advised = 0
+
+    def interrupted(self) -> None:
+        """Nothing is needed for sure at present, so the time before a rise begins again."""
+        self._steady_at = inf
+
+    def advised(self, at: float, needed: int, current: int) -> int:
+        """Returns the number to advise."""
+        rules = self._rules
+        self._note(at, needed)
+        if current != self._current:
+            self._changed_at = -inf if self._current is None else at
+            self._current = self._advised = current
+        if at - self._changed_at < rules.gap_seconds:
+            return self._advised
+        up, down = self._least(at - rules.up_after_seconds), self._most(at - rules.down_after_seconds)
+        wanted = current
+        if at - self._steady_at >= rules.up_after_seconds and up > current:
+            wanted = min(up, max(ceil(current * rules.max_up), current + 1))
+        elif at - self._began_at >= rules.down_after_seconds and down < current:
+            wanted = max(down, min(ceil(current * (1 - rules.max_down)), current - 1))
+        if wanted != self._advised:
+            self._advised, self._changed_at = wanted, at
+        return wanted
+
+    def _note(self, at: float, needed: int) -> None:
+        self._began_at, self._steady_at = min(self._began_at, at), min(self._steady_at, at)
+        if not self._wanted or self._wanted[-1][1] != needed:
+            self._wanted.append((at, needed))
+        while len(self._wanted) > 1 and self._wanted[1][0] <= at - self._rules.down_after_seconds:
+            self._wanted.popleft()
+
+    def _least(self, since: float) -> int:
+        return min(self._since(since))
+
+    def _most(self, since: float) -> int:
+        return max(self._since(since))
+
+    def _since(self, since: float) -> list[int]:
+        """The numbers that were needed from then on, newest first."""
+        found = []
+        for at, needed in reversed(self._wanted):
+            found.append(needed)
+            if at <= since:
+                break
+        return found

@@ -1,0 +1,90 @@
+"""The share of each worker for any number of workers, by the group's own assignor. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from kafka import TopicPartition
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import (
+    StickyAssignmentExecutor,
+    StickyAssignorMemberMetadataV1,
+)
+
+from kctl.rows.columns import Partition, Reals, Rows
+
+_STATELESS: dict[str, Any] = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
+_MOST_STICKY = 2000
+"""Partitions up to which the sticky assignors are asked, which take a second for so many."""
+
+
+class Shares:
+    """Who would own which partition. Keeps what an assignor has answered."""
+
+    def __init__(self, assignor: str) -> None:
+        self._assignor = assignor
+        self._keys: tuple[Partition, ...] = ()
+        self._owners: tuple[str | None, ...] = ()
+        self._kept: dict[int, Rows] = {}
+
+    def use(self, keys: tuple[Partition, ...], owners: tuple[str | None, ...]) -> None:
+        """Sets the partitions and their present owners."""
+        if (keys, owners) != (self._keys, self._owners):
+            self._keys, self._owners, self._kept = keys, owners, {}
+
+    def largest(self, count: int, load: Reals) -> float:
+        """Returns the load of the most loaded of `count` workers; `load` is that of each partition."""
+        return float(np.bincount(self.of_each(count), load).max(initial=0.0))
+
+    def of_each(self, count: int) -> Rows:
+        """Returns the number of the worker of each partition, with `count` workers."""
+        if count not in self._kept:
+            self._kept[count] = self._assigned(count)
+        return self._kept[count]
+
+    def _assigned(self, count: int) -> Rows:
+        names = sorted({each for each in self._owners if each}, key=lambda name: (len(name), name))
+        if len(names) == count and None not in self._owners:
+            return np.array([names.index(each) for each in self._owners if each], np.intp)
+        members = [*names, *(f"new-{number:09}" for number in range(count))][:count]
+        owner_of = self._asked(members)
+        return np.array([owner_of[key] for key in self._keys], np.intp)
+
+    def _asked(self, members: Sequence[str]) -> dict[Partition, int]:
+        topics: dict[str, set[int]] = defaultdict(set)
+        for topic, partition in self._keys:
+            topics[topic].add(partition)
+        cluster: Any = SimpleNamespace(topics=lambda: set(topics), partitions_for_topic=topics.get)
+        stateless = _STATELESS.get(self._assignor, RoundRobinPartitionAssignor)
+        if self._assignor in _STATELESS or len(self._keys) > _MOST_STICKY:
+            subscription = SimpleNamespace(topics=sorted(topics))
+            joined = [
+                SimpleNamespace(member_id=each, group_instance_id=None, metadata=subscription) for each in members
+            ]
+            given = {name: share.assigned_partitions for name, share in stateless.assign(cluster, joined).items()}
+        else:
+            given = self._sticky(cluster, members, sorted(topics))
+        return {
+            (topic, partition): number
+            for number, name in enumerate(members)
+            for topic, partitions in given[name]
+            for partition in partitions
+        }
+
+    def _sticky(
+        self, cluster: Any, members: Sequence[str], topics: list[str]
+    ) -> dict[str, Iterable[tuple[str, list[int]]]]:
+        owned: dict[str, list[TopicPartition]] = {name: [] for name in members}
+        for key, owner in zip(self._keys, self._owners, strict=True):
+            if owner in owned:
+                owned[owner].append(TopicPartition(*key))
+        given = {name: StickyAssignorMemberMetadataV1(topics, own, 1) for name, own in owned.items()}
+        executor = StickyAssignmentExecutor(cluster, given)
+        executor.perform_initial_assignment()
+        executor.balance()
+        return {name: executor.get_final_assignment(name) for name in members}

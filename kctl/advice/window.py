@@ -1,0 +1,87 @@
+"""What arrived and what was done in the last minutes. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from kctl.advice.capacity import Moments
+from kctl.rows.columns import Partition, Reals
+
+_STEPS = 30
+_SETTLE_SECONDS = 60.0
+"""Batches this soon after a change of the number of processes show what a start costs, not what they can do."""
+
+
+class Work(NamedTuple):
+    """Counters of a process since its start."""
+
+    batches: int
+    rows: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """The messages per second that arrive in each partition."""
+
+    window_seconds: float
+    _seen: deque[tuple[float, Reals]] = field(default_factory=deque)
+    _keys: tuple[Partition, ...] = ()
+
+    def per_second(self, at: float, keys: tuple[Partition, ...], end: Reals) -> tuple[Reals, float]:
+        """Adds end offsets (NaN: unknown); returns the mean rates, and over how many seconds."""
+        if keys != self._keys:
+            self._keys = keys
+            self._seen.clear()
+        while len(self._seen) > 1 and self._seen[1][0] <= at - self.window_seconds:
+            self._seen.popleft()
+        if not self._seen or at - self._seen[-1][0] >= self.window_seconds / _STEPS:
+            self._seen.append((at, end))
+        since, first = self._seen[0]
+        return np.maximum(end - first, 0.0) / max(at - since, 1e-9), at - since
+
+
+@dataclass(slots=True)
+class BatchWindow:
+    """The batches of all processes of one kind, by how many processes there were."""
+
+    window_seconds: float
+    _buckets: deque[tuple[float, int, Moments]] = field(default_factory=deque)
+    _before: Mapping[str, Work] = field(default_factory=dict)
+    _count: int = 0
+    _settled_at: float = 0.0
+
+    def add(self, at: float, count: int, work: Mapping[str, Work]) -> None:
+        """Adds what was done since the last call. A process that has restarted counts from then on."""
+        if count != self._count:
+            self._settled_at = at + (_SETTLE_SECONDS if self._count else 0.0)
+            self._count = count
+        done = Moments()
+        for name, now in work.items():
+            before = self._before.get(name, now)
+            batches, rows = now.batches - before.batches, now.rows - before.rows
+            if batches > 0 and rows > 0 and now.seconds > before.seconds:
+                done = done.plus(Moments.of(batches, rows, now.seconds - before.seconds))
+        self._before = dict(work)
+        while self._buckets and self._buckets[0][0] <= at - self.window_seconds:
+            self._buckets.popleft()
+        if at < self._settled_at or not done.batches:
+            return
+        if self._buckets and self._buckets[-1][1] == count and at - self._buckets[-1][0] < self.window_seconds / _STEPS:
+            since, _, sums = self._buckets.pop()
+            self._buckets.append((since, count, sums.plus(done)))
+        else:
+            self._buckets.append((at, count, done))
+
+    def moments(self, count: int | None = None) -> Moments:
+        """Those of the window; of `count` processes only, if it is given."""
+        found = Moments()
+        for _, with_count, sums in self._buckets:
+            if count in (None, with_count):
+                found = found.plus(sums)
+        return found

@@ -1,0 +1,61 @@
+"""`kctl advise`: how many workers and sinkers a fleet needs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from kctl import fleets
+from kctl.cli.command import CONFIG, OUTPUT, Command, Option
+from kctl.cli.fleet.ask import ask
+from kctl.cli.output import as_text
+from kctl.cli.table import cell, clean
+from kctl.fields import moment
+from kctl.rpc.decode import answered
+from kctl_agent.rpc.messages import wire_method
+
+if TYPE_CHECKING:
+    from kctl.rows.advice import Advice
+
+_EXIT_CODES = {"keep": 0, "unknown": 3}
+
+
+def _run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    from kctl.rows.advice import Advice
+
+    reply = ask(fleets.find(options.config, env), "advice", wire_method("advice"), {}, options.timeout)
+    advice = answered("advice", Advice, reply.raw)
+    text = "\n".join(_lines(advice)) if options.output == "table" else as_text(reply.result, options.output)
+    sys.stdout.write(f"{text}\n")
+    return _EXIT_CODES.get(advice.answer.value, 1)
+
+
+def _lines(advice: Advice) -> Iterator[str]:
+    yield clean(advice.sentence)
+    numbers = {
+        "since": None if advice.since is None else moment(advice.since),
+        "needed": advice.needed,
+        "hosts": advice.hosts,
+        "arrivals/s": None if advice.arrivals_per_second is None else f"{advice.arrivals_per_second:.0f}",
+        "capacity/s": None if advice.capacity_per_second is None else f"{advice.capacity_per_second:.0f}",
+    }
+    yield "  ".join(f"{name} {cell(value)}" for name, value in numbers.items())
+    yield from (f"hot: {clean(each.topic)}-{each.partition} needs {each.workers:.1f} workers" for each in advice.hot)
+    if advice.outcome is not None:
+        yield clean(advice.outcome.text)
+
+
+COMMAND = Command(
+    "advise",
+    "Show how many workers and sinkers a fleet needs, and when more would not help.",
+    (CONFIG, OUTPUT, Option(("--timeout",), "in all", "seconds", "SECONDS", 5.0)),
+    (("kctl advise", "the answer and its reason"), ("kctl advise -o json", "for a script or an autoscaler")),
+    """\
+The first line is the answer: `keep`, `workers 4 -> 6`, `sinkers 2 -> 4`, `hot` (one partition needs more than a worker
+can do), `handler` or `storage` (more processes would not help), or `unknown`. It changes nothing: `kctl scale` does.
+
+Exit codes: 0 keep, 1 another answer, 3 unknown, 5 no master to ask.""",
+    run=_run,
+)

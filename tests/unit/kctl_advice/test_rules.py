@@ -1,0 +1,452 @@
+"""Each rule of the advice, on samples without noise; and that a mutation of the rule is caught by its check."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kctl.advice.adviser import Adviser, Sample
+from kctl.advice.window import Work
+from kctl.config.sections import AdviceSection
+from kctl.rows.advice import Advice, Answer
+
+CAPACITY = 1000.0
+FULL = 5000
+STEP = 10.0
+HOUR = 3600.0
+Make = Callable[..., Any]
+"""The class `Adviser`, or one of a mutated module."""
+
+
+class Watched:
+    """A fleet whose workers can do 1,000 messages a second each, in batches of 1,000 and 4,000 rows."""
+
+    def __init__(
+        self,
+        make: Make,
+        rates: Sequence[float],
+        workers: int,
+        assignor: str = "roundrobin",
+        topics: int = 1,
+        **rules: float,
+    ) -> None:
+        self.adviser = make(AdviceSection(**rules), assignor)
+        self.rates = np.array(rates, np.float64)
+        per_topic = len(rates) // topics
+        keys = tuple((f"t{topic}", number) for topic in range(topics) for number in range(per_topic))
+        owners = tuple(f"worker-{place % workers}" for place in range(len(keys)))
+        self.sample = Sample(
+            at=0.0, keys=keys, end=np.zeros(len(keys)), lag=np.zeros(len(keys)), owners=owners, workers=workers,
+            work={}, full_batch=FULL, cycle_seconds=10.0,
+        )  # fmt: skip
+        self.slower = 1.0
+        self.rows: tuple[int, int] = (1000, 4000)
+        self.fixed_seconds = 0.5
+
+    def watch(self, seconds: float = STEP, **changes: Any) -> Advice:
+        """Lets time pass; returns the last advice."""
+        self.sample = replace(self.sample, **changes)
+        for _ in range(round(seconds / STEP)):
+            now, turn = self.sample, round(self.sample.at / STEP)
+            rows = self.rows[turn % 2]
+            cost = (FULL / CAPACITY - self.fixed_seconds) / FULL
+            took = self.slower * (self.fixed_seconds + rows * cost)
+            work = {
+                f"worker-{each}": Work(old.batches + 1, old.rows + rows, old.seconds + took)
+                for each in range(now.workers)
+                for old in [now.work.get(f"worker-{each}", Work(0, 0, 0.0))]
+            }
+            end = now.end + self.rates * STEP
+            self.sample = replace(now, at=now.at + STEP, unix=now.at + STEP, end=end, work=work)
+            self.advice: Advice = self.adviser.seen(self.sample)
+        return self.advice
+
+    def scaled(self, workers: int, seconds: float = STEP, **changes: Any) -> Advice:
+        owners = tuple(f"worker-{place % workers}" for place in range(len(self.sample.keys)))
+        work = {name: each for name, each in self.sample.work.items() if int(name[7:]) < workers}
+        return self.watch(seconds, workers=workers, owners=owners, work=work, **changes)
+
+
+def even(total: float, partitions: int = 32) -> list[float]:
+    return [total / partitions] * partitions
+
+
+def messages_are_work_and_a_pause(make: Make) -> None:
+    found = Watched(make, even(2400), 4).watch(120)
+
+    expected = 600 * (1 / 0.7 + 10 / 300) / CAPACITY
+    assert found.load == pytest.approx(expected, rel=1e-3)
+    assert found.answer is Answer.KEEP
+
+
+def a_backlog_beyond_a_cycle_is_work_of_the_catch_up_time(make: Make) -> None:
+    fleet = Watched(make, even(2400), 4)
+    without = fleet.watch(120, lag=fleet.rates * 10.0).load
+    found = fleet.watch(STEP, lag=fleet.rates * 40.0).load
+
+    assert without == pytest.approx(600 * (1 / 0.7 + 10 / 300) / CAPACITY, rel=1e-3), "one cycle of messages is none"
+    assert found == pytest.approx((without or 0) + 600 * 30 / 300 / CAPACITY, rel=1e-3)
+
+
+def the_most_loaded_worker_decides(make: Make) -> None:
+    skewed = [600.0, *[25.0] * 15]
+    found = Watched(make, skewed, 2).watch(120)
+
+    assert found.needed == 4, "975 messages a second are work for two workers, but not next to the large partition"
+    assert Watched(make, even(1000, 16), 2).watch(120).needed == 2
+
+
+def the_assignor_of_the_group_decides_who_gets_what(make: Make) -> None:
+    rates = [500.0, 500.0]
+
+    assert Watched(make, rates, 1, "roundrobin", topics=2).watch(120).needed == 2
+    assert Watched(make, rates, 1, "range", topics=2).watch(120).needed == 1, "range gives both to the first worker"
+
+
+def the_number_changes_only_with_the_largest_share(make: Make) -> None:
+    found = Watched(make, even(6400, 64), 12).watch(120)
+
+    assert found.needed == 12, "11 workers have six of 64 partitions at most, as 12 have"
+
+
+def a_load_on_the_edge_changes_nothing(make: Make) -> None:
+    over = Watched(make, even(4 * 1000 * 0.7), 4).watch(600)
+
+    assert 1.0 < (over.load or 0) < 1.1
+    assert (over.answer, over.needed) == (Answer.KEEP, 4)
+
+
+def a_hot_partition_is_named_and_moves_nothing(make: Make) -> None:
+    fleet = Watched(make, [1400.0, *[20.0] * 15], 2)
+    lag = np.array([2e6, *[100_000.0] * 15])
+    found = fleet.watch(600, lag=np.where(np.arange(16) % 2, 0.0, lag))
+
+    assert (found.answer, found.workers) == (Answer.HOT, 2)
+    assert [(each.topic, each.partition, round(each.workers, 1)) for each in found.hot] == [("t0", 0, 2.0)]
+
+
+def more_is_advised_after_three_minutes_of_it(make: Make) -> None:
+    fleet = Watched(make, even(2400), 4)
+    fleet.watch(600)
+    fleet.rates = fleet.rates * 4
+
+    early = fleet.watch(170, lag=fleet.rates * 60)
+
+    assert early.answer is Answer.KEEP
+    assert fleet.watch(30).answer is Answer.WORKERS
+
+
+def a_rise_is_the_least_of_three_minutes_and_at_most_doubles(make: Make) -> None:
+    fleet = Watched(make, even(2400), 4)
+    fleet.watch(600, lag=fleet.rates * 30)
+    fleet.watch(100, lag=fleet.rates * 1000)
+    found = fleet.watch(90, lag=fleet.rates * 160)
+
+    assert (found.answer, found.workers) == (Answer.WORKERS, 6)
+    again = Watched(make, even(2400), 4)
+    again.watch(120)
+    assert again.watch(600, lag=again.rates * 1000).workers == 8
+
+
+def fewer_are_advised_after_an_hour_and_by_steps(make: Make) -> None:
+    fleet = Watched(make, even(700), 8)
+
+    assert fleet.watch(HOUR - 100).answer is Answer.KEEP
+    assert fleet.watch(200).workers == 5, "at most 40 % less"
+    assert fleet.scaled(5, 290).answer is Answer.KEEP, "five minutes between two changes"
+    assert fleet.watch(30).workers == 3
+
+
+def the_largest_number_of_an_hour_stays(make: Make) -> None:
+    fleet = Watched(make, even(700), 8, window_seconds=60)
+    fleet.watch(HOUR)
+    fleet.rates = fleet.rates * 4000 / 700
+    fleet.watch(600)
+    fleet.rates = fleet.rates * 700 / 4000
+
+    assert fleet.watch(1800).workers == 7
+
+
+def an_interruption_begins_the_three_minutes_again(make: Make) -> None:
+    fleet = Watched(make, even(2400), 4)
+    fleet.watch(300)
+    fleet.watch(150, lag=fleet.rates * 200)
+
+    assert fleet.watch(10, blocked="the group is rebalancing").reason == "the group is rebalancing"
+    assert fleet.watch(60, blocked="").answer is Answer.KEEP
+    assert fleet.watch(180).answer is Answer.WORKERS
+
+
+def a_full_batch_is_extrapolated_and_unknown_if_batches_are_even(make: Make) -> None:
+    assert Watched(make, even(2400), 4).watch(120).capacity_per_second == pytest.approx(CAPACITY, rel=1e-3)
+    even_batches = Watched(make, even(2400), 4)
+    even_batches.rows = 1000, 1001
+    even_batches.fixed_seconds = 0.5
+    noise = iter([1.0, 1.2, 0.8, 1.1] * 100)
+
+    found = even_batches.watch(60)
+    for _ in range(12):
+        even_batches.slower = next(noise)
+        found = even_batches.watch(STEP)
+
+    assert found.answer is Answer.UNKNOWN
+    assert "too even" in found.reason
+
+
+def full_batches_need_no_variation(make: Make) -> None:
+    fleet = Watched(make, even(2400), 4)
+    fleet.rows = FULL, FULL
+
+    assert fleet.watch(120).capacity_per_second == pytest.approx(CAPACITY)
+
+
+def more_workers_that_do_no_more_are_not_followed_by_more(make: Make) -> None:
+    fleet = Watched(make, even(6000), 4)
+    assert fleet.watch(300, lag=fleet.rates * 30).answer is Answer.WORKERS
+    fleet.slower = 2.0
+
+    assert fleet.scaled(8, 600).answer is Answer.STORAGE
+    assert fleet.advice.workers == 8
+    fleet.slower = 1.0
+    assert fleet.watch(1200).answer is not Answer.STORAGE, "the storage is as fast as before"
+
+
+def a_start_is_not_what_a_worker_can_do(make: Make) -> None:
+    fleet = Watched(make, even(4000), 4)
+    fleet.watch(300)
+    fleet.slower = 5.0
+    fleet.scaled(8, 50)
+    fleet.slower = 1.0
+
+    assert fleet.watch(120).capacity_per_second == pytest.approx(CAPACITY, rel=1e-3)
+
+
+def a_restarted_worker_counts_from_then_on(make: Make) -> None:
+    fleet = Watched(make, even(2400), 4)
+    fleet.watch(300)
+    before = fleet.sample.work["worker-0"]
+    fewer = Work(before.batches - 2, before.rows - 9000, before.seconds - 100)
+    work = {**fleet.sample.work, "worker-0": fewer}
+
+    assert fleet.watch(60, work=work).capacity_per_second == pytest.approx(CAPACITY, rel=1e-3)
+
+
+def arrivals_are_those_of_the_window(make: Make) -> None:
+    fleet = Watched(make, even(2400), 4)
+    fleet.watch(1800)
+    fleet.rates = fleet.rates / 2
+
+    assert fleet.watch(960).arrivals_per_second == pytest.approx(1200, rel=1e-2)
+
+
+def what_is_not_known_gives_no_advice(make: Make) -> None:
+    fleet = Watched(make, even(2400), 4)
+    assert "observed for" in fleet.watch(50).reason
+    fleet.watch(60)
+    lag = np.zeros(32)
+    lag[3] = np.nan
+
+    found = fleet.watch(STEP, lag=lag)
+
+    assert (found.answer, found.workers, found.reason) == (Answer.UNKNOWN, None, "the lag of t0-3 is not known")
+
+
+def a_full_storage_or_a_failing_handler_needs_no_workers(make: Make) -> None:
+    fleet = Watched(make, even(2400), 4)
+    fleet.watch(120)
+
+    full = fleet.watch(600, lag=fleet.rates * 1000, full="the disk is full")
+    failing = fleet.watch(STEP, full="", failing="sinker-0 handles nothing")
+
+    assert (full.answer, full.reason, full.workers) == (Answer.STORAGE, "the disk is full", 4)
+    assert (failing.answer, failing.reason) == (Answer.HANDLER, "sinker-0 handles nothing")
+
+
+def a_change_is_held_against_what_was_expected(make: Make) -> None:
+    fleet = Watched(make, even(4000, 30), 4)
+    assert fleet.watch(300, lag=fleet.rates * 21).workers == fleet.advice.needed == 6
+    fleet.scaled(6, 60)
+    assert fleet.advice.outcome is None
+    met = fleet.watch(60, lag=fleet.rates * 5).outcome
+    again = Watched(make, even(4000, 30), 4)
+    again.watch(300, lag=again.rates * 21)
+    again.scaled(6, 300, lag=again.rates * 90)
+    missed = again.watch(60).outcome
+
+    assert met is not None
+    assert (met.is_met, "workers 4 -> 6 came true" in met.text) == (True, True)
+    assert missed is not None
+    assert (missed.is_met, "workers 4 -> 6 did not come true" in missed.text) == (False, True)
+
+
+def a_step_promises_nothing(make: Make) -> None:
+    fleet = Watched(make, even(2400), 4)
+    fleet.watch(120)
+    assert fleet.watch(600, lag=fleet.rates * 1000).workers == 8
+
+    assert fleet.scaled(8, 600).outcome is None
+
+
+def sinkers_follow_what_waits(make: Make) -> None:
+    fleet = Watched(make, even(2400), 4)
+    handling = {f"sinker-{number}": Work(0, 0, 0.0) for number in range(2)}
+    for turn in range(40):
+        rows = (100, 400)[turn % 2]
+        handling = {
+            name: Work(old.batches + 1, old.rows + rows, old.seconds + 0.1 + rows * 0.0008)
+            for name, old in handling.items()
+        }
+        fleet.watch(STEP, sinkers=2, handling=handling, full_call=500, pending=24_000.0 + 300_000.0)
+
+    found = fleet.advice
+
+    assert (found.answer, found.sinkers, found.needed_sinkers) == (Answer.SINKERS, 4, 5)
+    assert found.workers == 4
+
+
+CHECKS = (
+    messages_are_work_and_a_pause,
+    a_backlog_beyond_a_cycle_is_work_of_the_catch_up_time,
+    the_most_loaded_worker_decides,
+    the_assignor_of_the_group_decides_who_gets_what,
+    the_number_changes_only_with_the_largest_share,
+    a_load_on_the_edge_changes_nothing,
+    a_hot_partition_is_named_and_moves_nothing,
+    more_is_advised_after_three_minutes_of_it,
+    a_rise_is_the_least_of_three_minutes_and_at_most_doubles,
+    fewer_are_advised_after_an_hour_and_by_steps,
+    the_largest_number_of_an_hour_stays,
+    an_interruption_begins_the_three_minutes_again,
+    a_full_batch_is_extrapolated_and_unknown_if_batches_are_even,
+    full_batches_need_no_variation,
+    more_workers_that_do_no_more_are_not_followed_by_more,
+    a_start_is_not_what_a_worker_can_do,
+    a_restarted_worker_counts_from_then_on,
+    arrivals_are_those_of_the_window,
+    what_is_not_known_gives_no_advice,
+    a_full_storage_or_a_failing_handler_needs_no_workers,
+    a_change_is_held_against_what_was_expected,
+    a_step_promises_nothing,
+    sinkers_follow_what_waits,
+)
+
+
+@pytest.mark.shows("each rule of the advice holds, and a test catches a mutation of each")
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_a_rule_holds(check: Callable[[Make], None]) -> None:
+    check(Adviser)
+
+
+MUTATIONS: Mapping[Callable[[Make], None], Sequence[tuple[str, str, str]]] = {
+    messages_are_work_and_a_pause: [
+        ("adviser", "steady = rates / rules.utilisation", "steady = rates"),
+        ("adviser", " + rates * rules.pause_seconds", " + 0 * rates * rules.pause_seconds"),
+    ],
+    a_backlog_beyond_a_cycle_is_work_of_the_catch_up_time: [
+        ("adviser", "sample.lag - rates * _cycle(sample)", "sample.lag"),
+        ("adviser", "steady + backlog / rules", "steady + 0 * backlog / rules"),
+    ],
+    the_most_loaded_worker_decides: [
+        ("adviser", "<= 1 + _ROUNDING)", "<= 99)"),
+    ],
+    the_assignor_of_the_group_decides_who_gets_what: [
+        ("shares", "_STATELESS.get(self._assignor, RoundRobinPartitionAssignor)", "RoundRobinPartitionAssignor"),
+    ],
+    the_number_changes_only_with_the_largest_share: [
+        ("adviser", "(is_same_share and", "(False and"),
+    ],
+    a_load_on_the_edge_changes_nothing: [
+        ("adviser", "load <= 1 + _TOLERANCE", "load <= 1"),
+    ],
+    a_hot_partition_is_named_and_moves_nothing: [
+        ("adviser", "is_hot = steady > each", "is_hot = steady > 1e9"),
+        ("adviser", "backlog[_beside(is_hot, sample.owners)] = 0.0", "pass"),
+    ],
+    an_interruption_begins_the_three_minutes_again: [
+        ("policy", "at - self._steady_at >= rules.up_after_seconds", "True"),
+        ("policy", "\n        self._steady_at = inf", "\n        pass"),
+    ],
+    a_rise_is_the_least_of_three_minutes_and_at_most_doubles: [
+        ("policy", "return min(self._since(since))", "return self._wanted[-1][1]"),
+        ("policy", "min(up, max(ceil(current * rules.max_up), current + 1))", "up"),
+    ],
+    fewer_are_advised_after_an_hour_and_by_steps: [
+        ("policy", "at - self._began_at >= rules.down_after_seconds", "True"),
+        ("policy", "max(down, min(ceil(current * (1 - rules.max_down)), current - 1))", "down"),
+        ("policy", "if at - self._changed_at < rules.gap_seconds:", "if False:"),
+    ],
+    the_largest_number_of_an_hour_stays: [
+        ("policy", "return max(self._since(since))", "return self._wanted[-1][1]"),
+    ],
+    a_full_batch_is_extrapolated_and_unknown_if_batches_are_even: [
+        ("capacity", "return Capacity(full_batch / full)", "return Capacity(rows / seconds)"),
+        ("capacity", "error > _MOST_ERROR * full", "False"),
+    ],
+    full_batches_need_no_variation: [
+        ("capacity", "if rows >= _FULL * full_batch:", "if False:"),
+    ],
+    more_workers_that_do_no_more_are_not_followed_by_more: [
+        ("adviser", "last if each * self.count < promised else None", "None"),
+        ("adviser", "last if each * self.count < promised else None", "last"),
+    ],
+    a_start_is_not_what_a_worker_can_do: [
+        ("window", "at < self._settled_at or", ""),
+    ],
+    a_restarted_worker_counts_from_then_on: [
+        ("window", "batches > 0 and rows > 0 and now.seconds > before.seconds", "batches"),
+    ],
+    arrivals_are_those_of_the_window: [
+        ("window", "while len(self._seen) > 1 and", "while False and"),
+    ],
+    what_is_not_known_gives_no_advice: [
+        ("adviser", "np.isnan(rates) | np.isnan(sample.lag)", "np.isnan(rates)"),
+    ],
+    a_full_storage_or_a_failing_handler_needs_no_workers: [
+        ("adviser", "if sample.full:", "if False:"),
+        ("adviser", "if sample.failing:", "if False:"),
+    ],
+    a_change_is_held_against_what_was_expected: [
+        ("expectation", "is_met = at - expected.since, waiting <= allowed", "is_met = at - expected.since, True"),
+    ],
+    a_step_promises_nothing: [
+        ("expectation", "advised == needed != self._current", "advised != self._current"),
+    ],
+    sinkers_follow_what_waits: [
+        ("adviser", "+ backlog / rules.catch_up_seconds) / each", ") / each"),
+    ],
+}
+"""Of each check, mutations that it has to catch: module, text, other text."""
+
+
+@pytest.mark.parametrize(
+    ("check", "module", "rule", "mutation"),
+    [(check, *each) for check, mutations in MUTATIONS.items() for each in mutations],
+    ids=lambda given: getattr(given, "__name__", str(given)[:40]),
+)
+def test_a_mutation_of_a_rule_is_caught(
+    check: Callable[[Make], None], module: str, rule: str, mutation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = mutate(f"kctl.advice.{module}", rule, mutation, monkeypatch)
+    if module != "adviser":
+        made = mutate("kctl.advice.adviser", "", "", monkeypatch)
+
+    with pytest.raises((AssertionError, ValueError)):
+        check(made.Adviser)
+
+
+def mutate(name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A module with another text, in the place of the one of that name."""
+    path = str(import_module(name).__file__)
+    source, made = Path(path).read_text(encoding="utf-8"), ModuleType(name)
+    assert not old or source.count(old) == 1, f"{old} stands {source.count(old)} times in {path}"
+    monkeypatch.setitem(sys.modules, name, made)
+    exec(compile(source.replace(old, new) if old else source, path, "exec"), made.__dict__)
+    return made

@@ -1,0 +1,151 @@
+"""A snapshot of the fleet as a sample for the advice, its events, and how it is served."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from msgspec.structs import replace as changed
+
+from kctl.advice.window import Work
+from kctl.config.load import load
+from kctl.master.advising import FleetAdviser
+from kctl.master.changes import Changes
+from kctl.master.snapshot import FleetSnapshot, Reduced
+from kctl.reduce.base import Freshness, GroupStats
+from kctl.rows.advice import Advice, Answer, Outcome
+from kctl.rows.hosts import HostRow, HostsAnswer
+from kctl.rows.workers import AgentState, WorkerRow, Workers, WorkerStatus
+from kctl_agent.replies.block_size import StorageReply
+from kctl_agent.replies.workers import Scope, SinkerStats, WaitingFor
+from tests.fleet_snapshot import UNIX, ask, partition, snapshot
+from tests.partitions import columns_of
+
+
+def status(name: str, **more: Any) -> WorkerStatus:
+    given = {"desired": "running", "state": "running", **more}
+    return WorkerStatus(
+        name,
+        name.split("-")[0],
+        given.pop("desired"),
+        given.pop("state"),
+        1,
+        60.0,
+        MappingProxyType({}),
+        None,
+        None,
+        "log",
+        **given,
+    )
+
+
+def row(name: str, **more: Any) -> WorkerRow:
+    counted = {"state": AgentState.RUNNING, "batches_total": 2, "rows_total": 70, "batch_seconds_total": 1.5}
+    return WorkerRow(name, name.split("-")[0], **{**counted, **more})
+
+
+def fleet(**more: Any) -> FleetSnapshot:
+    """Two workers and a sinker that work, with two partitions."""
+    names = "worker-0", "worker-1", "sinker-0"
+    return replace(
+        snapshot(),
+        supervised=more.pop("supervised", tuple(map(status, names))),
+        workers=Reduced(Workers(more.pop("rows", tuple(map(row, names))))),
+        offset_checker=Reduced(columns_of(partition(0), partition(1))),
+        block_size=Reduced(more.pop("storage", StorageReply(pending=5, processing=2))),
+        **{"broker_group": GroupStats("stable", 2), "brokers": Freshness(0.5, 0.5, 5.0, None), **more},
+    )
+
+
+@pytest.fixture
+def adviser(tmp_path: Path) -> FleetAdviser:
+    (tmp_path / "kctl.toml").write_text(
+        '[kafka]\nbootstrap_servers = "127.0.0.1:1"\ngroup = "g"\ntopics = ["orders"]\n'
+    )
+    return FleetAdviser(load(tmp_path / "kctl.toml", {}))
+
+
+def test_a_sample_has_the_partitions_the_work_and_what_waits(adviser: FleetAdviser) -> None:
+    sample = adviser._sample(fleet())
+
+    assert (sample.keys, sample.workers, sample.sinkers, sample.pending) == ((("orders", 0), ("orders", 1)), 2, 1, 7.0)
+    assert sample.work == {"worker-0": Work(2, 70, 1.5), "worker-1": Work(2, 70, 1.5)}
+    assert (sample.blocked, sample.full, sample.failing, sample.workers_per_host) == ("", "", "", None)
+
+
+HOSTS = HostsAnswer("a", "a", 1, (HostRow("a", "here", ""), HostRow("b", "present", "")))
+
+
+def test_workers_of_all_hosts_are_the_members_of_the_group(adviser: FleetAdviser) -> None:
+    sample = adviser._sample(fleet(hosts=HOSTS, broker_group=GroupStats("stable", 6)))
+
+    assert (sample.workers, sample.workers_per_host) == (6, 2)
+    assert sample.sinkers == 0, "those of other hosts, which empty the same storage, are not known here"
+
+
+@pytest.mark.shows("no advice is given in a pause, a start, a rebalance or an outage")
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"supervised": (status("worker-0", paused=(Scope(None, None, "ann", 0.0),)),)}, "partitions are paused"),
+        ({"supervised": (status("worker-0", desired="stopped"),)}, "no worker runs"),
+        ({"rows": (row("worker-0", state=AgentState.STARTING),)}, "worker-0 is starting"),
+        (
+            {"rows": (row("worker-0", state=None, supervisor=status("worker-0", state="backoff")),)},
+            "worker-0 is starting",
+        ),
+        ({"rows": (row("worker-0", state=AgentState.REBALANCING),)}, "worker-0 is rebalancing"),
+        ({"rows": (row("worker-0", waiting_for=WaitingFor("storage")),)}, "worker-0 waits for the storage"),
+        ({"broker_group": GroupStats("preparing_rebalance", 2)}, "the group is rebalancing"),
+        ({"brokers": Freshness(9.0, 9.0, 5.0, "no route")}, "the brokers do not answer: no route"),
+    ],
+)
+def test_no_advice_is_given_while_the_fleet_does_not_show_what_it_needs(
+    adviser: FleetAdviser, changes: dict[str, Any], why: str
+) -> None:
+    assert adviser._sample(fleet(**changes)).blocked == why
+    assert adviser.seen(fleet(**changes)).sentence == f"unknown: {why}"
+
+
+def test_a_full_storage_and_a_failing_handler_are_seen(adviser: FleetAdviser) -> None:
+    rows = (row("worker-0"), row("sinker-0", sinker=SinkerStats(failing_seconds=9.0)))
+    sample = adviser._sample(fleet(rows=rows, storage=StorageReply(pending=5, full="no room")))
+
+    assert (sample.full, sample.failing) == ("no room", "sinker-0 handles nothing: its handler fails")
+
+
+MORE = Advice(Answer.WORKERS, "9,000 messages/s arrive", 4, 2, workers=6, needed=6, hosts=3, since=UNIX)
+
+
+def test_a_change_of_advice_and_its_outcome_are_events_and_a_gap_in_it_is_none() -> None:
+    keep, unknown = changed(MORE, answer=Answer.KEEP, workers=4), Advice.unknown("the group is rebalancing", 4, 2)
+    came_true = changed(keep, current=6, workers=6, outcome=Outcome(1, "workers 4 -> 6 came true", is_met=True))
+    changes, found = Changes(0.0), []
+    for advice in (unknown, keep, unknown, keep, MORE, MORE, unknown, MORE, came_true, came_true):
+        found += [
+            event.text for event in changes.between(None, replace(fleet(), advice=advice)) if event.kind == "advice"
+        ]
+
+    assert found == [
+        "workers 4 -> 6: 9,000 messages/s arrive",
+        "workers 4 -> 6 came true",
+        "keep: 9,000 messages/s arrive",
+    ]
+
+
+@pytest.mark.anyio
+@pytest.mark.shows("the advice is served over HTTP, 503 while it is unknown, and in the status")
+async def test_the_advice_is_served_and_503_while_it_is_unknown() -> None:
+    known = await ask(replace(fleet(), advice=MORE), "/api/v1/advice")
+    unknown = await ask(fleet(advice=Advice.unknown("partitions are paused", 4)), "/api/v1/advice")
+    status = await ask(replace(fleet(), advice=MORE), "/api/v1/status")
+
+    body = known.json()
+    assert {name: body[name] for name in ("answer", "current", "workers", "hosts", "hot", "since")} == {
+        "answer": "workers", "current": 4, "workers": 6, "hosts": 3, "hot": [], "since": UNIX,
+    }  # fmt: skip
+    assert (unknown.status_code, unknown.json()["error"]["message"]) == (503, "partitions are paused")
+    assert status.json()["advice"] == "workers 4 -> 6: 9,000 messages/s arrive"
