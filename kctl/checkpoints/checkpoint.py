@@ -136,7 +136,6 @@ class _Reader:
         self._findings.append(Finding(starts, text))
 
     def _parsed(self, name: str, parse: Callable[[str], _T]) -> _T | None:
-        """Returns None for content that Spark or kctl cannot read. Raises FileNotFoundError."""
         try:
             content, self._stamps[name] = self._folder.read_stamped(name)
             return parse(content.decode())

@@ -39,7 +39,6 @@ _FRESH_INTERVALS = 3
 class _Seen:
     checkpoint: Checkpoint
     at: float
-    """Monotonic seconds before it was read."""
     at_unix: float
     planned_after: float
     """A lower bound by our clock, which may differ from the driver's, in seconds since 1970."""

@@ -110,7 +110,6 @@ def _show(node: Command | CommandGroup, path: str, *, is_asked: bool) -> int:
 
 
 def _walked(words: Sequence[str]) -> tuple[Command | CommandGroup, str, Sequence[str]]:
-    """Returns the command, how it is typed, and the words after it. Raises UsageError."""
     name, *rest = words
     if name not in _MODULES:
         raise _unknown(name)

@@ -20,8 +20,6 @@ _FORMATTER = partial(argparse.HelpFormatter, width=80)
 
 
 class _Parser(argparse.ArgumentParser):
-    """An error becomes a UsageError instead of ending the process."""
-
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see `{self.prog} --help`")
 

@@ -242,7 +242,6 @@ def _audit(fleet: DemoFleet, producer: Producer, owner: Binding | None, ended: s
 
 
 def _watch(run: _Run) -> None:
-    """Waits for `--for`, counted from the first batch."""
     began: float | None = None
     progress, seconds = run.progress, run.options.seconds
     while not run.interrupts.count:

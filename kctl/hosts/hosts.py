@@ -275,7 +275,6 @@ class Hosts:
         return replies
 
     def _check(self, host: Host, replies: HostReplies) -> None:
-        """Checks that no other master answered at the host's address. Raises BadResult."""
         if (replies.cluster, replies.group) != self._fleet:
             raise BadResult(f"at {host.url} answers a master of another fleet")
         if (replies.host, replies.incarnation) != (host.name, host.incarnation):

@@ -147,7 +147,6 @@ def delete_group(connection: ClusterConnection, name: str) -> None:
 
 
 def _wait_for_leaders(connection: ClusterConnection, name: str, partitions: int) -> None:
-    """Gives up silently at the deadline."""
     while connection.deadline.may_wait:
         topic = topics_of(connection.metadata([name])).get(name)
         if topic is not None and sum(each.leader is not None for each in topic.partitions) >= partitions:

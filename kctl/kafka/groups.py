@@ -156,8 +156,6 @@ def describe_groups(connection: ClusterConnection, names: Iterable[str]) -> list
 
 
 class _Answered(NamedTuple):
-    """A retry may help the groups in `again`."""
-
     groups: dict[str, Group]
     again: list[str]
 
@@ -243,7 +241,6 @@ class _Kind(NamedTuple):
     request: Callable[[list[str]], Any]
     read: Callable[[Any, int], Group]
     is_optional: bool
-    """Whether a broker may be too old to support it."""
 
 
 def _classic(each: Any, node: int) -> Group:

@@ -100,7 +100,6 @@ def _copied(source: _Log, copy: _Log, record: Record) -> int:
 
 
 def _offset(cluster: Cluster, key: Partition, at: int) -> int | None:
-    """None if no message is that recent."""
     cluster.connection.deadline.renew()
     found = log_offsets(cluster.connection, cluster.topics, [key], at)[key]
     if found.error is not None:

@@ -28,7 +28,6 @@ _REQUEST_BYTES = 512 * 1024 * 1024
 _BATCH_BYTES = 256 * 1024
 _WAITING_BYTES = 64 * 1024 * 1024
 _OVERHEAD_BYTES = 100
-"""Approximate memory of a message besides key and value."""
 _WAIT_SECONDS = 0.2
 _MAGIC = 2
 _REQUEST_MILLISECONDS = 10_000

@@ -55,7 +55,6 @@ def _silent(brokers: Freshness) -> tuple[Failed, ...]:
 
 
 def _never_complete(brokers: Freshness) -> tuple[Failed, ...]:
-    """For example if a broker dies before the group has a coordinator."""
     text = (
         f"the brokers have not answered everything yet, and what they answered last is {brokers.age_seconds:.0f} s old"
     )

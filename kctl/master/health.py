@@ -136,7 +136,6 @@ def refusals(rules: HealthRules, health: Health) -> str | None:
 
 
 def _applied(limit: int | None, health: Health) -> int | None:
-    """Returns None if the limit cannot be applied."""
     if limit is None or health.boot_bytes is None or limit < health.boot_bytes * BOOT_MARGIN:
         return None
     return limit

@@ -151,7 +151,6 @@ def engine_settings(config: Config, jars: Sequence[str]) -> JsonObject:
 
 
 def _spark(config: Config, jars: Sequence[str]) -> JsonObject:
-    """For `kctl_agent.spark.settings.SparkSettings`."""
     spark = config.spark
     return {
         "master": spark.master,
@@ -231,7 +230,6 @@ def _random_id(data_dir: Path) -> str:
 
 
 def _handler_settings(config: Config) -> JsonObject:
-    """See `kctl_agent.sinker.inline_handler.HandlerSettings`."""
     tries = _fields(config.sinkers, "max_tries", "retry_backoff_seconds", "handler_timeout_seconds")
     calls = _fields(config.sinkers, "handler", "batch_size", "ordered")
     return {**calls, **tries, "import_dir": str(config.path.parent)}

@@ -27,7 +27,6 @@ class Memory:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._members: dict[int, list[int]] = {}
-        """As of the last scan."""
         self._shared: dict[int, int] = {}
         """By pid: resident bytes of forks that are charged to their relatives."""
         self._families: dict[frozenset[int], float] = {}

@@ -122,7 +122,6 @@ def _members(session: int, mark: str | None = None, known: Collection[int] = ())
 
 
 def _has_mark(pid: int, mark: str) -> bool | None:
-    """None for another user's process."""
     # The main thread of a killed process may have ended while another one is still in the kernel.
     for environment in Path(f"/proc/{pid}/task").glob("*/environ"):
         try:

@@ -50,7 +50,6 @@ _ABORT_SECONDS = 1.0
 _CAUSES = {cause.value: cause for cause in Cause}
 _SURVIVORS_POLL_SECONDS = 0.5
 _SPAWN_FAILED = 127
-"""The shell's exit code for a command that cannot be executed."""
 
 
 @dataclass(frozen=True, slots=True)

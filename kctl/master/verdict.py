@@ -44,7 +44,6 @@ _OF_STATUS = {
     Status.STOPPED: Level.FAILING,
     Status.LOSING: Level.FAILING,
 }
-"""The other statuses are healthy."""
 _DOES = {"engine": "worker", "workers": "worker", "sinkers": "sinker"}
 """Parts of a fleet's work, each with the kind of process whose work shows that a host does it."""
 _NAMED = 3
@@ -238,7 +237,6 @@ def _handling(snapshot: FleetSnapshot) -> Iterator[_Found]:
 
 
 def _supervised(snapshot: FleetSnapshot, kind: str) -> list[tuple[WorkerStatus, WorkerRow | None]]:
-    """Returns processes that should run or cannot be killed, with their reports."""
     rows = {row.name: row for row in snapshot.workers.result.rows}
     return [
         (status, rows.get(status.name))
@@ -264,7 +262,6 @@ def _is_changing(snapshot: FleetSnapshot, status: WorkerStatus, row: WorkerRow |
 
 
 def _beginning(status: WorkerStatus, row: WorkerRow | None) -> str | None:
-    """Returns None for a worker that has read, and is not joining the group again."""
     if row is None or row.state is None:
         return "is starting" if status.since_seconds <= STALE_SECONDS else None
     if row.batches_total and row.state in (AgentState.REBALANCING, AgentState.ASSIGNED):
@@ -347,7 +344,6 @@ def _replicas(snapshot: FleetSnapshot) -> Iterator[_Found]:
 
 
 def _hosts(snapshot: FleetSnapshot) -> Iterator[_Found]:
-    """This host does not know the other hosts' workers."""
     if snapshot.hosts is None:
         return
     if (missing := [row.name for row in snapshot.hosts.rows if row.is_missing]) != []:

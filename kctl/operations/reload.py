@@ -73,7 +73,6 @@ def _sentences(context: Context, by_effect: dict[Effect, list[SettingChange]], r
 
 
 def _after_restart(context: Context) -> str:
-    """Empty if no process would change."""
     every = restarted_by_all(context)
     processes = [each for each in every if would_change(each)]
     which = "--all" if processes == every else " ".join(process.name for process in processes)

@@ -283,7 +283,6 @@ def _is_shared(folder: Path) -> bool:
 
 
 def _lock(path: Path, run_dir: Path) -> int:
-    """Writes our pid and run_dir to the file."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:

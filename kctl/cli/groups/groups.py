@@ -24,8 +24,6 @@ _TROUBLE = ("losing", "stopped", "stalled", "rewind", "warn", "unknown")
 
 
 class _Sort(StrEnum):
-    """Orders of `/api/v1/groups`."""
-
     GROUP = "group"
     LAG = "lag"
     LAG_SECONDS = "lag_seconds"

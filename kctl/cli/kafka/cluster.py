@@ -65,7 +65,6 @@ def audit_log(options: argparse.Namespace, env: Mapping[str, str]) -> Path:
 
 
 def _named_cluster(options: argparse.Namespace, env: Mapping[str, str]) -> str | None:
-    """Returns a cluster named apart from a fleet, as typed."""
     if options.bootstrap is not None:
         return f"-b {options.bootstrap}"
     context = options.context or env.get(_CONTEXT_VARIABLE)

@@ -69,7 +69,6 @@ def _place(text: str) -> Target:
 def _span(
     connection: ClusterConnection, options: argparse.Namespace, begin_at: Target
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """Returns starts and current ends by partition. Raises KctlError."""
     from kctl.kafka.client.layout import require, topics_of
     from kctl.kafka.offsets import EARLIEST, log_offsets
 

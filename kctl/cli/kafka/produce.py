@@ -53,7 +53,6 @@ def produce(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess:
-    """Checks that the topic and partition exist."""
     with connected(options, env) as connection:
         from kctl.kafka.client.layout import require, topics_of
 

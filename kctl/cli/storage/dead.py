@@ -151,7 +151,6 @@ def send(
 
 
 def _removed(fleet: Config, selection: Selection, expect: int | None = None, *, yes: bool) -> str:
-    """Returns what was done, after confirmation of the number."""
     if not yes:
         with opened_dead_letters(fleet) as storage:
             found, where = storage.count_dead(selection), storage.identity

@@ -107,8 +107,6 @@ def _opened(fleet: Config) -> Iterator[OffsetStore]:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The fleet in its new cluster, and the storage to take there."""
-
     fleet: Config
     connection: ClusterConnection
     storage: OffsetStore

@@ -41,7 +41,6 @@ class LogReader:
         self._asked: set[str] = set()
         """Since the last poll."""
         self._starts_of: Mapping[str, Topic] = {}
-        """Topics whose log starts are known."""
         self._led = _Led({}, set(), {}, set(), [], {})
         self._keys = PartitionKeys()
 
@@ -174,9 +173,7 @@ class _Led(NamedTuple):
     leaders: dict[int, dict[str, list[int]]]
     absent: set[Partition]
     leaderless: list[Partition]
-    """Or whose topic cannot be described."""
     requests: dict[tuple[int, int], Raw]
-    """By leader and time, reused while nothing changes."""
 
 
 def _led(topics: Mapping[str, Topic], partitions: set[Partition]) -> _Led:

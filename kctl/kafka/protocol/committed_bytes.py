@@ -26,7 +26,6 @@ TopicPartitions = tuple[str, tuple[int, ...]]
 _THROTTLE_BYTES = 4
 _OFFSET_BYTES = 8
 _BEFORE_OFFSET = 4
-"""Bytes of the partition (int32) before the offset."""
 _PLAIN_BYTES = 20
 """A plain entry: partition int32, offset int64, leader epoch int32, no metadata, error code int16, no tags."""
 _INT16 = Struct(">h")

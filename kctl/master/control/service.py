@@ -164,7 +164,6 @@ class MasterService:
         return reply_ok(request.id, encoded(joined), MASTER_NAME, age, **completeness)
 
     async def _own_status(self, seconds: float) -> tuple[StatusAnswer, float, Reduced[Workers] | None]:
-        """Workers are None before the first collection."""
         snapshot, verdict = await self._collected(seconds), self._verdicts.current()
         lag = await asyncio.to_thread(lag_glance, snapshot)
         if snapshot is None:

@@ -20,7 +20,6 @@ from kctl_agent.rpc.wire import JsonObject
 
 _POLL_SECONDS = 0.2
 _SILENT_SECONDS = 10.0
-"""After this time without an answer, the outcome of a host's operation is unknown."""
 _CANCEL_SECONDS = 5.0
 
 

@@ -198,7 +198,6 @@ class OperationLog:
         return operation
 
     def _other_host(self, kind: type[FleetOperation], params: JsonObject) -> str | None:
-        """Returns None for this host. Raises BadParams."""
         host: str | None = params.get("host")
         if host is None:
             return None
