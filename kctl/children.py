@@ -26,8 +26,8 @@ def dies_with_parent(signal_name: str) -> list[str]:
 
 
 def safe_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """For a child that reads the configuration itself. Python processes below it, including Spark's, do not import from
-    the working directory either."""
+    """The environment of a child that reads the configuration itself. Python processes below it, including Spark's, do
+    not import from the working directory either."""
     # Python treats an empty entry, as in `PYTHONPATH=$PYTHONPATH:/opt/lib`, as the working directory.
     path = os.pathsep.join(filter(os.path.isabs, env.get(_PATH, "").split(os.pathsep)))
     return {
@@ -38,7 +38,7 @@ def safe_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def child_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """For a worker or sinker, which runs other people's code and gets settings and secrets on stdin."""
+    """The environment of a worker or sinker, which runs other people's code and gets settings and secrets on stdin."""
     from kctl.config.load import is_setting_variable
     from kctl.secrets import SECRET_VARIABLES
 

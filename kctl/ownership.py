@@ -17,7 +17,7 @@ from kctl.errors import ConfigError, RunDirUnusable
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _MAX_LINKS = 40
-"""As in Linux (path_resolution(7))."""
+"""Linux has the same limit (path_resolution(7))."""
 
 
 def refuse_others(path: Path, descriptor: int | None = None) -> None:
@@ -46,7 +46,7 @@ def check_mode(setting: str, path: Path, mode: int) -> None:
 
 
 def others_can_write(path: Path, bits: int) -> bool:
-    """They do not on a read-only mount: Kubernetes mounts a ConfigMap with mode 0777."""
+    """Always false on a read-only mount, because Kubernetes mounts a ConfigMap with mode 0777."""
     return bits != 0 and not os.statvfs(path).f_flag & os.ST_RDONLY
 
 

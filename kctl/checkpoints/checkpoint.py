@@ -53,7 +53,7 @@ class Checkpoint:
     conf: Mapping[str, str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     stamp: str | None = None
-    """Of the newest file in `offsets/`; changes with each write."""
+    """The stamp of the newest file in `offsets/`, which changes with each write."""
 
     @property
     def offsets(self) -> Offsets:

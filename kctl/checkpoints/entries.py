@@ -25,7 +25,7 @@ class BadEntry(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Where a batch ends. A source is None if it is not Kafka, or has no offset yet."""
+    """The end of a batch. A source is None if it is not Kafka, or has no offset yet."""
 
     sources: tuple[Offsets | None, ...]
     planned_at: float | None = None
@@ -89,7 +89,7 @@ def unread(offsets: Offsets, counts: Mapping[str, int]) -> list[tuple[str, int]]
 
 
 def starting_offsets(offsets: Offsets) -> str:
-    """For Spark's option `startingOffsets`."""
+    """Formats offsets for Spark's option `startingOffsets`."""
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(partition)] = offset

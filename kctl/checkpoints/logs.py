@@ -90,7 +90,7 @@ def judged(
     record_at: float | None,
     processed_at: float | None,
 ) -> Row:
-    """Without an `offset`, the query does not know the partition yet."""
+    """Judges a partition; without an `offset`, the query does not know it yet."""
     error = start.error or end.error
     if error == _GONE:
         return Row(*key, offset, None, None, None, None, "gone")
@@ -131,7 +131,7 @@ def _record_times(
     starts: Mapping[Partition, LogOffset],
     ends: Mapping[Partition, LogOffset],
 ) -> dict[Partition, float]:
-    """In seconds; omits offsets outside the log, and those that cannot be read in time."""
+    """Returns times in seconds; omits offsets outside the log, and those that cannot be read in time."""
     wanted: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for (topic, partition), offset in offsets.items():
         start, end = starts[topic, partition].offset, ends[topic, partition].offset

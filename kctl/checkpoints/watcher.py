@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 _THREADS = 4
 """Per mount or bucket."""
 _FRESH_INTERVALS = 3
-"""Then the offsets are unknown."""
+"""After so many intervals without an answer, the offsets are unknown."""
 
 
 @dataclass(frozen=True, slots=True)

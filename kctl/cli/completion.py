@@ -38,7 +38,7 @@ complete --command kctl --no-files --arguments '(__kctl)'
 
 
 def complete(node: Command | CommandGroup, words: Sequence[str], shell: str) -> list[str]:
-    """The last word is before the cursor."""
+    """Suggests completions for the last word, which is before the cursor."""
     *before, begun = words or [""]
     chosen: Option | None = None
     for word in before:
@@ -52,7 +52,7 @@ def complete(node: Command | CommandGroup, words: Sequence[str], shell: str) -> 
 
 
 def script(env: Mapping[str, str]) -> str:
-    """For the caller's shell. Raises UsageError if kctl does not support it."""
+    """Returns the script for the caller's shell. Raises UsageError if kctl does not support it."""
     shell = Path(env.get("SHELL", "")).name
     if shell not in _SCRIPTS:
         raise UsageError(f"SHELL is `{shell}`: there is completion for {', '.join(_SCRIPTS)}")

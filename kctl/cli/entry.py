@@ -27,7 +27,7 @@ _QUICK = frozenset({"rpc", "status", "kafka", *OPERATIONS})
 _OF_SPARK = frozenset({"msgpack", "pandas", "pyarrow", "pyspark", "zlib_ng"})
 """Packages of `kctl[spark]`, for fleets and their storage."""
 BROKEN_PIPE = 141
-"""As for a process ended by SIGPIPE (13)."""
+"""The exit code of a process that ended by SIGPIPE (13)."""
 
 
 def run_process() -> int:

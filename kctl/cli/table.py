@@ -11,7 +11,7 @@ UNKNOWN = "-"
 _GAP = "  "
 _NAMES = {str, type(None)}
 _NUMBERS = {int, type(None)}
-"""Not float and bool: 1, 1.0 and True are equal but printed differently."""
+"""Excludes float and bool, because 1, 1.0 and True are equal but printed differently."""
 
 
 class Column(NamedTuple):
@@ -27,13 +27,13 @@ def columns(headings: str) -> tuple[Column, ...]:
 
 
 def render(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Without trailing blanks. Prints None as `-`."""
+    """The lines have no trailing blanks. Prints None as `-`."""
     lines = list(rows)
     return render_columns(columns, [[row[i] for row in lines] for i in range(len(columns))])
 
 
 def render_columns(columns: Sequence[Column], values: Iterable[Sequence[Any]]) -> list[str]:
-    """For values that come column by column."""
+    """Renders values that come column by column."""
     set_columns = [_set_column(column, each) for column, each in zip(columns, values, strict=True)]
     layout = _GAP.join(each for each, _ in set_columns)
     return [(layout % cells).rstrip() for cells in zip(*(each for _, each in set_columns), strict=True)]

@@ -14,7 +14,7 @@ from kctl.config.sections import SECTIONS, ExporterSection, HttpSection, LogSect
 from kctl.errors import ConfigError
 
 PORT = 9751
-"""Not that of `http.port`, because a fleet's master may run on the same machine."""
+"""Differs from the default of `http.port`, because a fleet's master may run on the same machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class ExporterConfig:
     """A checked configuration; `clusters` is never empty."""
 
     path: Path
-    """Without a file, its default path."""
+    """The configuration file, or its default path if there is none."""
     clusters: Mapping[str, ClusterSection]
     checkpoints: Mapping[str, CheckpointSection]
     """Each has one of the `clusters`."""

@@ -30,7 +30,7 @@ class Secrecy(Enum):
 
 
 class Unit(StrEnum):
-    """For a number whose name does not end with the unit."""
+    """The unit of a number whose name does not end with it."""
 
     RECORDS = "records"
     MESSAGES = "messages"

@@ -19,7 +19,7 @@ ROW_CHARACTERS = 200
 
 
 def dead_letter_row(dead_letter: DeadLetter) -> dict[str, Any]:
-    """Without value, headers and traceback."""
+    """The row of a list leaves out value, headers and traceback."""
     messages = _messages(dead_letter)
     key = messages[0].key if messages else None
     return {

@@ -39,7 +39,7 @@ Attend: TypeAlias = Callable[[str, dict[str, Any], str, Callable[[], object]], C
 """(operation, parameters, token name, function to stop it) -> function that takes its text, and at the end its
 state."""
 CLOSE_SECONDS = 5.0
-"""Then the current page of a change is cut off as by a kill."""
+"""How long to wait at the end for the current page of a change, which is then cut off as by a kill."""
 
 
 def _unlisted(*_: object) -> Callable[..., object]:

@@ -18,7 +18,7 @@ _Text = Annotated[str, Meta(max_length=1000)]
 _GONE_MOST = 100
 """The roster is one message of the coordinator, and crash-looping pods may have a new name each time."""
 _MISSED_MOST = 10
-"""So that a stranger cannot fill the roster with invented hosts."""
+"""Keeps a stranger from filling the roster with invented hosts."""
 PROTOCOLS = (1, 1)
 """Oldest and newest protocol between hosts in this release."""
 
@@ -36,7 +36,7 @@ class Host(Struct, frozen=True):
     forgotten: tuple[Annotated[str, Meta(max_length=100)], ...] = ()
     """Keys of gone hosts that an operator has made the fleet forget."""
     missed: Annotated[tuple[Gone, ...], Meta(max_length=_MISSED_MOST)] = ()
-    """In an earlier roster, but not in a later one."""
+    """Hosts of an earlier roster that are missing from a later one."""
 
     def __post_init__(self) -> None:
         if "[" in self.url:
@@ -53,7 +53,7 @@ class Host(Struct, frozen=True):
 
 
 class Gone(Struct, frozen=True):
-    """It left the group without notice; `since` in Unix seconds."""
+    """A host that left the group without notice; `since` in Unix seconds."""
 
     host: Host
     since: Annotated[float, Meta(ge=0, le=2**40)]

@@ -260,7 +260,7 @@ def _classic(each: Any, node: int) -> Group:
 
 
 def _classic_assignment(protocol_type: str, member: Any) -> dict[str, tuple[int, ...]] | None:
-    """What Connect or a schema registry assigns is opaque."""
+    """Decodes consumers only; what Connect or a schema registry assigns is opaque."""
     if protocol_type != "consumer":
         return None
     if not member.member_assignment:

@@ -56,14 +56,14 @@ from kctl_agent.replies.questions import QUESTIONS
 log = logging.getLogger(__name__)
 
 _ASKED = (BLOCK_SIZE, OFFSET_CHECKER, PING, WORKERS)
-"""Without `kafka_lag`, which is another view of `offset_checker`, so that the two cannot disagree."""
+"""`kafka_lag` is another view of `offset_checker` and derived from it, so that the two cannot disagree."""
 _KEPT = tuple(
     name
     for name, each in QUESTIONS.items()
     if each.path and name not in (MEMBER_LEADER.name, *(of.name for of in _ASKED))
 )
 _CACHED_SECONDS = 5.0
-"""For complete results that rarely change and show no sign of change: topic metadata are the largest replies."""
+"""How long to reuse complete results that show no sign of change: topic metadata are the largest replies."""
 
 _FEW_PARTITIONS = 100
 """A snapshot of so few takes 3 ms on the event loop."""
@@ -106,7 +106,7 @@ class Collector:
         self._unhandled = UnhandledTrend(rules.hold_seconds)
         self._adviser = FleetAdviser(config)
         self._transactions: dict[Partition, tuple[int, float]] = {}
-        """Where open transactions keep the ends of logs, and since when."""
+        """Log ends that an open transaction keeps in place, and since when."""
         self._sequence = 0
         self._members = members
         self._broker_cache = broker_cache
@@ -335,7 +335,7 @@ def _lasting(replies: _Replies) -> Iterator[tuple[str, str]]:
 
 
 def _assigned(offsets: FanOut[PartitionsReply]) -> frozenset[tuple[str, int | None, str, int]]:
-    """Without a change here, the reply to `member_leader` stays the same."""
+    """Unless this changes, the reply to `member_leader` stays the same."""
     return frozenset(
         (answer.sender, row.generation, row.topic, row.partition)
         for answer in offsets.answers

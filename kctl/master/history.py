@@ -30,10 +30,9 @@ _FINE_SLOTS = 181
 _COARSE = ((30.0, 241), (300.0, 289))
 """Step length and number of the coarser rings: two hours, a day, each with a step in progress."""
 _MOST_GROUPS = 20
-"""Those with the most lag; a known group stays until twice as many have more."""
+"""kctl keeps the groups with the most lag; a known group stays until twice as many have more."""
 _MOST_SERIES = 5000
-"""In all rings: 711 steps of two float32 each, 28 MB. Further partitions have only lag in steps of 15 s: 0.5 kB
-each."""
+"""711 steps of two float32 each, 28 MB in all rings. Further partitions have only lag in steps of 15 s: 0.5 kB each."""
 
 _SPARE_SERIES = 500
 """Extra room for known series, so that a process that comes and goes does not reset others."""

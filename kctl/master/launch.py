@@ -236,7 +236,7 @@ def _handler_settings(config: Config) -> JsonObject:
 
 
 def _handler_inside(config: Config, name: str) -> JsonObject:
-    """For a worker in mode `directly`, which gets as many tasks at a time as it would have alone."""
+    """Settings for a worker in mode `directly`, which gets as many tasks at a time as it would have alone."""
     if not config.storage.kind.is_handled_inside:
         return {}
     folder = config.fleet.data_dir / "scratch" / name

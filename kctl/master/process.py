@@ -139,14 +139,14 @@ def session_members(session: int) -> list[int]:
 
 
 def remove_socket(path: Path, pid: int) -> None:
-    """Only if the process is dead; otherwise a killed worker would look like a hung one."""
+    """Acts only if the process is dead; otherwise a killed worker would look like a hung one."""
     owner = socket_owner(path)
     if owner is not None and owner.pid == pid:
         remove_files(path)
 
 
 def record_session(path: Path, pid: int) -> None:
-    """For `kctl stop` and the next master."""
+    """Records survivors for `kctl stop` and the next master."""
     if socket_owner(path) is None:
         path.with_suffix(".pid").write_text(f"{pid} 0\n")
 

@@ -27,7 +27,7 @@ LOG_LIMIT_BYTES = 16 * 1024 * 1024
 _FLOOD_LIMITS = 4
 """Maximum size of NAME.log.1 in limits; in a flood faster than the rotation, its oldest part is dropped."""
 KEPT_BYTES = 64 * 1024
-"""Stays in the log after a rotation."""
+"""A rotation leaves this much in the log."""
 _COPY_BYTES = 1024 * 1024
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 _TAIL_BYTES = 8 * 1024

@@ -351,7 +351,7 @@ class ProcessSupervisor:
         return True
 
     def _forget_error(self) -> None:
-        """Only if the process was started on request or is stable."""
+        """Acts only if the process was started on request or is stable."""
         if self._health is not None and self._last_error is not None:
             seconds = time.monotonic() - self._status.since
             if (self._status.failures == 0 and not self._was_killed) or seconds >= self.policy.restart.stable_seconds:

@@ -58,7 +58,7 @@ class ReducedCommand(Generic[R, T]):
         return typed(outcome, self.reply)
 
     def shortened(self, outcome: FanOut[Raw]) -> FanOut[Raw]:
-        """As hosts send replies to each other. Slow with thousands of partitions."""
+        """Shortens replies for other hosts. Slow with thousands of partitions."""
         if self.short_reply is None:
             return outcome
         known: FanOut[Any] = self.decoded(outcome)

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 EXIT_CONFIG = 78
-"""For an unusable configuration (EX_CONFIG of sysexits.h): a retry cannot help."""
+"""The exit code for an unusable configuration (EX_CONFIG of sysexits.h): a retry cannot help."""
 
 
 class SupervisionState(StrEnum):
@@ -55,7 +55,7 @@ class SupervisionStatus:
     desired: SupervisionState = SupervisionState.STOPPED
     state: SupervisionState = SupervisionState.STOPPED
     failures: int = 0
-    """In a row."""
+    """Consecutive failures."""
     cause: Cause | None = None
     """Why the next start is a restart; None for a first start."""
     is_requested: bool = False

@@ -50,7 +50,7 @@ class Reduced(Generic[T]):
     verdict: Verdict | None = None
     """On all hosts that were asked; None in a snapshot, which has its own."""
     judged: Mapping[tuple[str, int], Assessment] = field(default_factory=dict)
-    """For `offset_checker`, other hosts' assessments of what they read."""
+    """Other hosts' assessments of the partitions that they read, for `offset_checker`."""
 
     @property
     def complete(self) -> bool:
@@ -101,7 +101,7 @@ class FleetSnapshot:
     ping: Reduced[Pings] = Reduced(Pings())
     workers: Reduced[Workers] = Reduced(Workers())
     assessments: Assessments = NOT_ASSESSED
-    """In the order of `offset_checker`: first the group's own."""
+    """Has the order of `offset_checker`: first the group's own."""
     group_assessment: Assessment = UNKNOWN
     unowned: Assessment | None = None
     """With several hosts, the assessment of the partitions that no host reads, which `group_assessment` excludes unless
@@ -114,7 +114,7 @@ class FleetSnapshot:
     attached: tuple[GroupSnapshot, ...] = ()
     brokers: Freshness | None = None
     broker_group: GroupStats | None = None
-    """As the coordinator reports it; None without an answer this time."""
+    """The coordinator's report; None without an answer this time."""
     rpc: Mapping[str, RpcStats] = field(default_factory=dict)
     operations_total: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """By operation and outcome (`done`, `failed`, `refused`), since the master started."""
@@ -147,12 +147,12 @@ class FleetSnapshot:
 
     @property
     def stale_after_seconds(self) -> float:
-        """From this age on, offsets do not show a current lag."""
+        """Older offsets do not show a current lag."""
         return inf if self.brokers is None else self.brokers.stale_after_seconds
 
     @property
     def recent_lag(self) -> LagTotals:
-        """For views without ages: stale offsets have no lag."""
+        """The lag for views without ages: stale offsets have none."""
         partitions = self.offset_checker.result
         is_stale, behind = partitions.age_seconds > self.stale_after_seconds, partitions.behind_transaction
         end = np.where(is_stale, ABSENT, partitions.end)
@@ -160,7 +160,7 @@ class FleetSnapshot:
         return kafka_lag(replace(partitions, end=end, behind_transaction=of_now))
 
     def lasting(self, name: str, what: str) -> float:
-        """For how many seconds an agent has been `silent`, or has waited for something; else 0."""
+        """Returns for how many seconds an agent has been `silent`, or has waited for something; else 0."""
         return self.taken_at - self.since.get((name, what), self.taken_at)
 
     @property

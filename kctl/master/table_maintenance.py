@@ -26,9 +26,9 @@ LEAST_FILES = 50
 """The minimum of `kctl_agent.table_maintenance` per partition."""
 REST_SECONDS = 600.0
 REST_FACTOR = 19
-"""Times the duration of the last run: maintenance takes at most a twentieth of the time."""
+"""The pause after a run, as a multiple of its duration: maintenance takes at most a twentieth of the time."""
 PATIENCE_SECONDS = 3600.0
-"""Then the table is compacted although the lag is constant."""
+"""After this time the table is compacted although the lag is constant."""
 LONGEST_SECONDS = 86_400.0
 LIMIT_SECONDS = 21_600.0
 """A store may accept a connection and never answer. Commits remain."""

@@ -1,4 +1,4 @@
-"""What `pause` and `resume` apply to: a worker, a topic, a partition, or everything."""
+"""The scope of `pause` and `resume`: a worker, a topic, a partition, or everything."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class ShowStacks(FleetOperation):
 
 
 def _jvms(pid: int) -> list[int]:
-    """For an attached application, all of the session where it was started."""
+    """For an attached application, returns all JVMs of the session where it was started."""
     from kctl.master.process import session_members
 
     found = []

@@ -64,7 +64,7 @@ class BrokerSnapshot:
     """All partitions of the configured topics, whether or not a worker reports them."""
 
     partitions: PartitionColumns = _NO_PARTITIONS
-    """Without the columns that only workers know; empty before the first answer. `now` is when it was taken."""
+    """Does not have the columns that only workers know; empty before the first answer. `now` is when it was taken."""
     group: GroupStats | None = None
     """None if the coordinator did not answer the last poll, because old news about members would mislead."""
     reset: ResetPolicy = ResetPolicy.EARLIEST
@@ -76,9 +76,9 @@ class BrokerSnapshot:
 @dataclass(frozen=True, slots=True)
 class Freshness:
     age_seconds: float | None
-    """Of any broker's last answer."""
+    """The age of any broker's last answer."""
     complete_age_seconds: float | None
-    """Of the last complete poll."""
+    """The age of the last complete poll."""
     stale_after_seconds: float
     """Three collect intervals, at least 5 s; if collections take longer than the configured interval, three of the
     actual one."""

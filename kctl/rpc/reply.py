@@ -32,7 +32,7 @@ class Reply(msgspec.Struct, frozen=True, rename={"sender": "from", "raw": "resul
     ok: bool
     id: str | None = None
     raw: msgspec.Raw = msgspec.Raw(b"{}")
-    """Not decoded yet (`kctl.rpc.decode`)."""
+    """Decoded later by `kctl.rpc.decode`."""
     sender: str | None = None
     age_seconds: float | None = None
     error: Failure | None = None
@@ -43,7 +43,7 @@ class Reply(msgspec.Struct, frozen=True, rename={"sender": "from", "raw": "resul
     stopped: tuple[str, ...] = ()
     """By request, and so not missing."""
     verdict: msgspec.Raw = _NONE
-    """From a master."""
+    """Set by a master."""
 
     @property
     def has_verdict(self) -> bool:

@@ -33,7 +33,7 @@ _STOP = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopSignals:
-    """Signals as events: the first SIGTERM or SIGINT sets `stop`, a second `now`, SIGHUP `hangup`."""
+    """Signals as events: the first SIGTERM or SIGINT sets `stop`, a second `now`, SIGHUP `reload`."""
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()

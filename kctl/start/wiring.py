@@ -61,7 +61,7 @@ class MasterParts:
     control: ControlServer
     http: HttpServer
     groups: Collectors
-    """For the cluster's other groups."""
+    """Collectors of the cluster's other groups."""
     wanted_groups: Prepared
     maintenance: TableMaintenance
     hosts: Hosts | None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kctl.kafka.client.layout import Topic
 
 _NAME = re.compile("[A-Za-z0-9._-]{1,249}")
-"""As the broker checks it (org.apache.kafka.common.internals.Topic)."""
+"""The broker's own check (org.apache.kafka.common.internals.Topic)."""
 _CREATED = ("topic", "partitions", "replicas", "topic_id")
 _DELETED = ("topic", "partitions", "messages", "topic_id")
 _ALTERED = ("setting", "old", "new")

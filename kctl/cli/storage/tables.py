@@ -1,4 +1,4 @@
-"""What `kctl storage` prints: stats and dead letters as lines and documents."""
+"""Formats stats and dead letters for `kctl storage`, as lines and documents."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def status_lines(identity: str, stats: StorageStats) -> list[str]:
 
 
 def table_document(lake: LakeStorage, group: str) -> dict[str, Any]:
-    """Also how far each partition of the group is stored. Raises StorageUnusable."""
+    """Includes how far each partition of the group is stored. Raises StorageUnusable."""
     from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 
     stats, counts, dead_letters = lake.stats(), lake.count(), DeadLetterTable(lake, group)
@@ -117,7 +117,7 @@ def dead_letter_table(dead_letters: list[DeadLetter], *, is_wide: bool = False) 
 
 
 def group_table(groups: list[DeadLetterGroup], *, is_wide: bool = False) -> list[str]:
-    """With deaths in the last hour and day."""
+    """Includes the deaths of the last hour and day."""
     rows = [
         (
             x.count,

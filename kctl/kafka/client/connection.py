@@ -159,7 +159,8 @@ class _Coordinators:
         self._takes_only_broker = takes_only_broker
 
     def forget(self) -> None:
-        """Then asks even a single broker, because that question creates a missing offsets topic."""
+        """Forgets coordinators. From now on even a single broker is asked, because that question creates a missing
+        offsets topic."""
         self._takes_only_broker = False
         self._known.clear()
 

@@ -24,9 +24,9 @@ class ClusterReading:
     """Groups that no broker lists but that may exist, because their coordinator is moving."""
     members: dict[str, int] = field(default_factory=dict)
     assigned: dict[str, tuple[tuple[str, Mapping[str, tuple[int, ...]]], ...]] = field(default_factory=dict)
-    """For groups read by name: each member's client id and partitions. Missing during a classic group's rebalance."""
+    """Each member's client id and partitions, for groups read by name. Missing during a classic group's rebalance."""
     committed: dict[str, GroupOffsets] = field(default_factory=dict)
-    """For a share group, the offset below which all messages are processed."""
+    """A share group's offset is the one below which all messages are processed."""
     elsewhere: dict[str, GroupOffsets] = field(default_factory=dict)
     """Offsets in topics of another cluster, whose logs are not read here."""
     read_at: dict[str, float] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class ClusterReading:
     share_lag: dict[str, dict[Partition, int]] = field(default_factory=dict)
     end: dict[Partition, int] = field(default_factory=dict)
     stable_end: dict[Partition, int] = field(default_factory=dict)
-    """For groups with read_committed."""
+    """Last stable offsets, for groups with read_committed."""
     high_watermark: dict[Partition, int] = field(default_factory=dict)
     """Log ends, if `end` is the last stable offset."""
     start: dict[Partition, int] = field(default_factory=dict)

@@ -18,10 +18,10 @@ from kctl.kafka.groups import Group, ListedGroup, MemberCounts, describe_groups,
 from kctl.kafka.polls.cluster_reading import ClusterReading
 
 _GONE_AFTER_SECONDS = 30.0
-"""By then a follower that delays the high watermark is out of sync (replica.lag.time.max.ms)."""
+"""After this time a follower that delays the high watermark is out of sync (replica.lag.time.max.ms)."""
 _NO_MEMBERS = frozenset({"Empty", "Dead"})
 _ABSENT_SECONDS = 5.0
-"""For this long a missing group counts as missing without asking again, which takes five requests."""
+"""A missing group counts as missing for this long without asking again, which takes five requests."""
 
 
 class MissingGroups:
@@ -42,7 +42,7 @@ class MissingGroups:
         self._coordinators = dict.fromkeys(self._coordinators)
 
     def remember(self, listed: Mapping[str, ListedGroup]) -> None:
-        """For some brokers, when others have not answered."""
+        """Records the groups of some brokers when others have not answered."""
         self._coordinators |= {name: group.coordinator for name, group in listed.items()}
 
     def of(self, listed: Mapping[str, ListedGroup]) -> list[str]:
@@ -72,7 +72,7 @@ class MissingGroups:
 
 
 class AllGroups:
-    """For one `ClusterReader`, on its thread."""
+    """Belongs to one `ClusterReader`, on its thread."""
 
     def __init__(self, wants: Callable[[str], bool] = lambda _: True) -> None:
         self._wants = wants
@@ -137,7 +137,7 @@ class _Absent(NamedTuple):
 
 
 class NamedGroups:
-    """For one `ClusterReader`, on its thread. A group that does not exist becomes `Dead`, without members."""
+    """Belongs to one `ClusterReader`, on its thread. A group that does not exist becomes `Dead`, without members."""
 
     def __init__(self, names: Iterable[str], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._names = sorted(set(names))

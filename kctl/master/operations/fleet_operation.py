@@ -1,4 +1,4 @@
-"""What every operation on a fleet declares."""
+"""The base class of operations on a fleet, with everything that an operation declares."""
 
 from __future__ import annotations
 
