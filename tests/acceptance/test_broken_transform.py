@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from tests.acceptance.fleets import START_SECONDS, Fleet, MakeFleet
-from tests.conftest import eventually
+from tests.command_lines import run_process
+from tests.conftest import BRIEF_JVM, eventually
 from tests.processes import alive
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -84,3 +85,22 @@ def test_a_broken_transform_is_shown_by_status_and_not_tried_again(
     assert not [name for name in os.listdir(fleet.directory / "run") if name.startswith("worker")]
     living = set(alive(psutil.Process(answer["master"]["pid"]).children(recursive=True)))
     assert living <= set(fleet.family()), "something is left that nobody supervises"
+
+
+@pytest.mark.shows("an error of a transform is shown with file and line, also by `kctl config check`")
+def test_config_check_calls_a_transform_and_names_the_place_of_its_error(short_dir: Path) -> None:
+    config, module = short_dir / "kctl.toml", short_dir / "shop.py"
+    config.write_text(
+        '[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["t"]\n[workers]\ntransform = "shop:clean"\n'
+        f'[spark.conf]\n"spark.driver.extraJavaOptions" = "{BRIEF_JVM}"\n'
+    )
+    check = ("-c", str(config), "config", "check", "--offline", "--timeout", "120")
+
+    module.write_text("def clean(frame):\n    return frame\n")
+    accepted = run_process(*check, timeout=150)
+    module.write_text("def clean(frame):\n    return frame.select('no_such_column')\n")
+    rejected = run_process(*check, timeout=150)
+
+    assert (accepted.returncode, rejected.returncode) == (0, 2), accepted.stderr
+    assert "the transform shop:clean raised AnalysisException: [UNRESOLVED_COLUMN.WITH_SUGGESTION]" in rejected.stderr
+    assert "(shop.py:2)" in rejected.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.command_lines import Kctl
-from tests.conftest import BRIEF_JVM, eventually
+from tests.conftest import eventually
 
 Config = Callable[..., str]
 
@@ -25,17 +25,14 @@ def config(short_dir: Path) -> Config:
 
 
 TWO = (("config", "check"), ("start",))
-TRANSFORM = 'workers]\ntransform = "shop:clean"\n[spark.conf]\n' + f'"spark.driver.extraJavaOptions" = "{BRIEF_JVM}"'
 
 
-def test_a_handler_and_a_transform_beside_the_configuration_can_be_used(kctl: Kctl, config: Config) -> None:
+def test_a_handler_beside_the_configuration_can_be_used(kctl: Kctl, config: Config) -> None:
     handler = config("print('imported')\ndef handle(messages): return [True]")
 
     ran = kctl("config", "check", "--offline", "-c", handler)
 
     assert (ran.code, ran.out) == (0, f"{handler} can be used\n")
-    transform = config("def clean(frame): return frame", TRANSFORM)
-    assert kctl("config", "check", "--offline", "--timeout", "120", "-c", transform).code == 0
 
 
 @pytest.mark.shows("`kctl config check` reports all that `kctl start` rejects; a hanging import is ended")
@@ -118,16 +115,6 @@ def test_a_file_of_contexts_can_be_used_by_kctl_kafka_and_is_no_fleet(kctl: Kctl
     assert (checked.code, checked.out) == (0, f"{path} can be used by `kctl kafka`: contexts dev, prod\n")
     assert started.code == 2
     assert f"{path} has no [kafka]; its contexts are prod, dev: `kctl kafka COMMAND --context prod`" in started.err
-
-
-@pytest.mark.shows("an error of a transform is shown with file and line, also by `kctl config check`")
-@pytest.mark.real
-def test_a_transform_is_called_with_no_records_and_its_error_has_a_place(kctl: Kctl, config: Config) -> None:
-    raising = config("def clean(frame):\n    return frame.select('no_such_column')\n", TRANSFORM)
-    ran = kctl("config", "check", "--offline", "--timeout", "120", "-c", raising)
-    assert ran.code == 2
-    assert "the transform shop:clean raised AnalysisException: [UNRESOLVED_COLUMN.WITH_SUGGESTION]" in ran.err
-    assert "(shop.py:2)" in ran.err
 
 
 def test_an_import_that_hangs_is_ended_and_its_place_is_shown(kctl: Kctl, config: Config, short_dir: Path) -> None:
