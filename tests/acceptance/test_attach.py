@@ -114,21 +114,6 @@ def test_an_attached_application_is_in_every_answer_and_ordinary_tools_see_its_l
 
 
 @pytest.mark.long
-def test_an_attached_application_that_is_killed_is_not_shown_and_not_missed(
-    fleet: Fleet, application: Callable[[Fleet], subprocess.Popen[bytes]]
-) -> None:
-    report = application(fleet)
-    eventually(lambda: rows(fleet), START_SECONDS, "it is there")
-
-    os.killpg(report.pid, signal.SIGKILL)
-    report.wait()
-
-    eventually(lambda: not rows(fleet), SETTLE_SECONDS, "nothing is shown of what is gone")
-    eventually(lambda: fleet.kctl("rpc", "ping", exit_code=None).returncode == 0, SETTLE_SECONDS, "nor is it missed")
-    assert not list((fleet.directory / "run").glob("report.*"))
-
-
-@pytest.mark.long
 @pytest.mark.shows("attach works without a fleet, over TLS and SASL, with the rights listed in SECURITY.md")
 def test_without_a_fleet_a_job_behind_tls_and_sasl_shows_its_lag_to_ordinary_tools(tmp_path: Path) -> None:
     with SecuredBroker.running() as broker:

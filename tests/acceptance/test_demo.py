@@ -134,18 +134,3 @@ def test_a_broker_alone_answers_until_ctrl_c_and_has_its_topics_again(demo: Demo
         process.send_signal(signal.SIGINT)
         assert (made.returncode, process.wait(20)) == (0, 0), made.stderr
     assert processes_in(short_dir) == []
-
-
-@pytest.mark.long  # a killed master is in test_no_orphans.py
-def test_everything_that_a_killed_demo_has_started_ends_by_itself(demo: Demo, short_dir: Path) -> None:
-    place = short_dir / "demo"
-    process = demo("--workers", "1", "--partitions", "1", "--rate", "100", "-o", "json")
-    eventually(lambda: total_rows() or process.poll() is not None, START_SECONDS, "a batch is stored")
-    assert process.poll() is None, process.communicate()[1]
-
-    process.kill()
-    process.communicate()
-
-    eventually(lambda: processes_in(place) == [], START_SECONDS, "broker, master, worker and its JVM are gone")
-    assert os.listdir(place / "run") == []
-    assert run_process("rpc", "kafka_lag").returncode == 5

@@ -27,6 +27,7 @@ def bench(chromium: webdriver.Chrome) -> Iterator[HostsBench]:
 
 
 @pytest.mark.shows("if one of three hosts is in trouble, all show one verdict; only its `/readyz` and alerts change")
+@pytest.mark.shows("a long batch, a pause, a full storage or a frozen host is not `stalled` for other hosts")
 @pytest.mark.parametrize("problem", HOST_PROBLEMS, ids=lambda each: each.outage.__name__)
 def test_trouble_of_one_host_is_one_verdict_on_all_hosts(bench: HostsBench, problem: HostProblem) -> None:
     bench.begin()

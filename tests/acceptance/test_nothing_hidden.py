@@ -1,4 +1,4 @@
-"""The stored offset hides no message after a reset of the group, a recreated topic, retention, or a gap."""
+"""The stored offset hides no message after a reset of the group, retention, or a gap."""
 
 from __future__ import annotations
 
@@ -59,23 +59,6 @@ def test_a_reset_of_the_group_is_honoured_and_reported(make_fleet: MakeFleet) ->
     assert reported(events) == [("skipped", 0, 100, 150), ("skipped", 1, 100, 150)]
     assert len(stored(fleet, 0)) == 160
     assert "offsets are skipped" in (fleet.directory / "logs" / "worker-0.log").read_text()
-
-
-@pytest.mark.long
-def test_a_recreated_topic_is_read_from_its_start(make_fleet: MakeFleet) -> None:
-    fleet = make_fleet(workers=1, partitions=2)
-    fleet.send(200)
-    run_until_caught_up(fleet)
-
-    topics.delete_topic(fleet.broker.bootstrap_servers, fleet.topic)
-    topics.create_topic(fleet.broker.bootstrap_servers, fleet.topic, 2)
-    fleet.sent.clear()
-    fleet.send(60)
-    events = run_until_caught_up(fleet)
-
-    assert reported(events) == [("topic_recreated", 0, 100, 0), ("topic_recreated", 1, 100, 0)]
-    assert stored(fleet, 0) == [*range(100), *range(30)]
-    assert len({block.topic_id for block in fleet.storage.blocks()}) == 2
 
 
 @pytest.mark.long

@@ -1,5 +1,4 @@
-"""If a storage was restored, failed over, emptied, exchanged, or belongs to another group, no message is lost silently
-or stored twice."""
+"""If a storage was restored or failed over, no message is lost silently or stored twice."""
 
 from __future__ import annotations
 
@@ -17,10 +16,9 @@ import pytest
 import redis
 
 from kctl_agent.storage.base import Storage
-from tests.acceptance.fleets import START_SECONDS, Fleet, MakeFleet, moved, refusal, run_until_caught_up
+from tests.acceptance.fleets import START_SECONDS, Fleet, MakeFleet, moved, run_until_caught_up
 from tests.conftest import eventually
 from tests.redis_server import require_redis
-from tests.servers import topics
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 
@@ -62,66 +60,6 @@ def test_an_older_copy_of_the_storage_is_noticed_and_filled_up(make_fleet: MakeF
     assert stored(fleet.storage, 0) == stored(fleet.storage, 1) == list(range(150))
     assert run_until_caught_up(fleet) == [], "it is reported once"
     assert stored(fleet.storage, 0) == list(range(150))
-
-
-@pytest.mark.long
-def test_a_storage_emptied_exchanged_or_of_another_group_is_refused_until_decided(make_fleet: MakeFleet) -> None:
-    fleet = make_fleet(workers=1, partitions=2)
-    fleet.send(200)
-    run_until_caught_up(fleet)
-    first = fleet.storage.path
-
-    other = first.with_name("other.sqlite")
-    configure(fleet, f'path = "{other}"')
-    why = refusal(fleet)
-    assert f"offset 100 was committed with another storage, {socket.gethostname()}:file:{first}" in why
-    assert f"this one is {socket.gethostname()}:file:{other}" in why
-    assert "storage.on_other_storage is stop, and" in why
-
-    fleet.send(100)
-    configure(fleet, f'path = "{other}"\non_other_storage = "take_over"')
-    assert run_until_caught_up(fleet) == [("other_storage", 0, 100, 100), ("other_storage", 1, 100, 100)]
-    configure(fleet, f'path = "{other}"')
-    assert run_until_caught_up(fleet) == [], "it is ours now"
-    with closing(fleet.open_storage()) as storage:
-        assert stored(storage, 0) == list(range(100, 150))
-
-    for name in other.parent.glob("other.sqlite*"):
-        name.unlink()
-    why = refusal(fleet)
-    assert "it was emptied or replaced" in why
-    assert "storage.on_lost_offsets is stop, and" in why
-    configure(fleet, f'path = "{other}"\non_lost_offsets = "continue"')
-    fleet.send(20)
-    assert run_until_caught_up(fleet) == [("storage_lost_offsets", 0, 150, 150), ("storage_lost_offsets", 1, 150, 150)]
-
-    stranger = make_fleet(workers=1, partitions=2, storage=f'path = "{other}"')
-    why = refusal(stranger)
-    assert f"belongs to group {fleet.group} of cluster" in why
-    assert f"this is group {stranger.group} of cluster" in why
-
-
-def configure(fleet: Fleet, storage: str) -> None:
-    fleet._more["storage"] = storage
-    fleet.set_up(1)
-
-
-@pytest.mark.long
-def test_partitions_that_are_added_are_read_from_their_start_also_with_latest(make_fleet: MakeFleet) -> None:
-    fleet = make_fleet(workers=1, partitions=2, kafka='auto_offset_reset = "latest"')
-    fleet.send(200)
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0") and fleet.is_caught_up(), START_SECONDS, "it reads from the end")
-    fleet.stop()
-    assert stored(fleet.storage, 0) == []
-
-    topics.add_partitions(fleet.broker.bootstrap_servers, fleet.topic, 4)
-    fleet.partitions = 4
-    fleet.send(400)
-    assert run_until_caught_up(fleet) == []
-
-    assert stored(fleet.storage, 0) == list(range(100, 200))
-    assert stored(fleet.storage, 2) == stored(fleet.storage, 3) == list(range(100))
 
 
 class Pair:

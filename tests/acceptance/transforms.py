@@ -17,9 +17,7 @@ __all__ = [
     "drops_offsets",
     "every_tenth_marked",
     "fewer_marked_when_repaired",
-    "marks_at_random",
     "orders_when_repaired",
-    "raises",
     "sets_what_is_static",
     "shuffles",
     "slow",
@@ -41,13 +39,6 @@ def slow(frame: DataFrame) -> DataFrame:
             yield batch
 
     return frame.mapInArrow(hold, frame.schema)
-
-
-def raises(frame: DataFrame) -> DataFrame:
-    """Until the file is there that `KCTL_RAISES_UNTIL` names."""
-    if not os.path.exists(os.environ["KCTL_RAISES_UNTIL"]):
-        raise KeyError("price")
-    return frame
 
 
 def drops_offsets(frame: DataFrame) -> DataFrame:
@@ -108,14 +99,6 @@ def orders_when_repaired(frame: DataFrame) -> DataFrame:
         frame = frame.withColumn("value", when(is_readable, lit(b'{"id": 9, "items": ["r"]}')).otherwise(col("value")))
     made: DataFrame = importlib.import_module("items").parsed(frame)
     return made
-
-
-def marks_at_random(frame: DataFrame) -> DataFrame:
-    """For a table: other rows whenever it is run, half of them. (`rand()` has the same seed in both.)"""
-    from pyspark.sql.functions import expr, when
-
-    chance = expr("cast(reflect('java.lang.Math', 'random') as double)")
-    return frame.withColumn("_kctl_error", when(chance < 0.5, "by chance"))
 
 
 def shuffles(frame: DataFrame) -> DataFrame:

@@ -109,6 +109,7 @@ def test_a_topic_that_is_not_described_is_not_begun_and_the_others_are(storage: 
         start.decide(frozenset({U0}), {})
 
 
+@pytest.mark.shows("a storage that was emptied or exchanged is rejected until a setting decides")
 @pytest.mark.parametrize(
     ("kind", "committed", "storage_id", "why"),
     [
