@@ -13,9 +13,9 @@ from benchmarks._judgements import RULES, Score, scores, statuses
 
 @cache
 def some() -> list[History]:
-    """A poll costs the same for one history as for twenty, so those with a poll each second or two are left to the
+    """A poll costs the same for one history as for twenty, so those with a poll every 5 s or more often are left to the
     benchmark."""
-    return [history for history in histories(40) if history.poll_seconds > 2]
+    return [history for history in histories(40) if history.poll_seconds > 5]
 
 
 @cache

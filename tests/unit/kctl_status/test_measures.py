@@ -395,8 +395,8 @@ def test_growth_is_measured_anew_while_nothing_changes() -> None:
     assert found[23:] == [(Status.STOPPED, 0.0), (Status.STOPPED, 0.025)]
 
 
-@settings(max_examples=20)
-@given(st.lists(WAYS, min_size=1, max_size=6))
+@settings(max_examples=8)
+@given(st.lists(WAYS, min_size=2, max_size=5))
 def test_each_partition_is_assessed_among_others_as_it_is_alone(
     all_ways: list[list[tuple[int, int, int, int, int | None, str]]],
 ) -> None:

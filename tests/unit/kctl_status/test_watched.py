@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import product
+from typing import NamedTuple
+
 import pytest
 
 from kctl.status.owners import UNSEEN, Owner
@@ -10,35 +15,56 @@ from tests.partitions import Row, RowAssessor
 HOUR = 3600
 
 
-def statuses(interval: int, batch: int, killed_at: int = 10 * HOUR, *, plans: bool = True) -> list[str]:
-    """The status every 10 s for three hours. A batch follows the other, and is seen planned and not committed if it
-    `plans`; messages arrive all the time."""
-    assessor, found = RowAssessor(), []
+class Query(NamedTuple):
+    """Its checkpoint is read every `interval` seconds. Batches of `batch` seconds follow each other, and are seen
+    planned and not committed if it `plans`."""
+
+    interval: int
+    batch: int
+    plans: bool
+    killed_at: int = 10 * HOUR
+
+    def seen(self, partition: int, second: int) -> tuple[Row, Owner]:
+        read_at = second // self.interval * self.interval
+        began_at = min(read_at, self.killed_at) // self.batch * self.batch
+        end = 10 * second + 50  # messages arrive all the time
+        row = Row("orders", partition, 0, 10 * began_at, None, end, None, None, None, second - read_at)
+        running = float(read_at - began_at) if self.plans else None
+        return row, Owner("the query", UNSEEN, None, None, running, interval_seconds=self.interval)
+
+
+RUNNING = [Query(*each) for each in product((60, 900, 3600), (10, 540), (True, False))]
+KILLED = {10: 200, 60: 370, 300: 1300}
+"""The interval of a query that is killed between batches, and within how many seconds it is known as stopped."""
+
+
+@cache
+def statuses() -> dict[Query, list[str]]:
+    """The status of each every 10 s for three hours."""
+    found = {query: list[str]() for query in (*RUNNING, *(Query(each, 10, False, 2 * HOUR) for each in KILLED))}
+    assessor = RowAssessor()
     for second in range(0, 3 * HOUR, 10):
-        read_at = second // interval * interval
-        began_at = min(read_at, killed_at) // batch * batch
-        row = Row("orders", 0, 0, 10 * began_at, None, 10 * second + 50, None, None, None, second - read_at)
-        running = float(read_at - began_at) if plans else None
-        owner = Owner("the query", UNSEEN, None, None, running, interval_seconds=interval)
-        [assessed] = assessor.assess([row], lambda _, owner=owner: owner, float(second), float(second))  # type: ignore[misc]
-        found.append(assessed.status.value)
+        rows, owners = zip(*(query.seen(number, second) for number, query in enumerate(found)), strict=True)
+        assessed = assessor.assess(list(rows), _of(owners), float(second), float(second))
+        for query, each in zip(found, assessed, strict=True):
+            found[query].append(each.status.value)
     return found
 
 
-@pytest.mark.parametrize("plans", [True, False])
-@pytest.mark.parametrize("batch", [10, 540])
-@pytest.mark.parametrize("interval", [60, 900, 3600])
-def test_a_query_that_runs_is_never_stopped_however_rarely_its_checkpoint_is_read(
-    interval: int, batch: int, plans: bool
-) -> None:
-    found = statuses(interval, batch, plans=plans)
+def _of(owners: Sequence[Owner]) -> Callable[[Row], Owner]:
+    return lambda row: owners[row.partition]
+
+
+@pytest.mark.parametrize("query", RUNNING)
+def test_a_query_that_runs_is_never_stopped_however_rarely_its_checkpoint_is_read(query: Query) -> None:
+    found = statuses()[query]
 
     assert set(found) <= {"ok", "unknown"}
-    assert "unknown" not in found[(3 * interval + batch) // 10 :]
+    assert "unknown" not in found[(3 * query.interval + query.batch) // 10 :]
 
 
-@pytest.mark.parametrize(("interval", "within"), [(10, 200), (60, 370), (300, 1300)])
+@pytest.mark.parametrize(("interval", "within"), KILLED.items())
 def test_a_query_that_was_killed_between_batches_is_stopped_after_a_few_readings(interval: int, within: int) -> None:
-    found = statuses(interval, 10, killed_at := 2 * HOUR, plans=False)
+    query = Query(interval, 10, False, 2 * HOUR)
 
-    assert 10 * found.index("stopped") - killed_at <= within
+    assert 10 * statuses()[query].index("stopped") - query.killed_at <= within
