@@ -20,7 +20,7 @@ from tests.conftest import eventually
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
-WHY = "ValueError: the price of order 7 is no number (transforms.py:131)"
+WHY = "ValueError: the price of order 7 is no number (transforms.py:114)"
 READ_SECONDS = 90.0
 
 

@@ -29,9 +29,6 @@ class Claims:
             ("t", 0, 1, None, b"0001", 10, (), 0),
         ]
 
-    def test_an_empty_storage_has_nothing_to_claim(self, storage: Storage) -> None:
-        assert storage.claim("a", 10, 60.0) == []
-
     def test_a_claim_takes_so_many_blocks_that_the_limit_is_reached_and_at_least_one(self, storage: Storage) -> None:
         fill(storage, 9)
 
@@ -163,6 +160,3 @@ class Claims:
 
         assert found == {("t", 0): (1, 3), ("t", 1): (5, 0), ("u", 0): (2, 0)}
         assert sum(p.bytes for p in storage.stats().partitions) == storage.stats().bytes
-
-    def test_the_limit_is_reported(self, storage: Storage) -> None:
-        assert storage.stats().limit is None

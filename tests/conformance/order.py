@@ -34,13 +34,6 @@ class Order:
 
         assert [m.offset for m in everything(storage)] == [1, 3, 4, 5, 6, 7, 8]
 
-    def test_without_order_what_follows_a_failed_message_goes_on(self, storage: Storage) -> None:
-        fill(storage, 6)
-        (claim,) = storage.claim("a", 3, 60.0)
-        storage.settle(claim, [False, True, True], retry_seconds=30.0)
-
-        assert offsets(storage.claim("a", 100, 60.0)) == [3, 4, 5]
-
     def test_with_order_a_partition_has_one_block_out_at_a_time(self, storage: Storage) -> None:
         fill(storage, 6)
         fill(storage, 6, partition=1)

@@ -73,10 +73,6 @@ def test_a_message_cannot_be_changed_and_has_no_room_for_more() -> None:
     ]  # fmt: skip
 
 
-def test_a_tuple_of_bools_is_as_good_as_a_list() -> None:
-    assert called((True, False, True)) == [True, False, True]
-
-
 @pytest.mark.parametrize("error", [ValueError("no\nsuch order"), SystemExit(3), asyncio.CancelledError()])
 def test_whatever_a_handler_raises_is_one_line_about_the_batch(error: BaseException) -> None:
     def handle(_messages: list[Message]) -> list[bool]:

@@ -77,14 +77,6 @@ def test_messages_that_die_of_different_errors_next_to_untried_ones_are_dead_let
     assert (decision.acks, decision.handled, decision.again) == ([True, False, False, False], 1, 1)
 
 
-def test_a_message_that_failed_alone_is_blamed_with_its_error() -> None:
-    one = claimed([None, None], tries=1)
-
-    Part(one, 1, 2).failed("no amount", is_alone=True)
-
-    assert (one.acks, one.errors) == ([None, False], {1: "no amount"})
-
-
 def test_a_message_that_got_a_reason_is_blamed_with_it() -> None:
     one = claimed([None] * 4)
 

@@ -80,10 +80,6 @@ def test_a_lease_is_renewed_as_long_as_its_claim_is_in_flight(watched: Callable[
     assert (own.lost, own.timed_out) == ([], [])
 
 
-def test_a_lease_is_renewed_at_a_third_of_its_length(watched: Callable[..., _Watched]) -> None:
-    assert watched(lease_seconds=30.0).guard.renew_seconds == 10.0
-
-
 def test_a_lost_lease_is_reported_once_and_not_renewed_again(watched: Callable[..., _Watched]) -> None:
     own = watched()
     first, second = own.claimed(), own.claimed()
@@ -140,7 +136,3 @@ def test_a_call_that_had_its_time_is_reported_and_never_comes_back(watched: Call
     own.guard.close()  # only here, for the thread's sake: in a sinker the process is gone
     thread.join()
     assert own.timed_out == [call]
-
-
-def test_a_guard_that_was_never_started_can_be_closed(watched: Callable[..., _Watched]) -> None:
-    watched().guard.close()

@@ -16,12 +16,6 @@ LIMITS = StorageLimits(messages=1000, bytes=5 << 30, dead=100)
 GIB = 1 << 30
 
 
-def test_without_limits_there_is_always_room() -> None:
-    vast = replace(EMPTY, pending=10**12, dead=10**12, bytes=10**18, free=Free("the disk of /x", 0, None))
-
-    assert why_full(vast) is None
-
-
 @pytest.mark.shows("workers stop at limits of messages, bytes, dead letters, disk and memory of a Redis")
 @pytest.mark.shows("a disk with too few bytes, or less than 1 % of its inodes, left counts as full")
 @pytest.mark.parametrize(

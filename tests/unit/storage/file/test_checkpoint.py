@@ -92,14 +92,6 @@ def test_while_the_rest_is_copied_nobody_commits(path: Path, storage: FileStorag
     commit(storage)
 
 
-def test_sqlite_copies_nothing_by_itself_at_a_commit(path: Path, storage: FileStorage) -> None:
-    asked = [storage._db]
-    with storage.writer() as writer, closing(connect(path)) as another:
-        asked += [writer._db, another]  # type: ignore[attr-defined]
-
-        assert [db.execute("pragma wal_autocheckpoint").fetchone() for db in asked if db is not None] == [(0,)] * 3
-
-
 def test_who_sees_a_long_log_copies_it(path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (schema, log):
         monkeypatch.setattr(module, "LOG_BYTES", 200_000)

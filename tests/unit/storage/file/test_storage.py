@@ -182,15 +182,6 @@ def test_a_file_that_is_gone_is_not_made_again_by_those_that_use_it(path: Path, 
     assert storage.exchanges == 0
 
 
-def test_unsynced_data_does_not_count_as_stored(storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
-    monkeypatch.setattr(os, "fdatasync", failing)
-    with pytest.raises(StorageUnusable, match=r"could not be synced: .*Input/output error"), storage.writer() as writer:
-        writer.put(chunk(0, 3))
-    with pytest.raises(StorageUnusable, match="Input/output error"):
-        storage.stored_offsets([("t", 0)])  # a stored offset that may be taken back by a power cut is not returned
-
-
 def test_disk_errors_of_a_task_end_its_put(path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux reports it once: to the sync that came first."""
     monkeypatch.setattr(file_writer, "SYNC_BYTES", 1)
@@ -210,52 +201,6 @@ def test_disk_errors_of_a_task_end_its_put(path: Path, storage: FileStorage, mon
 
     assert len(sync_failures(path)) == 1
     assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 3
-    assert not sync_failures(path)
-
-
-def test_what_is_synced_was_open_before_it_was_written(storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linux reports an error only to processes that had the log open when it came, unless none has got it yet."""
-    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
-    opened: list[str] = []
-    really = os.open
-
-    def note(path: str, flags: int) -> int:
-        opened.append(str(path))
-        return really(path, flags)
-
-    with storage.writer() as writer:
-        monkeypatch.setattr(os, "open", note)
-        writer.put(chunk(0, 3))
-    storage.stored_offsets([("t", 0)])
-
-    assert opened == []
-
-
-def test_a_failed_sync_has_the_log_rewritten(path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
-    with monkeypatch.context() as broken:
-        broken.setattr(os, "fdatasync", failing)
-        with pytest.raises(StorageUnusable):
-            put(storage, chunk(0, 3))
-        with closing(FileStorage(path)) as another, pytest.raises(StorageUnusable):
-            another.stored_offsets([("t", 0)])
-    really_written, really_synced, size = os.pwrite, os.fdatasync, Path(f"{path}-wal").stat().st_size
-    done: list[tuple[int, int] | str] = []
-
-    def write(descriptor: int, data: bytes, start: int) -> int:
-        done.append((start, start + len(data)))
-        return really_written(descriptor, data, start)
-
-    def sync(descriptor: int) -> None:
-        done.append("synced")
-        really_synced(descriptor)
-
-    monkeypatch.setattr(os, "pwrite", write)
-    monkeypatch.setattr(os, "fdatasync", sync)
-    with closing(FileStorage(path)) as another:
-        assert another.stored_offsets([("t", 0)])[("t", 0)].next == 3
-
-    assert done[:2] == [(0, size), "synced"]
     assert not sync_failures(path)
 
 

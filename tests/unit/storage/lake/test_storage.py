@@ -46,18 +46,6 @@ def storage(path: Path) -> LakeStorage:
     return made
 
 
-def test_rows_and_stored_offset_are_one_commit(storage: LakeStorage, path: Path) -> None:
-    assert at(storage) == StoredOffset("t", 0, TOPIC_ID, 100, 1)
-    before = DeltaTable(path).version()
-
-    begun(storage, 100, 110).commit()
-
-    assert offsets(path) == list(range(100, 110))
-    assert at(storage) == StoredOffset("t", 0, TOPIC_ID, 110, 1)
-    assert DeltaTable(path).version() == before + 1
-    assert not list((path / "_kctl").iterdir())
-
-
 def test_the_id_of_the_table_is_the_storages(storage: LakeStorage, path: Path) -> None:
     assert opened(path).bind(GROUP) == storage.bind(GROUP) == str(DeltaTable(path).metadata().id)
 

@@ -37,11 +37,6 @@ OFFSETS = {ORDERS_0: 10, ORDERS_1: 20, PAYMENTS_0: 30}
 ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCING = 22, 25, 27
 
 
-def test_a_commit_that_is_taken_refuses_nothing() -> None:
-    with scripted_group({"OffsetCommit": committed()}) as (_, member):
-        assert member.commit(OFFSETS) == {}
-
-
 @pytest.mark.parametrize(
     "error", [TopicAuthorizationFailedError, OffsetMetadataTooLargeError, UnknownTopicOrPartitionError]
 )

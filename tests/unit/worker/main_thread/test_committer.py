@@ -10,7 +10,7 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import CoordinatorLoadInProgressError, TopicAuthorizationFailedError
 
-from kctl_agent.worker.consumer_group.membership import MemberLost, Membership
+from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.main_thread.committer import Committer
 from kctl_agent.worker.offsets.epochs import LogSeen
 from kctl_agent.worker.offsets.progress import ReadProgress
@@ -20,7 +20,6 @@ from tests.unit.worker.main_thread.played_stats import PlayedStats
 
 POSITIONS = {ORDERS_0: 10, ORDERS_1: 20, PAYMENTS_0: 30}
 DENIED = committed({"payments": TopicAuthorizationFailedError.errno})
-UNKNOWN_MEMBER = 25
 
 
 class Commits:
@@ -55,11 +54,6 @@ def test_a_position_is_committed_once() -> None:
         assert made.progress.commits.known == {**POSITIONS, ORDERS_0: 11}
 
 
-def test_nothing_is_committed_of_nothing() -> None:
-    with commits() as made:
-        assert made.commit(0.0, {}) == 0
-
-
 def test_what_is_refused_waits_while_the_others_are_committed() -> None:
     with commits(DENIED) as made:
         assert made.commit(0.0) == 1
@@ -87,11 +81,6 @@ def test_an_error_of_the_group_is_tried_again_with_the_next_turn() -> None:
         made.commit(0.1)
 
         assert (made.progress.commits.known, made.troubles) == (POSITIONS, {})
-
-
-def test_a_member_that_the_group_has_lost_commits_nothing() -> None:
-    with commits(committed(dict.fromkeys(("orders", "payments"), UNKNOWN_MEMBER))) as made, pytest.raises(MemberLost):
-        made.commit(0.0)
 
 
 def test_a_position_is_committed_again_when_its_log_is_seen_to_go_so_far(monkeypatch: pytest.MonkeyPatch) -> None:

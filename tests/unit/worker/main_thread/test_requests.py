@@ -18,7 +18,6 @@ from kctl_agent.rpc.operations import AcceptedOperation, Inbox
 from kctl_agent.worker.lifecycle.actions import Action, Commit, Drain, Enter, StartQuery, StopQuery
 from kctl_agent.worker.lifecycle.machine import Lifecycle
 from kctl_agent.worker.main_thread.requests import Requests
-from kctl_agent.worker.main_thread.seeking import HalfMoved
 from kctl_agent.worker.offsets.seek import SeekPlan
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -176,16 +175,6 @@ def test_what_has_begun_cannot_be_cancelled_and_what_never_came_will_not_be_take
         "was cancelled",
         "was not begun in time",
     ]
-
-
-def test_a_seek_that_has_moved_the_group_and_not_the_storage_is_not_reported_as_failed(worker: Worker) -> None:
-    worker.error = HalfMoved("the group is reset to 0")
-    worker.inbox.accept(SEEK)
-    worker.turn()
-    worker.lifecycle.drained(AB)
-    worker.turn()
-
-    assert worker.outcome() == ("unknown", "the group is reset to 0")
 
 
 def test_a_pause_is_done_when_nothing_of_it_is_read_any_more(worker: Worker) -> None:

@@ -84,12 +84,6 @@ def turned(requeuing: Requeuing, now: float) -> None:
     requeuing.turn(now)
 
 
-def test_without_dead_letters_nothing_is_begun(requeuing: Requeuing, played: Played) -> None:
-    turned(requeuing, 100.0)
-
-    assert played.calls == 0
-
-
 def test_all_that_was_asked_for_is_put_back(requeuing: Requeuing, played: Played, log: Log, stats: PlayedStats) -> None:
     log.commit()
     played.answers = [PutBack(3, 2, 1)]

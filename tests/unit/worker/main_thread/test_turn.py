@@ -188,20 +188,3 @@ def test_a_call_of_a_jvm_that_hangs_is_given_up_with_the_turn(silent_jvm: int, t
 
     assert 0.3 <= time.monotonic() - started < 10.0
     gateway.shutdown()
-
-
-def test_a_thread_without_a_deadline_may_wait_for_ever_and_one_that_helps_has_the_same(clock: Clock) -> None:
-    begun = deadline.begin(40.0)
-    clock.now += 39.0
-    left: list[float] = []
-
-    def work() -> None:
-        left.append(deadline.left())
-        deadline.go_on(begun)
-        left.append(deadline.left())
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-
-    assert left == [float("inf"), 1.0]

@@ -98,10 +98,6 @@ def test_reading_begins_where_nothing_is_lost_or_hidden(
     assert all(str(moved.from_offset) in moved.sentence("orders-0") for moved in start.moved)
 
 
-def test_the_stored_offset_stays_when_reading_simply_goes_on() -> None:
-    assert decide(found(ours(100)), stored_offset(200), 0, OURS).stored_offset is None
-
-
 def test_in_a_log_that_has_diverged_the_stored_offset_is_another_one_even_where_it_stays() -> None:
     """A task of the old log that was frozen would put beside the next owner on the same version."""
     for diverged in (200, 250):
@@ -130,16 +126,6 @@ def test_what_is_not_our_own_commit_is_committed_anew_before_anything_is_read() 
     assert decide(found(120), stored_offset(200), 0, OURS).must_commit, "a reset"
     assert decide(found(ours(500, OTHER)), stored_offset(200), 0, OURS).must_commit, "another storage"
     assert decide(found(ours(500)), stored_offset(200), 0, OURS).must_commit, "rolled back"
-
-
-def test_a_storage_that_went_back_and_another_one_are_named() -> None:
-    (rolled_back,) = decide(found(ours(500)), stored_offset(200), 0, OURS).moved
-    (other,) = decide(found(ours(500, OTHER)), None, 0, OURS).moved
-
-    assert "offsets 200 to 499" in rolled_back.sentence("orders-0")
-    assert OURS.name in rolled_back.sentence("orders-0")
-    assert OTHER.name in other.sentence("orders-0")
-    assert OURS.name in other.sentence("orders-0")
 
 
 @given(

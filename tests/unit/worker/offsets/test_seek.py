@@ -51,13 +51,6 @@ def test_an_offset_outside_the_log_is_refused_with_the_bounds_of_the_log() -> No
         plan("99", LOG, 220, FIRST_OF_TIME.get)
 
 
-def test_the_broker_is_asked_only_for_a_time() -> None:
-    def asked(_: int) -> int | None:
-        raise AssertionError
-
-    assert plan("250", LOG, 220, asked).target == 250
-
-
 def test_an_empty_log_has_one_place_to_go_on() -> None:
     empty = Found("orders", 3, "A", None, 7, 7)
 

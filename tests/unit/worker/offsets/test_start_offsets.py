@@ -54,24 +54,6 @@ def test_another_owners_step_between_the_reads_is_not_taken_for_an_emptied_stora
     assert (again.source(T0).start, again.moves) == (40, [])
 
 
-def test_another_owners_put_between_the_reads_is_not_taken_for_a_rollback(storage: FileStorage) -> None:
-    answers = Answers()
-    start = start_offsets(storage, answers)
-    own = note(storage, start)
-    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
-
-    def other_owner() -> None:
-        put(storage, chunk(0, 40))
-        answers.committed[T0] = (40, own)
-        answers.meanwhile = lambda: None
-
-    answers.meanwhile = other_owner
-    with pytest.raises(StoredOffsetMoved):
-        start.decide(frozenset({T0}), {})
-
-    assert start.decide(frozenset({T0}), {}).moves == []
-
-
 def test_with_latest_new_topics_are_placed_whole_and_added_partitions_at_their_start(storage: FileStorage) -> None:
     answers = Answers()
     start = start_offsets(storage, answers, reset="latest")
@@ -141,15 +123,6 @@ def test_what_another_owner_places_later_stays_and_no_other_offset_is_placed(sto
         start.place(decided)
 
     assert storage.stored_offsets([T0, T1]) == {T0: StoredOffset("t", 0, "A", 50, 2)}
-
-
-def test_a_partition_that_no_leader_answers_for_is_left_out_and_the_others_are_read(storage: FileStorage) -> None:
-    start = start_offsets(storage, Answers(unanswered={T1: "it has no leader"}))
-
-    decided = start.decide(frozenset({T0, T1}), {})
-
-    assert decided.unanswered == {T1: "it has no leader"}
-    assert decided.starts.keys() == {T0}
 
 
 def test_lost_records_stop_the_worker_before_an_offset_is_placed_if_so_set(storage: FileStorage) -> None:

@@ -76,10 +76,6 @@ def test_of_an_exception_of_java_the_class_and_the_first_line_are_shown() -> Non
     assert failure(RuntimeError(text), TOKEN).text == "KafkaIllegalStateException: Some data may have been lost;"
 
 
-def test_a_sentence_of_several_lines_is_one_line() -> None:
-    assert in_driver(TaskFailed(TOKEN, StorageUnusable("one\ntwo"))).text == "StorageUnusable: one two"
-
-
 def test_a_task_returns_what_its_storage_raised(tmp_path: Path) -> None:
     def nothing() -> Iterator[object]:
         yield from ()

@@ -144,16 +144,6 @@ def test_where_something_outside_is_away_the_query_ends_with_the_cause(reading: 
     assert reading.search.unreadable() == {}
 
 
-def test_a_query_that_is_stopped_ends_and_reads_nothing_more(reading: Reading) -> None:
-    reading.begin()
-    eventually(lambda: reading.next == (END, END), what="all is read")
-
-    reading.run.gate.set()
-    reading.run.stop()
-
-    assert (reading.run.isActive, reading.run.failure) == (False, None)
-
-
 def test_a_bad_record_becomes_a_dead_letter_while_others_can_be_read_and_reading_goes_on(reading: Reading) -> None:
     reading.gives_up, reading.bad = True, {(A, 7), (A, 8), (A, 11), (B, 0)}
     reading.begin()

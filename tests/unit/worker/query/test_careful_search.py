@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka import TopicPartition
 
-from kctl_agent.replies.workers import UnreadPartition
 from kctl_agent.worker.query.careful_search import HEALTHY_SECONDS, JOIN_SECONDS, CarefulSearch, Ranges
 
 MOST = 10_000
@@ -79,18 +78,6 @@ def test_good_partitions_are_read_within_90_seconds_despite_slow_failures(partit
 
     assert all(reads.stored[tp] == 12 for tp in reads.good)
     assert reads.search.cleared(reads.now) == reads.good
-
-
-@pytest.mark.parametrize(("partitions", "bad"), SPREAD)
-def test_each_bad_partition_is_read_up_to_its_first_bad_record_which_is_named(partitions: int, bad: int) -> None:
-    step = partitions // bad
-    reads = Reads([5000] * partitions, {(number * step, 4321) for number in range(bad)})
-    reads.run(900)
-
-    assert reads.search.unreadable() == {
-        tp: UnreadPartition("t", tp.partition, "no number", 4321) for tp in reads.first_bad
-    }
-    assert all(reads.stored[tp] == reads.first_bad.get(tp, 5000) for tp in reads.partitions)
 
 
 @pytest.mark.parametrize("offset", [10, 4321, 4999])

@@ -6,14 +6,12 @@ import importlib
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kctl_agent.spark.conf import configuration
 from kctl_agent.worker.query.code_version import VARIABLE, code_version
-from kctl_agent.worker.query.transform import load_transform
-from tests.worker_settings import driver, settings
+from tests.worker_settings import driver
 
 
 def test_only_imports_from_the_folder_count_and_each_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,17 +30,6 @@ def test_only_imports_from_the_folder_count_and_each_change(tmp_path: Path, monk
     assert nothing == {}
     assert first == same
     assert first[VARIABLE] != changed[VARIABLE]
-
-
-def test_a_transform_beside_the_configuration_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "beside_the_file.py").write_text("def clean(frame):\n    return ['cleaned', frame]\n")
-    monkeypatch.chdir("/")
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    of_worker = settings(tmp_path).pipeline
-
-    transform: Any = load_transform("beside_the_file:clean", of_worker.import_dir)
-
-    assert transform(1) == ["cleaned", 1]
 
 
 def test_executors_find_a_transform_where_the_driver_did_and_nowhere_else(tmp_path: Path) -> None:

@@ -37,9 +37,3 @@ def test_of_pyspark_the_installed_one_is_imported_and_no_copy_of_it_but_that_of_
 
     assert worth_searching([*zips, "/env/site-packages", "/own.zip"]) == [zips[1], "/env/site-packages", "/own.zip"]
     assert worth_searching([*zips, "/elsewhere"]) == [*zips, "/elsewhere"]
-
-
-def test_the_jar_of_spark_which_is_on_the_path_of_its_pythons_is_not_searched_for_modules() -> None:
-    own = "/own/spark_jobs.jar"
-
-    assert worth_searching(["/opt/spark/jars/spark-core_2.13-4.2.0.jar", own]) == [own]

@@ -147,29 +147,6 @@ def test_a_batch_that_never_ends_is_abandoned(run: Run, pipeline: Pipeline, capl
     assert "it is abandoned and will be run again" in caplog.text
 
 
-OTHER = TopicPartition("t", 1)
-ALONE, OTHER_ALONE = frozenset({TP}), frozenset({OTHER})
-
-
-@pytest.fixture
-def other(run: Run, pipeline: Pipeline, storage: ScratchStorage, tmp_path: Path) -> Run:
-    """A second query beside `run`."""
-    made = Run(pipeline.batch_put(storage), {OTHER: KafkaSource(5, None, 1)}, tmp_path / "other", pipeline.on_batch)
-    made.query = Query()
-    pipeline._runs = {ALONE: run, OTHER_ALONE: made}
-    return made
-
-
-def test_queries_have_settled_after_running_for_a_while(run: Run, other: Run, pipeline: Pipeline) -> None:
-    assert not pipeline.has_settled(60.0)
-    run.began_at = other.began_at = run.began_at - 61.0
-    assert pipeline.has_settled(60.0)
-    other.batch_started_at = other.began_at + 1.0
-    assert (pipeline.has_settled(60.0), pipeline.batch_started_at) == (False, other.batch_started_at)
-    pipeline.stop(0.0)
-    assert not pipeline.has_settled(0.0), "there is none"
-
-
 def test_a_query_that_cannot_be_stopped_is_over_all_the_same(
     run: Run, pipeline: Pipeline, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

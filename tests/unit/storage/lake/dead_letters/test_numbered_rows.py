@@ -13,7 +13,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl_agent.storage.lake.dead_letters.numbered_rows import count, read
+from kctl_agent.storage.lake.dead_letters.numbered_rows import read
 from kctl_agent.storage.lake.dead_letters.selection import Condition, is_null, of_cluster, than
 
 NOW = datetime(2026, 11, 24, tzinfo=UTC)
@@ -64,13 +64,6 @@ def test_what_is_read_is_what_the_sql_of_a_change_means(table: DeltaTable, condi
     by_sql = sorted(at for batch in batches for at in pa.record_batch(batch).column(0).to_pylist())
 
     assert sorted(read(table, ["offset"], wanted)["offset"].to_pylist()) == by_sql
-
-
-def test_rows_and_copies_are_counted(table: DeltaTable) -> None:
-    everything = than("offset", ">", 0)
-
-    assert count(table, everything) == (60, 1)
-    assert count(table, than("offset", ">", 1000)) == (0, 0)
 
 
 def test_a_file_that_is_damaged_is_an_error_of_the_place(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -23,7 +22,7 @@ from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
 from kctl_agent.storage.lake.dead_letters.request_numbers import RequeueTaken
 from kctl_agent.storage.lake.dead_letters.requeue import BatchNotStored, PutBack, RequeueBatch, Requeues
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
-from kctl_agent.storage.lake.delta.batch_plans import BatchPlan, sweep
+from kctl_agent.storage.lake.delta.batch_plans import BatchPlan
 from kctl_agent.storage.lake.delta.table import LakeTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.maintenance import vacuum
@@ -171,45 +170,6 @@ def test_after_a_move_only_the_clusters_own_dead_letters_are_put_back(table: Dea
     assert DeadLetterTable(moved, GROUP.group).requeues.next() is not None, "its worker takes them"
 
 
-def test_two_requests_at_once_never_take_the_same_dead_letter(table: DeadLetterTable, path: Path) -> None:
-    counts: list[int] = []
-    start = threading.Barrier(4)
-
-    def request() -> None:
-        requester = worker(path)
-        start.wait()
-        counts.extend(requester.requeue_dead(Selection(offset_to=offset)) for offset in DEAD)
-
-    threads = [threading.Thread(target=request) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert sum(counts) == 5
-    assert put_back(table) == PutBack(5, 5, 0)
-    assert offsets(path) == DEAD
-
-
-def test_a_frozen_worker_stores_nothing_beside_a_faster_one(table: DeadLetterTable, path: Path) -> None:
-    table.requeue_dead()
-    frozen = table.requeues.next()
-    assert frozen is not None
-    transformed(table, frozen, odd)
-    put_back(worker(path), even)
-
-    with pytest.raises(RequeueTaken):
-        frozen.commit()
-
-    assert offsets(path) == [101, 103]
-    assert tries(table) == {100: 2, 102: 2, 104: 2}
-    sweep(table.storage.table)
-    sweep(LakeTable(LocalFolder(path)))
-    assert not Path(frozen.folder.uri).exists()
-    assert not Path(frozen.kept_folder.uri).exists()
-    assert not list((Path(table.folder.uri) / "_kctl").glob("*.json"))
-
-
 STEPS: dict[str, list[tuple[type, str]]] = {
     "commit": [(LakeTable, "commit")],
     "rewrite": [(LakeTable, "rewrite")],
@@ -336,19 +296,6 @@ def test_a_batch_that_is_run_again_once_its_dead_letters_were_asked_for_stores_n
 
     assert put_back(table) == PutBack(1, 1, 0)
     assert (offsets(path), dead(table)) == ([115], DEAD)
-
-
-def test_each_group_puts_back_its_own(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:
-    other = DeadLetterTable(storage, "it's another")
-    die(other, storage, [115], 120, group="it's another")
-    table.requeue_dead()
-    put_back(table)
-    assert (dead(other), offsets(path)) == ([115], DEAD)
-
-    assert other.requeue_dead() == 1
-    assert put_back(table) is None
-    assert put_back(other) == PutBack(1, 1, 0)
-    assert offsets(path) == [*DEAD, 115]
 
 
 def test_groups_of_one_name_requeue_their_own(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from kctl_agent.storage.lake.dead_letters import table as dead_letter_table
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
-from kctl_agent.storage.limits import StorageLimits, why_full
+from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.selection import Selection
 from kctl_agent.table_maintenance import looked_after
 from tests.lake_dead_letters import FIELDS, NOW, dead, written
@@ -94,19 +94,6 @@ def test_a_message_is_in_one_table_after_a_stale_query(storage: LakeStorage, tab
     with pytest.raises(StoredOffsetMoved):
         stale.commit()
     assert dead(table) == [105]
-
-
-def test_whoever_is_fenced_stores_no_dead_letters(storage: LakeStorage, table: DeadLetterTable) -> None:
-    frozen = written(table, begun(storage, 100, 120), [105])
-
-    batch = begun(storage, 100, 110)
-    assert batch.claims[TP] is not None
-    table.fence(batch, table.earlier_try(batch))
-    batch.commit()
-
-    with pytest.raises(StoredOffsetMoved):
-        frozen.commit()
-    assert dead(table) == []
 
 
 def test_a_message_of_a_time_that_python_does_not_have_is_listed(storage: LakeStorage, table: DeadLetterTable) -> None:
@@ -196,50 +183,6 @@ def test_a_message_dies_again_after_a_seek(storage: LakeStorage, table: DeadLett
     found = table.find_dead("t:0:101")
     assert found is not None
     assert found.at == (NOW + timedelta(seconds=1)).timestamp()
-
-
-def test_a_dead_letter_is_its_message_and_the_error(storage: LakeStorage, table: DeadLetterTable) -> None:
-    written(table, begun(storage, 100, 110), [101]).commit()
-
-    [dead_letter] = table.dead()
-
-    [message] = dead_letter.messages()
-    assert (dead_letter.id, dead_letter.error, dead_letter.at) == ("t:0:101", "no JSON", NOW.timestamp())
-    assert (message.key, message.value, message.offset) == (None, b"\xff 101", 101)
-    assert message.headers == (("h", None),)
-    assert message.timestamp == datetime(2026, 1, 2, tzinfo=UTC).timestamp() * 1000
-    assert table.find_dead("t:0:101") == dead_letter
-    assert [table.find_dead(id_) for id_ in ("t:0:102", "t:x:101", "101", "")] == [None] * 4
-
-
-def test_they_are_selected_and_removed_by_group_place_and_age(storage: LakeStorage, table: DeadLetterTable) -> None:
-    written(table, begun(storage, 100, 110), [100, 101, 102, 103]).commit()
-    other = DeadLetterTable(storage, "it's another")
-    batch = begun(storage, 100, 120)
-    written(other, batch, [115], group="it's another", at=NOW - timedelta(hours=1)).commit()
-
-    assert dead(table, Selection(offset_from=101, offset_to=102)) == [101, 102]
-    assert (table.count_dead(), table.count_dead(Selection(offset_from=102))) == (4, 2)
-    assert dead(table, Selection(partition=1)) == dead(table, Selection(topic="u")) == []
-    assert dead(other) == dead(other, Selection(older_than_seconds=3000)) == [115]
-    assert dead(other, Selection(older_than_seconds=40_000)) == dead(other, Selection(older_than_seconds=1e12)) == []
-    assert [each.offset for each in table.dead(limit=2)] == [100, 101]
-    assert other.remove_dead(Selection(older_than_seconds=40_000)) == 0
-    assert other.remove_dead(Selection(older_than_seconds=3000)) == 1
-    assert table.remove_dead(Selection("t", 0, 101, 102)) == 2
-    assert (dead(table), dead(other)) == ([100, 103], [])
-
-
-def test_a_worker_reports_how_many_there_are_and_stops_at_the_limit(
-    storage: LakeStorage, table: DeadLetterTable, tmp_path: Path
-) -> None:
-    limited = LakeStorage(LocalFolder(tmp_path / "orders"), limits=StorageLimits(dead=2))
-    assert (limited.stats().dead, why_full(limited.stats())) == (0, None)
-    written(table, begun(storage, 100, 110), [101, 102]).commit()
-
-    assert limited.stats().dead == 2
-    why = str(why_full(limited.stats()))
-    assert why.endswith("`kctl storage dead requeue` and `dead delete` make room")
 
 
 @pytest.mark.shows("expiring, sending and exporting a table's dead letters costs in proportion to their size")

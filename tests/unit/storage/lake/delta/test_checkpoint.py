@@ -172,19 +172,6 @@ def test_a_recovery_leaves_the_checkpoint_of_another_one(
     assert offsets(path) == list(range(10))
 
 
-def test_a_checkpoint_that_is_damaged_is_replaced_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never is there none: another process may have written a good one of that version meanwhile."""
-    storage, damaged = looped(path)
-    damaged.unlink()
-    damaged.write_bytes(b"no Parquet")
-    monkeypatch.setattr(type(storage.folder), "remove", None)
-
-    checkpoint.main(str(path), None, cleans_up=False)
-
-    assert log_files(storage.folder).checkpoint == DeltaTable(path).version()
-    assert offsets(path) == list(range(10))
-
-
 def test_one_whose_process_was_killed_is_a_warning_with_the_signal(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

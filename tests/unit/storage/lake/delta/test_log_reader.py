@@ -74,35 +74,6 @@ def test_a_process_that_wakes_up_in_a_log_that_was_cleaned_up_takes_nothing_for_
     assert offsets(path) == list(range(100, 110))
 
 
-def test_a_process_that_was_frozen_before_it_knew_the_entry_it_had_read_takes_nothing_for_stored(
-    storage: LakeStorage, other: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    late = begun(storage, 100, 110)
-
-    def go_on() -> None:
-        for start in (0, 10, 20):
-            begun(other, start, start + 10).commit()
-        cleaned_up(path)
-
-    steps = [go_on]
-    sync = DeltaLogReader._sync
-
-    def frozen(*args: object) -> None:
-        sync(*args)  # type: ignore[arg-type]
-        if steps:
-            steps.pop()()
-
-    storage.table._log._state = None
-    monkeypatch.setattr(DeltaLogReader, "_sync", frozen)
-
-    with pytest.raises(StorageUnusable, match="was cleaned up or replaced in a commit"):
-        late.commit()
-
-    assert not steps
-    begun(storage, 100, 110).commit()
-    assert offsets(path) == [*range(30), *range(100, 110)]
-
-
 def test_a_process_that_wakes_up_while_the_log_is_cleaned_up_does_not_go_on_from_its_own_entry(
     storage: LakeStorage, other: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,11 +245,3 @@ def test_a_commit_overwritten_later_is_reported_once(storage: LakeStorage, other
     assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
     begun(storage, 100, 120).commit()
     assert offsets(path) == [0, *range(100, 120)]
-
-
-def test_of_older_versions_only_the_last_sixteen_are_checked(storage: LakeStorage, path: Path) -> None:
-    for start in range(100, 120):
-        storage.advance_offsets([Advance(*TP, 1, start, start + 1)])
-    with storage.table.state() as state:
-        newest = state.version
-        assert set(state.entries) == set(range(newest - 15, newest + 1))

@@ -119,10 +119,3 @@ def test_a_damaged_checkpoint_without_its_entries_is_refused(storage: LakeStorag
     (path / "_delta_log" / f"{0:020}.json").unlink()
     with pytest.raises(LogUnreadable, match=f"{checkpoint.name} of its log cannot be read"):
         LogState.read(LocalFolder(path))
-
-
-def test_a_damaged_entry_is_refused_by_its_name(storage: LakeStorage, path: Path) -> None:
-    (path / "_delta_log" / f"{3:020}.json").write_bytes(b'{"add":')
-
-    with pytest.raises(LogUnreadable, match=f"{3:020}.json of its log cannot be read"):
-        actions(LocalFolder(path), 3)
