@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -23,7 +22,7 @@ from kctl.hosts.roster import Host
 from kctl.kafka.client.access import plain
 from tests.certificates import expire, make_certificate
 from tests.conftest import eventually, on_this_machine
-from tests.integration.conftest import TOPIC, Master
+from tests.integration.conftest import TOPIC
 from tests.integration.hosts import MISSED_WITHIN, Fleet
 from tests.servers.kafka_broker import KafkaBroker
 
@@ -130,20 +129,6 @@ def test_a_frozen_host_is_silent_then_gone_then_well(fleet: Fleet) -> None:
 
     eventually(lambda: fleet.states("a")["b"] == "present", what="b is silent, though nobody has asked it")
     fleet.await_all("a", "b")
-
-
-def test_two_hosts_of_one_name_are_named_and_the_older_goes_on(fleet: Fleet) -> None:
-    older = fleet.start("a")
-    newer = fleet.start("a", folder="again")
-    rows = eventually(lambda: _refused(older), what="the newer is not refused")
-
-    assert len(rows) == 1
-    assert rows[0]["url"] == newer.about["http_url"]
-    assert older.about["http_url"] in rows[0]["reason"]
-    refusal = "the other hosts do not count this one"
-    eventually(lambda: any(refusal in each.message for each in newer.ask("workers").failed), what="it does not say so")
-    assert "host a does not count: the name a belongs to a" in older.ask("workers").failed[0].message
-    assert [row["name"] for row in older.ask("workers").result["rows"]] == ["a/worker-0"]
 
 
 @pytest.mark.shows("operations reach one host or all, and both sides log them")
@@ -342,8 +327,3 @@ class Listener(threading.Thread):
                 pass
             finally:
                 connection.close()
-
-
-def _refused(master: Master) -> list[dict[str, Any]]:
-    rows = master.ask("hosts", of_master=True).result["rows"]
-    return [row for row in rows if row["state"] == "refused"]

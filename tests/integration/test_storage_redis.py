@@ -185,17 +185,6 @@ def requeue_behind_its_back(server: RedisServer) -> None:
         assert other.requeue_dead() == 3
 
 
-def test_a_settle_that_is_tried_again_much_later_is_known_to_be_done(storage: RedisStorage) -> None:
-    fill(storage, 6)
-    first, second = storage.claim("a", 6, 600.0)
-
-    answers = [storage.settle(first, [True, False, False], dead={1: "no", 2: "no"}) for _ in range(2)]
-    answers += [storage.settle(second, [True, False, True]) for _ in range(2)]
-
-    assert answers == [Settled(gone=1, dead=2)] * 2 + [Settled(gone=2, again=1)] * 2
-    assert total(storage) == (0, 0, 1, 2)
-
-
 def test_a_server_that_forgot_the_scripts_is_sent_them_again(server: RedisServer, storage: RedisStorage) -> None:
     fill(storage, 3)
     with client_of(server) as client:

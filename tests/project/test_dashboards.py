@@ -66,12 +66,6 @@ def test_data_source_cluster_and_group_are_variables_and_every_variable_is_used(
         assert any(f'{variable}=~"${variable}"' in query for query in queries), variable
 
 
-def test_some_dashboard_has_the_topic_as_a_variable() -> None:
-    named = {name for name, board in BUILT.items() if "topic" in {each["name"] for each in board["templating"]["list"]}}
-
-    assert named == {"fleet", "group"}
-
-
 @EACH_BOARD
 def test_restarts_and_rebalances_are_annotated(name: str) -> None:
     annotations = {each["name"]: each for each in BUILT[name]["annotations"]["list"]}

@@ -62,26 +62,6 @@ def test_an_image_that_is_not_ours_has_a_version_and_a_digest() -> None:
         assert re.fullmatch(r"[a-z/]+:v?\d+\.\d+\.\d+[a-z-]*@sha256:[0-9a-f]{64}", image)
 
 
-def test_every_file_that_the_compose_file_mounts_is_there() -> None:
-    for service in COMPOSE["services"].values():
-        for volume in service.get("volumes", ()):
-            source = volume.split(":")[0]
-            if source.startswith("."):
-                assert (DEPLOY / source).exists(), source
-    build = COMPOSE["services"]["kctl"]["build"]
-    assert (DEPLOY / build["context"] / build["dockerfile"]).is_file()
-
-
-def test_prometheus_alertmanager_grafana_and_kctl_know_each_other_by_the_names_of_their_services() -> None:
-    prometheus = (DEPLOY / "prometheus" / "prometheus.yml").read_text()
-    source = yaml.safe_load((DEPLOY / "grafana/provisioning/datasources/prometheus.yaml").read_text())
-
-    assert COMPOSE["services"].keys() >= {"kafka", "redis", "kctl", "prometheus", "alertmanager", "grafana"}
-    assert '"kctl:9750"' in prometheus
-    assert '"alertmanager:9093"' in prometheus
-    assert source["datasources"][0]["url"] == "http://prometheus:9090"
-
-
 def test_no_service_of_the_compose_file_is_open_to_the_network() -> None:
     ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", ())]
 
@@ -316,10 +296,3 @@ def test_the_probe_of_the_image_reports_that_no_master_runs(tmp_path: Path) -> N
     assert (gone.returncode, gone.stderr.count("\n")) == (1, 1)
     assert "healthz: no master is running there" in gone.stderr
     assert (wrong.returncode, wrong.stderr) == (1, "usage: kctl-probe healthz | readyz\n")
-
-
-def test_the_page_names_every_folder() -> None:
-    text = (DEPLOY / "README.md").read_text(encoding="utf-8")
-    folders = {path.name for path in DEPLOY.iterdir() if path.is_dir() and path.name != "secrets"}
-
-    assert {folder for folder in folders if f"{folder}/" not in text} == set()

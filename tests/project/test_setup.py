@@ -14,7 +14,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
-MAKEFILE = (ROOT / "Makefile").read_text()
 LOCK = (ROOT / "requirements.lock").read_text()
 TOOLS_OF_SETUP = ["bash", "dirname", "sed", "grep", "env", "awk", "rm", "mkdir"]
 
@@ -37,24 +36,6 @@ def locked_names() -> set[str]:
     return {normalised(line) for line in LOCK.splitlines() if "==" in line}
 
 
-def test_make_alone_lists_every_target() -> None:
-    phony = re.search(r"^\.PHONY: (.+)$", MAKEFILE, re.MULTILINE)
-    assert phony
-
-    listed = re.findall(r"^  make ([a-z-]+) +\S", make(), re.MULTILINE)
-
-    assert listed == phony[1].split()
-
-
-def test_make_test_checks_first_then_goes_from_the_fastest_tier_to_the_slowest() -> None:
-    planned = make("--dry-run", "test")
-
-    steps = ["ruff format --check", "ruff check", "/mypy", "lint-imports"]
-    steps += [f"tests/{tier}" for tier in ("unit", "project", "integration", "acceptance")]
-    positions = [planned.index(step) for step in steps]
-    assert positions == sorted(positions)
-
-
 def test_make_test_runs_what_must_be_alone_by_itself() -> None:
     *side_by_side, alone = re.findall(r"pytest (.+)$", make("--dry-run", "test"), re.MULTILINE)
     marked = {
@@ -65,15 +46,6 @@ def test_make_test_runs_what_must_be_alone_by_itself() -> None:
     assert '"alone and not long"' in alone
     assert "-n " not in alone
     assert marked - set(alone.split()) <= {"tests/project/test_setup.py"}
-
-
-def test_ci_runs_make_test_and_declares_that_it_is_ci() -> None:
-    script = ROOT / ".ci" / "run"
-
-    lines = script.read_text().splitlines()
-
-    assert os.access(script, os.X_OK)
-    assert lines[-2:] == ["export CI=true", "exec make test"]
 
 
 EACH_TIME = ["kctl jars fetch broker spark s3", "python -m tests.delta_jars", "python -m tests.record_classes"]
@@ -212,15 +184,6 @@ def test_with_apt_get_the_first_java_on_offer_is_installed_and_named(tmp_path: P
     assert "Python 3.11, 3.12 or 3.13 is missing" in done.stderr
 
 
-def test_a_demo_has_apt_get_install_no_python_but_names_the_command(tmp_path: Path) -> None:
-    done = run_setup(tmp_path, WITH_JAVA | APT_GET, "demo")
-
-    assert done.returncode == 1
-    assert "apt-get -qq" not in done.stderr
-    assert "Python 3.11, 3.12 or 3.13 is missing: " in done.stderr
-    assert "apt-get install python3.13" in done.stderr
-
-
 def test_a_demo_has_pythons_venv_module_installed_where_it_is_needed(tmp_path: Path) -> None:
     without_venv = {"python3": f'[[ "$2" != *ensurepip* && "$1" != -m ]] || exit 1\n{WITH_PYTHON["python3"]}'}
 
@@ -258,10 +221,3 @@ def test_the_tests_get_the_whole_lock_and_what_they_start(tmp_path: Path) -> Non
     assert " --require-hashes --no-deps -r requirements.lock" in done.stderr
     packages = re.findall("apt-get -qq install .* (.+)", done.stderr)
     assert packages == ["redis-server", "chromium", "chromium-driver", "wrk"]
-
-
-def test_the_lock_of_a_demo_has_what_the_set_up_and_the_demo_need() -> None:
-    of_demo = re.findall(r"^(\S+?)==", (ROOT / "deploy" / "requirements.lock").read_text(), re.MULTILINE)
-
-    assert {normalised(each) for each in required()} - {"kctl-agent"} <= set(of_demo)
-    assert {"selenium", "pytest", "schemathesis", "mypy"}.isdisjoint(of_demo)

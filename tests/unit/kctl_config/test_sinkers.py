@@ -22,10 +22,6 @@ def loaded(folder: Path, more: str) -> Config:
     return load(path, {})
 
 
-def test_a_fleet_without_sinkers_needs_no_handler(tmp_path: Path) -> None:
-    assert (loaded(tmp_path, "").sinkers.count, loaded(tmp_path, "").sinkers.handler) == (0, "")
-
-
 @pytest.mark.shows("contradictory or unused settings are rejected with the reason")
 @pytest.mark.parametrize(
     ("more", "complaint"),

@@ -95,11 +95,6 @@ def test_without_stored_offsets_all_should_be_stored_and_each_offset_once() -> N
     assert (found.stored, found.lost, found.not_stored, found.duplicated) == (11, 1, 0, 2)
 
 
-def test_a_partition_that_was_never_read_has_lost_nothing() -> None:
-    found = audit([], PRODUCED, stored_offsets={})
-    assert (found.lost, found.not_stored) == (0, 10)
-
-
 WANTED = DemoOptions(workers=1, partitions=1, rate=10, seconds=None, storage="file", sinkers=1)
 ENDED = "the broker (pid 7) has ended: signal 9, SIGKILL"
 WHOLE = Audit(produced=3, stored=3, lost=0, duplicated=0, handled=3)

@@ -3,26 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from kafka import errors
 
 from kctl.errors import AuthenticationFailed, BrokerRefused, BrokerUnreachable, MessageTooLarge, NotAuthorised
 from kctl.kafka.client.reasons import code_failure, failure, name_of_code
-from kctl.kafka.lag import lag_of
-
-OFFSETS = st.integers(0, 2**62)
-
-
-@given(OFFSETS, OFFSETS)
-def test_a_lag_is_never_negative(offset: int, end: int) -> None:
-    assert lag_of(offset, end) == max(end - offset, 0)
-
-
-def test_a_lag_is_unknown_when_either_side_is() -> None:
-    assert lag_of(None, 5) is None
-    assert lag_of(5, None) is None
-    assert lag_of(0, 0) == 0
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.errors import BrokerUnreachable, KctlError, NotAuthorised
+from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.client.layout import topics_of
 from kctl.kafka.offsets import EARLIEST, MAX_TIMESTAMP, commit, committed, log_offsets
 from tests.servers.scripted_broker import HangsUp, Step
 from tests.unit.kctl_kafka.scripts import (
     LOADING,
-    LONG,
     NOT_COORDINATOR,
     SOON,
     committed_codes,
@@ -86,23 +85,6 @@ def test_a_coordinator_that_is_not_ready_is_asked_again(step: Step) -> None:
     assert found[FIRST].offset == 7
 
 
-@pytest.mark.usefixtures("soon_over")
-def test_a_group_that_loads_until_the_deadline_is_an_error_beside_the_others() -> None:
-    with connection_to({"OffsetFetch": fetched({"billing": LOADING, "audit": {FIRST: 1}})}, seconds=LONG) as (_, ours):
-        found = committed(ours, {"billing": [FIRST], "audit": [FIRST]})
-
-    assert "COORDINATOR_LOAD_IN_PROGRESS" in str(found["billing"])
-    assert not isinstance(found["audit"], KctlError)
-
-
-def test_a_group_that_may_not_be_read_spoils_no_other() -> None:
-    with connection_to({"OffsetFetch": fetched({"secret": 30, "audit": {FIRST: 1}})}) as (_, connection):
-        found = committed(connection, {"secret": None, "audit": None})
-
-    assert isinstance(found["secret"], NotAuthorised)
-    assert not isinstance(found["audit"], KctlError)
-
-
 def test_a_commit_to_a_coordinator_that_loads_is_tried_again() -> None:
     script = {"OffsetCommit": [committed_codes(LOADING), committed_codes(0)]}
     with connection_to(script) as (broker, connection):
@@ -110,14 +92,6 @@ def test_a_commit_to_a_coordinator_that_loads_is_tried_again() -> None:
 
     assert errors == {FIRST: None}
     assert broker.asked.count("OffsetCommit") == 2
-
-
-@pytest.mark.usefixtures("soon_over")
-def test_a_commit_that_is_refused_until_the_deadline_reports_the_coordinators_reason() -> None:
-    with connection_to({"OffsetCommit": committed_codes(LOADING)}, seconds=LONG) as (_, connection):
-        errors = commit(connection, "billing", {FIRST: 5, SECOND: 6})
-
-    assert errors == {FIRST: "COORDINATOR_LOAD_IN_PROGRESS", SECOND: "COORDINATOR_LOAD_IN_PROGRESS"}
 
 
 def test_a_commit_whose_answer_is_lost_is_an_error() -> None:

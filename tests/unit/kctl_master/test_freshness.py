@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf
 
 import pytest
 
@@ -69,11 +68,6 @@ def test_metadata_are_as_old_as_the_last_answer_of_a_broker(rpc: str) -> None:
 @pytest.mark.parametrize("rpc", ["block_size", "ping", "workers", "describe"])
 def test_what_rests_on_no_broker_lacks_nothing_of_them(rpc: str) -> None:
     assert gaps(rpc, NEVER) == ()
-
-
-def test_nothing_is_stale_before_the_bound() -> None:
-    assert stale(FRESH, 2.0) == ()
-    assert stale(Freshness(9.0, 9.0, inf, None), 9.0) == ()
 
 
 def test_brokers_that_have_never_answered_everything_are_a_gap() -> None:

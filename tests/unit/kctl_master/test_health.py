@@ -124,12 +124,6 @@ def test_half_an_hour_of_waiting_for_something_outside_is_no_fault_and_then_it_h
         assert judge(RULES, health, float(now)) is None
 
 
-def test_an_agent_that_reports_nothing_of_its_main_thread_is_judged_without() -> None:
-    health = on_heartbeat(on_heartbeat(WELL, beat(), 150.0), beat(), 159.0)
-
-    assert judge(RULES, health, 159.5) is None
-
-
 def test_the_boot_size_is_measured_when_the_jvm_is_there_and_not_before() -> None:
     health = on_memory_sample(replace(WELL, state="starting", boot_bytes=None), RULES, 50 * MB)
     assert health.boot_bytes is None

@@ -22,10 +22,8 @@ from kctl.kafka.protocol.committed_bytes import by_topic
 from kctl.master.control.service import MasterService
 from kctl.master.events import EventFeed
 from kctl.master.members import Members
-from kctl.master.reduction import OFFSET_CHECKER, reduced
 from kctl.master.snapshot import FleetSnapshot
 from kctl.master.verdict import Verdicts
-from kctl.reduce.base import Answer, BrokerSnapshot, Freshness
 from kctl.rows.verdict import Level, Verdict
 from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import AgentPool, FanOut
@@ -33,7 +31,6 @@ from kctl_agent.errors import BadParams
 from kctl_agent.rpc.messages import Request, Role
 from kctl_agent.rpc.wire import JsonObject
 from tests.guest import guest
-from tests.replies import outcome_of
 from tests.servers.scripted_agent import Answers, ScriptedAgent, Stalls
 from tests.unit.kctl_master.no_brokers import NoBrokers
 
@@ -127,14 +124,6 @@ async def test_a_socket_that_never_answered_is_no_member(members: Members, agent
     assert [failed.sender for failed in outcome.failed] == ["worker-0", "worker-1"]
 
 
-async def test_an_attached_agent_that_left_is_forgotten(members: Members, agent: Callable[..., ScriptedAgent]) -> None:
-    guest = agent("guest")
-    await ask(members)
-    guest.close()
-
-    assert [failed.sender for failed in (await ask(members)).failed] == ["worker-0", "worker-1"]
-
-
 async def test_a_worker_stopped_by_request_is_not_missed(short_dir: Path, agent: Callable[..., ScriptedAgent]) -> None:
     agent("worker-0", kafka_lag=ROWS)
     statuses = [status("worker-0", "running"), replace(status("worker-1", "stopped"), desired="stopped")]
@@ -152,18 +141,6 @@ async def test_a_worker_stopped_by_request_is_not_missed(short_dir: Path, agent:
     assert (reply["complete"], reply["asked"], reply["failed"]) == (True, ["worker-0"], [])
     assert reply["stopped"] == ["worker-1"]
     assert (alone["complete"], [each["code"] for each in alone["failed"]]) == (False, ["stopped"])
-
-
-def test_an_answer_that_cannot_be_reduced_is_marked_and_spoils_no_other() -> None:
-    good, bad = Answer("worker-0", RESULT, 0.1), Answer("guest", {"rows": [{"nonsense": 1}]}, 0.0)
-
-    outcome = OFFSET_CHECKER.decoded(outcome_of(bad, good))
-    result = reduced(OFFSET_CHECKER, outcome, BrokerSnapshot(), Freshness(0.0, 0.0, 2.0, None))
-
-    assert [failure.code for failure in result.failed] == ["bad_result"]
-    assert (result.asked, result.answered) == (("guest", "worker-0"), ("worker-0",))
-    assert result.result.of_group(0)[0].remaining_count == 6
-    assert result.age_seconds == 0.1
 
 
 @pytest.mark.alone

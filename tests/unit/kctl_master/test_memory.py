@@ -55,16 +55,6 @@ def test_what_was_started_since_is_found_by_the_next_scan_of_all(parent: subproc
     assert seen > with_one + (4 << 20)
 
 
-def test_it_is_found_at_once_where_something_is_starting(parent: subprocess.Popen[str]) -> None:
-    memory = Memory(lambda: 0.0)
-    has_child(parent)
-    with_one = memory.measured([parent.pid])[parent.pid]
-
-    has_child(parent)
-
-    assert memory.measured([parent.pid], scan_all=True)[parent.pid] > with_one + (4 << 20)
-
-
 def test_a_session_that_is_new_or_gone_is_known_at_once(parent: subprocess.Popen[str]) -> None:
     memory = Memory(lambda: 0.0)
     assert memory.measured([]) == {}

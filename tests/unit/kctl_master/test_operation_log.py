@@ -103,14 +103,6 @@ async def test_an_operation_is_answered_with_its_end_and_audited_without_its_res
     assert log.counts == {("stop", "done"): 1}
 
 
-async def test_an_operation_over_http_is_recorded_with_the_name_of_its_token() -> None:
-    log = operations(kind("stop", at_once))
-
-    operation = await log.submit("stop", {}, TOKEN, 30.0)
-
-    assert (operation.by, operation.uid, operation.via) == ("http token ci", None, "http")
-
-
 async def test_a_long_operation_is_answered_while_it_runs_and_reports_its_progress() -> None:
     go = asyncio.Event()
 

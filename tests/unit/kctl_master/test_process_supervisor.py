@@ -7,7 +7,6 @@ import contextlib
 import functools
 import itertools
 import os
-import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
@@ -112,19 +111,6 @@ class Supervised:
                 await task
 
 
-async def test_the_last_error_goes_with_a_stable_process_and_the_count_stays(tmp_path: Path) -> None:
-    fleet = Supervised(UP, tmp_path / "log", replace(QUICK, stable_seconds=0.0))
-
-    async with fleet.running():
-        await until(lambda: fleet.state == "running")
-        assert fleet.pid is not None
-        os.kill(fleet.pid, signal.SIGKILL)
-        await until(lambda: fleet.supervisor.status()[0].restarts_by_cause["signal"] == 1)
-        await until(lambda: fleet.state == "running" and fleet.supervisor.status()[0].last_error is None)
-
-    assert fleet.supervisor.status()[0].restarts_by_cause["signal"] == 1
-
-
 async def test_the_last_error_goes_at_once_when_a_process_was_started_by_request(tmp_path: Path) -> None:
     corrected = tmp_path / "corrected"
     code = f"""import os, sys
@@ -164,16 +150,6 @@ async def test_a_command_that_cannot_be_executed_counts_as_a_failure(tmp_path: P
         await fleet.reaches("backoff")
 
         assert "no such command" in (fleet.supervisor.status()[0].last_error or "")
-
-
-async def test_a_worker_can_be_stopped_while_it_waits_for_its_next_try(tmp_path: Path) -> None:
-    fleet = Supervised("import sys; sys.exit(1)", tmp_path / "log", SLOW)
-
-    async with fleet.running():
-        await fleet.reaches("backoff")
-        await fleet.supervisor.stop()
-
-        assert fleet.state == "stopped"
 
 
 async def test_a_failure_inside_a_process_supervisor_ends_the_supervisor_and_the_worker(tmp_path: Path) -> None:

@@ -83,12 +83,6 @@ def test_each_event_leads_where_the_table_shows(
     assert (status.state, status.desired) == (state, desired)
 
 
-def test_a_restart_that_was_asked_for_is_immediate_and_no_failure() -> None:
-    status = run([(0, Start()), (1, Ready()), (2, Replace(Cause.REQUESTED)), (3, Exited(0))])
-
-    assert (status.state, status.failures) == (SupervisionState.STARTING, 0)
-
-
 @pytest.mark.parametrize(
     ("last", "is_requested"),
     [(Ready(), True), (Replace(Cause.REQUESTED), True), (Replace(Cause.MEMORY), False), (Exited(1), False)],

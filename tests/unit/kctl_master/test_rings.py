@@ -38,18 +38,6 @@ def test_each_step_keeps_its_least_and_its_most_wherever_the_clock_goes(moments:
     assert known == {step: (min(values), max(values)) for step, values in model.items() if values}
 
 
-@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=300))
-def test_a_coarser_ring_has_the_extremes_of_a_finer_one(values: list[int]) -> None:
-    fine, coarse = Ring(5.0, 400), Ring(60.0, 40)
-    for ring in (fine, coarse):
-        ring.choose(np.array([-1]), 1)
-        for number, value in enumerate(values):
-            ring.add(number * 5.0, np.array([[float(value)]]))
-
-    (_, least, most), (_, low, high) = fine.window(0, 0.0, 1e9), coarse.window(0, 0.0, 1e9)
-    assert (least.min(), most.max()) == (low.min(), high.max()) == (min(values), max(values))
-
-
 def test_what_is_not_known_is_a_gap_and_never_zero() -> None:
     ring = ring_of()
     ring.add(100.0, np.array([[7.0]]))
@@ -72,16 +60,6 @@ def test_subjects_that_move_keep_their_past_and_new_ones_have_none() -> None:
 
     assert [ring.window(place, 0.0, 4.0)[2][0].tolist() for place in (0, 2)] == [[2.0], [1.0]]
     assert np.isnan(ring.window(1, 0.0, 4.0)[2]).all()
-
-
-def test_a_sparkline_is_the_most_of_a_few_steps_at_a_time() -> None:
-    ring = ring_of(slots=12)
-    for step in range(13):
-        ring.add(step * 5.0, np.array([[float(step)]]))
-
-    assert ring.last_most(np.array([0, 0]), 3, 4).tolist() == [[5.0] * 2, [8.0] * 2, [11.0] * 2, [12.0] * 2], (
-        "of a group that is older than the ring in part, too"
-    )
 
 
 def test_rates_are_between_steps_and_what_has_fallen_has_none() -> None:

@@ -57,10 +57,6 @@ def agents(stack: contextlib.ExitStack, run_dir: Path, script: Mapping[str, Step
     ]
 
 
-def test_asking_nobody_is_complete_at_once() -> None:
-    assert asked({}) == FanOut([], [])
-
-
 def test_an_agent_that_fails_is_named_with_the_reason_and_the_others_have_answered(short_dir: Path) -> None:
     with contextlib.ExitStack() as stack:
         agents(

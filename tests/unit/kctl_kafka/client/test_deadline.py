@@ -27,12 +27,6 @@ def test_retries_end_at_half_of_the_time_and_waiting_at_a_fifth() -> None:
     assert deadline.left_milliseconds == 1, "0 would be no limit for kafka-python"
 
 
-def test_without_retries_nothing_is_asked_again() -> None:
-    deadline = Deadline(10.0, has_retries=False, clock=Clock(100.0))
-
-    assert (deadline.may_retry, deadline.may_wait, deadline.advice) == (False, False, "look at the broker")
-
-
 def test_a_renewed_deadline_has_the_whole_time_again() -> None:
     clock = Clock(100.0)
     deadline = Deadline(10.0, has_retries=True, clock=clock)

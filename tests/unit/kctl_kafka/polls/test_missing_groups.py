@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.errors import GroupMissing, KctlError, NotAuthorised
+from kctl.errors import GroupMissing, NotAuthorised
 from kctl.kafka.groups import Group, ListedGroup
 from kctl.kafka.polls.group_sources import MissingGroups
 from tests.clock import Clock
@@ -20,14 +20,6 @@ def test_denied_by_the_broker_that_has_listed_it_a_group_is_gone() -> None:
     assert missing.of({}) == ["billing"]
     assert missing.unclear({}, DENIED) == {}
     assert missing.of({}) == []
-
-
-def test_one_that_was_never_there_is_not_missing() -> None:
-    missing = MissingGroups(clock=Clock(100.0))
-
-    assert missing.unclear({}, DENIED) == {}
-    assert missing.unclear({}, [Group("billing", 1, error=KctlError("it loads its groups"))]).keys() == {"billing"}
-    assert missing.unclear({}, DENIED) == {}, "an error proves nothing"
 
 
 @pytest.mark.parametrize("change", ["another broker", "a new connection"])
