@@ -19,7 +19,6 @@ def options(path: Path) -> tuple[str, ...]:
 
 
 def fingerprint(files: Iterable[Path]) -> str:
-    """Hashes what a JVM compares: paths, sizes and modification times. Raises OSError."""
     digest = hashlib.sha256()
     for path in files:
         found = path.stat()

@@ -68,8 +68,6 @@ class Busy(AgentError):
 
 
 class NotReady(AgentError):
-    """The worker has not published a snapshot yet."""
-
     code = "not_ready"
     retriable = True
 

@@ -40,7 +40,6 @@ def prepare_run_dir(path: Path) -> None:
 
 
 def check_run_dir(path: Path) -> None:
-    """As `prepare_run_dir`, without creating it. Raises PathError, OSError."""
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode):
         raise PathError(f"run_dir {path} is a symbolic link: name the directory itself")

@@ -19,7 +19,6 @@ _SOCK_DIAG: Final = 4
 _HEADER: Final = struct.Struct("=IHHII")
 """struct nlmsghdr: length, type, flags, sequence, port."""
 _BY_FAMILY, _ERROR, _REQUEST = 20, 2, 1
-"""SOCK_DIAG_BY_FAMILY, NLMSG_ERROR, NLM_F_REQUEST."""
 _QUESTION: Final = struct.Struct("=BBxxIHH16s16sI8s")
 """struct inet_diag_req_v2: family, protocol, states, then a socket's id: ports, addresses, interface, cookie."""
 _ANSWER: Final = struct.Struct("=BBxx48x12xI")

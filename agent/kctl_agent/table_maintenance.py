@@ -1,8 +1,7 @@
 """One run of maintenance of a lake's tables: removes leftovers of batches, compacts small files, and once a day removes
 expired dead letters and unused files.
 
-The master starts it as a process of lowest priority at quiet times (`kctl.master.table_maintenance`). Settings are one
-line of JSON on stdin, the result is one line on stdout.
+The master starts it at quiet times with settings as JSON on stdin; the result is one line on stdout.
 """
 
 from __future__ import annotations

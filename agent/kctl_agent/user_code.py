@@ -1,8 +1,8 @@
 """`python -m kctl_agent.user_code KIND NAME FOLDER SECONDS`: imports a handler or transform as its process will, for
 `kctl config check`. KIND is `handler`, `transform` or `batch_transform`.
 
-Prints one line: an error, or an empty line. Output of the code, and the stack if it hangs, go to stderr. A transform is
-also called with no records if Java is installed.
+Prints an error, or an empty line. Output of the code, and the stack if it hangs, go to stderr. A transform is also
+called with no records if Java is installed.
 """
 
 from __future__ import annotations

@@ -67,7 +67,6 @@ class Attached:
         self._listener: Any = None
 
     def start(self) -> None:
-        """Serves the socket, if there is one, until the application ends. Raises PathError."""
         if self._server is not None:
             self._server.publish(self._queries.snapshot(time.monotonic()))
             self._server.start()
@@ -161,7 +160,6 @@ class Attached:
         self._choose_cluster()
 
     def _choose_cluster(self) -> None:
-        """Takes the cluster of the first query, unless one is given, and leaves out queries that read another one."""
         options = next((each for found in self._options.values() for each in found), None)
         if self._settings is None and self._options:
             servers = {} if self._servers is None else {"bootstrap_servers": self._servers}

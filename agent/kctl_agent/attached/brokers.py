@@ -26,7 +26,6 @@ class EndOffsets:
         self._starts_at = float("-inf")
 
     def bounds(self, partitions: Collection[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
-        """Log starts and ends of the partitions that answer. Raises KafkaError if none does."""
         from kafka import TopicPartition
         from kafka.admin import OffsetSpec
 
@@ -80,7 +79,7 @@ def _servers(servers: str | Collection[str]) -> frozenset[str]:
 
 
 class NotTranslatable(Exception):
-    """kafka-python does not support options of a query; the text is the reason in one sentence."""
+    pass
 
 
 def settings_of(options: Mapping[str, str]) -> dict[str, Any]:

@@ -69,7 +69,6 @@ def _by_leader(admin: Any, partitions: Collection[TopicPartition]) -> dict[int |
 
 
 def _has_answered(error: Exception) -> bool:
-    """A broker rejected one partition, and may answer for the others."""
     from kafka.errors import BrokerResponseError, RequestTimedOutError
 
     return isinstance(error, BrokerResponseError) and not isinstance(error, RequestTimedOutError)

@@ -1,5 +1,5 @@
-"""The progress of an application's queries, and a snapshot made of it. It reads only the JSON of a progress, where any
-field may be missing, because Spark's objects change between versions."""
+"""The progress of an application's queries, from its JSON, where any field may be missing: Spark's objects change
+between versions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,6 @@ class Queries:
             self._queries.setdefault(id_, _Query())
 
     def progressed(self, text: str, *, is_from_listener: bool = True) -> None:
-        """The same progress may come from the listener and from a poll."""
         progress = json.loads(text, parse_constant=lambda _: None)  # a rate over no time at all is not known
         id_, batch_id = str(progress.get("id")), progress.get("batchId")
         with self._lock:
@@ -96,7 +95,6 @@ class Queries:
                 del self._queries[id_]
 
     def leave_out(self, elsewhere: set[str]) -> set[str]:
-        """Leaves out the positions of queries that read another cluster; returns the new ones."""
         with self._lock:
             new, self._elsewhere = elsewhere - self._elsewhere, elsewhere
             return new
@@ -137,7 +135,6 @@ class Queries:
             self._group, self._committed = group, offsets or {}
 
     def snapshot(self, now: float) -> Snapshot:
-        """A snapshot like a worker's; the lag counts from the position, because nothing else is known."""
         positions = self.positions()
         with self._lock:
             queries = sorted(self._queries.items())

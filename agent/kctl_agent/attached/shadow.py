@@ -1,5 +1,5 @@
-"""A shadow group: a consumer group without members whose committed offsets show how far an application has read. Spark
-commits nothing, so Burrow, kminion and `kafka-consumer-groups` cannot see its lag without this."""
+"""A shadow group: a consumer group without members whose committed offsets show ordinary tools how far an application
+has read. Spark itself commits nothing."""
 
 from __future__ import annotations
 

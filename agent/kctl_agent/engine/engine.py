@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("kctl_agent.engine")
 
 TURN_SECONDS = 0.1
-"""How long a worker may have to wait for its gateway."""
 COUNT_SECONDS = 1.0
 _REPARENTING_SECONDS = 0.2
 
@@ -55,8 +54,7 @@ class Engine:
         self._is_stop_requested = True
 
     def run(self) -> None:
-        """For the main thread; serves workers until `stop`. Raises the errors of PySpark and Py4J if the JVM does not
-        start or has ended."""
+        """For the main thread. Raises the errors of PySpark and Py4J if the JVM does not start or has ended."""
         self._spark = session(self._settings.spark)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # PySpark would have it cancel all jobs
         guests = Guests(self._spark)

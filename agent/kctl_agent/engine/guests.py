@@ -1,5 +1,5 @@
-"""The workers in the engine's JVM: each has a gateway and a session, which are freed when the kernel reports its end. A
-thread per worker frees them, because queries may take seconds to stop."""
+"""The workers in the engine's JVM: each has a gateway and a session, freed in a thread when the kernel reports its
+end."""
 
 # ruff: noqa: SLF001 - PySpark and Py4J have no public names for what is done here
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Guests:
         self._poll = select.poll()
 
     def admit(self, name: str, identity: ProcessIdentity) -> Gateway:
-        """Closes an earlier gateway of this name. Raises OSError, OverflowError if there is no such process."""
+        """Closes an earlier gateway of this name. Raises OSError, OverflowError."""
         with ExitStack() as undone:
             descriptor = os.pidfd_open(identity.pid)
             undone.callback(os.close, descriptor)
@@ -80,7 +80,6 @@ class Guests:
         self._leaving = [each for each in self._leaving if each[0].is_alive()]
 
     def count(self) -> EngineStats:
-        """Calls into the JVM. Raises ApplicationEnded, and the errors of Py4J if the JVM is gone."""
         check_application(self._spark)
         sessions = [guest.session for guest in (*self._guests.values(), *(guest for _, guest in self._leaving))]
         return EngineStats(

@@ -1,5 +1,4 @@
-"""Describes exceptions of kafka-python in plain words for an operator. An error from a broker keeps its name, as in the
-broker's log. Classes are recognized by name, without importing kafka-python."""
+"""Describes exceptions of kafka-python, recognized by class name, in plain words for an operator."""
 
 from __future__ import annotations
 

@@ -41,8 +41,7 @@ class BootstrapError(AgentError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSettings:
-    """A JSON object on the first line of stdin. The control plane has validated the values; here only the shape is
-    checked (`fitting`)."""
+    """A JSON object on the first line of stdin, validated by the control plane."""
 
     name: str
     run_dir: Path
@@ -129,7 +128,7 @@ def decoded(line: str) -> dict[str, Any]:
 
 @contextmanager
 def fitting(kind: str) -> Iterator[None]:
-    """Turns errors of decoding settings into a BootstrapError that names the missing or unknown setting."""
+    """Turns errors of decoding settings into BootstrapError."""
     try:
         yield
     except json.JSONDecodeError as error:

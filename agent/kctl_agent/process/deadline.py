@@ -1,5 +1,4 @@
-"""A thread's absolute deadline for all its waits; helper threads take it over. A worker's main thread sets one for each
-turn, because its group considers a member dead that does not poll."""
+"""A thread's absolute deadline for all its waits: a group considers a member dead that does not poll."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Stopped(Exception):
 
 
 def outage(error: BaseException) -> Outside | None:
-    """Names the external system that caused this error; None if waiting would not help."""
+    """None if waiting would not help."""
     if isinstance(error, StorageUnusable) and error.retriable:
         return "storage"
     if is_of_kafka(error) and type(error).__name__ != "KafkaConfigurationError":
@@ -55,8 +55,8 @@ def disk_error(folder: Path) -> str | None:
 def until_it_works(
     step: Callable[[], T], stats: ProcessStats, stop: StopRequest, describe: Callable[[BaseException], str] = str
 ) -> T:
-    """Retries `step` through outages and publishes what it waits for. After a stop request it tries once. Raises
-    Stopped, and any error of `step` that is not an outage."""
+    """Retries `step` through outages; after a stop request it tries once. Raises Stopped, and errors that are not
+    outages."""
     tries = 0
     while True:
         try:

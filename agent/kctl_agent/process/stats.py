@@ -1,5 +1,5 @@
-"""The snapshot of a worker, sinker or engine: state, last error, events, and counts of the storage. A thread publishes
-it every half second and after each change, even while the main thread is busy."""
+"""The snapshot of a worker, sinker or engine, published every half second and after each change, even while the main
+thread is busy."""
 
 from __future__ import annotations
 
@@ -86,8 +86,7 @@ class ProcessStats(ABC):
     def failing(
         self, part: str, why: str, outside: Outside | None = None, *, is_grave: bool = False, trace: Any = None
     ) -> None:
-        """Records that a part cannot work, because of an outage or for its own reason. Until `works`, `why` is the last
-        error, once the trouble has lasted for a while or if it is grave."""
+        """Until `works`, `why` is the last error, once the trouble has lasted for a while or if it is grave."""
         grace_seconds = 0.0 if is_grave else GRACE_SECONDS
         with self._lock:
             is_due = self._troubles.met(part, why, time.monotonic(), time.time(), outside, grace_seconds)
@@ -148,7 +147,7 @@ class ProcessStats(ABC):
         self._wake.set()
 
     def _run(self) -> None:
-        """Publishes until the end. A bug must not end the thread, or the last snapshot would pass for current."""
+        """A bug must not end the thread, or the last snapshot would pass for current."""
         was_well = True
         while not self._closed:
             try:
@@ -179,14 +178,13 @@ class ProcessStats(ABC):
 
 
 class StoringStats(ProcessStats):
-    """A separate thread counts the storage every second and removes expired dead letters every minute, so a hung
-    storage delays no snapshot; the age of the last count shows the hang."""
+    """A separate thread counts the storage, so a hung storage delays no snapshot; the age of the last count shows the
+    hang."""
 
     def __init__(self, name: str, server: AgentServer, storage: OffsetStore, inbox: Inbox) -> None:
         super().__init__(name, server, inbox)
         self._storage = storage
         self._storage_stats: StorageStats | TableStats | None = None
-        """None if the last count failed. Set by the counting thread."""
         self._stored: StorageReply | None = None
         self._counted_at: float | None = None
         self._count_now = threading.Event()

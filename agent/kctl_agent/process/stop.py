@@ -7,8 +7,8 @@ import select
 
 
 class StopRequest:
-    """A flag that a signal handler or any thread may set. It takes no lock: a signal handler that sets a
-    `threading.Event` can deadlock with the `wait` that it interrupts."""
+    """A flag for signal handlers and threads. A signal handler that sets a `threading.Event` can deadlock with the
+    `wait` that it interrupts."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()

@@ -45,12 +45,12 @@ def place_of(error: BaseException) -> str:
 
 
 def indented(sentence: str, trace: str) -> str:
-    """Indents a trace below its sentence, so that a log reader cannot take it for another entry."""
+    """So that a log reader cannot take the trace for another entry."""
     return "\n    ".join([sentence, *trace.splitlines()])
 
 
 def plain(text: str) -> str:
-    """Makes text encodable as UTF-8: a lone surrogate, as in a file name, would break log, storage and reply."""
+    """A lone surrogate, as in a file name, would break log, storage and reply."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -1,5 +1,5 @@
-"""The troubles of a process by the part that met them: outages, which are waited for, and errors of its own. It has no
-clock: callers pass monotonic seconds, and Unix seconds for people."""
+"""The troubles of a process by the part that met them: outages and errors of its own. No clock: callers pass the
+time."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ class Troubles:
     def met(
         self, part: str, why: str, now: float, at: float, outside: Outside | None = None, grace_seconds: float = 0.0
     ) -> bool:
-        """Records that a part cannot work, an error after `grace_seconds`. Returns whether to log it, which is true
-        once."""
+        """Returns whether to log it, which is true once."""
         before = self._of.get(part)
         trouble = _Trouble(why, outside, now, at, grace_seconds)
         if before is not None and before.outside == outside:
@@ -49,7 +48,7 @@ class Troubles:
         return self._of.pop(part, None) is not None
 
     def waiting_for(self) -> WaitingFor | None:
-        """The outage that began first; an engine outage precedes those that it may have caused."""
+        """The outage that began first, or that of an engine, which may have caused the others."""
         first = self._first_outage()
         return None if first is None or first.outside is None else WaitingFor(first.outside, first.why, first.at)
 
@@ -58,7 +57,7 @@ class Troubles:
         return None if first is None else first.outside
 
     def error(self, now: float) -> str | None:
-        """The error to show: an outage takes precedence, since it may have caused the others."""
+        """An outage takes precedence, since it may have caused the others."""
         errors = [each for each in self._of.values() if each.is_error(now)]
         first = _first(each for each in errors if each.outside is not None) or _first(errors)
         if first is None or first.outside is None:

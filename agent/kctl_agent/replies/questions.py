@@ -1,6 +1,5 @@
-"""Declares the questions to the processes of a fleet, `getXxx` and `onXxx`, once for all: agents serve them, the master
-asks and reduces them, HTTP serves and `kctl rpc` prints them. Types and functions are given by name, so that only those
-of one command are imported."""
+"""Declares the questions to the processes of a fleet, `getXxx` and `onXxx`, once for agents, master, HTTP and `kctl
+rpc`. Types and functions are given by name, so that only those of one command are imported."""
 
 from __future__ import annotations
 

@@ -51,7 +51,6 @@ class AcceptedOperation:
     rpc: str
     params: JsonObject
     until: float = math.inf
-    """Not begun after this `time.monotonic()`, one clock for all processes of a host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ _PENDING: Final = ("waiting", "running")
 
 
 class Inbox:
-    """Between the agent's thread, which accepts, and the owner's, which takes and reports. For any thread."""
+    """For any thread."""
 
     def __init__(self, paused: Sequence[Scope] = ()) -> None:
         self._lock = threading.Lock()
@@ -91,8 +90,8 @@ class Inbox:
         self._paused = tuple(scopes)
 
     def accept(self, operation: AcceptedOperation, first: Callable[[], None] = lambda: None) -> None:
-        """Accepts an operation once. If `first` raises, it is not accepted. A known id is the same request repeated
-        over a new connection, or one cancelled before it arrived."""
+        """Once, unless `first` raises. A known id is the same request repeated over a new connection, or one cancelled
+        before it arrived."""
         with self._lock:
             if operation.id in self._outcomes:
                 return
@@ -138,7 +137,6 @@ class Inbox:
                 self._outcomes[id_] = outcome
 
     def outcome(self, id_: str) -> Outcome | None:
-        """None if this process never had the operation, or long ago."""
         with self._lock:
             return self._outcomes.get(id_)
 

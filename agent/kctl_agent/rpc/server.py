@@ -1,8 +1,5 @@
-"""The agent's socket: one daemon thread, one epoll loop, bounded connections; it answers whatever its owner is doing.
-
-It is a guest in other processes: standard library only, no signal handler, no umask, no fork, no peer's text in the
-log.
-"""
+"""The agent's socket: one daemon thread, one epoll loop, bounded connections. A guest in other processes: standard
+library only, no signal handler, no umask, no fork."""
 
 from __future__ import annotations
 
@@ -73,8 +70,7 @@ class AgentServer:
         self._dispatcher.snapshot = snapshot
 
     def start(self) -> None:
-        """Callers are answered when it returns. Raises PathError (unusable path, or already served), RuntimeError
-        (started before)."""
+        """Callers are answered when it returns. Raises PathError, RuntimeError (started before)."""
         if self._thread is not None:
             raise RuntimeError(f"agent {self.name} was started before: make a new one")
         prepare_run_dir(self._run_dir)

@@ -20,8 +20,8 @@ MAX_REPLY_BYTES: Final = 16 << 20
 
 
 def encode(message: Mapping[str, object], limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
-    """Escapes non-ASCII, so that a lone surrogate cannot break the frame. Raises FrameTooLarge, BadPayload (NaN or
-    Infinity), TypeError (not representable in JSON: a caller's bug)."""
+    """Escapes non-ASCII, so that a lone surrogate cannot break the frame. Raises FrameTooLarge, BadPayload,
+    TypeError."""
     return frame_of(json_text(message), limit_bytes)
 
 
@@ -49,7 +49,6 @@ class FrameDecoder(Generic[_T]):
     __slots__ = ("_buffer", "_limit_bytes", "_parse", "error")
 
     def __init__(self, limit_bytes: int, parse: Callable[[bytes | bytearray], _T]) -> None:
-        """`parse` decodes a frame's body, and may raise WireError."""
         self._limit_bytes, self._parse = limit_bytes, parse
         self._buffer = bytearray()
         self.error: WireError | None = None
@@ -60,7 +59,7 @@ class FrameDecoder(Generic[_T]):
         return not self._buffer
 
     def feed(self, data: bytes) -> list[_T]:
-        """Returns the frames that these bytes complete. Raises FrameTooLarge (before reading the body), BadPayload."""
+        """Returns the completed frames. Raises FrameTooLarge (before the body is read), BadPayload."""
         if self.error is not None:
             raise self.error
         size = len(data)
@@ -113,8 +112,7 @@ def _finite(text: str) -> float:
 
 
 def _json_encoder() -> Callable[[object], str]:
-    """One C encoder for all messages; `JSONEncoder.encode` makes a new one per message, which costs as much as 200
-    bytes more."""
+    """`JSONEncoder.encode` makes a new C encoder per message, which costs as much as 200 bytes more."""
     encoder = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
     make = getattr(json.encoder, "c_make_encoder", None)  # CPython only, and not documented
     if make is None:

@@ -25,7 +25,6 @@ class HandlerError(AgentError):
     def __init__(self, sentence: str, trace: str = "") -> None:
         super().__init__(sentence)
         self.trace = trace
-        """Where it was raised, or where the call hangs; "" if unknown."""
 
     @property
     def text(self) -> str:

@@ -57,7 +57,6 @@ class Handler:
             self._runner.close()
 
     def __call__(self, messages: list[Message]) -> list[Ack]:
-        """Returns the result for each message. Raises HandlerError, also after a time-out."""
         try:
             returned = self._handle(messages)
             if inspect.isawaitable(returned):
@@ -111,8 +110,6 @@ class Handler:
 
 
 def load(name: str, timeout_seconds: float, import_dir: Path | None = None) -> Handler:
-    """Loads `package.module:function` (or `:Class`, which is instantiated), searching `import_dir` first. Raises
-    BootstrapError."""
     if import_dir is not None:
         search_first(import_dir)
     module, _, attribute = name.partition(":")

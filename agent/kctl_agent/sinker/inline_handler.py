@@ -170,7 +170,6 @@ class _HandlingWriter(Writer):
         return self._retry(failed, errors) if failed else []
 
     def _errors(self, messages: list[Message]) -> dict[int, str | None]:
-        """By offset; None means that a call with other messages failed."""
         try:
             acks = self._call(messages)
         except HandlerError as error:

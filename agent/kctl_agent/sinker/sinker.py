@@ -1,5 +1,4 @@
-"""The main loop of a sinker: claim, call the handler, settle, while the `Watchdog` renews leases. However it ends,
-unsettled messages are delivered again after the lease or by the next sinker of this name."""
+"""The main loop of a sinker: claim, call the handler, settle, while the `Watchdog` renews leases."""
 
 from __future__ import annotations
 
@@ -81,7 +80,7 @@ class Sinker:
                 polls += 1
 
     def settle_in_flight(self, call: Sequence[Part]) -> str:
-        """Settles everything in flight after a hung `call`, on the watchdog's thread; returns the reason."""
+        """On the watchdog's thread, after a hung `call`; returns the reason."""
         messages = [message for part in call for message in part.claimed.claim.messages[part.begin : part.end]]
         error = self._handler.hangs(messages, threading.main_thread().ident)
         self._failures.error(error)
@@ -161,8 +160,7 @@ class Sinker:
             self._journal.clear()
 
     def _is_due(self, claimed: InFlightClaim) -> bool:
-        """Not if it is lost, or with `ordered` an earlier call of it failed. After a stop only claims already begun,
-        because their remainder would otherwise be retried alone."""
+        """After a stop only claims already begun, because their remainder would otherwise be retried alone."""
         if claimed.is_lost or (self._settings.ordered and claimed.has_failed):
             return False
         return not (self._stop.is_asked and claimed.is_untouched)

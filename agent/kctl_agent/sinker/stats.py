@@ -33,7 +33,6 @@ class SinkerProcessStats(StoringStats):
         self._settled = Counter[str]()
         self._in_flight = self._handler_errors = 0
         self._failed, self._failing_since = 0, math.inf
-        """Failed tries since a message was last handled, and when the first of them failed."""
         self._calls: deque[float] = deque(maxlen=KEPT_CALLS)
         self._tries: deque[tuple[float, int, int]] = deque()
         self._handler: str | None = None
@@ -52,7 +51,6 @@ class SinkerProcessStats(StoringStats):
         self._batch_started_at = time.monotonic()
 
     def called(self, seconds: float, messages: int, failures: Sequence[str], error: str | None) -> None:
-        """`failures`: why each failed message failed; `error`: why the whole call failed."""
         with self._lock:
             at, tries, failed = self._tries.pop() if self._tries else (-math.inf, 0, 0)
             if time.monotonic() - at >= 1.0:

@@ -1,5 +1,5 @@
-"""The watchdog thread of a sinker: renews leases of claims in flight, and ends the process if a call does not return,
-because a hung handler cannot be killed within its process."""
+"""The watchdog thread of a sinker renews leases and ends the process if a call does not return, because a hung handler
+cannot be killed within its process."""
 
 from __future__ import annotations
 

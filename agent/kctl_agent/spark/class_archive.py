@@ -1,7 +1,7 @@
 """An archive of Spark's classes as loaded and verified by a JVM, with which a worker starts in two thirds of the time.
 
-Class data sharing (JEP 350): a JVM ignores an archive that does not fit its version and class path. `python -m
-kctl_agent.spark.class_archive` makes the archive (150 MB) once for each Python environment.
+Class data sharing (JEP 350): a JVM ignores an archive that does not fit. `python -m kctl_agent.spark.class_archive`
+makes the archive (150 MB) once for each Python environment.
 """
 
 from __future__ import annotations
@@ -46,8 +46,6 @@ def java_options(given: str) -> str:
 
 
 def record() -> Path:
-    """Runs what a worker runs, without a broker, and deletes the archives of other Javas and jars. Raises OSError,
-    RuntimeError (the JVM wrote none)."""
     path = archive_path()
     path.parent.mkdir(parents=True, exist_ok=True)
     with recording(path, kept=1) as fresh:

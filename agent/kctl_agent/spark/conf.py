@@ -1,5 +1,4 @@
-"""The Spark properties of a driver, and the file by which its JVM gets them. PySpark would pass them on a command line,
-where every user of the machine could read them."""
+"""The Spark properties of a driver, in a file: every user of the machine could read a command line."""
 
 from __future__ import annotations
 
@@ -40,7 +39,6 @@ KEPT_CONSUMERS = 1000
 over 400 partitions takes twice as long (benchmarks/README.md)."""
 IDLE_CONSUMER_MS, EVICTION_MS = 60_000, 10_000
 RELEASED_RECORDS_MS = 250
-"""How long fetched records are kept after their task, once a JVM has run out of memory."""
 MEMORY_EXITS = "spark.kctl.memoryExits"
 MEMORY_EXITS_SECONDS = 86_400.0
 """Older exits are forgotten: the large records may have been a few."""
@@ -51,8 +49,7 @@ _PLAIN = frozenset(string.ascii_letters + string.digits + ".-_/,")
 
 
 def use_this_python(of_executors: str | None = None) -> None:
-    """Makes executors use this interpreter, unless they have their own (`spark.pyspark.python`), rather than any
-    `python3` of the PATH."""
+    """Executors would otherwise use any `python3` of the PATH."""
     os.environ["PYSPARK_PYTHON"] = of_executors or sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
@@ -131,9 +128,8 @@ def heap_of(settings: SparkSettings) -> str:
 
 
 def _kept_consumers(noted: Path) -> dict[str, str]:
-    """Closes consumers of partitions that are no longer read early: with Spark's five minutes, ten kills in a row left
-    16 MB and 160 descriptors. Fetched records are kept for the next batch unless memory is short, because otherwise
-    consumers fetch the records after a batch's end again."""
+    """With Spark's five minutes for unused consumers, ten kills in a row left 16 MB and 160 descriptors. Fetched
+    records are kept for the next batch unless memory is short."""
     if noted.exists() and time.time() - noted.stat().st_mtime > MEMORY_EXITS_SECONDS:
         noted.unlink()
     exits = noted.stat().st_size if noted.exists() else 0

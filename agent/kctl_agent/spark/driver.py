@@ -1,5 +1,5 @@
-"""The Spark driver of a worker: its own, or the engine's, which workers share. PySpark keeps one context per process,
-so there is one `Driver` at a time. All methods are for the main thread."""
+"""The Spark driver of a worker: its own, or the engine's. PySpark keeps one context per process. For the main
+thread."""
 
 # ruff: noqa: SLF001 - PySpark and Py4J have no public names for what is done here
 from __future__ import annotations
@@ -34,13 +34,11 @@ class DriverLost(AgentError):
 
 
 class ApplicationEnded(AgentError):
-    """The cluster has ended the application, and its driver can no longer run jobs."""
-
     code = "application_ended"
 
 
 def check_application(session: SparkSession) -> None:
-    """A cluster that removes the application stops Spark's context. Raises ApplicationEnded, and the errors of Py4J."""
+    """A cluster that removes the application stops Spark's context. Raises ApplicationEnded."""
     if session.sparkContext._jsc.sc().isStopped():
         raise ApplicationEnded(
             f"the cluster {session.sparkContext.master} has ended this application: its executors end as soon as they "
@@ -59,8 +57,7 @@ class Driver(ABC):
         """Gets a session if that needs no waiting; otherwise returns why there is none yet."""
 
     @abstractmethod
-    def check(self) -> None:
-        """Checks the driver after an error of Spark or Py4J. Raises DriverLost."""
+    def check(self) -> None: ...
 
     @abstractmethod
     def close(self) -> None:

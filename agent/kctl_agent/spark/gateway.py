@@ -1,5 +1,5 @@
-"""A worker's gateway into the engine's JVM, requested over the engine's agent socket. That socket is for this user
-alone, so port and token appear in no file, command line or environment that others could read."""
+"""A worker's gateway into the engine's JVM, requested over the engine's agent socket, so that port and token appear in
+no file, command line or environment that other users could read."""
 
 from __future__ import annotations
 

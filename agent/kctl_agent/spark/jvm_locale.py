@@ -19,8 +19,8 @@ _ASK = "import _locale as l; l.setlocale(l.LC_ALL, ''); print(l.nl_langinfo(l.CO
 
 
 def is_utf8(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a JVM with this environment encodes file names as UTF-8. Like the JVM, it sets all categories at once: if
-    one is missing, all stay `C`. It runs in another process, because this one has threads."""
+    """Like the JVM, it sets all categories at once: if one is missing, all stay `C`. In another process, because this
+    one has threads."""
     process = subprocess.run(
         [sys.executable, "-P", "-S", "-c", _ASK],
         env={**environment, "PYTHONCOERCECLOCALE": "0"},  # a JVM does not coerce it either

@@ -1,9 +1,8 @@
 """Limits the Kafka consumers that a driver's JVM keeps between batches to the capacity of its heap.
 
 Each partition has a consumer, which knows all partitions of its topic: 65 kB, and 650 bytes for each of these, measured
-with kafka-clients 3.9.2 (benchmarks/README.md). 1,000 consumers of a topic of 1,000 partitions fill a heap of 512 MB. A
-consumer also keeps its last fetched records, at least one, however large, and their size is unknown until they are
-read. So each out-of-memory exit of the JVM is recorded, and the next JVM keeps a quarter of the consumers.
+with kafka-clients 3.9.2 (benchmarks/README.md). It also keeps its last fetched records, whose size is unknown until
+they are read. So each out-of-memory exit is recorded, and the next JVM keeps a quarter of the consumers.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ CONSUMER_BYTES, PARTITION_BYTES = 65_000, 650
 HEAP_SHARE = 0.5
 LEAST = 64
 FETCHED_BYTES = 1 << 20
-"""The assumed size of a consumer's fetched records, multiplied by four after each out-of-memory exit. It keeps the last
-and the next record, and brokers accept 1 MB by default (`message.max.bytes`)."""
+"""Assumed for a consumer, and multiplied by four after each out-of-memory exit. It keeps the last and the next record,
+and brokers accept 1 MB by default (`message.max.bytes`)."""
 
 
 def limit_kept_consumers(session: SparkSession, topics: Collection[int]) -> str | None:
-    """Call it before the first batch, because the pool reads its limit once. `topics`: the numbers of partitions of the
-    topics read. Returns a sentence if not all consumers are kept. A limit set by the user stays."""
+    """Call it before the first batch, because the pool reads its limit once. `topics`: numbers of partitions. Returns a
+    sentence if not all consumers are kept."""
     context = session.sparkContext
     if not is_local(context.master):
         return None

@@ -1,9 +1,8 @@
 """Opens Py4J gateways that only processes of this user can reach.
 
-Py4J reads a line of any length before it checks the token: another user who reached its port could fill the JVM's heap.
-So the JVM compares the first bytes of a connection with the token before Py4J reads them, and closes the oldest of too
-many connections that sent none (`java/kctl/TokenServerSocket.java`). Java could learn the owner of a connection only
-from `/proc/net/tcp`, which takes longer the more sockets the machine has.
+Py4J reads a line of any length before it checks the token, which could fill the JVM's heap. So the JVM compares the
+first bytes of a connection with the token before Py4J reads them (`java/kctl/TokenServerSocket.java`). Java could learn
+the owner of a connection only from `/proc/net/tcp`, which takes longer the more sockets the machine has.
 """
 
 # ruff: noqa: SLF001 - PySpark and Py4J have no public names for what is done here
@@ -16,7 +15,6 @@ from typing import Any
 from kctl_agent.spark.exported import exported
 
 JAVA_CLASSES = Path(__file__).parent / "java"
-"""Java sources and their class files (tests/java_classes.py)."""
 
 _TOKEN_BYTES = 32
 

@@ -1,8 +1,7 @@
 """Secures Py4J's connections to a JVM: calls respect their thread's deadline, and the JVM must belong to this user.
 
-Py4J waits for an answer for ever. It authenticates to the JVM but not the JVM to it, and reconnects by itself: once a
-JVM has died, any user may listen on its port, and would get the token, the Kafka password and the storage settings with
-the next call.
+Py4J waits for an answer for ever, does not authenticate the JVM, and reconnects by itself: once a JVM has died, any
+user may listen on its port and would get the token and the Kafka password with the next call.
 """
 
 from __future__ import annotations

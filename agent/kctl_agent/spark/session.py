@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 HEAP_OPTIONS = (
     "-Xms128m -XX:MetaspaceSize=128m -XX:G1PeriodicGCInterval=15000 -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
 )
-"""Let the heap grow with the work and shrink afterwards. By default Java starts with a 64th of the machine's memory,
-and never returns memory after a backlog. After 15 s without a collection, G1 checks in the background (JEP 346)."""
+"""Java starts with a 64th of the machine's memory, and never returns memory after a backlog. After 15 s without a
+collection, G1 checks in the background (JEP 346)."""
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
@@ -72,8 +72,8 @@ def session(settings: SparkSettings) -> SparkSession:
 
 
 def serve_this_user(accumulators: TCPServer) -> None:
-    """Lets only this user connect to PySpark's accumulator server. It serves one connection at a time, and the
-    scheduler waits for it: another user's silent connection would block it."""
+    """PySpark's accumulator server serves one connection at a time, and the scheduler waits for it: another user's
+    silent connection would block it."""
     accumulators.verify_request = lambda peer, _: is_own(peer)  # type: ignore[method-assign, assignment, arg-type]
 
 
@@ -108,8 +108,7 @@ def lost_jvm(error: BaseException) -> str | None:
 
 
 def why_lost(error: BaseException, settings: SparkSettings | None, heap_setting: str) -> str | None:
-    """`lost_jvm` for the end of the process. If the JVM ran out of memory, names its heap and the setting for it, and
-    records that for the next JVM (`kept_consumers`)."""
+    """Also records an out-of-memory exit for the next JVM (`kept_consumers`)."""
     why = lost_jvm(error)
     if settings is None or why != _OUT_OF_MEMORY:
         return why

@@ -11,8 +11,6 @@ from kctl_agent.storage.object_store import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """Starts a worker's own driver, or the engine that `workers` of them share."""
-
     name: str
     master: str
     driver_memory: str

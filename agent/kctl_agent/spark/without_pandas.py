@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def convert_without_pandas() -> None:
-    """Makes Py4J check arguments for NumPy values only if NumPy is loaded: PySpark's converters (4.2) import
-    `pyspark.testing.utils` for that. Call it before the first Py4J call; idempotent."""
+    """PySpark's converters (4.2) import `pyspark.testing.utils` even without NumPy. Call it before the first Py4J call;
+    idempotent."""
     from py4j.protocol import INPUT_CONVERTER
     from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 

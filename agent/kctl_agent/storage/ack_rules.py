@@ -45,7 +45,6 @@ def judge(claim: Claim, acks: Sequence[bool], dead: Mapping[int, str], codec: st
 def given_up(
     messages: Sequence[Message], errors: str | Sequence[str], topic_id: str | None, codec: str, at: float
 ) -> list[DeadLetter]:
-    """One block for each dead letter. Raises ValueError if the number of errors differs."""
     each = [errors] * len(messages) if isinstance(errors, str) else errors
     blocks = (Block.of(m.topic, topic_id, m.partition, pack([m]), codec) for m in messages)
     return [
@@ -57,7 +56,7 @@ def given_up(
 def requeued(
     dead_letters: Iterable[DeadLetter], block_messages: int, block_bytes: int, codec: str
 ) -> tuple[list[Block], list[str]]:
-    """Packs dead letters into blocks in offset order, each of one topic id; also returns the ids of readable ones."""
+    """In offset order, each block of one topic id; also returns the ids of readable ones."""
     ids, found = [], []
     for dead_letter in dead_letters:
         with suppress(BadBlock):

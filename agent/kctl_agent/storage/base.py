@@ -83,8 +83,7 @@ class OffsetStore(ABC):
     def identity(self) -> str: ...
 
     @abstractmethod
-    def prepare(self) -> None:
-        """Creates what is missing. Raises StorageUnusable."""
+    def prepare(self) -> None: ...
 
     @abstractmethod
     def stored_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]: ...
@@ -121,7 +120,6 @@ class OffsetStore(ABC):
         """Without reading messages; cheap enough for every second."""
 
     def expire_dead(self) -> int:
-        """Deletes expired dead letters; returns the number of messages."""
         return 0
 
     def dead_letter_store(self) -> DeadLetterStore | None:
@@ -215,9 +213,9 @@ class DeadLetterStore(ABC):
     ) -> int:
         """Removes dead letters that `send` has stored elsewhere; returns how many.
 
-        `send` gets some at a time and returns those it stored; its exceptions end the call. After a crash it may get
-        the same ones again, and a dead letter requeued meanwhile may be in both places. Damaged ones stay. `progress`
-        and CountChanged as in `remove_dead`.
+        `send` gets some at a time and returns those it stored. After a crash it may get the same ones again, and a dead
+        letter requeued meanwhile may be in both places. Damaged ones stay. `progress` and CountChanged as in
+        `remove_dead`.
         """
 
 

@@ -71,8 +71,7 @@ class NumberedDeadLetters(DeadLetterStore):
     def _indexed_groups(self, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]: ...
 
     @abstractmethod
-    def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int:
-        """Requeues those that exist and are not damaged, in one transaction."""
+    def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int: ...
 
     @abstractmethod
     def _remove_dead(self, dead_letters: list[DeadLetter]) -> int: ...

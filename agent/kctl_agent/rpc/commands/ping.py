@@ -53,8 +53,7 @@ PING = AgentCommand("ping", answer, QUESTIONS["ping"].summary, deadline_ms=1000,
 
 
 def ping_of(inbox: Inbox) -> AgentCommand:
-    """Also reports how long ago the main thread took its operations. Not from the snapshot: the thread that publishes
-    it may wait for a storage while the main thread runs."""
+    """Not from the snapshot: the thread that publishes it may wait for a storage while the main thread runs."""
 
     def measured(snapshot: Snapshot, params: JsonObject, now: float) -> JsonObject:
         return answer(snapshot, params, now, inbox.taken_at)

@@ -114,7 +114,6 @@ def _causes(db: sqlite3.Connection, selection: Selection) -> dict[int, DeathCaus
 
 
 def groups(db: sqlite3.Connection, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
-    """Counts from the index if it knows all criteria; otherwise reads whole runs, or the table in its own order."""
     causes = _causes(db, selection)
     found = {number: GroupCount(cause, hours) for number, cause in causes.items()}
     unindexed = _unindexed(selection)

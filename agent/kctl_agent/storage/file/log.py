@@ -56,9 +56,8 @@ class Log:
         """Makes durable what any process has committed so far: commits are in the log, or were synced when they were
         copied.
 
-        SQLite synced the log's header and folder when it started the log
-        (https://sqlite.org/pragma.html#pragma_synchronous). Raises OSError, even if another process received the error.
-        Then call `recover`, make a new `Log` and check what is stored.
+        SQLite synced the log's header and folder (https://sqlite.org/pragma.html#pragma_synchronous). Raises OSError,
+        even if another process received the error. Then call `recover`, make a new `Log` and check what is stored.
         """
         begun, self._begun = self._begun, None
         if begun is not None:

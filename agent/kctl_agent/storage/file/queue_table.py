@@ -29,7 +29,6 @@ FIRST = "select id, count, bytes from queue where state='pending' order by id"
 
 
 def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
-    """Returns the bytes. Within the caller's transaction."""
     written, first = 0, None
     for block in blocks:
         size = len(block.body)
@@ -204,7 +203,6 @@ def partitions(db: sqlite3.Connection, wall: float) -> tuple[PartitionStats, ...
 
 
 def _free(db: sqlite3.Connection, where: str, *values: object, count_try: bool = True) -> int:
-    """Returns the number of messages. Within the caller's transaction."""
     rows = db.execute(  # `tries` may come first: SQLite computes every column from the old row
         "update queue set tries=tries+(state='processing' and ?), state='pending', owner=null, token=null,"  # noqa: S608
         f" leased_at=null, until=null where {where} returning count",

@@ -26,8 +26,8 @@ _FORGET = "import sys; open(sys.argv[1], 'r+b').write(bytes(int(sys.argv[2])))"
 
 
 def recover(path: Path) -> None:
-    """Does nothing unless a sync has failed since the last recovery. Waits up to 30 s for readers and writers. Raises
-    OSError, sqlite3.Error; the next call tries again."""
+    """Does nothing unless a sync has failed. Waits up to 30 s for readers and writers. Raises OSError, sqlite3.Error;
+    the next call tries again."""
     if not sync_failures(path):
         return
     index = Path(f"{path}-shm")

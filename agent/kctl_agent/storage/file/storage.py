@@ -1,8 +1,7 @@
 """One SQLite file as storage: the embedded default. Not for network file systems, whose locks are unreliable.
 
-In WAL mode readers never wait for the writer. With `synchronous=NORMAL` a power cut undoes the last transactions, so
-two things are synced explicitly: a put before its writer is closed, and a stored offset before it is returned, since it
-may then be committed to Kafka. Messages of undone settles are claimed again, as at-least-once allows.
+With `synchronous=NORMAL` a power cut undoes the last transactions, so a put is synced before its writer is closed, and
+a stored offset before it is returned.
 """
 
 from __future__ import annotations

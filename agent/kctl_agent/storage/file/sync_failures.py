@@ -1,5 +1,5 @@
-"""Notes failed syncs of a file storage for every process that uses it. Each failure is a file in a folder next to the
-storage; `recovery` replaces them with one of its own."""
+"""Notes failed syncs of a file storage for every process that uses it: each is a file in a folder next to the
+storage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RECOVERY = "recovery-"
 
 @contextmanager
 def noting_disk_errors(path: Path) -> Iterator[None]:
-    """Notes disk errors that SQLite meets: it syncs the log too, and the kernel reports an error only once."""
+    """SQLite syncs the log too, and the kernel reports an error only once."""
     try:
         yield
     except sqlite3.Error as error:
@@ -33,7 +33,6 @@ def note_sync_failure(path: Path) -> None:
 
 
 def note_recovery(path: Path, failures: list[Path]) -> None:
-    """Removes these failures and changes what `noted` returns. Raises OSError; then the failures remain."""
     folder = _folder(path)
     before = list(folder.glob(f"{RECOVERY}*"))
     folder.mkdir(exist_ok=True)

@@ -1,8 +1,7 @@
 """Puts into a file storage by executor tasks: one transaction for the chunks of many partitions, synced at the end.
 
 SQLite makes waiting writers sleep up to 100 ms between tries, so they wait for a kernel lock on the folder instead. A
-thread copies the write-ahead log into the file after the task (`checkpoint`): SQLite would copy within a commit, and
-the put would wait for it (benchmarks/README.md).
+thread copies the write-ahead log into the file after the task (`checkpoint`), so that no put waits for it.
 """
 
 from __future__ import annotations

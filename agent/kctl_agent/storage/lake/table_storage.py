@@ -1,8 +1,7 @@
 """A Delta table that batches are added to, and whose log contains the stored offsets.
 
-A batch's files and its partitions' stored offsets are one commit. Several groups may fill one table, because the names
-of offsets include the group (`offsets`). Spark writes each batch's files into a separate folder
-(`worker.query.lake_put`), invisible until the commit names them.
+A batch's files and its partitions' stored offsets are one commit. Several groups may fill one table. Spark writes each
+batch's files into a separate folder (`worker.query.lake_put`), invisible until the commit names them.
 """
 
 from __future__ import annotations
@@ -70,8 +69,6 @@ class TableStorage(OffsetStore):
         self.table.prepare()
 
     def fit(self, schema: str) -> None:
-        """Makes sure that the table accepts rows of this schema (Spark's JSON). Raises TableRefused,
-        StorageUnusable."""
         self.table.fit(schema, self.partition_by, merge_schema=self.merge_schema)
 
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:  # noqa: ARG002
@@ -179,8 +176,8 @@ class TableStorage(OffsetStore):
         self.table.commit(id_, partial(self._check, moves, claims), written, files)
 
     def claim(self, batch: LakeBatch) -> None:
-        """Prevents the commit of earlier batches of these offsets. Raises StoredOffsetMoved if this one may not commit
-        either; StorageUnusable if the next batch will show it."""
+        """Prevents the commit of earlier batches of these offsets. Raises StoredOffsetMoved; StorageUnusable if the
+        next batch will show it."""
         claims = {tp: secrets.randbits(62) for tp in batch.moves}
         written = {claim_id(self.owner, tp): number for tp, number in claims.items()}
         self.table.commit(batch.table_id, partial(self._check, batch.moves, batch.claims), written)
@@ -222,8 +219,8 @@ class TableStorage(OffsetStore):
 
 @dataclass(eq=False)
 class LakeBatch:
-    """The files of one batch, and the moves of stored offsets with them. Offsets under `below` are stored already.
-    `claims`: who was last about to store dead letters of its partitions."""
+    """Offsets under `below` are stored already. `claims`: who was last about to store dead letters of its
+    partitions."""
 
     _storage: TableStorage
     table_id: str
@@ -236,12 +233,8 @@ class LakeBatch:
 
     def commit(self, written: Written | None = None) -> list[DataFile]:
         """Adds the files to the table and moves the stored offsets to the batch's ends. `written` None: all files of
-        the folder.
-
-        If it raises StoredOffsetMoved (another owner was faster) or TableRefused (the table has changed), nothing is
-        visible. After StorageUnusable the stored offsets show whether the batch is stored; it is not if the files have
-        other rows.
-        """
+        the folder. After StoredOffsetMoved (another owner was faster) or TableRefused nothing is visible. After
+        StorageUnusable the stored offsets show whether the batch is stored."""
         files = written_files(self._storage.folder, self.folder, written)
         if files is None:
             raise StorageUnusable(f"{self.folder}, what a batch has written, is gone: nothing of it was stored")

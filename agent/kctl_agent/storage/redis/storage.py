@@ -1,11 +1,11 @@
 """Redis (6.2 or newer) as storage, for workers and sinkers on several machines.
 
 Every change is one Lua script (`lua/`, whose prelude lists the keys), so it is atomic and can be repeated after a
-broken connection: the stored offset decides a put, the lease a settle. With `appendfsync always` a put survives a kill
-of Redis and a power cut; otherwise Redis may answer up to two seconds before it writes.
+broken connection. With `appendfsync always` a put survives a kill of Redis and a power cut; otherwise Redis may answer
+up to two seconds before it writes.
 
 Sorted sets and hashes, not streams: a stream entry cannot return to its place, shrink, or be kept after another entry,
-and its idle time stands still for an hour when the server's clock is set back by an hour.
+and its idle time stands still when the server's clock is set back.
 """
 
 from __future__ import annotations

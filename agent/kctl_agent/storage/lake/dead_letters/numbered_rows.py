@@ -41,8 +41,8 @@ def batches(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Ite
 
 
 def parts(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Iterator[tuple[str, pa.Table]]:
-    """Yields parts with their file's name; the file with the oldest row comes first. By pyarrow: a query of delta-rs
-    holds the interpreter while a store does not answer, and blocks the whole process."""
+    """The file with the oldest row comes first. By pyarrow: a query of delta-rs holds the interpreter while a store
+    does not answer, and blocks the whole process."""
     try:
         dataset = table.to_pyarrow_dataset()
         of_condition = [name for name in dataset.schema.names if name in CONDITIONS]
@@ -59,7 +59,6 @@ def parts(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Itera
 
 
 def numbered_files(table: DeltaTable) -> list[str]:
-    """Files that may have rows of a request, by the log's statistics."""
     actions = table.get_add_actions(flatten=True)
     nulls = f"null_count.{NUMBER}"
     columns = ["path", "num_records", *([nulls] if nulls in actions.schema.names else [])]

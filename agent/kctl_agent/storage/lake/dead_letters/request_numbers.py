@@ -1,5 +1,5 @@
 """Numbers of requests to put dead letters back: `txn` actions of both tables that show the progress of each step. A
-request has one number for all clusters with a group of this name; its progress is known per cluster."""
+request has one number for all clusters with a group of this name."""
 
 from __future__ import annotations
 

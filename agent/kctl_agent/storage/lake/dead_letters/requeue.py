@@ -92,11 +92,11 @@ class Requeues:
         return self._dead.table.rewrite(update)
 
     def cancel(self) -> int:
-        """Makes requested rows that no worker has put back dead letters again; returns their number.
+        """Makes requested rows that no worker has put back dead letters again; returns their number. Raises
+        RequeueTaken.
 
         The number in the main table comes first: it stops a worker that is putting them back, and the next call
-        completes an interrupted one. Raises RequeueTaken if a worker has just put them back; StorageUnusable,
-        TableRefused.
+        completes an interrupted one.
         """
         state = self._finished_state()
         if state.requested <= state.stored:
@@ -109,8 +109,8 @@ class Requeues:
         return messages
 
     def next(self) -> RequeueBatch | None:
-        """Returns the next batch, after completing the leftovers of a killed one. Raises BatchNotStored, RequeueTaken,
-        StorageUnusable, TableRefused."""
+        """Completes the leftovers of a killed batch first. Raises BatchNotStored, RequeueTaken, StorageUnusable,
+        TableRefused."""
         if not self._dead.table.exists() or self._numbers.requested() == self._settled:
             return None
         state = self._finished_state()
@@ -127,11 +127,9 @@ class Requeues:
         return state
 
     def _finish(self, state: RequeueState) -> None:
-        """The third step: adds remaining dead letters, then removes completed ones, so that none is ever missing.
-
-        After a cancellation all remain. So do those that earlier batches put back, if the dead-letter table was
-        restored from an older copy. Raises RequeueTaken, StorageUnusable, TableRefused.
-        """
+        """The third step adds remaining dead letters, then removes completed ones, so that none is ever missing. After
+        a cancellation all remain. So do those that earlier batches put back, if the dead-letter table was restored from
+        an older copy."""
         if state.finished < state.stored:
             self._unnumber(state.finished, state.stored if state.kept == CANCELLED else state.above)
             self._add_kept(state)
@@ -164,8 +162,8 @@ class Requeues:
                 self._dead.fit(schema)
 
     def _check_kept(self, folder: Folder, stored: int) -> None:
-        """Checks that the folder of remaining dead letters exists before their old rows are removed; a replaced table
-        has neither. Raises StorageUnusable."""
+        """Before their old rows are removed, the folder of remaining dead letters must exist; a replaced table has
+        neither."""
         with self._dead.table.errors():
             if folder.exists():
                 return
@@ -218,7 +216,6 @@ class Requeues:
         return RequeueBatch(self, state, messages, copies, files, folder, kept_number, kept_folder)
 
     def _check_stored(self, dead: DeltaTable, table_id: str, wanted: Condition) -> None:
-        """Rejects rows above the stored offset of their reading. Raises BatchNotStored."""
         columns = ["topic", "partition", READING]
         found = read(dead, [*columns, "offset"], wanted).group_by(columns).aggregate([("offset", "max")])
         with self._lake.table.state() as table:
@@ -238,9 +235,8 @@ class Requeues:
 class RequeueBatch:
     """Dead letters to transform again: `messages` with numbers above `state.stored` and up to `state.requested`.
 
-    They are in `files` of the dead-letter table, among others. A message that was read several times (after a seek, or
-    from a recreated topic) has at most `copies` rows. Rows go into `folder`, the remaining dead letters, as rows of
-    their table, into `kept_folder`.
+    They are in `files`, among others. A message that was read several times (after a seek, or from a recreated topic)
+    has at most `copies` rows.
     """
 
     requeues: Requeues

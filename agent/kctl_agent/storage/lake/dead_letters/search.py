@@ -1,5 +1,5 @@
-"""Searches dead letters in their table, in the order of their deaths, or all in any order. The bounds of each file are
-the only index, so the coordinates of all are read first, then the rows of the next ones."""
+"""Searches dead letters in their table, in the order of their deaths. The bounds of each file are the only index, so
+the coordinates of all are read first, then the rows of the next ones."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def next_rows(
 def all_rows(
     table: DeltaTable, wanted: Condition, selection: Selection, progress: Progress, *, with_payload: bool = False
 ) -> Iterator[tuple[Origin, DeadLetter]]:
-    """Yields selected rows file by file, the oldest of each part first. Reads the payload only if the selection or
-    `with_payload` needs it. Calls `progress` with 0 for each part."""
+    """File by file, the oldest of each part first. Reads the payload only if the selection or `with_payload` needs
+    it."""
     payload = PAYLOAD if with_payload or selection.key is not None or selection.text is not None else []
     for file, part in parts(table, [*PLACE, *OTHERS, *payload], wanted):
         progress(0)

@@ -43,7 +43,6 @@ def is_null(column: str) -> Condition:
 
 
 def predicate(group: str, selection: Selection) -> Condition:
-    """Covers a `dated` selection as far as columns show it; see `needs_rows`."""
     wanted: list[tuple[str, str, Any]] = [
         ("topic", "=", selection.topic),
         ("partition", "=", selection.partition),

@@ -49,8 +49,8 @@ SENT = 500
 
 @dataclass(frozen=True, slots=True)
 class EarlierTry:
-    """An earlier try of a batch, whose rows were not committed. `stored`: up to where its dead letters are stored;
-    `messages`: the dead ones by topic, partition and offset."""
+    """The rows of the earlier try were not committed. `stored`: up to where its dead letters are stored; `messages`:
+    the dead ones by topic, partition and offset."""
 
     stored: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
     messages: tuple[tuple[str, int, int], ...] = ()
@@ -58,8 +58,8 @@ class EarlierTry:
 
 class DeadLetterTable(DeadLetterStore):
     def __init__(self, lake: TableStorage, group: str, ask_cluster: Callable[[], str | None] | None = None) -> None:
-        """`ask_cluster` returns the id of the group's current cluster. It is called if the table was not bound and the
-        group has stored offsets of several clusters. Without it dead letters of every cluster are put back."""
+        """`ask_cluster` returns the id of the group's current cluster, if the group has stored offsets of several.
+        Without it dead letters of every cluster are put back."""
         self.group = group
         self._lake = lake
         self._ask_cluster = ask_cluster
@@ -101,11 +101,9 @@ class DeadLetterTable(DeadLetterStore):
             return set(read(table, ["offset"], wanted)["offset"].to_pylist())
 
     def begin(self, batch: LakeBatch, schema: str, earlier: EarlierTry) -> LakeBatch:
-        """Returns the batch that writes and commits the dead letters of this batch; none may be of an earlier try.
-
-        From now on no earlier batch of these offsets can be committed. Raises StoredOffsetMoved if this batch can no
-        longer be committed; StorageUnusable, TableRefused.
-        """
+        """Returns the batch that commits the dead letters of this batch. From now on no earlier batch of these offsets
+        can be committed. Raises StoredOffsetMoved if this one can no longer be committed; StorageUnusable,
+        TableRefused."""
         self.storage.prepare()
         self.storage.fit(schema)
         id_ = self._bind(batch)
@@ -115,12 +113,11 @@ class DeadLetterTable(DeadLetterStore):
         return self.storage.plan(id_, version, _moves(batch, earlier), {})
 
     def fence(self, batch: LakeBatch, earlier: EarlierTry) -> bool:
-        """Fences off dead letters of every process that read the stored offsets before this batch, such as one that was
-        frozen while it owned the partitions.
+        """Fences off processes that read the stored offsets before this batch, such as one that was frozen while it
+        owned the partitions.
 
         A claim (`LakeBatch.claims`) holds until the next one, after which this batch is rejected. False: the table does
-        not exist, and that process may still create it. Raises StoredOffsetMoved if another process has stored dead
-        letters of these partitions since `earlier`; StorageUnusable if the result is unknown.
+        not exist, and such a process may still create it. Raises StoredOffsetMoved, StorageUnusable.
         """
         if not self.storage.table.exists():
             return False
@@ -200,8 +197,7 @@ class DeadLetterTable(DeadLetterStore):
         return count
 
     def cancel_requeued(self) -> int:
-        """Makes requeued ones that no worker has taken dead letters again; returns their number. Raises RequeueTaken if
-        a worker has just put them back; StorageUnusable."""
+        """Makes requeued ones that no worker has taken dead letters again. Raises RequeueTaken, StorageUnusable."""
         clusters = set(self._clusters_requeued())
         return sum(Requeues(self._lake, self.storage, Binding(self.group, each)).cancel() for each in clusters)
 
@@ -217,7 +213,6 @@ class DeadLetterTable(DeadLetterStore):
         expect: int | None = None,
         progress: Progress = silent,
     ) -> int:
-        """See `DeadLetterStore`. The sent ones of a file are removed after the whole file was read."""
         if not self.storage.table.exists():
             return check_count(0, expect)
         selection, done = selection.dated(time.time()), 0
@@ -239,8 +234,8 @@ class DeadLetterTable(DeadLetterStore):
         return done
 
     def expire(self) -> int:
-        """Removes the files in which every dead letter is older than the limit; returns the number of rows. A file with
-        a newer or requeued one, or one of another group, stays. Raises StorageUnusable, TableRefused."""
+        """Removes only files in which every dead letter of this group is older than the limit; returns the number of
+        rows."""
         age = self._lake.limits.dead_seconds
         rows = () if age is None else self.rows(Selection(older_than_seconds=age))
         return self._remove_files(Counter(origin.file for origin, _ in rows))
@@ -253,8 +248,8 @@ class DeadLetterTable(DeadLetterStore):
         return sum(self._deleted(_always(f"{condition.sql} and {part}")) for part in parts)
 
     def _remove_files(self, rows: Counter[str]) -> int:
-        """Removes the files that have exactly so many rows; returns the number of rows. A DELETE would rewrite the rest
-        of a file. Raises Overtaken if another writer has changed one of them."""
+        """Removes the files that have exactly so many rows: a DELETE would rewrite the rest of a file. Raises
+        Overtaken."""
         basis, files = self.storage.table.rewritable_files() if rows else (None, [])
         whole = [each for each in files if each.rows is not None and each.rows == rows[own_file(each.path)]]
         if basis is not None and whole:
@@ -272,8 +267,8 @@ class DeadLetterTable(DeadLetterStore):
         change: Callable[[Callable[[DeltaTable], str]], int],
         besides: Condition | None = None,
     ) -> int:
-        """Calls `change` with a function that returns SQL for a version of the table: a commit on that version changes
-        what was counted. Raises CountChanged, StorageError."""
+        """`change` gets a function that returns SQL for a version of the table, so that a commit on it changes what was
+        counted. Raises CountChanged, StorageError."""
         if not self.storage.table.exists():
             return check_count(0, expect)
         selection = selection.dated(time.time())
@@ -315,11 +310,8 @@ def _stored_before(there: StoredOffset | None, before: StoredOffset) -> int:
 
 
 def _moves(batch: LakeBatch, earlier: EarlierTry) -> dict[TopicPartition, Move]:
-    """The moves of dead letters' stored offsets with this batch.
-
-    Each gets a new random id in place of the topic's. The id rejects a commit even if another one has left the offset
-    unchanged: a repeated batch begins where the offset of its earlier try may be ahead.
-    """
+    """Each gets a new random id in place of the topic's. The id rejects a commit even if another one has left the
+    offset unchanged: a repeated batch begins where the offset of its earlier try may be ahead."""
     token = str(uuid.uuid4())
     moves: dict[TopicPartition, Move] = {}
     for tp, (before, after) in batch.moves.items():

@@ -1,8 +1,8 @@
 """Plans of batches, by which others find the files of a batch that is never committed.
 
 A batch writes its plan before its first file and removes it after its commit. The plan names the stored offsets and the
-table's version that the batch started from. Later log entries show whether it was committed, even if an OPTIMIZE has
-replaced its files. While the plan exists, `vacuum` ignores its folder.
+table's version that the batch started from, so that later log entries show whether it was committed. While it exists,
+`vacuum` ignores its folder.
 """
 
 from __future__ import annotations
@@ -81,10 +81,8 @@ def forget(table: Folder, batch: str) -> None:
 
 
 def sweep(table: LakeTable) -> None:
-    """Removes the leftovers of batches that cannot be committed, because a stored offset differs from their plan.
-
-    A frozen batch that can still be committed keeps its files. Raises StorageUnusable.
-    """
+    """A stored offset that differs from its plan prevents a batch's commit. A frozen batch that can still be committed
+    keeps its files. Raises StorageUnusable."""
     with table.errors():  # before the table, so that no plan is newer than what is read of it
         plans = dict(_read_all(table.folder))
     if not plans:
@@ -122,16 +120,12 @@ def _read_all(table: Folder) -> Iterator[tuple[FolderFile, BatchPlan | None]]:
 
 
 def _is_given_up(table: Folder, plan: FolderFile) -> bool:
-    """Whether a batch has failed long ago, or was killed before its first file."""
     return not table.subfolder(_batch(plan)).exists() and plan.modified < time.time() - GIVEN_UP_SECONDS
 
 
 def _remove(table: Folder, file: FolderFile, plan: BatchPlan | None) -> None:
-    """Removes a batch's files, unless a process may have committed it before it was killed.
-
-    Older versions of the table have the files of a committed batch, even after an OPTIMIZE. If the log no longer shows
-    the commit, the files are left to `vacuum`.
-    """
+    """A process may have committed the batch before it was killed; then older versions of the table have its files,
+    even after an OPTIMIZE. If the log no longer shows the commit, the files are left to `vacuum`."""
     folder = table.subfolder(_batch(file))
     if plan is not None and folder.exists() and _is_overtaken(table, folder.name, plan):
         folder.remove_all()

@@ -1,5 +1,5 @@
-"""Checkpoints of a table's log: delta-rs writes one at each hundredth commit, in its own process. At 100,000 files it
-takes hundreds of megabytes; its own session keeps them out of a worker's memory (`kctl.master.memory`)."""
+"""Checkpoints of a table's log, written by delta-rs in its own process: at 100,000 files one takes hundreds of
+megabytes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,6 @@ class Checkpoints:
         self._clean_up_at = 0.0
 
     def after(self, state: LogState, version: int) -> None:
-        """Starts a checkpoint if it is due with this version, which this process has committed."""
         interval = state.configuration.get("delta.checkpointInterval", "")
         if version % (int(interval) if DECIMAL.fullmatch(interval) else INTERVAL):
             return
@@ -90,7 +89,7 @@ def _run(table: Folder, cleans_up: bool) -> None:
 
 
 def main(uri: str, options: dict[str, str] | None, cleans_up: bool = True) -> None:
-    """Writes a checkpoint, and cleans up the log as configured. `options` are those of an object store."""
+    """Also cleans up the log as configured. `options` are those of an object store."""
 
     def written() -> DeltaTable:
         if options is None:
@@ -106,11 +105,10 @@ def main(uri: str, options: dict[str, str] | None, cleans_up: bool = True) -> No
 
 
 def _written_local(table: LocalFolder) -> DeltaTable:
-    """Writes a checkpoint of the newest version, unless it has one.
+    """Writes a checkpoint of the newest version, unless it has one, in a separate folder with links to the log's files.
 
-    delta-rs writes it in a separate folder with links to the log's files, except a damaged checkpoint. It gets its name
-    once it is on the disk; then the pointer moves. A checkpoint that another process wrote first stays, because its
-    readers have listed its size.
+    It gets its name once it is on the disk; then the pointer moves. A checkpoint that another process wrote first
+    stays, because its readers have listed its size.
     """
     place = table.local / FOLDER
     place.mkdir(exist_ok=True)

@@ -1,7 +1,5 @@
-"""The version that a compaction started from, and whether its commit may still follow.
-
-delta-rs accepts two compactions of the same files, which duplicates each row: so kctl writes the commit itself.
-"""
+"""The version that a compaction started from, and whether its commit may still follow. delta-rs accepts two compactions
+of the same files, which duplicates each row: so kctl writes the commit itself."""
 
 from __future__ import annotations
 
@@ -19,7 +17,6 @@ from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.folder import Folder
 
 COMPACTIONS = "kctl/compactions"
-"""The `txn` action that each of kctl's compactions increases."""
 
 
 class Overtaken(StorageUnusable):
@@ -30,8 +27,6 @@ class Overtaken(StorageUnusable):
 
 @dataclass(slots=True)
 class CompactionBasis:
-    """The table before its files were listed, and the files removed since."""
-
     version: int
     committed_at: float | None
     metadata: Mapping[str, Any]

@@ -116,11 +116,8 @@ def _partition_text(value: object) -> str | None:
 
 
 def written_files(table: Folder, folder: Folder, written: Written | None = None) -> list[DataFile] | None:
-    """Returns the files with rows in a batch's folder, synced; None if the folder does not exist.
-
-    The folder exists even if there is no row. `written` is Spark's report; None: unknown. Raises StorageUnusable; if
-    the number of rows differs from the report, also removes the files.
-    """
+    """Returns the files with rows, synced; None if the folder does not exist. Raises StorageUnusable; if the number of
+    rows differs from Spark's report `written`, also removes the files."""
     try:
         files = read_files(table, folder, None if written is None else written.files) if folder.exists() else None
     except OSError as error:
@@ -135,7 +132,7 @@ def written_files(table: Folder, folder: Folder, written: Written | None = None)
 
 
 def read_files(table: Folder, folder: Folder, names: Collection[str] | None = None) -> list[DataFile]:
-    """Returns the files with these names (None: all) that have rows, synced, and removes the others. Raises OSError."""
+    """Only these names (None: all), synced; removes the others. Raises OSError."""
     useful: list[FolderFile] = []
     useless: list[str] = []
     for file in folder.files():
@@ -164,7 +161,7 @@ class DayRefused(TableRefused):
 
 
 def check_days(table: object, files: Iterable[DataFile], columns: Sequence[str]) -> None:
-    """Checks partitions by these date columns, because delta-rs could no longer read the table. Raises DayRefused."""
+    """With another day delta-rs could no longer read the table. Raises DayRefused."""
     for value, name in ((file.partition_values.get(name), name) for file in files for name in columns):
         if value is not None and (not DAY.fullmatch(value) or value.startswith("0000")):
             raise DayRefused(
@@ -175,19 +172,19 @@ def check_days(table: object, files: Iterable[DataFile], columns: Sequence[str])
 
 
 def is_hidden(name: str) -> bool:
-    """Whether engines ignore such a file or folder, as a leftover of abandoned tasks or a checksum. A partition by a
-    column `_day` is not hidden: its folder contains `=`, which Delta's VACUUM and Spark check too."""
+    """Engines ignore such a file or folder, as a leftover of abandoned tasks or a checksum. A partition by a column
+    `_day` is not hidden: its folder contains `=`."""
     return name.startswith(("_", ".")) and "=" not in name
 
 
 def is_exact(footer: FileMetaData) -> bool:
-    """Whether statistics cover NaN, or are missing for its columns: true for files by Spark and kctl."""
+    """Files by Spark and kctl have statistics that cover NaN, or none for its columns."""
     return footer.created_by.startswith("parquet-mr") or OWN_FOOTER.items() <= (footer.metadata or {}).items()
 
 
 def is_ordered(footer: FileMetaData, number: int) -> bool:
-    """Whether no value of this column is NaN, which is the largest for Spark and without an order for Python. Writers
-    other than Spark and kctl leave NaN out of a footer, so it is unknown there."""
+    """Whether no value of this column is NaN. Writers other than Spark and kctl leave NaN out of a footer, so it is
+    unknown there."""
     groups = [footer.row_group(each).column(number) for each in range(footer.num_row_groups)]
     if all(group.physical_type not in ("FLOAT", "DOUBLE") for group in groups):
         return True

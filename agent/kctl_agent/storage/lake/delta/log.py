@@ -44,8 +44,8 @@ class EntryMissing(LogUnreadable):
 
 
 def read_again(read: Callable[[], T], *raced: type[Exception]) -> T:
-    """Calls `read` again if it raises one of these errors. A listing may omit an entry that is being written, and
-    contain files that no longer exist when they are opened; delta-rs raises only DeltaError for that."""
+    """A listing may omit an entry that is being written, and contain files that no longer exist when they are opened;
+    delta-rs raises only DeltaError for that."""
     for _ in range(ATTEMPTS - 1):
         try:
             return read()
@@ -122,8 +122,8 @@ class LogFiles:
 
 
 def log_files(table: Folder, below: int | None = None) -> LogFiles:
-    """Lists the log from the checkpoint in `_last_checkpoint` on, because a newer one may exist. Lists all if that
-    checkpoint does not exist, or one below this version is wanted. Raises OSError."""
+    """Starts at the checkpoint in `_last_checkpoint`, because a newer one may exist; lists all if it does not exist, or
+    one below this version is wanted. Raises OSError."""
     names = table.subfolder(LOG).names
     if below is None:
         found = _log_files(names(_pointed_at(table)))
@@ -160,10 +160,10 @@ def _log_files(names: Iterable[str], below: int | None = None) -> LogFiles:
 
 
 def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]]) -> bytes | None:
-    """Commits these actions as this version, and returns the bytes; None if another writer was first.
+    """Commits these actions as this version, and returns the bytes; None if another writer was first. Raises OSError;
+    then the log shows whether the entry exists.
 
-    The entry is synced, unlike delta-rs' own: a power cut that damages one would make the table unreadable. Raises
-    OSError; then the log shows whether the entry exists.
+    The entry is synced, unlike delta-rs' own: a power cut that damages one would make the table unreadable.
     """
     # No escapes: delta-rs decodes those from U+100000 on as another character.
     lines = (json.dumps(action, separators=(",", ":"), ensure_ascii=False) + "\n" for action in actions)
@@ -185,8 +185,8 @@ def actions(table: Folder, version: int) -> list[dict[str, Any]]:
 
 
 def parsed(content: bytes) -> Iterator[dict[str, Any]]:
-    """The actions of an entry, one on each line. Raises ValueError: after a power cut an entry of other writers may be
-    cut off, or contain zeros. JSON does not escape other line ends of Unicode, such as U+2028."""
+    """One action on each line. Raises ValueError: a power cut may cut off another writer's entry, or leave zeros. JSON
+    does not escape other line ends of Unicode, such as U+2028."""
     if not content:
         raise ValueError("it is empty")
     for line in content.split(b"\n"):

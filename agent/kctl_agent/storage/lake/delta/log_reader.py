@@ -2,8 +2,8 @@
 
 A process may be frozen between any two steps, while others clean up the log or replace the table. Both engines write
 the pointer to a checkpoint (`_last_checkpoint`) before they remove an entry below it: while it is unchanged, no entry
-above those read is missing. Delta's writer for Spark overwrites an entry that comes between its check and its rename,
-or its `PUT`. That cannot be prevented; the stamps of the newest entries show it.
+above those read is missing. Delta's writer for Spark may overwrite an entry that comes between its check and its
+rename; the stamps of the newest entries show it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_ENTRIES = 200
 
 
 class CheckpointMoved(LogUnreadable):
-    """The log may no longer be the one that was listed."""
+    pass
 
 
 class DeltaLogReader:
@@ -40,7 +40,6 @@ class DeltaLogReader:
         self._table = table
         self._state: LogState | None = None
         self._newest: tuple[str, str | None] = "", None
-        """The last entry read, and its stamp; None if it was cleaned up."""
         self._pointer: str | None = None
         """The stamp of the pointer to the newest checkpoint, which is not above the last version read."""
 
@@ -50,8 +49,8 @@ class DeltaLogReader:
         return stamp is not None and stamp == self._stamp(name)
 
     def newest(self) -> LogState:
-        """Returns the newest version, synced before any decision on it. Raises NoTable, LogUnreadable, OSError, and
-        StorageUnusable if another writer has overwritten an entry that was read; the next call reads it again."""
+        """Synced before any decision on it. Raises NoTable, LogUnreadable, OSError, and StorageUnusable if another
+        writer has overwritten an entry that was read; the next call reads it again."""
         state, self._state = self._state, None  # a partly read state is not continued
         if state is None or not self._is_read_on(state):
             try:
@@ -63,11 +62,8 @@ class DeltaLogReader:
 
     def _is_read_on(self, state: LogState, *, is_upon: bool = False) -> bool:
         """False: this is another log, or entries above may have been removed and one of them rewritten by a frozen
-        process.
-
-        With `is_upon` we have just written the next entry: if the newest is another one, it has overwritten ours.
-        Raises StorageUnusable, LogUnreadable, OSError.
-        """
+        process. With `is_upon` we have just written the next entry: if the newest is another one, it has overwritten
+        ours."""
         before, (name, stamp) = state.version, self._newest
         if (stamp is None and not is_upon) or not state.advance(self._table, MOST_ENTRIES):
             return False
@@ -115,8 +111,8 @@ class DeltaLogReader:
         )
 
     def confirm(self, version: int, written: bytes) -> LogState:
-        """Checks that every reader sees the entry just written after the last version read; returns the newest version.
-        Raises StorageUnusable if readers do not, or it is unknown; LogUnreadable, OSError."""
+        """Checks that every reader sees the entry just written after the last version read. Raises StorageUnusable,
+        LogUnreadable, OSError."""
         state, self._state = self._state, None
         assert state is not None
         if not self._is_read_on(state, is_upon=True):
@@ -133,8 +129,8 @@ class DeltaLogReader:
         raise StorageUnusable(f"the log of the table {self._table} was cleaned up or replaced in a commit")
 
     def _is_unseen(self, version: int, log: LogFiles) -> bool:
-        """Whether an entry that we have written is certainly not part of the log: it lies below an older checkpoint, or
-        above a gap. A newer checkpoint may include it."""
+        """Certainly not part of the log: below an older checkpoint, or above a gap. A newer checkpoint may include
+        it."""
         if log.newest_checkpoint < version:
             return log.newest_checkpoint < version - 1 and version - 1 not in log.versions
         entry, checkpoint = self._table.find(entry_name(version)), self._table.find(log.checkpoint_files[0])
@@ -145,6 +141,6 @@ class DeltaLogReader:
         return None if found is None else found.stamp
 
     def _sync(self, names: Iterable[str]) -> None:
-        """Syncs entries of other writers, and checkpoints, which delta-rs does not sync: a power cut that damages the
-        newest one would make the whole table unreadable."""
+        """Other writers, and delta-rs for checkpoints, do not sync: a power cut that damages the newest one would make
+        the whole table unreadable."""
         self._table.subfolder(LOG).sync(name.removeprefix(f"{LOG}/") for name in names)

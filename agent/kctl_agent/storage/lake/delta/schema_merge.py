@@ -22,8 +22,6 @@ def new_columns(there: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str
 
 
 def add_columns(table: DeltaTable, fields: Sequence[Mapping[str, Any]]) -> None:
-    """Adds columns in a separate commit. Raises CommitFailedError if another writer came first, and other errors of
-    delta-rs for a type."""
     made = nullable({"type": "struct", "fields": fields})["fields"]
     table.alter.add_columns([Field.from_json(json.dumps(field)) for field in made])
 
@@ -43,7 +41,7 @@ def nullable(type_: Any) -> Any:
 
 def unknown_type(type_: Any) -> str | None:
     """The first type in this one (Spark's JSON) that a table cannot have. delta-rs accepts some, such as intervals,
-    that other engines cannot read, or adds a feature to the table for them."""
+    that other engines cannot read."""
     if isinstance(type_, str):
         return None if type_ in TYPES or type_.startswith(("decimal", "timestamp_ntz")) else type_
     if type_["type"] not in ("struct", "array", "map"):
@@ -52,7 +50,6 @@ def unknown_type(type_: Any) -> str | None:
 
 
 def inner(type_: Any) -> list[Mapping[str, Any]]:
-    """The fields of a struct, the elements of an array, or the keys and values of a map."""
     if not isinstance(type_, dict):
         return []
     if type_["type"] == "struct":

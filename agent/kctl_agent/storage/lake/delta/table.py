@@ -1,8 +1,5 @@
-"""A Delta table: opened, checked, committed to.
-
-Its log is read before each use, because others may change the table. kctl writes the commit of a batch or a compaction
-itself, after the newest version; delta-rs does what needs the list of files (queries, vacuum).
-"""
+"""A Delta table: opened, checked, committed to. kctl writes the commit of a batch or a compaction itself; delta-rs does
+what needs the list of files (queries, vacuum)."""
 
 from __future__ import annotations
 
@@ -52,8 +49,8 @@ class LakeTable:
         self.checkpoints = Checkpoints(folder)
 
     def prepare(self) -> None:
-        """Checks an existing table; `fit` creates a new one. Raises StorageUnusable if the place is unusable or
-        contains something else, TableRefused if kctl can never write there."""
+        """Checks an existing table; `fit` creates a new one. Raises StorageUnusable, or TableRefused if kctl can never
+        write there."""
         if not self._is_checked:
             self.folder.check()
             self.folder.check_create()
@@ -68,8 +65,8 @@ class LakeTable:
             raise StorageUnusable(f"{self.folder} (storage.uri) is no Delta table and not empty: name another folder")
 
     def fit(self, schema: str, partition_by: Sequence[str], *, merge_schema: bool = False) -> None:
-        """Makes sure that the table accepts rows of this schema (Spark's JSON): creates it, or with `merge_schema` adds
-        missing columns. Raises TableRefused, StorageUnusable."""
+        """Creates the table for rows of this schema (Spark's JSON), or with `merge_schema` adds missing columns. Raises
+        TableRefused, StorageUnusable."""
         wanted = json.loads(schema)["fields"]
         check_columns(wanted, partition_by)
         if not self.exists():
@@ -85,13 +82,11 @@ class LakeTable:
 
     @contextmanager
     def state(self) -> Iterator[LogState]:
-        """The newest version without its files. Raises StorageUnusable."""
         with self._lock, self.errors():
             yield self._log.newest()
 
     @contextmanager
     def latest(self) -> Iterator[DeltaTable]:
-        """The newest version with its files, for a query of delta-rs. Raises StorageUnusable."""
         with self._lock, self.errors():
             self._log.newest()
             yield self._opened()
@@ -126,8 +121,8 @@ class LakeTable:
             raise
 
     def _write(self, decided: Callable[[LogState], Iterator[dict[str, Any]]]) -> int:
-        """Commits what `decided` returns for the newest version, and again if another writer comes first; returns the
-        new version. The caller holds the lock. Raises StorageUnusable; then the log shows the result."""
+        """Again if another writer comes first; returns the new version. The caller holds the lock. Raises
+        StorageUnusable; then the log shows the result."""
         given_up_at = time.monotonic() + COMMIT_SECONDS
         while True:
             state = self._log.newest()
@@ -141,7 +136,6 @@ class LakeTable:
         return version
 
     def rewritable_files(self) -> tuple[CompactionBasis, list[TableFile]]:
-        """Returns all files, and the basis for replacing them. Raises StorageUnusable, TableRefused."""
         with self.state() as state:
             check_rewritable(self.folder, state)
             basis = CompactionBasis.of(self.folder, state)
@@ -149,12 +143,8 @@ class LakeTable:
             return basis, list(table_files(table))
 
     def replace(self, removed: Sequence[TableFile], added: Sequence[DataFile], basis: CompactionBasis) -> int:
-        """Replaces files with others that have the same rows; without `added`, removes the rows. Returns the new
-        version.
-
-        Raises TableRefused; Overtaken if another writer has changed the files or the table, and nothing was changed;
-        StorageUnusable, and the log shows the result.
-        """
+        """Without `added`, removes the rows. Returns the new version. Raises TableRefused; Overtaken if another writer
+        has changed the files or the table, and nothing was changed; StorageUnusable, and the log shows the result."""
         names = {unquote(file.path) for file in removed}
 
         def decided(state: LogState) -> Iterator[dict[str, Any]]:
@@ -173,8 +163,8 @@ class LakeTable:
             check_schema(self.folder, state, *self._fitting)
 
     def rewrite(self, change: Callable[[DeltaTable], int]) -> int:
-        """Calls `change` for an UPDATE or DELETE of delta-rs, again if other writers came first; it returns the number
-        of changed rows. Raises StorageUnusable, TableRefused."""
+        """For an UPDATE or DELETE of delta-rs, again if other writers came first. Raises StorageUnusable,
+        TableRefused."""
         refused: Exception | None = None
         with self._lock, self.errors():
             for _ in range(ATTEMPTS):
@@ -194,8 +184,7 @@ class LakeTable:
         raise StorageUnusable(f"other writers of the table {self.folder} came first {ATTEMPTS} times: {refused}")
 
     def exists(self) -> bool:
-        """By the names in its log: delta-rs would hold the interpreter while a store does not answer, and block the
-        process. Raises StorageUnusable."""
+        """By the names in its log: delta-rs would hold the interpreter while a store does not answer."""
         with self.errors():
             if self._log.is_there():
                 return True

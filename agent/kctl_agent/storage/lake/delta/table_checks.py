@@ -114,7 +114,6 @@ def _all_fields(fields: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, An
 
 
 def _plain(type_: Any) -> Any:
-    """Without metadata, and without whether inner values may be null."""
     if not isinstance(type_, dict):
         return type_
     kept = {key: value for key, value in type_.items() if not key.startswith(("contains", "valueContains"))}

@@ -1,5 +1,5 @@
-"""Counts the files, bytes and rows of a Delta table by the statistics in its log. Reads the log part by part, because
-delta-rs' list of all files is too large for a worker's memory."""
+"""Counts the files, bytes and rows of a Delta table part by part from its log, because delta-rs' list of all files is
+too large for a worker's memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ def is_small(size: int, target_file_bytes: int) -> bool:
 
 
 def count(table: Folder, target_file_bytes: int) -> TableCounts:
-    """Counts the newest version. Raises NoTable, LogUnreadable, OSError."""
     return read_again(lambda: _count(table, target_file_bytes), FileNotFoundError, EntryMissing)
 
 
@@ -167,8 +166,7 @@ class TableCounter:
             self._next_at = now + max(COUNT_SECONDS, 0.0 if counted is None else (now - began) / COUNT_SHARE)
 
     def _continued(self) -> TableCounts | None:
-        """Adds the entries since the last count. None if files were removed or got new statistics, or the log is
-        another one."""
+        """None if files were removed or got new statistics, or the log is another one."""
         last = self._last
         if (
             last is None

@@ -1,5 +1,5 @@
 """The folder of a table, for plans, footers and leftovers of batches; delta-rs and Spark open it themselves. Names are
-relative to the folder, with `/`, unescaped (a log has them escaped)."""
+relative, with `/`, unescaped (a log has them escaped)."""
 
 from __future__ import annotations
 
@@ -98,8 +98,7 @@ class Folder(ABC):
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> int:
-        """Also removes folders that become empty (except FOLDER, where others write). Returns the number of files, if
-        known."""
+        """Also removes folders that become empty. Returns the number of files, if known."""
 
     @abstractmethod
     def remove_all(self) -> None:

@@ -1,8 +1,5 @@
-"""A prefix of a bucket, on S3 or a compatible server. Acknowledged writes are durable.
-
-Of two writers of one version of a log the server must accept one: it must reject the second `PUT` with `If-None-Match:
-*`, even if both come at once. `check` finds servers that ignore this header.
-"""
+"""A prefix of a bucket, on S3 or a compatible server. The server must reject the second `PUT` with `If-None-Match: *`,
+even if two come at once; `check` finds servers that do not."""
 
 from __future__ import annotations
 
@@ -148,8 +145,8 @@ class S3Folder(Folder):
             obstore.put(self._client, self._key(name), content, use_multipart=False)
 
     def create(self, name: str, content: bytes) -> bool:
-        """After a lost reply the request was repeated, so an existing object may be ours. After a rejection although no
-        object exists, such as a conflict (409) that no writer won, it is repeated."""
+        """A lost reply repeats the request, so an existing object may be ours. It is also repeated after a rejection
+        although no object exists, such as a conflict (409) that no writer won."""
         for _ in range(CREATES):
             if self._created(self._key(name), content):
                 return True

@@ -1,8 +1,8 @@
 """Compaction: puts the rows of many small files into few large ones, in separate commits.
 
 A concurrent commit of a batch is no conflict. After an UPDATE, DELETE, MERGE or OPTIMIZE of the same files the
-compaction has no effect. Not done by delta-rs, which writes statistics that hide rows (`file_merge`), treats a commit
-as successful although another OPTIMIZE came first, and does not sync.
+compaction has no effect. delta-rs writes statistics that hide rows (`file_merge`), treats a commit as successful
+although another OPTIMIZE came first, and does not sync.
 """
 
 from __future__ import annotations
@@ -53,11 +53,9 @@ class Compaction:
         self._basis, self.files = lake.rewritable_files()
 
     def small_files(self, target_file_bytes: int, least: int = 2, share: float = 0.0) -> list[Group]:
-        """Groups small files by partition; empty if no partition has `least` of them.
-
-        A file is left out unless the smaller files of its partition together have this share of its size: with 1 each
-        new file is at least twice as large as any of its sources, so no row is compacted again and again.
-        """
+        """Empty if no partition has `least` small files. A file is left out unless the smaller files of its partition
+        together have this share of its size: with 1 each new file is at least twice as large as any of its sources, so
+        no row is compacted again and again."""
         by_partition: dict[tuple[str | None, ...], list[TableFile]] = {}
         for file in self.files:
             if is_small(file.size, target_file_bytes):
@@ -69,8 +67,7 @@ class Compaction:
         return [group for group in groups if len(group) > 1]
 
     def inexact_files(self, besides: Iterable[Group]) -> list[Group]:
-        """Returns a group for each file of writers that leave NaN out of footers, such as delta-rs. Raises
-        StorageUnusable."""
+        """Files of writers that leave NaN out of footers, such as delta-rs."""
         taken = {file.path for group in besides for file in group}
         files = [file for file in self.files if file.path not in taken]
         with self._lake.errors(), ThreadPoolExecutor(AT_ONCE) as threads:
@@ -78,8 +75,8 @@ class Compaction:
             return [[file] for file, footer in zip(files, footers, strict=True) if not is_exact(footer)]
 
     def run(self, groups: Iterable[Group], progress: Callable[[int], object] = lambda _version: None) -> Compacted:
-        """Merges each group into one file and commits it; calls `progress` with each new version. An interfering
-        compaction by another process can no longer commit. Raises StorageUnusable, TableRefused."""
+        """Calls `progress` with each new version. An interfering compaction by another process can no longer commit.
+        Raises StorageUnusable, TableRefused."""
         self._fence()
         total = Compacted(self._basis.version)
         for files in groups:

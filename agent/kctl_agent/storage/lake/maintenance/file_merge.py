@@ -1,8 +1,5 @@
-"""Merges files of a table by pyarrow, with a footer that does not hide rows.
-
-Readers skip files by the log's statistics and parts of a file by its footer's. Spark orders NaN above all numbers;
-other writers leave it out of both. So a column that may have NaN gets no statistics.
-"""
+"""Merges files of a table by pyarrow, with a footer that does not hide rows: Spark orders NaN above all numbers, other
+writers leave it out. So a column that may have NaN gets no statistics."""
 
 from __future__ import annotations
 
@@ -27,8 +24,7 @@ ROW_GROUP_BYTES = 64 << 20
 
 
 def merge_files(table: Folder, to: Folder, files: Sequence[TableFile], columns: pa.Schema) -> list[DataFile]:
-    """Writes the rows of these files of one partition into `to`, synced; returns no file if they have no row. `columns`
-    are the table's without those of its partitions. Raises StorageUnusable, TableRefused."""
+    """Returns no file if these files have no row. `columns` are the table's without those of its partitions."""
     footers = [read_footer(table, file) for file in files]
     written = pa.BufferOutputStream()
     try:

@@ -16,17 +16,17 @@ RETENTION_HOURS = 168
 """Delta's own default of `delta.deletedFileRetentionDuration`."""
 
 COMMIT_SECONDS = 86_400.0
-"""A log entry takes less time to write unless its process was killed. Files of delta-rs or other engines, which have no
-plan, do not wait longer for their commit either; younger ones stay regardless of the retention."""
+"""A log entry takes less time to write unless its process was killed. Files of other engines do not wait longer for
+their commit either; younger ones stay regardless of the retention."""
 
 
 def unused(lake: LakeTable, hours: int | None = None) -> list[FolderFile]:
-    """Returns removable files: not in the newest version or one that was newest in the last `hours` (None: the table's
-    configuration, by default 7 days), and not in a running batch. Raises StorageUnusable.
+    """Returns files that are in no version of the last `hours` (None: the table's configuration, by default 7 days),
+    and not in a running batch. Raises StorageUnusable.
 
-    A running batch, even of a long frozen process, has a plan from before its first file to after its commit. Other
-    writers, such as an UPDATE or DELETE of delta-rs, have none: only the age protects their files. Files are listed
-    first, then plans, then the table: in another order a batch that ends in between would lose its files.
+    A running batch, even of a long frozen process, has a plan from before its first file to after its commit; of other
+    writers only the age protects files. Files are listed first, then plans, then the table: in another order a batch
+    that ends in between would lose its files.
     """
     plans.sweep(lake)
     with lake.latest() as table:
