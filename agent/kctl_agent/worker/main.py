@@ -1,8 +1,8 @@
 """A worker's process: `python -m kctl_agent.worker`, settings on the first line of stdin.
 
-The agent's socket is up before Java and Kafka are touched. The end of stdin means that the master is gone: the worker
-finishes its batch, commits, leaves the group and exits. Exit codes: 0 stopped as requested; 78 (EX_CONFIG) cannot start
-with these settings, or was fenced, with the reason as the last log line; 1 any other reason.
+The agent's socket is up before Java and Kafka are touched. At the end of stdin the master is gone: the worker finishes
+its batch, commits, leaves the group and exits. Exit codes: 0 stopped as requested; 78 (EX_CONFIG) cannot start with
+these settings, or was fenced; 1 any other reason. The log ends with the reason.
 """
 
 from __future__ import annotations
@@ -89,8 +89,6 @@ def _text(error: Exception, servers: str) -> str:
 
 
 def _storage(settings: WorkerSettings) -> OffsetStore:
-    """Opens the storage. Raises BootstrapError: the handler cannot be loaded (`directly`), or a package or the object
-    store's keys are missing (`lake`)."""
     kind = KINDS[settings.storage["mode"]]
     if kind.is_table:
         try:

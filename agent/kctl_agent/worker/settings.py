@@ -24,10 +24,9 @@ class KafkaSettings:
     group_instance_id: str | None
     security: Security = Security()  # noqa: RUF009 - it is immutable
     max_poll_interval_seconds: float = 60.0
-    """Between polls of the main thread; after it the group continues without this member."""
     client_id: str = ""
-    """The member's name in the group; empty: the worker's name. With several hosts it is `node-2/worker-0`; the masters
-    of other hosts show by it who reads a partition."""
+    """Empty: the worker's name. With several hosts it is `node-2/worker-0`; the masters of other hosts show by it who
+    reads a partition."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,6 @@ class WorkerStats(StoringStats):
         return None if counted is None else why_full(counted, share)
 
     def is_throttled_by(self, why: str | None) -> None:
-        """None: batches begin. Reported as the last error if there is no other."""
         self._throttled_by = why
         self._wake.set()
 
@@ -87,7 +86,6 @@ class WorkerStats(StoringStats):
             self._wake.set()
 
     def query_failed(self, why: str, *, is_first: bool) -> None:
-        """Only the first failure in a row is an event; more would displace all others."""
         with self._lock:
             self._queries_failed += 1
         if is_first:
@@ -181,7 +179,7 @@ class WorkerStats(StoringStats):
         return tuple(row(tp, position) for tp, position in sorted(positions.items()))
 
     def _in_storage(self) -> Callable[[TopicPartition], tuple[int | None, float | None]]:
-        """A partition's unfinished messages and the age of the oldest, by the last count; 0 for a table."""
+        """By the last count; 0 for a table."""
         stats, counted_at = self._storage_stats, self._counted_at
         if stats is None or counted_at is None:
             return lambda _: (None, None)
@@ -211,7 +209,7 @@ class WorkerStats(StoringStats):
 
 
 def _end(known: int | None, read: int | None) -> int | None:
-    """A log end, moved by what a batch has read since the request; a lower end for another reason was truncated."""
+    """A batch may have read further since the request. A lower end for another reason was truncated."""
     return None if known is None else max(known, read or 0)
 
 

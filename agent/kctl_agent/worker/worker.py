@@ -28,8 +28,6 @@ T = TypeVar("T")
 
 
 class Worker:
-    """`run` and `close` are for the main thread."""
-
     def __init__(self, settings: WorkerSettings, stats: WorkerStats, storage: OffsetStore, inbox: Inbox) -> None:
         self._settings = settings
         self._stats = stats
@@ -45,7 +43,6 @@ class Worker:
         self._stop.ask()
 
     def run(self) -> None:
-        """Works until `stop`. Raises Stopped, BootstrapError, Fenced, or errors that cannot be repaired from inside."""
         until_it_works(self._storage.prepare, self._stats, self._stop)
         self._pipeline.open()
         brokers = self._once_it_answers(lambda: Brokers(self._settings.kafka, self._settings.name))

@@ -1,7 +1,7 @@
 """Kafka's assignors, extended: they announce the leader to every member and claim what the member owns.
 
 The leader writes its member id and the partition counts into the user data of every assignment; other clients ignore
-it. (The user data of the *subscription* is not free: sticky uses it.)
+it. The subscription's user data is not free: sticky uses it.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def leader_announcing(
 ) -> type[AbstractPartitionAssignor]:
     """Returns assignor `name` as a class that also announces the leader.
 
-    `own_member_id` is called in `assign`, `owned` at each join. `on_leader(generation, leader, partitions)` is called
-    on kafka-python's I/O thread at every assignment: `leader` is None if it is a client that writes no note;
-    `partitions` counts those of each topic.
+    `own_member_id` is called in `assign`, `owned` at each join, `on_leader(generation, leader, partitions)` on
+    kafka-python's I/O thread at every assignment: `leader` is None if it is a client that writes no note; `partitions`
+    counts those of each topic.
     """
 
     stock: Any = ASSIGNORS[name]

@@ -1,8 +1,8 @@
 """Membership in the consumer group: kafka-python joins, heartbeats and commits, but fetches nothing.
 
-All partitions are paused when they are assigned; Spark reads the records. The rebalance listener is awaited on
-kafka-python's I/O loop, where nothing may block and `commit()` raises. So blocking work runs in its own thread while
-heartbeats continue, and offsets are committed inside the callback.
+All partitions are paused; Spark reads the records. The rebalance listener is awaited on kafka-python's I/O loop, where
+nothing may block and `commit()` raises. So blocking work runs in its own thread while heartbeats continue, and offsets
+are committed inside the callback.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 COMMIT_TIMEOUT_MS = 5000
 CLOSE_TIMEOUT_MS = 10_000
 METADATA_MAX_AGE_MS = 5000
-"""How soon the leader notices that a topic has grown."""
 
 _UUID_CHARS = len("-00000000-0000-0000-0000-000000000000")
 
@@ -40,7 +39,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class MemberLost(Exception):
-    """The session expired and the group continues without this member: it must not commit, and joins again."""
+    pass
 
 
 class MemberFenced(Exception):
@@ -50,9 +49,9 @@ class MemberFenced(Exception):
 class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
     """`poll`, `commit` and `close` are for the main thread; the rest is safe from any thread.
 
-    `note(partition)` is the metadata committed with its offset. `on_revoked(partitions)` runs in a thread and returns
-    the offsets to commit; `on_lost()` runs in a thread, with nothing to commit. `on_committed(offsets)` gets what a
-    callback has committed. `note` and `on_committed` run on the I/O thread and must not block.
+    `on_revoked(partitions)` runs in a thread and returns the offsets to commit; `on_lost()` runs in a thread, with
+    nothing to commit. `note(partition)`, the metadata of a commit, and `on_committed(offsets)` run on the I/O thread
+    and must not block.
     """
 
     def __init__(
@@ -151,8 +150,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             raise self._fenced()
 
     def commit(self, offsets: Offsets, *, is_reset: bool = False) -> dict[TopicPartition, type[KafkaError]]:
-        """Without a note if it is a reset. Returns the partitions that the broker rejects. Raises Lost (no longer a
-        member), Fenced (another has its place), KafkaError (may work later)."""
+        """Without a note if it is a reset. Returns the partitions that the broker rejects. Raises Lost, Fenced,
+        KafkaError."""
         commit = self._commit(offsets, (lambda _: "") if is_reset else self.note)
         try:
             self._consumer.commit(commit, timeout_ms=COMMIT_TIMEOUT_MS)
@@ -168,7 +167,6 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         self._consumer.close(autocommit=False, timeout_ms=CLOSE_TIMEOUT_MS)
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        """Awaited on the I/O loop, before other members get these partitions."""
         self._suspended = True
         try:
             offsets = await self._in_thread(lambda: self.on_revoked(revoked))
@@ -202,7 +200,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     @property
     def _is_eager(self) -> bool:
-        """Eager: after a revocation nothing is ours until the next assignment. Cooperative: the rest stays ours."""
+        """After a revocation by the eager protocol nothing is ours until the next assignment."""
         return self._settings.assignor != "cooperative-sticky"
 
     def _metadata(self) -> Any:
@@ -225,8 +223,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             watch_metadata(self._consumer, partitions)
 
     def _is_self(self, leader: str) -> bool:
-        """Whether this member id is ours or our predecessor's with the same `group.instance.id`. The broker makes such
-        ids from it and a UUID, and a restarted leader may lead under its old id."""
+        """The broker makes such member ids from `group.instance.id` and a UUID, and a restarted leader may lead under
+        its old id."""
         instance = self._settings.group_instance_id
         return leader == self._metadata().member_id or (instance is not None and leader[:-_UUID_CHARS] == instance)
 
@@ -247,23 +245,22 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def take_in_metadata(consumer: Any) -> None:
-    """To be called after `subscribe`. kafka-python 3.0.12 takes in partitions with the next metadata only, finds that a
-    leader has assigned them without knowing any, and makes the whole group join again."""
+    """To be called after `subscribe`. Otherwise kafka-python 3.0.12 finds that a leader has assigned partitions without
+    knowing any, and makes the whole group join again."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._handle_metadata_update(coordinator._cluster)  # noqa: SLF001
 
 
 def watch_metadata(consumer: Any, partitions: Mapping[str, int]) -> None:
-    """Makes a leader join again, and so reassign, as soon as topics have other partition counts than these.
-    kafka-python 3.0.12 does this only if it has made the assignment itself. A restarted static leader has not: the
-    broker lets it lead without a rebalance."""
+    """A leader must join again, and so reassign, as soon as topics have other partition counts than these. kafka-python
+    3.0.12 notices that only after an assignment of its own; a restarted static leader leads without one."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._assignment_snapshot = {topic: set(range(count)) for topic, count in partitions.items()}  # noqa: SLF001
 
 
 def prepare_each_join(consumer: Any) -> None:
-    """Makes a member that is evicted between JoinGroup and SyncGroup learn its losses before it joins again. Otherwise,
-    in kafka-python 3.0.12, a cooperative member claims partitions that another may have owned meanwhile."""
+    """Otherwise, in kafka-python 3.0.12, a cooperative member that is evicted between JoinGroup and SyncGroup claims
+    partitions that another may have owned meanwhile."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to see it
     reset = coordinator.reset_generation
 
@@ -275,8 +272,7 @@ def prepare_each_join(consumer: Any) -> None:
 
 
 def has_given_up_heartbeats(consumer: Any) -> bool:
-    """The member counts as stable while kafka-python 3.0.12 neither sends heartbeats nor rejoins. That is its only
-    reaction to a heartbeat that is answered by FENCED_INSTANCE_ID."""
+    """kafka-python 3.0.12 reacts to a heartbeat that is answered by FENCED_INSTANCE_ID only like this."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to ask
     with coordinator._lock:  # noqa: SLF001
         is_silent = coordinator.state is MemberState.STABLE and not coordinator._heartbeat_enabled  # noqa: SLF001

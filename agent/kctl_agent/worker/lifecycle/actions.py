@@ -40,8 +40,6 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class LogsObserved:
-    """The brokers' last report of the partitions that queries read."""
-
     answered: Group = NONE
     is_recreated: bool = False
     is_leaderless: bool = False

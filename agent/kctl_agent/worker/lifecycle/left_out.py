@@ -38,7 +38,6 @@ class LeftOut:
                 self._out[tp] = replace(self._out[tp], is_read=True)
 
     def keep(self, assigned: Collection[TopicPartition], now: float) -> None:
-        """Forgets partitions that are unassigned, or have been read for as long as the longest back-off."""
         for tp, out in list(self._out.items()):
             if tp not in assigned or (out.is_read and now - out.retry_at > RETRY_SECONDS[-1]):
                 del self._out[tp]

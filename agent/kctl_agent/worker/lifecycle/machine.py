@@ -1,8 +1,8 @@
 """The state machine of a worker: events in, actions out.
 
-Pure; times are the caller's monotonic seconds. Each method is an event and returns the actions that follow, in order;
-their results come back as further events. `main_thread.main_loop` does both. Events are facts; decisions are made at
-`tick` (what must end) and `start_due` (what may begin), so that one turn does at most one slow thing.
+Pure; times are the caller's monotonic seconds. Each method is an event and returns the actions that follow, in order.
+Events are facts; decisions are made at `tick` (what must end) and `start_due` (what may begin), so that one turn does
+at most one slow thing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,6 @@ class Lifecycle:
         return {tp: each for tp, each in self._unreadable.items() if tp in self._groups.suspects}
 
     def polled(self, assigned: Group, *, is_rebalancing: bool = False) -> list[Action]:
-        """This member may read `assigned`, and nothing during a rebalance."""
         self._assigned, self._is_rebalancing = NONE if is_rebalancing else assigned, is_rebalancing
         return self._enter(WorkerState.REBALANCING) if is_rebalancing else [self._commit()]
 
@@ -99,7 +98,6 @@ class Lifecycle:
         self._unreadable = unreadable
 
     def query_started(self, partitions: Group, unanswered: Mapping[TopicPartition, str], now: float) -> list[Action]:
-        """Answers `StartQuery`: the partitions that are read, and the others of the group with reasons."""
         self._left_out.add(unanswered, now)
         self._left_out.take_in(partitions)
         self.queries = {**self.queries, partitions: Phase.READING}
@@ -110,11 +108,9 @@ class Lifecycle:
         return [actions.ReportRetry(why, failures, seconds, outside)]
 
     def query_failed(self, group: Group, why: str, outside: Outside | None) -> None:
-        """The query has ended by itself. An outage affects all queries."""
         self._failed[group] = (why, outside)
 
     def draining(self, groups: Iterable[Group]) -> None:
-        """These queries begin no further batch: the log was truncated, or the storage was rolled back."""
         self._set_phase({each for each in groups if self.queries.get(each) is Phase.READING}, Phase.DRAINING)
 
     def drained(self, group: Group) -> list[Action]:
@@ -179,8 +175,8 @@ class Lifecycle:
         return self._enter(WorkerState.STOPPING)
 
     def _end_outdated(self) -> list[Action]:
-        """Ends queries that read the wrong partitions, drain already, read a recreated topic or a partition without a
-        leader, or must wait for room."""
+        """They read the wrong partitions, drain already, read a recreated topic or a partition without a leader, or
+        must wait for room."""
         if not self.queries:
             return []
         throttled: list[Action] = []
@@ -242,7 +238,6 @@ class Lifecycle:
         return [actions.StopQuery(group)]
 
     def _stop_reading(self, *, is_waited_for: bool = False) -> list[Action]:
-        """The next poll and tick decide what is read."""
         self._assigned, self._plan = NONE, []
         return self._stop_all(is_waited_for=is_waited_for)
 

@@ -1,8 +1,8 @@
-"""Divides a worker's partitions between two queries: one streams, a careful one reads suspicious partitions.
+"""Divides a worker's partitions between two queries: one streams, a careful one reads suspicious partitions. Pure;
+times are the caller's monotonic seconds.
 
-If the streaming query fails repeatedly, the cause is in its records: all its partitions become suspicious, and the
-careful query finds the bad ones (`query.careful_search`). The others are streamed again. Failures during an outage make
-nothing suspicious. Pure; times are the caller's monotonic seconds. For one thread.
+If the streaming query fails repeatedly, all its partitions become suspicious, and the careful query finds the bad
+records (`query.careful_search`). Failures during an outage make nothing suspicious.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class QueryGroups:
     def failed(
         self, group: Group, now: float, *, is_own_fault: bool = True, was_read: bool = True
     ) -> tuple[int, float]:
-        """The group's query ended by itself or (not `was_read`) could not be started. Returns the number of failures in
-        a row, and the seconds until the next start."""
+        """Not `was_read`: the query could not be started. Returns the number of failures in a row, and the seconds
+        until the next start."""
         state = self._state(group)
         seconds = RETRY_SECONDS[min(state.failures, len(RETRY_SECONDS) - 1)]
         seconds = seconds if is_own_fault else min(seconds, MOST_RETRY_SECONDS)

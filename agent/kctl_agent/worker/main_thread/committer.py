@@ -16,8 +16,6 @@ from kctl_agent.worker.stats import WorkerStats
 
 @dataclass(eq=False)
 class Committer:
-    """For the main thread. `describe(error, what)` is a Kafka error in one sentence."""
-
     _membership: Membership
     _progress: ReadProgress
     _stats: WorkerStats

@@ -1,5 +1,5 @@
-"""Checks that stored records are still in the brokers' logs and in the storage. If not, the queries drain: the next one
-begins where brokers and storage really are."""
+"""Checks that stored records are still in the brokers' logs and in the storage. If not, the queries drain, and the next
+one begins where brokers and storage are."""
 
 from __future__ import annotations
 

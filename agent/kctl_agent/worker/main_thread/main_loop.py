@@ -1,7 +1,7 @@
 """The main thread's turns: pass events to the `lifecycle` and perform its actions.
 
 A turn polls the group, executes operations, checks queries, storage and logs, and never waits long. A revocation runs
-in its own thread while the main thread waits for it inside `poll` (`consumer_group.membership`).
+in its own thread while the main thread waits for it inside `poll`.
 """
 
 from __future__ import annotations
@@ -256,7 +256,6 @@ class MainLoop:
         self._progress.reached(self._pipeline.stop(wait_seconds, action.group))
 
     def _explained(self, failure: BatchFailure) -> tuple[str, Outside | None]:
-        """During an outage no failure is a record's fault."""
         if failure.is_storage:
             return failure.text, "storage"
         known = self._stats.outside(besides="query")
@@ -266,7 +265,6 @@ class MainLoop:
         return (failure.text, None) if full is None else (f"{full}; {failure.text}", "disk")
 
     def _report_retry(self, action: actions.ReportRetry) -> None:
-        """The first failure is only logged: a retry may succeed."""
         if action.failures > 1 or action.outside is not None:
             why, is_own = f"{action.why}; next try in {action.seconds:.0f} s", action.outside is None
             self._stats.failing("query", why, action.outside, is_grave=is_own)

@@ -1,5 +1,5 @@
 """Begins a query: decide, set the stored offsets, commit, read, in this order. A worker that freezes after any step is
-rejected at the next, by the stored offset's version or the group's coordinator."""
+rejected at the next."""
 
 from __future__ import annotations
 
@@ -33,12 +33,11 @@ from kctl_agent.worker.stats import WorkerStats
 log = logging.getLogger("kctl_agent.worker")
 
 JVM_SECONDS = 15.0
-"""A healthy JVM starts a query sooner; with a shorter limit it would seem to hang."""
 
 
 @dataclass(eq=False)
 class QueryStart:
-    """For the main thread; blocks. `describe(error, what)` is a Kafka error in one sentence."""
+    """For the main thread; blocks."""
 
     _lifecycle: Lifecycle
     _pipeline: Pipeline
@@ -51,8 +50,8 @@ class QueryStart:
     """By failed starts since the last successful one: a retry finds the same again."""
 
     def start(self, wanted: frozenset[TopicPartition], *, is_careful: bool = False) -> list[Action]:
-        """Reads these partitions, or the readable ones, with their own query. Raises Lost, Fenced, BootstrapError;
-        Py4J's errors if this process's JVM has ended."""
+        """Reads these partitions, or the readable ones. Raises Lost, Fenced, BootstrapError; Py4J's errors if this
+        process's JVM has ended."""
         try:
             return self._start(wanted, is_careful=is_careful)
         except Exception as error:

@@ -27,8 +27,6 @@ _WAITS = Outcome("waiting", "the running batch is finished first")
 
 @dataclass(eq=False)
 class Requests:
-    """For the main thread. `perform` executes the lifecycle's actions; `on_lost` handles the loss of the membership."""
-
     _name: str
     _inbox: Inbox
     _membership: Membership
@@ -75,7 +73,6 @@ class Requests:
         return Outcome("done", f"paused {partition_names(paused)}" if paused else "nothing is paused")
 
     def _seek(self, operation: AcceptedOperation) -> Outcome:
-        """Called in every turn until it is no longer `waiting`."""
         seek = SeekPartition(**operation.params)
         tp = TopicPartition(seek.topic, seek.partition)
         if tp not in self._membership.partitions:

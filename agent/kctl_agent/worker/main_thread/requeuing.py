@@ -1,8 +1,5 @@
-"""Puts dead letters of a table back in a thread, because the main thread must not wait for Spark.
-
-Watches the log of the dead-letter table for requests. The tables decide which worker takes one and prevent duplicates,
-so nothing has to stop when partitions move, are paused or throttled.
-"""
+"""Puts dead letters of a table back in a thread, because the main thread must not wait for Spark. The tables decide
+which worker takes a request and prevent duplicates, so nothing has to stop when partitions move."""
 
 from __future__ import annotations
 

@@ -51,11 +51,9 @@ class Seeking:
         return stored.next if stored is not None and stored.topic_id == found.topic_id else found.committed
 
     def move(self, tp: TopicPartition, found: Found, planned: SeekPlan) -> None:
-        """Moves the group first: if the broker rejects the commit, nothing has changed.
-
-        If the worker is killed in between, or the stored offset has moved, the next start sees a reset. Raises Lost,
-        KafkaError, StorageError (nothing has changed) or HalfMoved.
-        """
+        """Moves the group first: if the broker rejects the commit, nothing has changed. If the stored offset has moved
+        meanwhile, the next start sees a reset. Raises Lost, KafkaError, StorageError (nothing has changed) or
+        HalfMoved."""
         stored_offsets = self._storage.stored_offsets([tuple(tp)])
         stored = stored_offsets.get(tuple(tp))
         try:

@@ -62,8 +62,7 @@ class Topics:
         return {**kept, **self.ids}
 
     def undescribed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """Partitions of topics with an error: without a topic's id its recreation would not be noticed. Raises
-        KafkaError if those are all."""
+        """Without a topic's id its recreation would not be noticed. Raises KafkaError if no topic has one."""
         errors = {tp: self.errors[tp.topic] for tp in partitions if tp.topic in self.errors}
         if errors and len(errors) == len(partitions):
             tp = min(errors)
@@ -129,8 +128,8 @@ class Brokers:
         return describe(error, what, self._settings.bootstrap_servers)
 
     def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
-        """With `read_committed` the end is the last stable offset. A partition whose leader is missing or silent does
-        not affect the others. Raises KafkaError if there is no answer at all."""
+        """With `read_committed` the end is the last stable offset. A silent leader does not affect other partitions.
+        Raises KafkaError if there is no answer at all."""
         try:
             starts, unstarted = answered_offsets(self._admin, partitions, OffsetSpec.EARLIEST)
             isolation = self._settings.isolation_level
@@ -151,8 +150,8 @@ class Brokers:
     def found(
         self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, LogSeen] | None = None
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
-        """Requests everything that decides where reading starts; for partitions without an answering leader, the
-        reason. Logs are compared with `known`, else with the note of the committed offset. Raises KafkaError."""
+        """Everything that decides where reading starts; for partitions without an answering leader, the reason. Logs
+        are compared with `known`, else with the note of the committed offset. Raises KafkaError."""
         group = self._settings.group
         try:
             offsets = self._admin.list_group_offsets({group: list(partitions)})[group]
@@ -189,7 +188,7 @@ class Brokers:
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
     ) -> dict[TopicPartition, int]:
         """The offsets from which logs differ from those seen before; asks brokers only after a change of leader. Raises
-        KafkaError if a later try may know; if never, that is logged, and the offset is unknown."""
+        KafkaError if a later try may know."""
         moved = {
             tp: (seen, now[tp]) for tp, seen in before.items() if seen and tp in now and now[tp].is_newer_than(seen)
         }
@@ -216,8 +215,8 @@ class Brokers:
         return diverged, unknown
 
     def _ends_of_epochs(self, asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]) -> dict[TopicPartition, int]:
-        """OffsetForLeaderEpoch: the end of the older epoch's log, as the newer leader answers. kafka-python has the
-        message, but its admin client has no method for it."""
+        """OffsetForLeaderEpoch: the end of the older epoch's log. kafka-python has the message, but no method for
+        it."""
         admin, ends = self._admin, dict[TopicPartition, int]()
 
         async def ask() -> None:
@@ -250,7 +249,6 @@ class Brokers:
         return offset if offset >= 0 else None
 
     def cluster_id(self) -> str | None:
-        """Requested until it is known; None with too old brokers. Raises KafkaError."""
         if self._cluster_id is None:
             self._cluster_id = self._admin.describe_cluster()["cluster_id"]
         return self._cluster_id
@@ -320,7 +318,7 @@ def _topic_partition(topic: str, partition: dict[str, Any]) -> PartitionMetadata
 
 class BrokerWatcher(threading.Thread):
     """Asks brokers once a second for the partitions of `watched()`, in a daemon thread. `view` is the last answer
-    (atomic to read). `report(why)` is called each time: why there was no answer, or None."""
+    (atomic to read). `report` gets why there was no answer, or None."""
 
     def __init__(
         self,

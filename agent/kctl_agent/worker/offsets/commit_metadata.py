@@ -1,9 +1,5 @@
 """The metadata that a worker commits with an offset: the storage with the messages below it, and the log that was read.
-Pure.
-
-An offset committed without such a note is another client's and resets the group. An offset with one is what a worker
-had stored, whatever the stored offset is now. A note takes about 200 of 4,096 bytes.
-"""
+Pure. An offset committed without such a note is another client's and resets the group."""
 
 from __future__ import annotations
 

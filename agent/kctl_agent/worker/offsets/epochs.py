@@ -1,8 +1,7 @@
 """Detects log truncation by leader epochs (KIP-320): is the current log still the one that was read? Pure.
 
 A log that was truncated and has grown past the position again has an ordinary end. But a new leader knows where its log
-of an older epoch ends: if that is below the end that the older leader reported, the records between are lost. Compares
-the reports of leaders, because Spark does not expose the epochs of records.
+of an older epoch ends: if that is below the end that the older leader reported, the records between are lost.
 """
 
 from __future__ import annotations
@@ -26,17 +25,13 @@ class LogSeen:
 
 
 def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
-    """The offset from which a log differs from the one seen before; None: nowhere, or unknown. `end_of_epoch`: where
-    the log of the epoch of `before` ends; negative: unknown."""
+    """None: nowhere, or unknown. `end_of_epoch`: where the log of the epoch of `before` ends; negative: unknown."""
     if end_of_epoch is None or end_of_epoch < 0 or end_of_epoch >= before.end:
         return None
     return end_of_epoch
 
 
 class Epochs:
-    """The last seen log of each partition, while this worker owns it; another owner may have handled a truncation.
-    `began`, `observe` and `committed` are for one thread."""
-
     def __init__(self) -> None:
         self._seen: dict[TopicPartition, LogSeen] = {}
         self._committed: dict[TopicPartition, LogSeen] = {}
@@ -59,8 +54,8 @@ class Epochs:
         self._seen = {**self._seen, **newer}
 
     def seen(self, tp: TopicPartition) -> LogSeen | None:
-        """For the commit note. Not usable as `committed_leader_epoch`: that is the epoch of the last record below the
-        offset, and other clients would treat a lower one as a truncation."""
+        """Not usable as `committed_leader_epoch`: that is the epoch of the last record below the offset, and other
+        clients would treat a lower one as a truncation."""
         return self._seen.get(tp)
 
     def committed(self, partitions: Collection[TopicPartition]) -> None:

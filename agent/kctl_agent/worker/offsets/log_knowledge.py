@@ -1,5 +1,5 @@
-"""A worker's knowledge of the logs that it reads: recreated topics, partitions without a leader. No clock, no requests;
-times are the caller's monotonic seconds."""
+"""A worker's knowledge of the logs that it reads: recreated topics, partitions without a leader. No clock, no
+requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ class Reading:
         return self._topic_ids.get(tp)
 
     def is_void(self, tp: TopicPartition, view: BrokerView) -> bool:
-        """The topic was deleted or recreated since reading began, which invalidates its offsets."""
         began = self._topic_ids.get(tp)
         is_newer = view.taken_at is not None and view.taken_at > self._began_at
         return began is not None and is_newer and view.topic_ids.get(tp.topic) != began

@@ -73,8 +73,8 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class StartOffset:
-    """`stored_offset` None: unchanged. With `must_commit` this offset must be committed with a note before it is read:
-    otherwise the next put would make the committed offset seem a reset, or once more a rolled-back storage."""
+    """`must_commit`: this offset must be committed with a note before it is read, or the next put would make the
+    committed offset seem a reset, or once more a rolled-back storage."""
 
     offset: int
     stored_offset: StoredOffset | None

@@ -15,8 +15,6 @@ from kctl_agent.worker.offsets.start_offsets import Decided
 
 
 class ReadProgress:
-    """The main thread or a revocation changes it; any thread reads it."""
-
     def __init__(self) -> None:
         self.commits = Commits()
         self.epochs = Epochs()
@@ -25,7 +23,6 @@ class ReadProgress:
         """Positions at the end of earlier queries, for a throttled or waiting worker."""
 
     def note(self, tp: TopicPartition, storage: StorageId) -> str:
-        """Metadata to commit with an offset; also called on kafka-python's I/O thread."""
         return CommitNote(storage, self.reading.topic_id(tp), self.epochs.seen(tp)).format()
 
     def began(
@@ -51,5 +48,4 @@ class ReadProgress:
         return {tp: None if self.reading.is_void(tp, view) else reached.get(tp) for tp in assigned}
 
     def committed(self, view: BrokerView) -> dict[TopicPartition, int]:
-        """Without those of deleted or recreated topics."""
         return {tp: offset for tp, offset in self.commits.known.items() if not self.reading.is_void(tp, view)}

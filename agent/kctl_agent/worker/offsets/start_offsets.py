@@ -1,5 +1,4 @@
-"""Start offsets of a query: asks brokers and storage, lets `positions` decide, sets the stored offsets. For the main
-thread; blocks."""
+"""Start offsets of a query: asks brokers and storage, lets `positions` decide, sets the stored offsets."""
 
 from __future__ import annotations
 
@@ -28,8 +27,6 @@ CALL_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """For a topic that is new to the group, contains more partitions than were requested."""
-
     stored_offsets: Mapping[tuple[str, int], StoredOffset]
     found: Mapping[TopicPartition, Found]
     starts: Mapping[TopicPartition, StartOffset]
@@ -52,8 +49,6 @@ class Decided:
 
 
 class StartOffsets:
-    """`identity` is the storage's, as in commits; known after a decision."""
-
     def __init__(self, settings: WorkerSettings, storage: OffsetStore, brokers: Brokers) -> None:
         self._settings = settings
         self._store = storage
@@ -61,11 +56,8 @@ class StartOffsets:
         self.identity = StorageId("", "")
 
     def decide(self, partitions: frozenset[TopicPartition], known: Mapping[TopicPartition, LogSeen]) -> Decided:
-        """Decides where partitions begin; compares their logs with `known`.
-
-        Stored offsets are read before the committed ones, and again after a move: they show another owner's actions.
-        Raises BootstrapError (another group's storage, or a setting is `stop`), KafkaError, StorageError.
-        """
+        """Stored offsets are read before the committed ones, and again after a move: they show another owner's actions.
+        Raises BootstrapError (another group's storage, or a setting is `stop`), KafkaError, StorageError."""
         self._bind()
         is_latest = self._settings.kafka.auto_offset_reset == "latest"
         every = self._brokers.partitions_of({tp.topic for tp in partitions})
@@ -96,14 +88,12 @@ class StartOffsets:
         return decided
 
     def place(self, decided: Decided) -> None:
-        """Sets the stored offsets that move. Raises StoredOffsetMoved, StorageError."""
         placing = [start.stored_offset for start in decided.starts.values() if start.stored_offset is not None]
         if placing:
             self._storage.init_offsets(placing, decided.stored_offsets)
 
     @property
     def _storage(self) -> OffsetStore:
-        """For one call. Raises StorageUnusable if the thread's deadline leaves no time for it."""
         if not deadline.allows(CALL_SECONDS):
             raise StorageUnusable("no time is left in this turn to ask the storage")
         return self._store
@@ -127,7 +117,6 @@ class StartOffsets:
             refuse_moved(tuple(tp), now.get(tuple(tp)), decided.stored_offsets.get(tuple(tp)))
 
     def _bind(self) -> None:
-        """Each time, because the storage may be exchanged while a worker runs."""
         owner = Binding(self._settings.kafka.group, self._brokers.cluster_id())
         take_over = self._settings.storage["on_other_storage"] == "take_over"
         try:

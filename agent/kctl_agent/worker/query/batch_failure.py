@@ -1,8 +1,5 @@
-"""The reason why a batch failed, in one line, and whether the storage was the cause.
-
-The driver gets an exception of an executor's Python as text. Exceptions of the put are on a line that begins with a
-secret token of its job, because an exception of user code may quote any record.
-"""
+"""The reason why a batch failed, in one line, and whether the storage was the cause. The driver gets an executor's
+exception as text: those of the put have a secret token, because an exception of user code may quote any record."""
 
 from __future__ import annotations
 
@@ -32,12 +29,10 @@ class BatchFailure:
 
     @property
     def is_moved(self) -> bool:
-        """The stored offsets differ from those that the batch was planned on."""
         return self.code in MOVED
 
     @property
     def may_be_of_record(self) -> bool:
-        """A single record may be the cause, not the state of the storage."""
         return self.code in OF_RECORD
 
     def __str__(self) -> str:

@@ -36,16 +36,16 @@ class PutDone:
 
 
 def in_few_tasks(frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], least_records: int = 1) -> DataFrame:
-    """Coalesces a batch's records into few tasks, each of whole Kafka partitions in offset order. A task with a Python
-    call costs about 50 ms even if empty (benchmarks/README.md)."""
+    """Each task has whole Kafka partitions in offset order. A task with a Python call costs about 50 ms even if empty
+    (benchmarks/README.md)."""
     sizes = [size for each in ranges.values() if (size := each.end - each.start) > 0]
     tasks = task_count(sizes, frame.sparkSession.sparkContext.defaultParallelism, least_records)
     return frame.coalesce(tasks) if 0 < tasks < len(sizes) else frame
 
 
 def task_count(sizes: Collection[int], at_a_time: int, least_records: int = 1) -> int:
-    """One task per concurrent task; more if equal numbers of partitions would make unequal tasks; fewer if tasks would
-    have less than `least_records` on average."""
+    """One per concurrent task; more if equal numbers of partitions would make unequal tasks; fewer if tasks would have
+    less than `least_records` on average."""
     largest, total = max(sizes, default=0), sum(sizes)
     is_uneven = largest > 2 * total / max(len(sizes), 1) and largest > total / (UNEVEN_TASKS * at_a_time)
     most = UNEVEN_TASKS * at_a_time if is_uneven else at_a_time
@@ -63,8 +63,7 @@ class BatchPut(ABC):
         return call_transform(self._transform, self.name, frame)
 
     @abstractmethod
-    def check(self, source: DataFrame) -> None:
-        """Checks the transform on records as a query reads them. Raises BootstrapError; StorageError (may pass)."""
+    def check(self, source: DataFrame) -> None: ...
 
     @abstractmethod
     def stream(self, source: DataFrame) -> DataFrame: ...
@@ -73,9 +72,8 @@ class BatchPut(ABC):
     def give_up(
         self, session: SparkSession, messages: Sequence[Message], planned: BatchRange, errors: Sequence[str]
     ) -> None:
-        """Makes dead letters of these unchanged messages of one partition, one error each, and moves its stored offset
-        past them. Raises StorageError: nothing was done, or (a table) only the first of the two."""
+        """Makes dead letters of these unchanged messages of one partition, and moves its stored offset past them.
+        Raises StorageError: nothing was done, or (a table) only the first of the two."""
 
     @abstractmethod
-    def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:
-        """Stores a batch of `stream` and moves stored offsets to the ends of its ranges. On Spark's callback thread."""
+    def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone: ...

@@ -1,8 +1,9 @@
-"""The reading order of partitions whose query failed, so that each bad record stops only its own partition.
+"""The reading order of partitions whose query failed, so that each bad record stops only its own partition. Pure; times
+are the caller's monotonic seconds.
 
-Groups of partitions are read first; a failed group is divided until a partition fails alone. Smaller and smaller ranges
-of that partition are read, in turn with the others, until its next record fails alone; it is retried with a back-off.
-Pure; times are the caller's monotonic seconds. `next`, `failed` and `done` are for one thread, the others for any.
+A failed group is divided until a partition fails alone. Smaller and smaller ranges of that partition are read, in turn
+with the others, until its next record fails alone; it is retried with a back-off. `next`, `failed` and `done` are for
+one thread, the others for any.
 """
 
 from __future__ import annotations
@@ -16,27 +17,25 @@ from kafka import TopicPartition
 from kctl_agent.replies.workers import UnreadPartition
 
 PARTS = 6
-"""Parts of a divided range. With 8 bad ones in 40 partitions 14 reads fail, with halves 23; a failed read takes two to
-three times as long as a good one."""
+"""With 8 bad ones in 40 partitions 14 reads fail, with halves 23; a failed read takes two to three times as long as a
+good one."""
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 JOIN_SECONDS = 20.0
 """After so long good partitions are cleared although the search continues for others."""
 HEALTHY_SECONDS = 600.0
-"""For so long after its last bad record a partition is read carefully, so that another one disturbs no others."""
+"""For so long after its last bad record a partition is read carefully."""
 
 Ranges = Mapping[TopicPartition, tuple[int, int]]
-"""Offsets by partition: the first, and the one after the last."""
 
 
 @dataclass(slots=True)
 class _Partition:
     position: int
     goal: int | None = None
-    """The end of the log when the partition was first seen or last failed: read up to there, it is good."""
+    """The end of the log when the partition was first seen or last failed."""
     alone: int = 0
     """Records read next, alone; 0: it is read with others."""
     bad_before: int = 0
-    """The end of the last failed range, which contains a bad record; if not above `position`, there is none."""
     failures: int = 0
     """In a row, of the record at `position` alone."""
     retry_at: float = 0.0
@@ -53,8 +52,7 @@ class CarefulSearch:
         now: float,
         before: CarefulSearch | None = None,
     ) -> None:
-        """Keeps what an earlier search knows of the same positions. Good partitions wait up to `wait_seconds` for
-        `most` records."""
+        """Good partitions wait up to `wait_seconds` for `most` records."""
         known = before.partitions if before else {}
         self.partitions: dict[TopicPartition, _Partition] = {
             tp: replace(known[tp]) if tp in known and known[tp].position == at else _Partition(at)

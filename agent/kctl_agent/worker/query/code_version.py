@@ -1,5 +1,5 @@
-"""The version of the user's code in a worker, so that the executors' Pythons run the same. An engine's Pythons outlive
-a worker; Spark separates Pythons by environment, so the version goes into it."""
+"""The version of the user's code in a worker: Spark separates Pythons by environment, and an engine's Pythons outlive a
+worker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ VARIABLE = "KCTL_CODE_VERSION"
 
 
 def code_version(import_dir: Path) -> dict[str, str]:
-    """Identifies the files that this process has imported from `import_dir` by path, size and modification time."""
     versions = sorted(filter(None, (_described(module, import_dir) for module in list(sys.modules.values()))))
     if not versions:
         return {}

@@ -2,7 +2,7 @@
 
 Spark may run a task again, or twice at a time, and an abandoned attempt may write for any time. The commit protocol of
 its streaming file sink gives each file a random name, and the driver the names of one attempt per task: the one whose
-rows it counted. All other files are leftovers. No file is renamed.
+rows it counted. No file is renamed.
 """
 
 # ruff: noqa: SLF001 - PySpark has no public way to choose the protocol of one job
@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame
 
 
 def write_committed(rows: DataFrame, uri: str, partition_by: Sequence[str]) -> frozenset[str]:
-    """Returns the names of the files that Spark committed; observations of `rows` are then complete. Raises OSError,
-    and errors of Spark and the user's code."""
+    """Returns the committed files; observations of `rows` are then complete. Raises OSError, and errors of Spark and
+    the user's code."""
     session: Any = rows.sparkSession._jsparkSession
     jvm: Any = rows.sparkSession._jvm
     sql, python = jvm.org.apache.spark.sql.execution, jvm.org.apache.spark.api.python.PythonUtils

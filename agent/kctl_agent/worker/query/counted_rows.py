@@ -1,5 +1,5 @@
-"""Rows that Spark counts while it writes them, to compare with the files found (`lake.files.written_files`): a file
-system, a locale and a listing are between them."""
+"""Rows that Spark counts while it writes them, to compare with the files found: a file system, a locale and a listing
+are between them."""
 
 # ruff: noqa: SLF001 - PySpark waits for an observation without end
 from __future__ import annotations
@@ -17,22 +17,19 @@ REPORT_SECONDS = 60
 
 
 class CountedRows:
-    """`rows` replaces the frame, and may be used once."""
-
     def __init__(self, rows: DataFrame) -> None:
         self._seen = Observation()
         self.rows = rows.observe(self._seen, f.count("*").alias("count"))
 
     @property
     def count(self) -> int:
-        """Call it only after `rows` were used. Raises StorageUnusable if Spark does not report."""
         found = observed(self._seen)
         return int(found["count"]) if found else 0
 
 
 def observed(seen: Observation) -> dict[str, Any] | None:
-    """None: Spark found that there are no rows before it ran anything. It omits the count then, and its `toPyRow` fails
-    by an assertion. Raises StorageUnusable without a report."""
+    """None: Spark found that there are no rows before it ran anything; its `toPyRow` then fails by an assertion. Raises
+    StorageUnusable without a report."""
     inner: Any = seen
     scala = inner._jvm.scala.concurrent
     try:

@@ -1,8 +1,5 @@
-"""PySpark's daemon with the imports of a put already done: it forks a Python for each task.
-
-A fork has no threads. This concerns pyarrow's jemalloc, which stops its threads before a fork and restarts them;
-OpenBLAS starts none, because Spark sets `OMP_NUM_THREADS`.
-"""
+"""PySpark's daemon with the imports of a put already done: it forks a Python for each task. A fork has no threads:
+pyarrow's jemalloc restarts its own; OpenBLAS starts none, because Spark sets `OMP_NUM_THREADS`."""
 
 from __future__ import annotations
 
@@ -30,15 +27,14 @@ def worth_searching(paths: list[str]) -> list[str]:
     """`sys.path` without copies of an installed PySpark or Py4J, and without Spark's jar.
 
     Spark's PYTHONPATH begins with zip files of both as source, which every start of a daemon compiles again (0.3 s of a
-    processor). The path ends with the jar of Spark's core, which has no modules: PySpark makes each fork read the list
-    of its 5,900 files (`importlib.invalidate_caches` in pyspark/worker_util.py), 65 ms and 11 MB.
+    processor). It ends with the jar of Spark's core: PySpark makes each fork read the list of its 5,900 files
+    (`importlib.invalidate_caches` in pyspark/worker_util.py), 65 ms and 11 MB.
     """
     return [path for path in paths if not (_is_copy(Path(path), paths) or _is_jar_of_spark(Path(path)))]
 
 
 def for_own_user(serve: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
-    """Serves only processes of this user: a fork reads as many bytes as the other side requests before it compares the
-    secret in them."""
+    """A fork reads as many bytes as the other side requests before it compares the secret in them."""
 
     def serve_own(connection: socket.socket, is_authenticated: bool) -> int:
         if is_authenticated or is_own(connection):

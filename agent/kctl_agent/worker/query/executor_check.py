@@ -1,5 +1,5 @@
-"""Checks that executors on other machines exist and that this machine sees their files, before a table relies on them.
-A batch is safe without this check, because it counts its rows, but would fail each time without naming the machine."""
+"""Checks that executors on other machines exist and that this machine sees their files. A batch is safe without this,
+but would fail each time without naming the machine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ class ExecutorCheck:
         self._context: Any = session.sparkContext
         self._ended = threading.Event()
         self.why: str | None = f"waits for executors of {self._context.master}"
-        """None: the executors can be used. For any thread."""
         threading.Thread(target=self._run, name="kctl-executors", daemon=True).start()
 
     def end(self) -> None:

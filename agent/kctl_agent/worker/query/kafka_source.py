@@ -23,18 +23,17 @@ LEAST_RECORDS, MOST_RECORDS = 50, 2000
 """Bounds of the records that a query's consumers hold before a task needs them: in total (up to twice as much), and for
 each.
 
-With Kafka's 1 MB and 2,000 records each, consumers of 400 partitions filled a heap of 512 MB; with the default of 500
-records a batch over few partitions took a quarter to a third longer (benchmarks/README.md). A larger record is still
-fetched (KIP-74).
+With Kafka's 1 MB and 2,000 records each, consumers of 400 partitions filled a heap of 512 MB; with 500 records a batch
+over few partitions took a quarter to a third longer (benchmarks/README.md). A larger record is still fetched (KIP-74).
 """
 REQUEST_TIMEOUT_MS = 10_000
-"""For the AdminClient that Spark asks for log ends. It waits the whole time for a killed leader that is gone from the
-metadata (a minute by default); then Spark asks again and learns of the next leader."""
+"""Spark's AdminClient waits so long (a minute by default) for a killed leader that is gone from the metadata; then it
+learns of the next leader."""
 
 FETCH_WAIT_MS = 1
-"""How long a broker holds an empty fetch (`fetch.max.wait.ms`); Spark's request for ends waits for it. With Kafka's 500
-ms each partition of a worker without lag took half a second longer; with 10 ms a message into one of 400 waited 7.0
-instead of 2.8 s (benchmarks/README.md)."""
+"""How long a broker holds an empty fetch (`fetch.max.wait.ms`); Spark's request for ends waits for it. With 500 ms each
+partition without lag took half a second longer; with 10 ms a message into one of 400 waited 7.0 instead of 2.8 s
+(benchmarks/README.md)."""
 
 WITHOUT_METRICS = {"kafka.enable.metrics.push": "false", "kafka.auto.include.jmx.reporter": "false"}
 """With KIP-714 and JMX opening a consumer takes 7.5 instead of 5.2 ms (benchmarks/README.md)."""
@@ -68,8 +67,7 @@ def kafka_source(
 def kafka_range(
     session: SparkSession, kafka: KafkaSettings, ranges: Mapping[TopicPartition, tuple[int, int]], name: str
 ) -> DataFrame:
-    """Ranges are the first offset, and the one after the last. Reuses the consumers of the last call with the same
-    `name`; their group id serves only this."""
+    """A range ends after its last record. Reuses the consumers of the last call with the same `name`."""
     more: dict[str, str | int] = {
         "endingOffsets": _by_topic({tp: end for tp, (_, end) in ranges.items()}),
         "kafka.group.id": name,

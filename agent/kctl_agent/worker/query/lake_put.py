@@ -31,27 +31,24 @@ from kctl_agent.worker.query.unreadable_records import is_readable
 log = logging.getLogger(__name__)
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
-"""A transform gets these columns, and without one the table has them."""
 HEADERS = "array<struct<key: string, value: binary>>"
 NAME_BYTES = 255
 """The limit of a name on every Linux file system."""
 FILE_RECORDS = 25_000
 """A smaller batch is one file, unless the table is partitioned."""
 ESCAPED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
-"""Spark writes these as `%XX` in folder names (`ExternalCatalogUtils.escapePathName`)."""
 TOO_LONG = re.compile(r"a row of the batch has \d+ bytes in .*?; nothing was stored")
 
 
 class LakePut(BatchPut):
-    """Puts batches of one query into a table; messages whose rows the transform marks become dead letters. From the
-    first batch on, no other worker has the query's partitions."""
+    """Messages whose rows the transform marks become dead letters. From the first batch on, no other worker has the
+    query's partitions."""
 
     def __init__(self, storage: LakeStorage, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
         super().__init__(transform, name)
         self._storage = storage
         self._schema: str | None = None
         self._fenced: Mapping[TopicPartition, int | None] | None = None
-        """Claims that can no longer store dead letters; None: not known of any."""
 
     def check(self, source: DataFrame) -> None:
         check_file_names(source.sparkSession._jvm.System.getProperty("sun.jnu.encoding"), sys.getfilesystemencoding())  # noqa: SLF001
@@ -155,8 +152,7 @@ class LakePut(BatchPut):
 
 
 def records(session: SparkSession, messages: Sequence[Message], errors: Sequence[str]) -> DataFrame:
-    """Messages in the form of Spark's source, marked by their errors. A timestamp that Spark cannot represent becomes
-    -1, Kafka's for none."""
+    """Messages in the form of Spark's source. A timestamp that Spark cannot represent becomes -1, Kafka's for none."""
     rows = [
         (m.topic, m.partition, m.offset, m.timestamp if is_readable(m.timestamp) else -1, m.key, m.value, m.headers, e)
         for m, e in zip(messages, errors, strict=True)
@@ -167,8 +163,8 @@ def records(session: SparkSession, messages: Sequence[Message], errors: Sequence
 
 
 def check_file_names(java: str, python: str) -> None:
-    """Spark's driver and this process must encode file names in UTF-8. Otherwise one would not find the other's files,
-    and partitions of several values would become one. Raises BootstrapError."""
+    """Spark's driver and this process must encode file names in UTF-8, or one would not find the other's files. Raises
+    BootstrapError."""
     for whose, encoding in ("Spark's driver", java), ("Python", python):
         if encoding.upper() not in ("UTF-8", "UTF8"):
             raise BootstrapError(
@@ -209,8 +205,6 @@ def _without(rows: DataFrame, messages: Sequence[tuple[str, int, int]]) -> DataF
 
 
 def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> Written:
-    """Writes rows as Parquet files of a table into this folder. Raises StorageUnusable, and errors of Spark and the
-    user's transform."""
     try:
         folder.make()
     except OSError as error:
@@ -227,8 +221,8 @@ def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> 
 
 
 def _with_folder_names(rows: DataFrame, partition_by: Sequence[str]) -> DataFrame:
-    """Makes values fit for the folder's name, `COLUMN=VALUE`: bytes that are not UTF-8, and NUL, become U+FFFD; the
-    text that Hive has for null becomes null. A row with a too long value fails with a sentence."""
+    """Bytes that are not UTF-8, and NUL, become U+FFFD; the text that Hive has for null becomes null. A row with a too
+    long value fails with a sentence."""
     types = dict(rows.dtypes)
     for name in partition_by:
         if types.get(name) != "string":

@@ -1,8 +1,8 @@
 """Rows that a transform marked as unreadable, by an error in the column `_kctl_error`: they become dead letters.
 
-The first pass writes all other rows to the table and only counts the marked ones; if there are any, a second pass makes
-dead letters of them. Both passes are compared, and messages counted: a transform that then marks other rows, or changes
-topic, partition or offset, would lose messages or store them twice.
+The first pass writes all other rows to the table and only counts the marked ones; a second pass makes dead letters of
+them. Both are compared: a transform that then marks other rows, or changes topic, partition or offset, would lose
+messages or store them twice.
 """
 
 from __future__ import annotations
@@ -101,7 +101,6 @@ class MarkedRows:
         )
 
     def check(self) -> None:
-        """Compares the marks with the second run's, after `messages`. Raises UnsteadyMarks, UntracedMarks."""
         count, again = self.count, observed(self._second)
         if again != self._counted:
             raise UnsteadyMarks(

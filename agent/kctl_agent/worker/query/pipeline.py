@@ -1,8 +1,8 @@
 """The streaming queries of a worker: from assigned partitions and start offsets to stored batches.
 
 One query per set of partitions, usually one for all, with a scratch checkpoint. Spark requests a batch on a Py4J
-callback thread (`Run.put_batch`); the main thread starts and stops queries. A batch's end offsets are read from the
-checkpoint's offset log, which Spark writes before it runs the batch.
+callback thread (`Run.put_batch`). A batch's end offsets are read from the checkpoint's offset log, which Spark writes
+before it runs the batch.
 """
 
 from __future__ import annotations
@@ -64,7 +64,6 @@ class Pipeline:
         )
         self._requeue_put: RequeuePut | None = None
         self._executors: ExecutorCheck | None = None
-        """None: executors are in the driver's JVM, or there is no table."""
         self._driver = self._new_driver()
         self._is_called = False
         self._is_checked = False
@@ -75,14 +74,12 @@ class Pipeline:
         """The cause of a failure is in the records, as far as is known. For any thread."""
 
     def open(self) -> None:
-        """Starts JVM and session if they are the worker's own, and checks the transform. Raises BootstrapError."""
         self._driver.open()
         if self._driver.session is not None:
             self._check_early()
 
     def connect(self) -> str | None:
-        """Gets a session if that needs no waiting; otherwise returns why there is none, or why its executors cannot be
-        used. Raises BootstrapError."""
+        """Gets a session if that needs no waiting; otherwise returns why there is none. Raises BootstrapError."""
         before = self._driver.session
         why = self._driver.connect()
         if why is None and self._driver.session is not before:
@@ -94,7 +91,6 @@ class Pipeline:
         return why if why is not None or self._executors is None else self._executors.why
 
     def _check_early(self) -> None:
-        """A transform that raises does not end the worker: the next query fails."""
         if self._settings.pipeline.transform and self._writes_from_executors:
             ship_modules(self._session().sparkContext, self._settings.pipeline.import_dir)
         try:
@@ -127,8 +123,8 @@ class Pipeline:
         return EngineDriver(settings.run_dir, settings.name, settings.scratch_dir, self._with_code)
 
     def _with_code(self) -> dict[str, str]:
-        """Separates executors' Pythons by the version of this code. For the next engine the code is loaded again,
-        because its objects, such as a `udf`, belonged to the last one."""
+        """For the next engine the code is loaded again, because its objects, such as a `udf`, belonged to the last
+        one."""
         transform, import_dir = self._settings.pipeline.transform, self._settings.pipeline.import_dir
         if self._is_called and transform:
             forget_code(transform, import_dir)
@@ -179,7 +175,6 @@ class Pipeline:
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """End offsets of the last finished batches, at first the start offsets."""
         return {tp: offset for run in self._runs.values() for tp, offset in run.positions.items()}
 
     @property
@@ -189,7 +184,6 @@ class Pipeline:
 
     @property
     def query_id(self) -> str | None:
-        """Of the query that reads the most partitions."""
         return max(self._runs.values(), key=lambda run: len(run.sources)).query_id if self._runs else None
 
     @property
@@ -211,8 +205,6 @@ class Pipeline:
             return None if self._driver.session is None else limit_kept_consumers(self._driver.session, topics)
 
     def start(self, sources: Mapping[TopicPartition, KafkaSource], *, is_careful: bool = False) -> None:
-        """A careful query reads its partitions range by range (`run.CarefulRun`). Raises errors of Spark, DriverLost
-        (there is no driver), TransformFailed, BootstrapError."""
         if not self._is_checked:
             self._check()
         checkpoint = Path(tempfile.mkdtemp(prefix="query-", dir=self._settings.scratch_dir))
@@ -269,8 +261,8 @@ class Pipeline:
         return frozenset(group for group, run in self._runs.items() if run.gate.is_set())
 
     def stop(self, wait_seconds: float, group: frozenset[TopicPartition] | None = None) -> dict[TopicPartition, int]:
-        """Ends this query, or all, and returns the stored positions. Batches that still run after `wait_seconds` are
-        abandoned; their tasks may write for a moment, which the stored offset makes harmless."""
+        """Returns the stored positions. Batches that still run after `wait_seconds` are abandoned; their tasks may
+        write for a moment, which the stored offset makes harmless."""
         runs = self._of(group)
         self._runs = {key: run for key, run in self._runs.items() if key not in runs}
         wait_seconds = min(wait_seconds, max(deadline.left(), 0.0))
@@ -290,12 +282,10 @@ class Pipeline:
         return {tp: offset for run in runs.values() for tp, offset in run.positions.items()}
 
     def has_settled(self, seconds: float) -> bool:
-        """Every query has run for so long, and no running batch may still fail."""
         now, runs = time.monotonic(), self._runs.values()
         return bool(runs) and all(run.batch_started_at is None and now - run.began_at > seconds for run in runs)
 
     def failures(self) -> dict[frozenset[TopicPartition], BatchFailure]:
-        """Queries that ended by themselves. Raises DriverLost if all did, with the driver."""
         found = {}
         with self._driver_used():
             for group, run in self._runs.items():

@@ -1,8 +1,5 @@
-"""The executor's side of a put: Arrow batches of a task's Kafka partitions into the storage.
-
-A task reads whole Kafka partitions in offset order (`in_few_tasks`); the records of an Arrow batch are usually stored
-in one transaction. Memory is bounded by two Arrow batches, not by the Spark batch.
-"""
+"""The executor's side of a put: Arrow batches of a task's Kafka partitions into the storage. Memory is bounded by two
+Arrow batches, not by the Spark batch."""
 
 from __future__ import annotations
 
@@ -27,8 +24,8 @@ HEADERS = (
     "cast(to_json(cast(headers as array<struct<k:string,v:binary>>), map('ignoreNullFields', 'true')) as binary)"
     " as headers"
 )
-"""As JSON: an array of structs in Arrow made the whole put four times slower, even if every one was null. Renamed by a
-cast: with `transform` a batch took an eighth longer, with or without headers (benchmarks/README.md)."""
+"""An array of structs in Arrow made the whole put four times slower than JSON, even if every one was null. Renamed by a
+cast: with `transform` a batch took an eighth longer (benchmarks/README.md)."""
 
 RESULT_SCHEMA = "topic string, partition int, last long, stored long, skipped long, last_timestamp_ms long"
 KEEP = "the transform must not change topic or partition"
@@ -54,8 +51,8 @@ class PutJob:
         return sorted({topic for topic, _ in self.ranges})
 
     def selected(self) -> list[str]:
-        """SQL expressions for Python's columns. A topic is passed as its place in `topics`: with its name in each row
-        Spark took 3 to 8 % longer (benchmarks/README.md)."""
+        """A topic is passed as its place in `topics`: with its name in each row Spark took 3 to 8 % longer
+        (benchmarks/README.md)."""
         # Kafka's topic names need no quoting in SQL.
         places = "".join(f" when '{topic}' then {place}" for place, topic in enumerate(self.topics))
         timestamp = "unix_millis(timestamp) as timestamp_ms"
@@ -63,7 +60,6 @@ class PutJob:
 
 
 def put_in_task(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
-    """`put_partitions` with errors that the driver can distinguish. Raises TaskFailed."""
     try:
         yield from put_partitions(job, batches)
     except StorageError as error:
@@ -106,12 +102,8 @@ class _Task:
 
 
 def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
-    """Stores one task's Arrow record batches (columns `PutJob.selected`).
-
-    Yields one record batch with a row of `RESULT_SCHEMA` per partition, or nothing. Raises BadOrder, GapRefused,
-    StoredOffsetMoved, or StorageUnusable if a retry may work; then nothing of that portion was written, and the Spark
-    batch fails.
-    """
+    """Yields one record batch with a row of `RESULT_SCHEMA` per partition, or nothing. Raises BadOrder, GapRefused,
+    StoredOffsetMoved, StorageUnusable; then nothing of that portion was written."""
     task = _Task(job)
     with job.storage.writer() as writer:
         for batch in batches:
@@ -149,20 +141,18 @@ def _numbers(values: NDArray[Any]) -> Any:
 
 @cache
 def _spare_collections() -> None:
-    """Hides all present objects from the garbage collector, which PySpark's daemon runs after each task. It would take
-    50 to 85 ms of a processor (benchmarks/README.md)."""
+    """PySpark's daemon collects garbage after each task. That would take 50 to 85 ms of a processor
+    (benchmarks/README.md)."""
     gc.collect()
     gc.freeze()
 
 
 def _run_starts(*columns: NDArray[Any]) -> NDArray[np.int64]:
-    """Rows that differ from the previous one in any of these columns; 0 is the first."""
     changes = [np.flatnonzero(np.diff(each)) + 1 for each in columns]
     return np.unique(np.concatenate([np.zeros(1, np.int64), *changes]))
 
 
 def _runs(batch: Any, job: PutJob) -> Iterator[tuple[TopicPartition, Columns]]:
-    """The records of an Arrow batch by partition, in their order. Raises BadOrder."""
     places, partitions = batch.column(0), batch.column(1)
     if places.null_count:
         raise BadOrder(f"there are records of other topics than {', '.join(job.topics)}; {KEEP}")

@@ -1,5 +1,4 @@
-"""Requeues dead letters of a table: transforms the requested ones again, in a batch of their own. Spark reads and
-writes the rows; no value passes through Python."""
+"""Requeues dead letters of a table in a batch of their own. No value passes through Python."""
 
 from __future__ import annotations
 
@@ -49,7 +48,6 @@ class RequeuePut:
         self._requeues: Requeues | None = None
 
     def put_next(self, spark: SparkSession) -> PutBack | None:
-        """Puts back what was requested until now. Raises RequeueTaken if another worker was faster."""
         batch = self._of_cluster().next()
         if batch is None:
             return None
@@ -73,7 +71,6 @@ class RequeuePut:
         return self._requeues
 
     def _refuse_full(self) -> None:
-        """Ignores the limit of dead letters, which become fewer. Raises StorageUnusable."""
         if (why := why_full(replace(self._storage.stats(), dead=None))) is not None:
             raise StorageUnusable(why)
 

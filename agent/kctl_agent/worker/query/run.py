@@ -1,5 +1,5 @@
-"""A running query: the batches that it stores, and their progress. A `Run` is a streaming query. A `CarefulRun` is a
-thread that reads range by range: a failure stops nothing else."""
+"""A running query: the batches that it stores, and their progress. A `CarefulRun` reads range by range in a thread: a
+failure stops nothing else."""
 
 from __future__ import annotations
 
@@ -36,8 +36,6 @@ IDLE_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """`rows` are stored messages; `last_timestamps` in Unix seconds."""
-
     batch_id: int
     rows: int
     seconds: float
@@ -61,7 +59,7 @@ class Run:
         self.planned = self.positions
         """End offsets of the running batch, else `positions`."""
         self.gate = threading.Event()
-        """Set: no further batch may begin. (A callback that waited here would dead-lock with StreamingQuery.stop.)"""
+        """No further batch may begin. A callback that waited here would dead-lock with StreamingQuery.stop."""
         self.busy = threading.Lock()
         self.query: Any = None
         self.query_id: str | None = None
@@ -78,8 +76,8 @@ class Run:
         return self._batch_put.stream(source)
 
     def put_batch(self, frame: DataFrame, batch_id: int) -> None:
-        """Stores a batch. Spark calls it on a Py4J thread, one batch after another. If it must not continue, it raises
-        and never waits: `StreamingQuery.stop()` waits for its return."""
+        """On a Py4J thread. If it must not continue, it raises and never waits: `StreamingQuery.stop()` waits for its
+        return."""
         with self.busy:
             if self.gate.is_set():
                 raise RuntimeError("the partitions were revoked or the query is stopping")
@@ -143,8 +141,8 @@ class CarefulRun(Run):
         log_ends: Callable[[], Mapping[TopicPartition, int]],
         is_own_fault: Callable[[BatchFailure], bool],
     ) -> None:
-        """Starts the thread; its jobs run in this pool of Spark's scheduler. `read` gets a name for its consumers;
-        `unreadable` returns the messages at an offset that become dead letters."""
+        """`read` gets a name for its consumers; `unreadable` returns the messages at an offset that become dead
+        letters."""
         super().__init__(batch_put, sources, checkpoint, on_batch)
         self.query = self
         self._search, self._session = search, session
@@ -190,7 +188,6 @@ class CarefulRun(Run):
                 self._search.failed(ranges, why.text, time.monotonic())
 
     def _tried(self, ranges: Ranges) -> BatchFailure | None:
-        """Stores these records; returns why that failed, if the cause is in the records."""
         self.last_batch_id += 1
         frame = self.stream(self._read(ranges, self._token))
         try:
@@ -205,8 +202,7 @@ class CarefulRun(Run):
         return None
 
     def _gave_up(self, tp: TopicPartition, offset: int, why: BatchFailure) -> bool:
-        """Makes a dead letter of the failed record at this offset, if the cause is certainly in the record. Returns
-        whether reading continues after it."""
+        """Only if the cause is certainly in the record. Returns whether reading continues after it."""
         messages = self._unreadable(tp, offset) if why.may_be_of_record else []
         if not messages:
             return False

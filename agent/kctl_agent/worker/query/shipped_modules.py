@@ -15,9 +15,8 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def ship_modules(context: Any, import_dir: Path) -> None:
-    """Gives executors the modules and packages of `import_dir` that this process has imported, and no other files of
-    that folder, which may contain secrets. Call it with a session's SparkContext before its first Python function.
-    Raises OSError."""
+    """Only modules and packages of `import_dir` that this process has imported, because the folder may contain secrets.
+    Call it with a session's SparkContext before its first Python function. Raises OSError."""
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(_imported(import_dir)):

@@ -23,7 +23,6 @@ RECORDS = (
 )
 
 FIXED = ("CANNOT_MODIFY_STATIC_CONFIG", "CANNOT_MODIFY_CONFIG")
-"""Spark's error conditions for configuration that is the same for all sessions."""
 NODE = re.compile(r"\W*(\w+)")
 """The name of a plan's node, after the lines of the tree and the `~` of a streaming one."""
 MOVING = ("Repartition", "RebalancePartitions", "Sort", "Aggregate", "Join", "Window", "Deduplicate", "Union", "Offset")
@@ -57,8 +56,6 @@ def load_transform(name: str, import_dir: Path) -> Callable[[DataFrame], DataFra
 
 
 def call_transform(transform: Callable[[DataFrame], DataFrame], name: str, frame: DataFrame) -> DataFrame:
-    """Calls the transform. Raises BootstrapError if it sets configuration that is the same for all sessions of a
-    driver; TransformFailed for its own exception, unless the JVM has ended."""
     try:
         return transform(frame)
     except Exception as error:
@@ -82,7 +79,6 @@ def _fixed_by(error: Exception) -> str | None:
 
 
 def check_transform(name: str, frame: DataFrame) -> None:
-    """Checks a transform's result for the source. Raises BootstrapError: it drops a column or moves records."""
     if not name:
         return
     missing = [column for column in COLUMNS if column not in frame.columns]
@@ -99,7 +95,6 @@ def check_transform(name: str, frame: DataFrame) -> None:
 
 
 def try_transform(transform: Callable[[DataFrame], DataFrame], name: str, *, is_of_batches: bool) -> None:
-    """Calls a transform without records, in a Spark of this process. Raises BootstrapError."""
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()

@@ -27,8 +27,6 @@ def is_readable(timestamp: int) -> bool:
 
 
 def unreadable_records(kafka: KafkaSettings, tp: TopicPartition, offset: int, *, is_wanted: bool) -> list[Message]:
-    """Returns the record at this offset, at which Spark has failed; if its timestamp was the cause, also the following
-    records of this kind. Empty: it is not wanted, unavailable, or a marker instead of a record."""
     if not is_wanted:
         return []
     try:
@@ -61,7 +59,6 @@ def _records(kafka: KafkaSettings, tp: TopicPartition, offset: int) -> list[Mess
 def other_offsets(
     tp: TopicPartition, positions: Collection[tuple[TopicPartition, int]]
 ) -> Iterator[tuple[TopicPartition, int]]:
-    """Offsets below the positions, for records that may be readable: first of the other partitions, then further and
-    further back in this one."""
+    """First of the other partitions, then further and further back in this one."""
     yield from ((other, at - 1) for other, at in positions if other != tp and at)
     yield from ((tp, at - 2**step) for other, at in positions if other == tp for step in range(16) if at >= 2**step)
