@@ -61,7 +61,7 @@ class Checkpoint:
 
     @property
     def would_start(self) -> bool | None:
-        """None: unknown."""
+        """Whether Spark would start from the files; None: unknown."""
         return starts(self.findings)
 
 

@@ -38,7 +38,7 @@ class DemoProgress:
     seconds_to_first_batch: float | None = None
     committed: int = 0
     sinkers: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
-    """By name and pid."""
+    """Each sinker's last report, by name and pid."""
 
     def take(self, offsets: list[dict[str, Any]], workers: list[dict[str, Any]]) -> None:
         known = [row["remaining_count"] for row in offsets if row["remaining_count"] is not None]

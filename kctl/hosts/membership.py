@@ -50,7 +50,7 @@ class Seen:
     heartbeat_at: float | None = None
     error: str | None = None
     joined_at: Mapping[str, float] = field(default_factory=dict)
-    """By the hosts' keys."""
+    """Host key -> monotonic seconds."""
 
 
 class HostsMember:

@@ -66,7 +66,7 @@ _CACHED_SECONDS = 5.0
 """How long to reuse complete results that show no sign of change: topic metadata are the largest replies."""
 
 _FEW_PARTITIONS = 100
-"""A snapshot of so few takes 3 ms on the event loop."""
+"""Up to this many partitions, a snapshot is processed on the event loop, in about 3 ms."""
 P = ParamSpec("P")
 T = TypeVar("T")
 

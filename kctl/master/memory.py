@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from kctl.master.process import processes
 
 SCAN_SECONDS = 10.0
-"""A scan of all processes costs by their number. Newer processes do not count until then."""
+"""A scan of all processes costs by their number; in between, new processes do not count."""
 SHARED_SECONDS = 60.0
 """Measuring the shared size costs up to a millisecond for each fork."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

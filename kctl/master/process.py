@@ -85,9 +85,9 @@ class Child:
 async def kill_session(
     session: int, mark: str | None = None, seconds: float = KILL_SECONDS
 ) -> tuple[int, Mapping[int, str]]:
-    """Kills what is left of a session, with `mark` only processes started with it and their children. Returns how many
-    were killed, and surviving pids with the reason. Repeats until it finds none, because a process may fork between
-    search and kill."""
+    """Kills what is left of a session, with `mark` only processes started with it and their children, and waits up to
+    `seconds`. Returns how many were killed, and surviving pids with the reason. Repeats until it finds none, because a
+    process may fork between search and kill."""
     killed: set[int] = set()
     deadline = time.monotonic() + seconds
     while members := await asyncio.to_thread(_members, session, mark, frozenset(killed)):

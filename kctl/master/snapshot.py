@@ -110,7 +110,8 @@ class FleetSnapshot:
     verdict: Verdict = _NOT_JUDGED
     advice: Advice = NO_ADVICE
     since: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """Since when (monotonic seconds) an agent is `silent` or waits for something, or the `storage` is `full`."""
+    """Since when an agent is `silent` or waits for something, or the `storage` is `full`: monotonic seconds of the last
+    collection without that."""
     attached: tuple[GroupSnapshot, ...] = ()
     brokers: Freshness | None = None
     broker_group: GroupStats | None = None

@@ -46,7 +46,7 @@ class Supervisor:
         self._memory = Memory()
         self._sampled_at = float("-inf")
         self._resident: dict[int, int] = {}
-        """By pid, so that a process never inherits the memory of its predecessor."""
+        """Resident bytes by pid, so that a process never inherits those of its predecessor."""
 
     @property
     def names(self) -> list[str]:

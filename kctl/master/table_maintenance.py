@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 MAINTENANCE_COMMAND = python_module("kctl_agent.table_maintenance")
 CHECK_SECONDS = 15.0
 LEAST_FILES = 50
-"""The minimum of `kctl_agent.table_maintenance` per partition."""
+"""A run is due at this many small files: the minimum of `kctl_agent.table_maintenance` per partition."""
 REST_SECONDS = 600.0
 REST_FACTOR = 19
 """The pause after a run, as a multiple of its duration: maintenance takes at most a twentieth of the time."""

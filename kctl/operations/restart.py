@@ -85,7 +85,7 @@ def restarted_by_all(context: Context) -> list[ProcessSupervisor]:
 
 
 def would_change(process: ProcessSupervisor) -> bool:
-    """Log levels change without a restart."""
+    """Whether a restart would change settings. Log levels do not count, because they change without one."""
     settings = process.launch.settings.items()
     return any(value != process.started_with.get(key) for key, value in settings if key != "log_level")
 

@@ -40,7 +40,7 @@ class FanOut(Generic[R]):
     answers: list[Answer[R]]
     failed: list[Failed]
     stopped: tuple[str, ...] = ()
-    """By request; only `kctl.master.members` knows them."""
+    """Agents that were stopped by request; only `kctl.master.members` knows them."""
 
 
 def typed(outcome: FanOut[Raw], kind: type[R]) -> FanOut[R]:

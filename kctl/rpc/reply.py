@@ -41,7 +41,7 @@ class Reply(msgspec.Struct, frozen=True, rename={"sender": "from", "raw": "resul
     answered: tuple[str, ...] = ()
     failed: tuple[Failure, ...] = ()
     stopped: tuple[str, ...] = ()
-    """By request, and so not missing."""
+    """Agents that were stopped by request, and so are not missing."""
     verdict: msgspec.Raw = _NONE
     """Set by a master."""
 

@@ -49,8 +49,8 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def own_run_dir(run_dir: Path, names: list[str]) -> Iterator[None]:
-    """Removes the lock file at the end, and after an error a folder that it created. Raises RunDirUnusable, also if a
-    path is too long for the sockets of `names`, AlreadyRunning."""
+    """Locks `run_dir`; removes the lock file at the end, and after an error a folder that it created. Raises
+    RunDirUnusable, also if a path is too long for the sockets of `names`, AlreadyRunning."""
     is_new = not run_dir.exists()
     try:
         prepare_run_dir(run_dir)
@@ -221,8 +221,8 @@ def make_folders(config: Config) -> None:
 
 
 def check_folders(config: Config) -> dict[Path, int]:
-    """Returns their modes, except of a shared folder that contains a table. Raises RunDirUnusable if a folder belongs
-    to another user, or all users can write to it."""
+    """Returns the modes of folders that workers write to, except a shared one that contains a table. Raises
+    RunDirUnusable if a folder belongs to another user, or all users can write to it."""
     table = table_folder(config)
     shared = ("storage.uri", table.parent) if table is not None and _is_shared(table.parent) else None
     modes: dict[Path, int] = {}

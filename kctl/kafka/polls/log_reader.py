@@ -28,9 +28,9 @@ class WantedLogs:
     """Whether a group's lag counts to the last stable offset."""
     ends_stable: bool = False
     topics_seconds: float = 60.0
-    """Unless a broker contradicts."""
+    """How long metadata is valid unless a broker contradicts."""
     starts_each_time: bool = True
-    """Otherwise log starts are read when leaders are."""
+    """Whether each poll reads log starts; otherwise they are read with the leaders."""
 
 
 class LogReader:
@@ -39,7 +39,7 @@ class LogReader:
         self._topics: dict[str, Topic] = {}
         self._topics_at = 0.0
         self._asked: set[str] = set()
-        """Since the last poll."""
+        """Topics asked for since the last poll."""
         self._starts_of: Mapping[str, Topic] = {}
         self._led = _Led({}, set(), {}, set(), [], {})
         self._keys = PartitionKeys()
