@@ -57,7 +57,7 @@ class BadParams(AgentError):
 
 
 class CommandFailed(AgentError):
-    """The agent's log has the cause."""
+    """A command failed; the agent's log has the cause."""
 
     code = "command_failed"
 

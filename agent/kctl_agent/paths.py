@@ -106,7 +106,6 @@ def is_alive(identity: ProcessIdentity) -> bool:
 
 
 def peer_credentials(connection: socket.socket) -> tuple[int, int, int]:
-    """(pid, uid, gid) at connect time, from the kernel (SO_PEERCRED)."""
     pid, uid, gid = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
     return pid, uid, gid
 
@@ -120,8 +119,6 @@ def is_permitted(uid: int) -> bool:
 
 @dataclass(slots=True)
 class BoundSocket:
-    """Closing removes the file only if it is still this one."""
-
     socket: socket.socket
     path: Path
     owner: ProcessIdentity

@@ -13,8 +13,8 @@ _OTHERS = stat.S_IRWXO
 
 
 def read_private(path: Path) -> str:
-    """Its group may read a file with a secret, because container platforms provide secrets that way. Raises OSError,
-    also if it is open to all users, and UnicodeDecodeError."""
+    """Reads a file with a secret. Its group may read it, because container platforms provide secrets that way. Raises
+    OSError, also if it is open to all users, and UnicodeDecodeError."""
     with path.open(encoding="utf-8") as file:
         _judge(os.fstat(file.fileno()), path)
         return file.read()

@@ -81,7 +81,7 @@ class Attached:
         self._thread.start()
 
     def close(self) -> None:
-        """The application continues. Idempotent."""
+        """Ends the attachment; the application continues. Idempotent."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kafka import TopicPartition
 
 QUESTION_SECONDS = 20.0
-"""With a request time-out of 5 s: connection, coordinator, request."""
+"""The longest question with a request time-out of 5 s: connection, coordinator, request."""
 
 
 def answered_offsets(

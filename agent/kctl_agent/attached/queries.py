@@ -21,7 +21,6 @@ Partition: TypeAlias = tuple[str, int]
 
 _KAFKA: Final = re.compile(r"KafkaV2\[|KafkaSource")
 _MISSED: Final = 2
-"""The listener has been dropped if it missed this many batches that Spark knows."""
 
 
 @dataclass(slots=True)

@@ -50,11 +50,12 @@ class Engine:
         self._count_at = 0.0
 
     def stop(self) -> None:
-        """From a signal handler or any thread."""
+        """Safe in a signal handler and from any thread."""
         self._is_stop_requested = True
 
     def run(self) -> None:
-        """For the main thread. Raises the errors of PySpark and Py4J if the JVM does not start or has ended."""
+        """Serves workers until `stop`. For the main thread. Raises the errors of PySpark and Py4J if the JVM does not
+        start or has ended."""
         self._spark = session(self._settings.spark)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # PySpark would have it cancel all jobs
         guests = Guests(self._spark)

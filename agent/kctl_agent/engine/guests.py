@@ -122,7 +122,7 @@ def held_port() -> socket.socket:
 
 
 def _free(guest: _Guest) -> None:
-    """A failing step does not stop the others."""
+    """Continues after a failing step."""
     started = time.monotonic()
     queries: list[Any] = []
     _tried(guest, guest.server.shutdown)

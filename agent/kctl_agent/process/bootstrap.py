@@ -41,7 +41,7 @@ class BootstrapError(AgentError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSettings:
-    """A JSON object on the first line of stdin, validated by the control plane."""
+    """The settings on the first line of stdin, validated by the control plane."""
 
     name: str
     run_dir: Path
@@ -97,8 +97,8 @@ def leave(code: int) -> NoReturn:
 
 
 def log_trace(error: BaseException, *expected: type[Exception]) -> None:
-    """At DEBUG if the error is `expected` or one sentence by design; at ERROR also what the user's module raised at
-    import."""
+    """Logs a traceback: at DEBUG if the error is `expected` or one sentence by design; at ERROR also what the user's
+    module raised at import."""
     cause = error.__cause__ if isinstance(error, BootstrapError) else None
     is_plain = cause is None and isinstance(error, (AgentError, *expected))
     trace = traceback_of(cause or error, own_frames=cause is None)
@@ -111,7 +111,7 @@ def search_first(folder: Path) -> None:
 
 
 def missing_module(module: str, error: BaseException, folder: Path | None) -> str | None:
-    """None if another module that it imports was not found."""
+    """Names a missing module; None if another module that it imports was not found."""
     absent = error.name if isinstance(error, ModuleNotFoundError) else None
     if not absent or not f"{module}.".startswith(f"{absent}."):
         return None

@@ -34,7 +34,7 @@ class Stopped(Exception):
 
 
 def outage(error: BaseException) -> Outside | None:
-    """None if waiting would not help."""
+    """Names the external system that caused an error; None if waiting would not help."""
     if isinstance(error, StorageUnusable) and error.retriable:
         return "storage"
     if is_of_kafka(error) and type(error).__name__ != "KafkaConfigurationError":

@@ -252,7 +252,7 @@ class StoringStats(ProcessStats):
             self._stored = StorageReply(self._storage.identity, error=why)
 
     def _read_recent_dead(self, dead: int | None) -> None:
-        """Only if their number has changed, because this costs a query."""
+        """Reads them only if their number has changed, because this costs a query."""
         if dead is None or dead == self._dead_known or time.monotonic() < self._read_dead_at:
             return
         store = self._storage.dead_letter_store()

@@ -45,12 +45,12 @@ def place_of(error: BaseException) -> str:
 
 
 def indented(sentence: str, trace: str) -> str:
-    """So that a log reader cannot take the trace for another entry."""
+    """Indents a trace, so that a log reader cannot take it for another entry."""
     return "\n    ".join([sentence, *trace.splitlines()])
 
 
 def plain(text: str) -> str:
-    """A lone surrogate, as in a file name, would break log, storage and reply."""
+    """Escapes lone surrogates, as in file names, which would break log, storage and reply."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -34,7 +34,7 @@ class Troubles:
     def met(
         self, part: str, why: str, now: float, at: float, outside: Outside | None = None, grace_seconds: float = 0.0
     ) -> bool:
-        """Returns whether to log it, which is true once."""
+        """Records a trouble; returns whether to log it, which is true once."""
         before = self._of.get(part)
         trouble = _Trouble(why, outside, now, at, grace_seconds)
         if before is not None and before.outside == outside:
@@ -57,7 +57,7 @@ class Troubles:
         return None if first is None else first.outside
 
     def error(self, now: float) -> str | None:
-        """An outage takes precedence, since it may have caused the others."""
+        """The error to show. An outage takes precedence, since it may have caused the others."""
         errors = [each for each in self._of.values() if each.is_error(now)]
         first = _first(each for each in errors if each.outside is not None) or _first(errors)
         if first is None or first.outside is None:

@@ -25,7 +25,7 @@ def renamed(kind: type, attribute: str, name: str) -> None:
 
 
 def encoded(value: Any, older_by: float = 0.0) -> Any:
-    """Field by field, or by its own `to_json`. `older_by` seconds are added to its ages."""
+    """Converts field by field, or by its own `to_json`; adds `older_by` seconds to ages."""
     kind: Any = type(value)
     return _encoder(kind)(value, older_by)
 

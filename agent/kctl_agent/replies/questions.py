@@ -27,7 +27,7 @@ class Question(NamedTuple):
     """Selects what is sent of a reduced answer; empty: all of it."""
     rows: str = "rows"
     key: tuple[str, ...] = ()
-    """Identify and sort rows; each is a `str` or an `int`, never None."""
+    """Fields that identify and sort rows; each is a `str` or an `int`, never None."""
     kinds: tuple[str, ...] = ("worker",)
     """Attached applications are asked what workers are."""
     not_yet: str = ""

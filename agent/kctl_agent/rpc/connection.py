@@ -81,7 +81,6 @@ class AcceptedConnection:
         return True
 
     def refuse(self, error: AgentError, now: float) -> bool:
-        """Sends the reason and ends; False if the connection is already over."""
         self._is_ending = True
         self._waiting.append(error)
         try:

@@ -66,7 +66,7 @@ class Request:
 
 
 def check_request(frame: JsonObject) -> None:
-    """Makes no object: this is the hot path."""
+    """Checks a frame without making an object: this is the hot path."""
     get = frame.get
     version, role, id_, deadline_ms = get("v", PROTOCOL_VERSION), get("role"), get("id"), get("deadline_ms")
     if version != PROTOCOL_VERSION or type(version) is not int:

@@ -90,8 +90,8 @@ class Inbox:
         self._paused = tuple(scopes)
 
     def accept(self, operation: AcceptedOperation, first: Callable[[], None] = lambda: None) -> None:
-        """Once, unless `first` raises. A known id is the same request repeated over a new connection, or one cancelled
-        before it arrived."""
+        """Accepts an operation once, unless `first` raises. A known id is the same request repeated over a new
+        connection, or one cancelled before it arrived."""
         with self._lock:
             if operation.id in self._outcomes:
                 return
@@ -131,7 +131,6 @@ class Inbox:
             return Outcome("unknown", "was never accepted") if outcome is None else self._outcomes[id_]
 
     def report(self, id_: str, outcome: Outcome) -> None:
-        """An operation that has ended keeps its outcome."""
         with self._lock:
             if self._outcomes.get(id_, _CANCELLED).state in _PENDING:
                 self._outcomes[id_] = outcome

@@ -179,7 +179,6 @@ class _HandlingWriter(Writer):
         return {message.offset: ack or RETURNED_FALSE for message, ack in pairs if ack is not True}
 
     def _retry(self, failed: list[Message], errors: dict[int, str | None]) -> list[tuple[Message, str]]:
-        """Retries one by one, up to `max_tries` in all, at least once after a shared failure."""
         rounds = max(self._settings.max_tries - 1, int(None in errors.values()))
         for tries in range(1, rounds + 1):
             self._pause.wait(min(self._settings.retry_backoff_seconds * 2.0 ** min(tries - 1, 30), MAX_WAIT_SECONDS))

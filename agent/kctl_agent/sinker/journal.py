@@ -63,7 +63,6 @@ class Journal:
         self._path.unlink(missing_ok=True)
 
     def left_behind(self) -> InFlightClaim | None:
-        """Returns the claim that an earlier sinker of this name died over."""
         try:
             line, _, notes = _own_bytes(self._path).rstrip(b"\0").partition(b"\n")
             return _restored(_claim(json.loads(line)), notes) if notes else None

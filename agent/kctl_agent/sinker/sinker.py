@@ -160,7 +160,7 @@ class Sinker:
             self._journal.clear()
 
     def _is_due(self, claimed: InFlightClaim) -> bool:
-        """After a stop only claims already begun, because their remainder would otherwise be retried alone."""
+        """After a stop only claims already begun are due, because their remainder would otherwise be retried alone."""
         if claimed.is_lost or (self._settings.ordered and claimed.has_failed):
             return False
         return not (self._stop.is_asked and claimed.is_untouched)

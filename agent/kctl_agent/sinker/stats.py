@@ -20,7 +20,6 @@ from kctl_agent.storage.limits import StorageStats
 KEPT_CALLS = 1000
 RECENT_SECONDS = 60.0
 FAILING_TRIES = 10
-"""More tries than a single message has by default."""
 
 
 class SinkerProcessStats(StoringStats):

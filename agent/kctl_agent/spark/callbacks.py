@@ -43,7 +43,6 @@ def authenticate(gateway: Any, port: int = 0) -> None:
 
 
 def _listen(gateway: Any, port: int) -> None:
-    """`ensure_callback_server_started` cannot choose the port."""
     from py4j.java_gateway import JavaObject
 
     parameters = gateway.callback_server_parameters

@@ -1,4 +1,4 @@
-"""The Spark properties of a driver, in a file: every user of the machine could read a command line."""
+"""The Spark properties of a driver, passed in a file because every user of the machine could read a command line."""
 
 from __future__ import annotations
 

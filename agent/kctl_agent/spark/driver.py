@@ -38,7 +38,8 @@ class ApplicationEnded(AgentError):
 
 
 def check_application(session: SparkSession) -> None:
-    """A cluster that removes the application stops Spark's context. Raises ApplicationEnded."""
+    """Checks that no cluster has stopped Spark's context, as when it removes the application. Raises
+    ApplicationEnded."""
     if session.sparkContext._jsc.sc().isStopped():
         raise ApplicationEnded(
             f"the cluster {session.sparkContext.master} has ended this application: its executors end as soon as they "
@@ -161,7 +162,6 @@ class EngineDriver(Driver):
         return joined
 
     def _make_private(self, context: SparkContext) -> None:
-        """Removes the engine's ties to this process."""
         inner: Any = context
         # Otherwise the engine's scheduler reports each finished task to this process and waits for its answer, so that
         # one frozen worker would block all.
@@ -184,8 +184,8 @@ class EngineDriver(Driver):
 
 
 def _shared_context() -> type[SparkContext]:
-    """Its `stop` does not stop the shared context: neither when its constructor fails, nor when the user's code calls
-    `frame.sparkSession.stop()`."""
+    """A SparkContext class whose `stop` does not stop the shared context: neither when its constructor fails, nor when
+    the user's code calls `frame.sparkSession.stop()`."""
     from pyspark import SparkContext
 
     class Shared(SparkContext):  # type: ignore[misc]

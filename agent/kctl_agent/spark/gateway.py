@@ -43,7 +43,6 @@ class GatewayRequest:
         self._path = socket_path(run_dir, ENGINE_NAME)
         self._name = name
         self._operation = uuid.uuid4().hex
-        """Repeating the id repeats the same request."""
         self._is_accepted = False
 
     def poll(self) -> Gateway | str:

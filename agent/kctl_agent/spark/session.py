@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 HEAP_OPTIONS = (
     "-Xms128m -XX:MetaspaceSize=128m -XX:G1PeriodicGCInterval=15000 -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
 )
-"""Java starts with a 64th of the machine's memory, and never returns memory after a backlog. After 15 s without a
-collection, G1 checks in the background (JEP 346)."""
+"""By default Java starts with a 64th of the machine's memory, and never returns memory after a backlog. After 15 s
+without a collection, G1 checks in the background (JEP 346)."""
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
@@ -108,7 +108,7 @@ def lost_jvm(error: BaseException) -> str | None:
 
 
 def why_lost(error: BaseException, settings: SparkSettings | None, heap_setting: str) -> str | None:
-    """Also records an out-of-memory exit for the next JVM (`kept_consumers`)."""
+    """Explains the end of the process, and records an out-of-memory exit for the next JVM (`kept_consumers`)."""
     why = lost_jvm(error)
     if settings is None or why != _OUT_OF_MEMORY:
         return why

@@ -18,7 +18,6 @@ class SparkSettings:
     conf: dict[str, str] = field(repr=False)
     scratch_dir: Path
     import_dir: Path | None
-    """Where executors find the user's modules; None if no query needs one."""
     auth_secret: str | None = field(default=None, repr=False)
     object_store: ObjectStore | None = field(default=None, repr=False)
     workers: int = 1

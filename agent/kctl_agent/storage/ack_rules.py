@@ -27,7 +27,6 @@ class AckVerdict:
 
 
 def judge(claim: Claim, acks: Sequence[bool], dead: Mapping[int, str], codec: str, at: float) -> AckVerdict:
-    """Decides what `Storage.settle` does. Raises ValueError if the number of acks differs."""
     count = len(claim.messages)
     if len(acks) != count:
         raise ValueError(f"{len(acks)} acks for {count} messages of {claim.topic}-{claim.partition}")
@@ -56,7 +55,7 @@ def given_up(
 def requeued(
     dead_letters: Iterable[DeadLetter], block_messages: int, block_bytes: int, codec: str
 ) -> tuple[list[Block], list[str]]:
-    """In offset order, each block of one topic id; also returns the ids of readable ones."""
+    """Packs dead letters in offset order, each block of one topic id; also returns the ids of readable ones."""
     ids, found = [], []
     for dead_letter in dead_letters:
         with suppress(BadBlock):

@@ -62,7 +62,7 @@ class StorageMisconfigured(StorageUnusable):
 
 
 class TableRefused(StorageError):
-    """A retry would not help."""
+    """The table or a row cannot be written; a retry would not help."""
 
     code = "table_refused"
 
@@ -76,7 +76,6 @@ class OffsetStore(ABC):
 
     limits: StorageLimits = StorageLimits()
     exchanges: int = 0
-    """How often this process found a file storage's file replaced."""
 
     @property
     @abstractmethod
@@ -112,12 +111,12 @@ class OffsetStore(ABC):
 
     @abstractmethod
     def advance_offsets(self, advances: Collection[Advance]) -> None:
-        """For offsets without messages, in one transaction. Raises GapRefused, StoredOffsetMissing, StoredOffsetMoved;
-        then nothing was written."""
+        """Moves stored offsets over offsets without messages, in one transaction. Raises GapRefused,
+        StoredOffsetMissing, StoredOffsetMoved; then nothing was written."""
 
     @abstractmethod
     def stats(self) -> StorageStats | TableStats:
-        """Without reading messages; cheap enough for every second."""
+        """Counts without reading messages; cheap enough for every second."""
 
     def expire_dead(self) -> int:
         return 0
@@ -172,8 +171,8 @@ class DeadLetterStore(ABC):
         from time to time; it may raise to stop."""
 
     def recent_dead(self) -> RecentDeadLetters | None:
-        """Counts a date in the future, from a worker whose clock is ahead, as now. Raises StorageError, also after
-        `_RECENT_DEAD_READ_SECONDS`."""
+        """Counts the dead letters of the last minutes; a date in the future, from a worker whose clock is ahead, counts
+        as now. Raises StorageError, also after `_RECENT_DEAD_READ_SECONDS`."""
         now, deadline = time.time(), time.monotonic() + _RECENT_DEAD_READ_SECONDS
 
         def in_time(_: int) -> None:

@@ -22,8 +22,6 @@ class StoredOffsetMissing(StorageError):
 
 
 class StoredOffsetMoved(StorageError):
-    """Another owner has set the stored offset or stored further."""
-
     code = "stored_offset_moved"
     retriable = True
 

@@ -19,7 +19,6 @@ class Claim:
 
     id: str
     token: str
-    """Differs for each lease of the block."""
     owner: str
     block: Block = field(repr=False)
     tries: int

@@ -27,7 +27,6 @@ def silent(_: int) -> None: ...
 class Step(Generic[P]):
     rows: Iterable[tuple[P, DeadLetter]]
     last: P | None
-    """Where the next step continues; None after the last."""
 
 
 def read_page(

@@ -53,19 +53,16 @@ class NumberedDeadLetters(DeadLetterStore):
         """Unix seconds, by the clock that dates dead letters."""
 
     @abstractmethod
-    def _last_dead(self) -> int:
-        """The highest number ever given; 0 before the first."""
+    def _last_dead(self) -> int: ...
 
     @abstractmethod
     def _dead_places(self, selection: Selection, after: Place | None, limit: int) -> list[Place]: ...
 
     @abstractmethod
-    def _sift_dead(self, selection: Selection, numbers: list[int]) -> list[int]:
-        """Filters numbers by the other criteria, in the same order."""
+    def _sift_dead(self, selection: Selection, numbers: list[int]) -> list[int]: ...
 
     @abstractmethod
-    def _read_dead(self, numbers: Sequence[int]) -> Iterable[DeadLetter]:
-        """Yields those that still exist, in this order."""
+    def _read_dead(self, numbers: Sequence[int]) -> Iterable[DeadLetter]: ...
 
     @abstractmethod
     def _indexed_groups(self, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]: ...

@@ -33,7 +33,6 @@ class KafkaSettings:
 class PipelineSettings:
     transform: str
     import_dir: Path
-    """Searched first for the transform's module: the folder of kctl.toml."""
     max_records_per_batch: int
     trigger_seconds: float
     on_data_loss: str
@@ -43,8 +42,6 @@ class PipelineSettings:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings(ProcessSettings):
-    """`storage` stays a mapping for `kctl_agent.storage.open_storage`."""
-
     kafka: KafkaSettings
     pipeline: PipelineSettings
     storage: dict[str, Any]

@@ -39,7 +39,6 @@ class Sources:
     pipeline: Pipeline
     progress: ReadProgress
     reset: str = "earliest"
-    """`auto.offset.reset`: where a group without commits begins."""
 
 
 class WorkerStats(StoringStats):

@@ -15,7 +15,6 @@ from kctl_agent.rpc.wire import JsonObject
 from kctl_agent.version import __version__
 
 _OLD_SECONDS = 15.0
-"""Older end offsets give no current lag."""
 
 
 def answer(snapshot: Snapshot, _params: JsonObject, now: float, taken_at: float | None = None) -> JsonObject:
@@ -53,7 +52,8 @@ PING = AgentCommand("ping", answer, QUESTIONS["ping"].summary, deadline_ms=1000,
 
 
 def ping_of(inbox: Inbox) -> AgentCommand:
-    """Not from the snapshot: the thread that publishes it may wait for a storage while the main thread runs."""
+    """A ping that also reports the main thread's last turn. Not from the snapshot: the thread that publishes it may
+    wait for a storage while the main thread runs."""
 
     def measured(snapshot: Snapshot, params: JsonObject, now: float) -> JsonObject:
         return answer(snapshot, params, now, inbox.taken_at)

@@ -104,5 +104,5 @@ def writing(guard: sqlite3.Connection) -> Iterator[None]:
 
 
 def _checkpoint(db: sqlite3.Connection) -> None:
-    """Only within `reading` or `writing`."""
+    """Call it only within `reading` or `writing`."""
     db.execute("pragma wal_checkpoint(passive)").fetchone()

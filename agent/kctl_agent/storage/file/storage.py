@@ -68,7 +68,6 @@ class FileStorage(NumberedDeadLetters, Storage):
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._file: tuple[int, int] | None = None
-        """Device and inode of the last opened file, here or in the process that pickled this."""
 
     def __del__(self) -> None:
         if getattr(self, "_db", None) is not None and self._pid == os.getpid():

@@ -11,8 +11,6 @@ from kctl_agent.storage.limits import TableStats
 
 
 class LakeStorage(TableStorage):
-    """Also counts the dead letters of the table."""
-
     @cached_property
     def _dead_letters(self) -> TableStorage:
         return self.dead_letter_table()

@@ -117,7 +117,6 @@ class TableStorage(OffsetStore):
             return count(self.folder, self.target_file_bytes)
 
     def group_offsets(self, group: str) -> list[tuple[Binding, StoredOffset]]:
-        """Returns all partitions that a group has ever stored, by cluster. Raises StorageUnusable."""
         with self.table.state() as table:
             found = [
                 owned for name in table.transaction_names() if (owned := owner_of(name)) and owned[0].group == group
@@ -147,7 +146,6 @@ class TableStorage(OffsetStore):
         below: Mapping[TopicPartition, int],
         claims: Mapping[TopicPartition, int | None] = MappingProxyType({}),
     ) -> LakeBatch:
-        """Returns a batch for the table of this id, after this version, and writes its plan. Raises StorageUnusable."""
         batch = LakeBatch(self, id_, moves, below, claims)
         numbers: dict[str, int | None] = {}
         for tp, (before, _) in moves.items():

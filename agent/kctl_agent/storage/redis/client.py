@@ -87,7 +87,7 @@ def _source(name: str) -> str:
 
 
 def script(client: Any, name: str) -> Script:
-    """Sent by its hash, or in full if the server does not know it."""
+    """A script of `lua/`, sent by its hash, or in full if the server does not know it."""
     return client.register_script(_source(name))  # type: ignore[no-any-return]
 
 

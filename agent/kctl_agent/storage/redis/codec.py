@@ -56,7 +56,6 @@ def run_of(name: bytes) -> tuple[TopicPartition, DeathCause]:
 
 
 def partitions_of(counts: Sequence[bytes], ages: Sequence[bytes]) -> tuple[PartitionStats, ...]:
-    """From the two lists of `stats.lua`, in which names and values alternate."""
     found: dict[TopicPartition, PartitionStats] = {}
     oldest = dict(zip(ages[::2], ages[1::2], strict=True))
     for label, value in zip(counts[::2], counts[1::2], strict=True):

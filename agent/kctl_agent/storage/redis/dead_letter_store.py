@@ -148,7 +148,7 @@ def requeue(
 
 
 def remove(session: RedisSession, dead_letters: list[DeadLetter]) -> int:
-    """Requeues them as no blocks; returns how many."""
+    """Deletes them by requeuing no blocks; returns how many."""
     removed = int(session.run_once("requeue_dead", len(dead_letters), *(each.id for each in dead_letters)))
     return removed if removed >= 0 else remove(session, _left(session, dead_letters))
 

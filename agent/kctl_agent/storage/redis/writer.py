@@ -83,8 +83,8 @@ class RedisWriter(Writer):
             cut_at = [(skipped(chunk, each), str(each.next)) for chunk, each in zip(chunks, stored, strict=True)]
 
     def _send(self, chunks: Sequence[Chunk], blocks: Sequence[Sequence[Block]], cut_at: Sequence[str]) -> Any:
-        """As arguments of the script the bytes would be copied into Lua and out again, which cost as much as all the
-        rest (benchmarks/README.md)."""
+        """Sends the bytes as plain values: as arguments of the script they would be copied into Lua and out again,
+        which cost as much as all the rest (benchmarks/README.md)."""
         session, token = self._session, uuid.uuid4().hex
         sent: dict[str, bytes] = {}
         words: list[object] = []

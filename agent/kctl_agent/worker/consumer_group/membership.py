@@ -223,8 +223,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             watch_metadata(self._consumer, partitions)
 
     def _is_self(self, leader: str) -> bool:
-        """The broker makes such member ids from `group.instance.id` and a UUID, and a restarted leader may lead under
-        its old id."""
+        """Whether this member id is ours or our predecessor's: the broker makes it from `group.instance.id` and a UUID,
+        and a restarted leader may lead under its old id."""
         instance = self._settings.group_instance_id
         return leader == self._metadata().member_id or (instance is not None and leader[:-_UUID_CHARS] == instance)
 
@@ -252,15 +252,15 @@ def take_in_metadata(consumer: Any) -> None:
 
 
 def watch_metadata(consumer: Any, partitions: Mapping[str, int]) -> None:
-    """A leader must join again, and so reassign, as soon as topics have other partition counts than these. kafka-python
-    3.0.12 notices that only after an assignment of its own; a restarted static leader leads without one."""
+    """Makes a leader join again, and so reassign, as soon as topics have other partition counts than these.
+    kafka-python 3.0.12 does this only after an assignment of its own; a restarted static leader leads without one."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._assignment_snapshot = {topic: set(range(count)) for topic, count in partitions.items()}  # noqa: SLF001
 
 
 def prepare_each_join(consumer: Any) -> None:
-    """Otherwise, in kafka-python 3.0.12, a cooperative member that is evicted between JoinGroup and SyncGroup claims
-    partitions that another may have owned meanwhile."""
+    """Makes a member that is evicted between JoinGroup and SyncGroup learn its losses before it joins again. Otherwise,
+    in kafka-python 3.0.12, a cooperative member claims partitions that another may have owned meanwhile."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to see it
     reset = coordinator.reset_generation
 
@@ -272,7 +272,8 @@ def prepare_each_join(consumer: Any) -> None:
 
 
 def has_given_up_heartbeats(consumer: Any) -> bool:
-    """kafka-python 3.0.12 reacts to a heartbeat that is answered by FENCED_INSTANCE_ID only like this."""
+    """Whether the member counts as stable without heartbeats, as kafka-python 3.0.12 does after a heartbeat that is
+    answered by FENCED_INSTANCE_ID."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to ask
     with coordinator._lock:  # noqa: SLF001
         is_silent = coordinator.state is MemberState.STABLE and not coordinator._heartbeat_enabled  # noqa: SLF001

@@ -18,7 +18,6 @@ class _Out:
     tries: int
     retry_at: float
     is_read: bool = False
-    """The query reads it again; its tries count for a while."""
 
 
 class LeftOut:
@@ -43,7 +42,6 @@ class LeftOut:
                 del self._out[tp]
 
     def still(self, answered: Collection[TopicPartition], now: float) -> frozenset[TopicPartition]:
-        """Not to be read yet: no leader answers, or the back-off has not ended."""
         return frozenset(
             tp for tp, out in self._out.items() if not out.is_read and (tp not in answered or now < out.retry_at)
         )

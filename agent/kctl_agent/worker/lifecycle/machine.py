@@ -114,7 +114,6 @@ class Lifecycle:
         self._set_phase({each for each in groups if self.queries.get(each) is Phase.READING}, Phase.DRAINING)
 
     def drained(self, group: Group) -> list[Action]:
-        """Answers `Drain`: no batch of this query runs."""
         if group not in self.queries:
             return []
         if self.is_seeking:
@@ -175,8 +174,8 @@ class Lifecycle:
         return self._enter(WorkerState.STOPPING)
 
     def _end_outdated(self) -> list[Action]:
-        """They read the wrong partitions, drain already, read a recreated topic or a partition without a leader, or
-        must wait for room."""
+        """Ends queries that read the wrong partitions, drain already, read a recreated topic or a partition without a
+        leader, or must wait for room."""
         if not self.queries:
             return []
         throttled: list[Action] = []

@@ -20,7 +20,7 @@ from kctl_agent.worker.query.pipeline import Pipeline
 log = logging.getLogger("kctl_agent.worker")
 
 STORAGE_CHECK_SECONDS = 5.0
-"""For a worker without a batch."""
+"""Interval for a worker without a batch."""
 
 
 class LogChecks:

@@ -182,7 +182,6 @@ class MainLoop:
             self._perform(self._lifecycle.start_due(time.monotonic()))
 
     def _is_connected(self) -> bool:
-        """The engine's driver may still be starting after the group is joined."""
         why = self._pipeline.connect()
         if why is None:
             self._stats.works("engine")

@@ -47,7 +47,7 @@ class QueryStart:
     _stats: WorkerStats
     _describe: Callable[[KafkaError, str], str]
     _reported: set[tuple[TopicPartition, Moved]] = field(default_factory=set)
-    """By failed starts since the last successful one: a retry finds the same again."""
+    """Moves that failed starts have reported; a retry finds the same again."""
 
     def start(self, wanted: frozenset[TopicPartition], *, is_careful: bool = False) -> list[Action]:
         """Reads these partitions, or the readable ones. Raises Lost, Fenced, BootstrapError; Py4J's errors if this

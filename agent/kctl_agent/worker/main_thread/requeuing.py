@@ -91,7 +91,6 @@ class Requeuing:
         self._stats.works("requeue")
 
     def _stamp(self, now: float) -> int | None:
-        """Changes with each commit, or now and then if that takes requests; None: no such table."""
         if self._log is None:
             return int(now / REMOTE_POLL_SECONDS)
         try:

@@ -62,7 +62,8 @@ class Topics:
         return {**kept, **self.ids}
 
     def undescribed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """Without a topic's id its recreation would not be noticed. Raises KafkaError if no topic has one."""
+        """Partitions whose topic has an error: without its id a recreation would not be noticed. Raises KafkaError if
+        those are all."""
         errors = {tp: self.errors[tp.topic] for tp in partitions if tp.topic in self.errors}
         if errors and len(errors) == len(partitions):
             tp = min(errors)
@@ -116,7 +117,6 @@ class Brokers:
 
     @property
     def _admin(self) -> Any:
-        """The client, if the deadline leaves time for a request. Raises KafkaTimeoutError."""
         if not deadline.allows(QUESTION_SECONDS):
             raise KafkaTimeoutError("no time is left in this turn")
         return self._client

@@ -25,7 +25,8 @@ class LogSeen:
 
 
 def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
-    """None: nowhere, or unknown. `end_of_epoch`: where the log of the epoch of `before` ends; negative: unknown."""
+    """Where a log differs from the one seen before; None: nowhere, or unknown. `end_of_epoch`: where the log of the
+    epoch of `before` ends; negative: unknown."""
     if end_of_epoch is None or end_of_epoch < 0 or end_of_epoch >= before.end:
         return None
     return end_of_epoch

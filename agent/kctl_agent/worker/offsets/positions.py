@@ -36,7 +36,6 @@ class Moved:
     from_offset: int
     to_offset: int
     storages: tuple[str, str] = ("", "")
-    """Names of the committed offset's storage and of this one."""
 
     def sentence(self, where: str) -> str:
         return f"{where}: {self.cause}; {self._effect}"

@@ -20,7 +20,6 @@ class ReadProgress:
         self.epochs = Epochs()
         self.reading = Reading()
         self._reached: dict[TopicPartition, int] = {}
-        """Positions at the end of earlier queries, for a throttled or waiting worker."""
 
     def note(self, tp: TopicPartition, storage: StorageId) -> str:
         return CommitNote(storage, self.reading.topic_id(tp), self.epochs.seen(tp)).format()

@@ -111,7 +111,6 @@ class StartOffsets:
         return found, unanswered
 
     def _check_unmoved(self, decided: Decided) -> None:
-        """Another owner may have acted since the stored offsets were read. Raises StoredOffsetMoved."""
         now = self._storage.stored_offsets([tuple(tp) for tp in decided.found])
         for tp in decided.found:
             refuse_moved(tuple(tp), now.get(tuple(tp)), decided.stored_offsets.get(tuple(tp)))

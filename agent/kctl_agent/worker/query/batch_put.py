@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 UNEVEN_TASKS = 4
-"""If partitions differ much in size."""
+"""Tasks per concurrent task if partitions differ much in size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class BatchRange:
 
 @dataclass(frozen=True, slots=True)
 class PutDone:
-    """Unix seconds of the last records, if known (not for a table)."""
+    """`last_timestamps` in Unix seconds, if known (not for a table)."""
 
     rows: int
     last_timestamps: Mapping[tuple[str, int], float]

@@ -37,7 +37,6 @@ class _Partition:
     """Records read next, alone; 0: it is read with others."""
     bad_before: int = 0
     failures: int = 0
-    """In a row, of the record at `position` alone."""
     retry_at: float = 0.0
     bad_at: float | None = None
     why: str = ""
@@ -59,7 +58,7 @@ class CarefulSearch:
             for tp, at in positions.items()
         }
         self.readable: tuple[TopicPartition, int] | None = before.readable if before else None
-        """Could be read when another record could not."""
+        """A record that could be read when another one could not."""
         self._most, self._wait_seconds = most, wait_seconds
         self.good_at: float = before.good_at if before else float("-inf")
         self._join_at = now + JOIN_SECONDS

@@ -30,8 +30,6 @@ _HOST = "coalesce(try_reflect('java.net.InetAddress', 'getLocalHost'), 'an execu
 
 
 class ExecutorCheck:
-    """Repeats the check in its own thread until it succeeds, or until `end`."""
-
     def __init__(self, session: SparkSession, folder: Folder, pool: str) -> None:
         self._session, self._folder, self._pool = session, folder, pool
         self._context: Any = session.sparkContext
@@ -40,7 +38,6 @@ class ExecutorCheck:
         threading.Thread(target=self._run, name="kctl-executors", daemon=True).start()
 
     def end(self) -> None:
-        """Does not wait for a job."""
         self._ended.set()
 
     def _run(self) -> None:
@@ -68,7 +65,6 @@ class ExecutorCheck:
             self._ended.wait(_POLL_SECONDS)
 
     def _check(self) -> None:
-        """Has each executor write a file, and reads it. Raises StorageUnusable, OSError, and errors of Spark."""
         from kctl_agent.worker.query.committed_files import write_committed
 
         self._context.setLocalProperty("spark.scheduler.pool", self._pool)

@@ -67,7 +67,8 @@ def kafka_source(
 def kafka_range(
     session: SparkSession, kafka: KafkaSettings, ranges: Mapping[TopicPartition, tuple[int, int]], name: str
 ) -> DataFrame:
-    """A range ends after its last record. Reuses the consumers of the last call with the same `name`."""
+    """`ranges`: first offset, and the one after the last. Reuses the consumers of the last call with the same
+    `name`."""
     more: dict[str, str | int] = {
         "endingOffsets": _by_topic({tp: end for tp, (_, end) in ranges.items()}),
         "kafka.group.id": name,

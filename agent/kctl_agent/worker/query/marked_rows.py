@@ -25,14 +25,10 @@ MAX_ERROR = 8192
 
 
 class UnsteadyMarks(StorageError):
-    """The transform marked other rows in its second run."""
-
     code = "unsteady_marks"
 
 
 class UntracedMarks(StorageError):
-    """The transform marked rows without a matching message."""
-
     code = "untraced_marks"
 
 
@@ -41,7 +37,6 @@ def is_marking(rows: DataFrame) -> bool:
 
 
 def check_marks(name: str, rows: DataFrame) -> None:
-    """Rejects a transform whose marks cannot be traced to messages. Raises BootstrapError."""
     types = dict(rows.dtypes)
     for column, type_ in {ERROR: "string", **MESSAGE}.items():
         if column not in types:
@@ -79,7 +74,6 @@ class MarkedRows:
         return int(self._counted["count"])
 
     def messages(self, source: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column) -> DataFrame:
-        """The messages of the marked rows, once each, unchanged from `source`, as rows of the dead-letter table."""
         marked = self._rows.observe(self._second, *_counts()).where(f"{ERROR} is not null")
         text = f.substring(f.make_valid_utf8(f.min(ERROR)), 1, MAX_ERROR)  # it may quote the message
         errors = marked.groupBy(*MESSAGE).agg(text.alias("error")).observe(self._marked, f.count("*").alias("count"))

@@ -44,7 +44,6 @@ class PutJob:
     storage: Storage
     ranges: Mapping[TopicPartition, BatchRange]
     token: str = ""
-    """By this the driver recognizes errors of its own tasks (`batch_failure`)."""
 
     @cached_property
     def topics(self) -> list[str]:
@@ -174,7 +173,6 @@ def _columns(batch: Any) -> Columns:
 
 
 def _binary(array: Any) -> BinaryColumn | None:
-    """Lengths and joined bytes, from the array's buffers; None if every value is null."""
     import pyarrow as pa
 
     if array.null_count == len(array):

@@ -64,7 +64,6 @@ class RequeuePut:
         return batch.commit()
 
     def _of_cluster(self) -> Requeues:
-        """Unknown before the storage is bound. Raises StorageUnusable."""
         owner = Binding(self._group, self._storage.owner.cluster_id)
         if self._requeues is None or self._requeues.owner != owner:
             self._requeues = DeadLetterTable(self._storage, self._group).requeues

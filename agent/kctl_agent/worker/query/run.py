@@ -159,7 +159,6 @@ class CarefulRun(Run):
         """`failure` has the cause."""
 
     def stop(self) -> None:
-        """Cancels the running job, and waits for the thread."""
         self._session.sparkContext.cancelJobsWithTag(self._token)
         self._thread.join()
 

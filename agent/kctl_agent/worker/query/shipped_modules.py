@@ -15,8 +15,8 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def ship_modules(context: Any, import_dir: Path) -> None:
-    """Only modules and packages of `import_dir` that this process has imported, because the folder may contain secrets.
-    Call it with a session's SparkContext before its first Python function. Raises OSError."""
+    """Ships only modules and packages of `import_dir` that this process has imported, because the folder may contain
+    secrets. Call it with a session's SparkContext before its first Python function. Raises OSError."""
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(_imported(import_dir)):

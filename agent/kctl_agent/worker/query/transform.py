@@ -24,7 +24,6 @@ RECORDS = (
 
 FIXED = ("CANNOT_MODIFY_STATIC_CONFIG", "CANNOT_MODIFY_CONFIG")
 NODE = re.compile(r"\W*(\w+)")
-"""The name of a plan's node, after the lines of the tree and the `~` of a streaming one."""
 MOVING = ("Repartition", "RebalancePartitions", "Sort", "Aggregate", "Join", "Window", "Deduplicate", "Union", "Offset")
 
 
@@ -39,7 +38,6 @@ class TransformFailed(AgentError):
 
 
 def load_transform(name: str, import_dir: Path) -> Callable[[DataFrame], DataFrame]:
-    """Loads `module:function`, searching `import_dir` first; "" changes nothing."""
     if not name:
         return lambda frame: frame
     search_first(import_dir)

@@ -41,7 +41,7 @@ def batches(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Ite
 
 
 def parts(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Iterator[tuple[str, pa.Table]]:
-    """The file with the oldest row comes first. By pyarrow: a query of delta-rs holds the interpreter while a store
+    """Yields the file with the oldest row first. By pyarrow: a query of delta-rs holds the interpreter while a store
     does not answer, and blocks the whole process."""
     try:
         dataset = table.to_pyarrow_dataset()

@@ -37,12 +37,9 @@ class RequeueState:
     dead_version: int
     requested: int
     finished: int
-    """The request up to which the dead-letter table has the remaining ones."""
 
 
 class RequeueNumbers:
-    """Of one group of one cluster, in both tables."""
-
     def __init__(self, lake: TableStorage, dead: TableStorage, owner: Binding) -> None:
         self._lake = lake
         self._dead = dead

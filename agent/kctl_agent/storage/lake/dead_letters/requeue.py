@@ -44,12 +44,9 @@ from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.table_storage import TableStorage
 
 KEPT = f"{BATCH}requeue-"
-"""Prefix of the folder of remaining dead letters; a hexadecimal number in the second commit completes it."""
 
 
 class BatchNotStored(StorageError):
-    """The batch of these dead letters must run again first."""
-
     code = "batch_not_stored"
     retriable = True
 
@@ -162,8 +159,8 @@ class Requeues:
                 self._dead.fit(schema)
 
     def _check_kept(self, folder: Folder, stored: int) -> None:
-        """Before their old rows are removed, the folder of remaining dead letters must exist; a replaced table has
-        neither."""
+        """Before their old rows are removed, the folder of remaining dead letters must exist. A replaced table has no
+        such rows."""
         with self._dead.table.errors():
             if folder.exists():
                 return
@@ -179,7 +176,6 @@ class Requeues:
         return self._dead.folder.subfolder(f"{KEPT}{number:016x}")
 
     def commit(self, batch: RequeueBatch) -> PutBack:
-        """The second and third step. Raises RequeueTaken, StorageUnusable."""
         state = batch.state
         files = _written(self._lake.folder, batch.folder, batch.rows, is_needed=batch.messages > 0)
         kept = _written(self._dead.folder, batch.kept_folder, batch.kept, is_needed=batch.kept is not None)

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from kctl_agent.storage.selection import Selection, is_id_number
 
 READING = "reading"
-"""The column with the reading of its partition in which a message became a dead letter."""
 OF_COLUMNS = {"topic", "partition", "offset_from", "offset_to", "died_from", "died_to"}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST_SECONDS = 253_402_300_799.0
@@ -62,7 +61,6 @@ def predicate(group: str, selection: Selection) -> Condition:
 
 
 def failed_between(first: int, last: int) -> Condition:
-    """Microseconds since 1970, with a second more on each side."""
     return than("failed_at", ">=", _moment(first / 1e6 - 1)) & than("failed_at", "<=", _moment(last / 1e6 + 1))
 
 

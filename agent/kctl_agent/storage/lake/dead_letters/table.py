@@ -94,7 +94,6 @@ class DeadLetterTable(DeadLetterStore):
         return reading(batch.table_id, batch.moves[tp][1].version)
 
     def _offsets(self, selection: Selection, reading: str) -> set[int]:
-        """Of this cluster, including requeued ones that no worker has taken yet."""
         wanted = predicate(self.group, selection) & of_cluster(self._lake.owner.cluster_id)
         wanted &= than(READING, "=", reading)
         with self.storage.table.latest() as table:

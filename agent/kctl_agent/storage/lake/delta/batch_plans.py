@@ -57,7 +57,6 @@ class BatchPlan:
             raise ValueError("this is no plan of a batch") from error
 
     def may_be_committed(self, read: Callable[[str], int | None]) -> bool:
-        """`read` is like `LogState.transaction_version`."""
         return all(read(name) == number for name, number in self.numbers.items())
 
 
@@ -81,8 +80,8 @@ def forget(table: Folder, batch: str) -> None:
 
 
 def sweep(table: LakeTable) -> None:
-    """A stored offset that differs from its plan prevents a batch's commit. A frozen batch that can still be committed
-    keeps its files. Raises StorageUnusable."""
+    """Removes the leftovers of batches that can no longer be committed, because a stored offset differs from their
+    plan. Raises StorageUnusable."""
     with table.errors():  # before the table, so that no plan is newer than what is read of it
         plans = dict(_read_all(table.folder))
     if not plans:

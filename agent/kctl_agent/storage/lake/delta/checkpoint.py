@@ -89,7 +89,7 @@ def _run(table: Folder, cleans_up: bool) -> None:
 
 
 def main(uri: str, options: dict[str, str] | None, cleans_up: bool = True) -> None:
-    """Also cleans up the log as configured. `options` are those of an object store."""
+    """Writes a checkpoint, and cleans up the log as configured. `options` are those of an object store."""
 
     def written() -> DeltaTable:
         if options is None:
@@ -105,10 +105,10 @@ def main(uri: str, options: dict[str, str] | None, cleans_up: bool = True) -> No
 
 
 def _written_local(table: LocalFolder) -> DeltaTable:
-    """Writes a checkpoint of the newest version, unless it has one, in a separate folder with links to the log's files.
+    """Writes a checkpoint of the newest version, unless there is one.
 
-    It gets its name once it is on the disk; then the pointer moves. A checkpoint that another process wrote first
-    stays, because its readers have listed its size.
+    It is made in a separate folder with links to the log's files, and gets its name once it is on the disk; then the
+    pointer moves. A checkpoint that another process wrote first stays, because its readers have listed its size.
     """
     place = table.local / FOLDER
     place.mkdir(exist_ok=True)

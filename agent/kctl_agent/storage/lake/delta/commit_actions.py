@@ -31,8 +31,8 @@ def append_actions(
 def compaction_actions(
     removed: Sequence[TableFile], added: Sequence[DataFile], transactions: Mapping[str, int], now_ms: int
 ) -> Iterator[dict[str, Any]]:
-    """Without `added`, removes the rows. As it is no blind append, an UPDATE or DELETE by others that has read the
-    removed files must restart."""
+    """Replaces files; without `added`, removes the rows. As it is no blind append, an UPDATE or DELETE by others that
+    has read the removed files must restart."""
     is_delete = bool(removed) and not added
     operation = "DELETE" if is_delete else "OPTIMIZE"
     yield _info(operation, {"predicate": "[]"}, now_ms, isBlindAppend=False, **COMPACTION)

@@ -24,7 +24,6 @@ from kctl_agent.storage.lake.folder import Folder, FolderFile
 
 OWN_FOOTER = {b"kctl": b"compaction"}
 NOTE = "_written.json"
-"""In the folder of a batch that another process may have to commit."""
 FOOTER_THREADS = 8
 STATS_COLUMNS = 32
 """Delta's own `delta.dataSkippingNumIndexedCols`."""
@@ -132,7 +131,7 @@ def written_files(table: Folder, folder: Folder, written: Written | None = None)
 
 
 def read_files(table: Folder, folder: Folder, names: Collection[str] | None = None) -> list[DataFile]:
-    """Only these names (None: all), synced; removes the others. Raises OSError."""
+    """Returns the files with these names (None: all) that have rows, synced; removes the others. Raises OSError."""
     useful: list[FolderFile] = []
     useless: list[str] = []
     for file in folder.files():
@@ -161,7 +160,7 @@ class DayRefused(TableRefused):
 
 
 def check_days(table: object, files: Iterable[DataFile], columns: Sequence[str]) -> None:
-    """With another day delta-rs could no longer read the table. Raises DayRefused."""
+    """Checks partitions by date: with another day delta-rs could no longer read the table. Raises DayRefused."""
     for value, name in ((file.partition_values.get(name), name) for file in files for name in columns):
         if value is not None and (not DAY.fullmatch(value) or value.startswith("0000")):
             raise DayRefused(
@@ -172,13 +171,13 @@ def check_days(table: object, files: Iterable[DataFile], columns: Sequence[str])
 
 
 def is_hidden(name: str) -> bool:
-    """Engines ignore such a file or folder, as a leftover of abandoned tasks or a checksum. A partition by a column
-    `_day` is not hidden: its folder contains `=`."""
+    """Whether engines ignore such a file or folder, as a leftover of abandoned tasks or a checksum. A partition by a
+    column `_day` is not hidden: its folder contains `=`."""
     return name.startswith(("_", ".")) and "=" not in name
 
 
 def is_exact(footer: FileMetaData) -> bool:
-    """Files by Spark and kctl have statistics that cover NaN, or none for its columns."""
+    """Whether statistics cover NaN, or are missing for its columns, as in files by Spark and kctl."""
     return footer.created_by.startswith("parquet-mr") or OWN_FOOTER.items() <= (footer.metadata or {}).items()
 
 

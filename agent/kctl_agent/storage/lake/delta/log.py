@@ -37,15 +37,13 @@ class CheckpointDamaged(LogUnreadable):
 
 
 class EntryMissing(LogUnreadable):
-    """An entry below the newest listed one."""
-
     def __init__(self, version: int) -> None:
         super().__init__(f"entry {version} of its log is not there")
 
 
 def read_again(read: Callable[[], T], *raced: type[Exception]) -> T:
-    """A listing may omit an entry that is being written, and contain files that no longer exist when they are opened;
-    delta-rs raises only DeltaError for that."""
+    """Repeats a read that races with writers: a listing may omit an entry that is being written, and contain files that
+    no longer exist when they are opened; delta-rs raises only DeltaError for that."""
     for _ in range(ATTEMPTS - 1):
         try:
             return read()
@@ -117,13 +115,12 @@ class LogFiles:
 
     @property
     def newest_checkpoint(self) -> int:
-        """-1, below all, if there is none."""
         return -1 if self.checkpoint is None else self.checkpoint
 
 
 def log_files(table: Folder, below: int | None = None) -> LogFiles:
-    """Starts at the checkpoint in `_last_checkpoint`, because a newer one may exist; lists all if it does not exist, or
-    one below this version is wanted. Raises OSError."""
+    """Lists the log from the checkpoint in `_last_checkpoint` on, because a newer one may exist; lists all if it does
+    not exist, or one below this version is wanted. Raises OSError."""
     names = table.subfolder(LOG).names
     if below is None:
         found = _log_files(names(_pointed_at(table)))

@@ -41,16 +41,14 @@ class DeltaLogReader:
         self._state: LogState | None = None
         self._newest: tuple[str, str | None] = "", None
         self._pointer: str | None = None
-        """The stamp of the pointer to the newest checkpoint, which is not above the last version read."""
 
     def is_there(self) -> bool:
-        """Whether the log still has the last entry read. For any thread. Raises OSError."""
         name, stamp = self._newest
         return stamp is not None and stamp == self._stamp(name)
 
     def newest(self) -> LogState:
-        """Synced before any decision on it. Raises NoTable, LogUnreadable, OSError, and StorageUnusable if another
-        writer has overwritten an entry that was read; the next call reads it again."""
+        """Returns the newest version, synced before any decision on it. Raises NoTable, LogUnreadable, OSError, and
+        StorageUnusable if another writer has overwritten an entry that was read; the next call reads it again."""
         state, self._state = self._state, None  # a partly read state is not continued
         if state is None or not self._is_read_on(state):
             try:

@@ -54,7 +54,6 @@ class LogState:
         self.fields: list[dict[str, Any]] = []
         self._transactions: dict[str, int] = {}
         self.entries: dict[int, LogEntry] = {}
-        """Entries of the newest versions as they were read; others may overwrite them."""
         self.unsynced: list[int] = []
         """Versions that others have written, who do not sync."""
 

@@ -27,7 +27,6 @@ def add_columns(table: DeltaTable, fields: Sequence[Mapping[str, Any]]) -> None:
 
 
 def nullable(type_: Any) -> Any:
-    """As Delta's own writer creates tables."""
     if not isinstance(type_, dict):
         return type_
     if type_["type"] == "struct":

@@ -45,7 +45,6 @@ class LakeTable:
         self._fitting: tuple[Sequence[Mapping[str, Any]], Sequence[str]] | None = None
         self.commits_failed = 0
         self.commits_retried = 0
-        """How often a commit had to be decided again because others came first."""
         self.checkpoints = Checkpoints(folder)
 
     def prepare(self) -> None:
@@ -121,7 +120,7 @@ class LakeTable:
             raise
 
     def _write(self, decided: Callable[[LogState], Iterator[dict[str, Any]]]) -> int:
-        """Again if another writer comes first; returns the new version. The caller holds the lock. Raises
+        """Commits, and again if another writer comes first; returns the new version. The caller holds the lock. Raises
         StorageUnusable; then the log shows the result."""
         given_up_at = time.monotonic() + COMMIT_SECONDS
         while True:
@@ -143,8 +142,9 @@ class LakeTable:
             return basis, list(table_files(table))
 
     def replace(self, removed: Sequence[TableFile], added: Sequence[DataFile], basis: CompactionBasis) -> int:
-        """Without `added`, removes the rows. Returns the new version. Raises TableRefused; Overtaken if another writer
-        has changed the files or the table, and nothing was changed; StorageUnusable, and the log shows the result."""
+        """Replaces files; without `added`, removes the rows. Returns the new version. Raises TableRefused; Overtaken if
+        another writer has changed the files or the table, and nothing was changed; StorageUnusable, and the log shows
+        the result."""
         names = {unquote(file.path) for file in removed}
 
         def decided(state: LogState) -> Iterator[dict[str, Any]]:
@@ -163,7 +163,7 @@ class LakeTable:
             check_schema(self.folder, state, *self._fitting)
 
     def rewrite(self, change: Callable[[DeltaTable], int]) -> int:
-        """For an UPDATE or DELETE of delta-rs, again if other writers came first. Raises StorageUnusable,
+        """Runs an UPDATE or DELETE of delta-rs, again if other writers came first. Raises StorageUnusable,
         TableRefused."""
         refused: Exception | None = None
         with self._lock, self.errors():

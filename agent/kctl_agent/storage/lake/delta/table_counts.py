@@ -34,7 +34,6 @@ COUNT_SECONDS = 10.0
 COUNT_SHARE = 0.01
 BATCH_ROWS = 4096
 NUM_RECORDS = re.compile(r'\{"numRecords":(\d+)')
-"""Every known writer begins statistics this way."""
 
 
 def is_small(size: int, target_file_bytes: int) -> bool:
@@ -136,7 +135,6 @@ class TableCounter:
         self._counting: threading.Thread | None = None
 
     def last(self) -> TableCounts | None:
-        """Counts if due. None: no count exists, or the table cannot be read."""
         is_counting = self._counting is not None and self._counting.is_alive()
         began = time.monotonic()
         if began < self._next_at or is_counting:
@@ -166,7 +164,7 @@ class TableCounter:
             self._next_at = now + max(COUNT_SECONDS, 0.0 if counted is None else (now - began) / COUNT_SHARE)
 
     def _continued(self) -> TableCounts | None:
-        """None if files were removed or got new statistics, or the log is another one."""
+        """Continues the last count. None if files were removed or got new statistics, or the log is another one."""
         last = self._last
         if (
             last is None

@@ -49,7 +49,7 @@ class Folder(ABC):
 
     @abstractmethod
     def make(self) -> None:
-        """So that its removal can be noticed later."""
+        """Creates the folder, so that its removal can be noticed later."""
 
     @abstractmethod
     def exists(self) -> bool: ...
@@ -105,11 +105,9 @@ class Folder(ABC):
         """Ignores errors: leftovers are found by their plan."""
 
     @abstractmethod
-    def explain(self, error: Exception) -> str:
-        """Returns delta-rs' error in one line."""
+    def explain(self, error: Exception) -> str: ...
 
     def free(self) -> Free | None:
-        """None: no known limit. Raises StorageUnusable."""
         return None
 
     @abstractmethod

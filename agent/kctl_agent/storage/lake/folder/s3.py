@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from obstore.store import RetryConfig
 
 BUFFER_BYTES = 256 << 10
-"""Read at a time; most Parquet footers fit."""
 MADE = "_made"
 AT_ONCE = 8
 CREATES = 5
@@ -145,8 +144,8 @@ class S3Folder(Folder):
             obstore.put(self._client, self._key(name), content, use_multipart=False)
 
     def create(self, name: str, content: bytes) -> bool:
-        """A lost reply repeats the request, so an existing object may be ours. It is also repeated after a rejection
-        although no object exists, such as a conflict (409) that no writer won."""
+        """After a lost reply the request was repeated, so an existing object may be ours. It is also repeated after a
+        rejection although no object exists, such as a conflict (409) that no writer won."""
         for _ in range(CREATES):
             if self._created(self._key(name), content):
                 return True

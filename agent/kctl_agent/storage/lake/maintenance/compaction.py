@@ -28,7 +28,6 @@ AT_ONCE = 8
 """Footers read concurrently: in an object store each is a request."""
 
 Group = list[TableFile]
-"""Files of one partition that become one."""
 
 
 @dataclass(slots=True)
@@ -53,9 +52,11 @@ class Compaction:
         self._basis, self.files = lake.rewritable_files()
 
     def small_files(self, target_file_bytes: int, least: int = 2, share: float = 0.0) -> list[Group]:
-        """Empty if no partition has `least` small files. A file is left out unless the smaller files of its partition
-        together have this share of its size: with 1 each new file is at least twice as large as any of its sources, so
-        no row is compacted again and again."""
+        """Groups small files by partition; empty if no partition has `least` of them.
+
+        A file is left out unless the smaller files of its partition together have this share of its size: with 1 each
+        new file is at least twice as large as any of its sources, so no row is compacted again and again.
+        """
         by_partition: dict[tuple[str | None, ...], list[TableFile]] = {}
         for file in self.files:
             if is_small(file.size, target_file_bytes):
@@ -75,8 +76,8 @@ class Compaction:
             return [[file] for file, footer in zip(files, footers, strict=True) if not is_exact(footer)]
 
     def run(self, groups: Iterable[Group], progress: Callable[[int], object] = lambda _version: None) -> Compacted:
-        """Calls `progress` with each new version. An interfering compaction by another process can no longer commit.
-        Raises StorageUnusable, TableRefused."""
+        """Commits group by group; calls `progress` with each new version. An interfering compaction by another process
+        can no longer commit. Raises StorageUnusable, TableRefused."""
         self._fence()
         total = Compacted(self._basis.version)
         for files in groups:
@@ -88,7 +89,6 @@ class Compaction:
         return total
 
     def _fence(self) -> None:
-        """Prevents any earlier compaction, killed or running, from committing; removes its leftovers."""
         with self._lake.errors():
             is_left = has_plan_on(self._lake.folder, COMPACTIONS)
         if is_left:
