@@ -1,7 +1,7 @@
-"""The tree of the control plane's errors: each class has a code, an exit code and an HTTP status.
+"""The tree of the control plane's errors: each class has a code, an exit code and an HTTP status. A message is one
+sentence for an operator: what happened, to what, and what to do.
 
-A message is one sentence for an operator: what happened, to what, and what to do. Agents have their own tree,
-`kctl_agent.errors`; docs/errors.md lists both.
+Agents have their own tree, `kctl_agent.errors`; docs/errors.md lists both.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""Protects the operator's terminal from foreign text: message bytes, names, errors, log lines.
-
-`shown` alone decides what a terminal may receive. `guarded` applies it to stdout and stderr if they are terminals.
-Control sequences of our own go to `plain`.
-"""
+"""Protects the operator's terminal from foreign text: message bytes, names, errors, log lines. `shown` alone decides
+what a terminal may receive; `guarded` applies it to stdout and stderr."""
 
 from __future__ import annotations
 

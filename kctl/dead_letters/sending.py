@@ -1,7 +1,7 @@
 """Sends dead letters to a topic, at least once: one that was acknowledged but not yet removed is sent again.
 
-The header `HEADER` names the dead letter and stays the same in every try, so that consumers can drop repeats. A null
-header becomes an empty one, because kafka-python cannot send nulls there.
+The header `HEADER` stays the same in every try, so that consumers can drop repeats. A null header becomes an empty one,
+because kafka-python cannot send nulls there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""Reads and changes dead letters in threads, so that the event loop never waits.
-
-A storage is open for one call. A change goes page by page and reports each. If its caller leaves or the process ends,
-it stops after the current page.
-"""
+"""Reads and changes dead letters in threads, so that the event loop never waits. A change goes page by page, and stops
+after the current page if its caller leaves or the process ends."""
 
 from __future__ import annotations
 

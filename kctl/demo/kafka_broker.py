@@ -76,10 +76,11 @@ def kafka_command(main_class: str, *arguments: str, heap: str = "256m", options:
 
 
 class KafkaBroker:
-    """One broker with all its files in `directory`: data/, server.properties, broker.log.
+    """One broker with all its files in `directory`: data/, server.properties, broker.log. A formatted directory is
+    reused with its topics and groups.
 
-    A formatted directory is reused with its topics and groups. Ports are chosen at the first start and then kept. The
-    process has its own group, so Ctrl-C does not reach it. It gets SIGKILL when the *thread* that called `start` ends.
+    Ports are chosen at the first start and then kept. Ctrl-C does not reach the process. It gets SIGKILL when the
+    *thread* that called `start` ends.
     """
 
     heap = "512m"

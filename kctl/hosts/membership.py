@@ -1,9 +1,9 @@
 """The master as a member of the group of masters: a classic consumer group without partitions, whose leader distributes
-the roster.
+the roster. Measured with Kafka 4.3, session 6 s: 20 masters know each other after 4 s, and notice a killed one after 7
+s.
 
-Measured with Kafka 4.3, session 6 s: 20 masters know each other after 4 s, and notice a killed one after 7 s. The newer
-protocol (KIP-848) cannot be used, because its members carry no description. Members are not static, because a newer one
-would fence an older one of its name silently, and after a rejoin without a rebalance others would keep an old address.
+Members of the newer protocol (KIP-848) carry no description. Members are not static, because a newer one would fence an
+older one of its name silently, and after a rejoin without a rebalance others would keep an old address.
 """
 
 from __future__ import annotations

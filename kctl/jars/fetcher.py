@@ -1,8 +1,5 @@
-"""Fetches missing jars into the cache and verifies each before it is kept.
-
-One fetcher runs at a time. A jar is downloaded next to its place, verified by sha256, and renamed into place, so that a
-cached file is complete even after a power cut.
-"""
+"""Fetches missing jars into the cache, one fetcher at a time. A jar is downloaded next to its place, verified by
+sha256, and renamed into place, so that a cached file is complete even after a power cut."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Downloads jars with the Apache Ivy in PySpark's wheel, so that our code contains no registry address.
 
-Uses Ivy's default repository, or KCTL_MAVEN_REPOSITORY (an http(s) or file URL, or a folder, in Maven's layout). Ivy
-does not follow dependencies or check checksums: the lock names all jars, and `fetcher` verifies their bytes.
+KCTL_MAVEN_REPOSITORY may name another repository (an http(s) or file URL, or a folder, in Maven's layout). Ivy follows
+no dependencies and checks no checksums: the lock names all jars, and `fetcher` verifies their bytes.
 """
 
 from __future__ import annotations

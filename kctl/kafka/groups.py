@@ -1,7 +1,7 @@
 """Groups of every type: lists them, and describes members and their partitions.
 
-Brokers answer DescribeGroups for classic groups only. To it, a group of the new protocol (KIP-848) or a share group is
-"not found", or dead on older brokers; each type has a request of its own, which also reveals the type.
+To DescribeGroups, a group of the new protocol (KIP-848) or a share group is "not found", or dead on older brokers; each
+type has a request of its own, which also reveals the type.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finds the offset where a reader resumes in a cluster that topics were copied to, for example by MirrorMaker.
 
-A copy has the same timestamp, key and value but another offset. So the search finds the copy of the last message read,
-from its timestamp on; among equal messages, the one of the same rank, if both clusters have equally many.
+A copy has the same timestamp, key and value as the last message read, but another offset. Among equal messages, the
+search takes the one of the same rank, if both clusters have equally many.
 """
 
 from __future__ import annotations

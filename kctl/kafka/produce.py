@@ -1,7 +1,7 @@
 """Sends messages to a topic, and reports exactly what the brokers acknowledged.
 
-Unless `acks` is less than all, kafka-python's producer is idempotent, so a retry creates no duplicates. It does not
-limit unsent messages; `Production` does.
+Unless `acks` is less than all, kafka-python's producer is idempotent, so a retry creates no duplicates. Unlike it,
+`Production` limits unsent messages.
 """
 
 from __future__ import annotations

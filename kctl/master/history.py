@@ -1,7 +1,6 @@
 """The last day of a fleet in the master's memory: lag, rates, batches and memory, with least and most of each step.
 
-Older values have coarser steps but keep all extremes. Memory is bounded: with too many partitions, only 15 minutes of
-their lag are kept.
+Older values have coarser steps but keep all extremes. With too many partitions, only 15 minutes of their lag are kept.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Memory of the supervised processes and all that they have started, from /proc.
 
-Spark's Pythons are forks of one daemon and share most resident pages; if each counted them, an idle worker would grow
-with its tasks. So shared pages of forks are charged by share (PSS). Other processes count all resident pages, because
-the number of strangers that share a library should not matter.
+Spark's Pythons are forks of one daemon: their shared pages are charged by share (PSS), because otherwise an idle worker
+would grow with its tasks. Other processes count all resident pages, because the number of strangers that share a
+library should not matter.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The log file of a process, to which it, its JVM and its executors append; kept within limits while they run.
 
-They share the open file, which must outlive the master, so a pipe through the master or separate files would not do.
-Like `logrotate` with `copytruncate`, kctl copies old lines to NAME.log.1 and then removes them from the file's start.
-`fallocate(FALLOC_FL_COLLAPSE_RANGE)` removes exactly what was copied (ext4, XFS), whereas a truncation loses lines
-written in between.
+They share the open file, which must outlive the master. Like `logrotate` with `copytruncate`, kctl copies old lines to
+NAME.log.1 and removes them from the file's start: `fallocate(FALLOC_FL_COLLAPSE_RANGE)` removes exactly those (ext4,
+XFS), whereas a truncation loses lines written in between.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Maintenance of the fleet's table (mode `lake`): when workers report small files, at a quiet time, and at least once a
 day.
 
-The master starts it as a child process of the lowest priority, because a worker's memory limit would include it, each
-worker's end would kill it, and only the master knows the whole group's lag.
+The master starts it as a child process, because a worker's memory limit would include it, each worker's end would kill
+it, and only the master knows the whole group's lag.
 """
 
 from __future__ import annotations

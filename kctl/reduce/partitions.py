@@ -1,8 +1,8 @@
 """Merges the fleet's partitions from agents' rows and the brokers' columns.
 
 Agents say who reads a partition: if two claim it, the higher generation wins, then newer offsets. Progress comes from
-the newest offsets, an agent's or the brokers'. An unclaimed partition keeps its row. An attached application has no
-generation and forms its own group after the fleet's.
+the newest offsets, an agent's or the brokers'. An attached application has no generation and forms its own group after
+the fleet's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """One kept connection to an agent on an asyncio loop: requests are pipelined, and replies are matched by id.
 
-An idle master's cost is the number of its tasks, each of which finds cold caches. So a question is a plain future, and
-the requests of one turn are written together.
+A question is a plain future, because an idle master's cost is the number of its tasks, each of which finds cold caches.
 """
 
 from __future__ import annotations

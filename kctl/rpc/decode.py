@@ -1,8 +1,7 @@
-"""Decodes results to the types that they were made from (`kctl_agent.replies`, `kctl.rows`).
+"""Decodes results to the types that they were made from, ignoring unknown fields, because an agent may be attached or
+newer. A message names the field but quotes nothing.
 
-Ignores unknown fields and fills in defaults, because an agent may be attached or newer. A message names the field but
-quotes nothing. Decoding without dicts takes 6.5 ms of CPU time for 10,000 partitions instead of 22 (2 cores,
-2026-11-25).
+Decoding without dicts takes 6.5 ms of CPU time for 10,000 partitions instead of 22 (2 cores, 2026-11-25).
 """
 
 from __future__ import annotations

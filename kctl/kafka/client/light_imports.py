@@ -1,9 +1,8 @@
 """Imports kafka-python without the parts that a question to a broker does not need, a third of its 120 ms.
 
-Stand-ins replace kafka-python's packages, and standard modules that others import but rarely use: submodules can be
-imported one by one, and a module that needs another name executes the whole package. An executed stand-in becomes a
-normal module by its class, so that existing references need no `__getattr__`. If kafka-python's layout differs,
-everything is imported normally.
+Stand-ins replace its packages, and rarely used standard modules: submodules can be imported one by one, and a module
+that needs another name executes the whole package. An executed stand-in becomes a normal module by its class, so that
+existing references need no `__getattr__`.
 """
 
 from __future__ import annotations

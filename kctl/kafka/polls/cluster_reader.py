@@ -1,8 +1,5 @@
-"""Polls a cluster's groups: state, members, committed offsets, log ends and starts.
-
-It skips a broker that does not answer for the rest of the poll, so that the broker costs one time-out. Callers decide
-how often to poll, and how long old values count.
-"""
+"""Polls a cluster's groups: state, members, committed offsets, log ends and starts. It skips a broker that does not
+answer for the rest of the poll, so that the broker costs one time-out."""
 
 from __future__ import annotations
 

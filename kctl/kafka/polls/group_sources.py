@@ -1,8 +1,8 @@
 """Finds the groups for a `ClusterReader`, all or by name, and which of them are gone.
 
-A broker lists only the groups that it coordinates now. A new coordinator sees only records below the high watermark
-until its followers have fetched once more: in a cluster of three, brokers denied groups for two seconds after a
-failover, in lists, descriptions and offsets. A process that has just started cannot know whether a coordinator is new.
+A new coordinator sees only records below the high watermark until its followers have fetched once more: in a cluster of
+three, brokers denied groups for two seconds after a failover, in lists, descriptions and offsets. A process that has
+just started cannot know whether a coordinator is new.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Decodes log offsets from the bytes of ListOffsets responses, a block at a time. Pure.
+"""Decodes log offsets from the bytes of ListOffsets responses. Pure. Encoding: KIP-482.
 
 kafka-python makes an object of each offset, which takes ten times as long as everything else. Without tagged fields all
-entries have the same length, so a topic's partitions are unpacked at once. Encoding: KIP-482.
+entries have the same length, so a topic's partitions are unpacked at once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Requests that return their responses as bytes, for responses with 100,000 rows.
 
-kafka-python does everything else. It asks the request for its header, and the header for a class that decodes the
-response; the class here decodes nothing.
+kafka-python asks the request for its header, and the header for a class that decodes the response; the class here
+decodes nothing.
 """
 
 from __future__ import annotations
