@@ -23,6 +23,7 @@ from kctl.rows.members import GroupMembers
 from kctl.rows.workers import Pings, WorkerRow, Workers, WorkerStatus, with_statuses
 from kctl.rpc.decode import as_struct
 from kctl.rpc.fan_out import Failed, FanOut, typed
+from kctl_agent.errors import UnknownMethod
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.member_leader import MemberReply
@@ -151,11 +152,12 @@ class CachedCommand(Generic[R, T]):
         self._asked_at = 0.0
 
     def is_due(self, shown_by: object, now: float, longest_seconds: float) -> bool:
-        """Whether to ask again: the result is old or incomplete, or `shown_by`, which reveals changes, differs."""
+        """Whether to ask again: the result is old or incomplete, or `shown_by`, which reveals changes, differs. An
+        agent of a release that does not know the question will not answer it the next time either."""
         result = self._result
         return (
             result is None
-            or not result.complete
+            or any(each.code != UnknownMethod.code for each in result.failed)
             or not self._is_settled(result.result)
             or self._shown_by != shown_by
             or now - self._asked_at >= longest_seconds

@@ -26,10 +26,11 @@ from kctl.master.supervisor import Supervisor
 from kctl.reduce.base import BrokerSnapshot
 from kctl.rpc.fan_out import AgentPool
 from kctl.status import Status, rules
+from kctl_agent.errors import UnknownMethod
 from kctl_agent.rpc.messages import Request
 from kctl_agent.rpc.wire import JsonObject
 from tests.partitions import Row, columns_of
-from tests.servers.scripted_agent import Answers, ScriptedAgent
+from tests.servers.scripted_agent import Answers, Refuses, ScriptedAgent, Step
 from tests.unit.kctl_master.no_brokers import NoBrokers
 
 pytestmark = pytest.mark.anyio
@@ -40,14 +41,15 @@ TOPICS: JsonObject = {"rows": [{"topic": "t", "partition": 0, "leader_id": 1, "r
 class Fleet:
     """One attached agent, and a collector that takes its snapshot."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **script: Step) -> None:
+        """`script` has what the agent does instead of answering."""
         folder.chmod(0o700)
         self.pid, self.generation = 7, 3
         self.leader: str | None = "somebody"
         self.partitions = [0]
         self.asked_twice = threading.Event()
         """Once the offsets have been answered: metadata are asked for after that."""
-        script = {
+        answers: dict[str, Step] = {
             "block_size": Answers({"rows": []}),
             "offset_checker": Answers(self.offsets),
             "member_leader": Answers(lambda _: {"leader": self.leader, "generation": self.generation}),
@@ -56,7 +58,7 @@ class Fleet:
             "metadata_brokers": Answers({"rows": []}),
             "metadata_topics": Answers(self.topics),
         }
-        self.agent = ScriptedAgent(folder, "guest", script)
+        self.agent = ScriptedAgent(folder, "guest", answers | script)
         (folder / "kctl.toml").write_text(
             '[kafka]\nbootstrap_servers = "127.0.0.1:1"\ngroup = "g"\ntopics = ["t"]\n[collect]\ntimeout_seconds = 30\n'
         )
@@ -83,8 +85,8 @@ class Fleet:
 
 
 @pytest.fixture
-async def fleet(anyio_backend: str, short_dir: Path) -> AsyncIterator[Fleet]:
-    fleet = Fleet(short_dir)
+async def fleet(anyio_backend: str, short_dir: Path, request: pytest.FixtureRequest) -> AsyncIterator[Fleet]:
+    fleet = Fleet(short_dir, **getattr(request, "param", {}))
     with fleet.agent:
         yield fleet
         fleet.pool.close()
@@ -112,6 +114,16 @@ async def test_the_leader_is_asked_each_time_as_long_as_it_is_not_known(fleet: F
     for _ in range(2):
         await fleet.collector.collect()
         assert fleet.asked()["member_leader"] == 1
+
+
+@pytest.mark.parametrize("fleet", [{"metadata_brokers": Refuses(UnknownMethod("-"))}], indirect=True)
+async def test_an_agent_too_old_to_know_a_question_is_not_asked_again_each_time(fleet: Fleet) -> None:
+    snapshot = await fleet.collector.collect()
+
+    assert [each.code for each in snapshot.kept["metadata_brokers"].failed[:1]] == ["unknown_method"]
+    assert fleet.asked()["metadata_brokers"] == 1
+    await fleet.collector.collect()
+    assert fleet.asked()["metadata_brokers"] == 0
 
 
 async def test_offsets_age_while_brokers_hold_up_the_snapshot(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
