@@ -40,7 +40,8 @@ LONG = {
 
 
 def main() -> int:
-    known = sorted(path.stem for path in HERE.glob("*.py") if not path.stem.startswith("_"))
+    no_benchmarks = ("_", "against")  # which compares two checkouts
+    known = sorted(path.stem for path in HERE.glob("*.py") if not path.stem.startswith(no_benchmarks))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
     parser.add_argument("--long", action="store_true", help="more rounds")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}; all without")

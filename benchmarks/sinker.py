@@ -92,10 +92,10 @@ class Sinker:
         self._turn = turn
         self.storage = opened(storage)
         settings = {
-            "name": name, "run_dir": str(place / "run"), "scratch_dir": str(place / name), "import_dir": ".",
-            "handler": "benchmarks.sinker:Handler", "storage": storage, "log_level": "WARNING", "batch_size": BLOCK,
-            "batch_wait_seconds": 0.0, "lease_seconds": 60.0, "max_tries": 5, "retry_backoff_seconds": 10.0,
-            "handler_timeout_seconds": 60.0, "ordered": False,
+            "name": name, "owner": name, "run_dir": str(place / "run"), "scratch_dir": str(place / name),
+            "import_dir": ".", "handler": "benchmarks.sinker:Handler", "storage": storage, "log_level": "WARNING",
+            "batch_size": BLOCK, "batch_wait_seconds": 0.0, "lease_seconds": 60.0, "max_tries": 5,
+            "retry_backoff_seconds": 10.0, "handler_timeout_seconds": 60.0, "ordered": False,
         }  # fmt: skip
         self._process = subprocess.Popen(
             python_module("kctl_agent.sinker"),

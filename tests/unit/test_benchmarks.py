@@ -6,7 +6,10 @@ import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from benchmarks._collected import TOPIC_NAMES, collector_over
+from benchmarks.against import compared
 from benchmarks.first_batch import STEPS, steps_of
 from kctl.master.reduction import COMMANDS
 
@@ -35,3 +38,19 @@ def test_each_step_of_a_worker_is_found_in_its_log_for_the_first_time(tmp_path: 
     found = {step: round(seconds, 3) for step, seconds in steps_of(log, began).items()}
 
     assert found == dict(zip(STEPS, (3.438, 3.653, 4.107), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "ours", "theirs", "verdict"),
+    [
+        ("P2", [9, 5, 5, 5, 5, 5, 1], [4, 4, 4, 4, 4, 4, 9], "worse"),
+        ("P2", [9, 4, 5, 5, 5, 5, 1], [4, 4, 4, 4, 4, 4, 9], "same"),
+        ("P2", [3, 3, 3, 3, 3, 3, 9], [4, 4, 4, 4, 4, 4, 1], "better"),
+        ("P13", [3, 3, 3, 3, 3, 3, 9], [4, 4, 4, 4, 4, 4, 1], "worse"),
+        ("P13", [5, 5, 5, 5, 5, 5, 1], [4, 4, 4, 4, 4, 4, 9], "better"),
+    ],
+)
+def test_a_number_is_worse_only_if_the_intervals_do_not_overlap(
+    name: str, ours: list[float], theirs: list[float], verdict: str
+) -> None:
+    assert compared(name, ours, theirs)["verdict"] == verdict
