@@ -27,7 +27,6 @@ def qualified(host: str, name: str) -> str:
 
 
 def host_and_name(process: str) -> tuple[str, str]:
-    """The host is empty for a name without one."""
     host, _, name = process.rpartition("/")
     return host, name
 

@@ -18,8 +18,6 @@ from kctl_agent.paths import ProcessIdentity, is_alive, prepare_run_dir, process
 
 
 class Fleet(NamedTuple):
-    """`master` is None if no running master is known."""
-
     name: str
     run_dir: Path
     config: Path

@@ -89,7 +89,6 @@ def unread(offsets: Offsets, counts: Mapping[str, int]) -> list[tuple[str, int]]
 
 
 def starting_offsets(offsets: Offsets) -> str:
-    """Formats offsets for Spark's option `startingOffsets`."""
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(partition)] = offset

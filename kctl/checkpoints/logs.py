@@ -77,7 +77,6 @@ def read_rows(
 
 
 def unasked(checkpoint: Checkpoint, only: Collection[str] = ()) -> list[Row]:
-    """Returns rows without the brokers' columns."""
     offsets = sorted(checkpoint.offsets.items())
     return [Row(*key, at, None, None, None, None, "unknown") for key, at in offsets if not only or key[0] in only]
 
@@ -110,7 +109,6 @@ def judged(
 
 
 def findings(rows: list[Row]) -> tuple[Finding, ...]:
-    """Returns one sentence for each verdict."""
     found: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row.verdict not in _FINE:

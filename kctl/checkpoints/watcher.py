@@ -105,7 +105,6 @@ class CheckpointWatcher:
         self._folders: dict[str, Folder] = {}
         self._reading = ClusterReading()
         self._partitions: dict[str, int] = {}
-        """Topic -> number, as of the previous polls."""
         self._stores: dict[str, _Store] = {}
         self._is_started = False
 
@@ -151,7 +150,6 @@ class CheckpointWatcher:
                 reading.elsewhere[name] = by_topic({key: at for key, at in offsets.items() if key not in own})
 
     def owner(self, group: str) -> Owner | None:
-        """Returns None for a group of Kafka."""
         watched, seen = self._watched.get(group), self._seen.get(group)
         if watched is None:
             return None

@@ -25,11 +25,9 @@ class Option(NamedTuple):
     bare: object = None
     """Its value if given without one."""
     completed: tuple[tuple[str, str], ...] = ()
-    """Completions with their meanings."""
     least: float | None = None
     """By default 0 for an `int`, above 0 for others."""
     parameter: str = ""
-    """The function parameter it was declared for."""
 
     @property
     def is_argument(self) -> bool:
@@ -79,7 +77,6 @@ def option(
 
 
 def argument(name: str, help: str) -> Option:  # noqa: A002 - as above
-    """An `option` without dashes."""
     return Option((name,), help)
 
 

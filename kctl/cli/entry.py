@@ -25,7 +25,6 @@ lag`."""
 _QUICK = frozenset({"rpc", "status", "kafka", *OPERATIONS})
 """Commands that have released everything when they end."""
 _OF_SPARK = frozenset({"msgpack", "pandas", "pyarrow", "pyspark", "zlib_ng"})
-"""Packages of `kctl[spark]`, for fleets and their storage."""
 BROKEN_PIPE = 141
 """The exit code of a process that ended by SIGPIPE (13)."""
 

@@ -17,7 +17,6 @@ def echo(text: str, *, is_error: bool = False) -> None:
 
 
 def whole(reply: Reply) -> dict[str, Any]:
-    """Appends completeness and age to the result."""
     return {
         **reply.result,
         "complete": reply.complete,
@@ -42,5 +41,4 @@ def as_yaml(document: object) -> str:
 
 
 def as_text(document: object, output: str) -> str:
-    """`output`: `yaml`, or indented JSON."""
     return as_yaml(document) if output == "yaml" else as_json(document)

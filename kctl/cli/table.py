@@ -15,8 +15,6 @@ _NUMBERS = {int, type(None)}
 
 
 class Column(NamedTuple):
-    """Numbers are aligned to the right."""
-
     heading: str
     is_number: bool = False
 
@@ -33,7 +31,6 @@ def render(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[
 
 
 def render_columns(columns: Sequence[Column], values: Iterable[Sequence[Any]]) -> list[str]:
-    """Renders values that come column by column."""
     set_columns = [_set_column(column, each) for column, each in zip(columns, values, strict=True)]
     layout = _GAP.join(each for each, _ in set_columns)
     return [(layout % cells).rstrip() for cells in zip(*(each for _, each in set_columns), strict=True)]
@@ -92,7 +89,6 @@ def width(text: str) -> int:
 
 
 def clip(text: str, columns: int) -> str:
-    """A shortened text ends in `…`."""
     if width(text) <= columns:
         return text
     kept, used = [], 1

@@ -15,8 +15,6 @@ from kctl.config.values import as_json, shown
 
 @dataclass(frozen=True, slots=True)
 class SettingChange:
-    """Values without secrets."""
-
     name: str
     before: Any
     after: Any
@@ -24,12 +22,10 @@ class SettingChange:
 
 
 def effect(kind: type[Section], setting: Field[Any]) -> Effect:
-    """By the setting's type or its section."""
     return mark(setting.type, Effect) or kind.effect
 
 
 def changes(before: Config, after: Config) -> list[SettingChange]:
-    """In the order of docs/configuration.md."""
     found = []
     for section, kind in SECTIONS.items():
         old, new = getattr(before, section), getattr(after, section)
@@ -48,7 +44,6 @@ def changes(before: Config, after: Config) -> list[SettingChange]:
 
 
 def shown_settings(config: Config) -> dict[str, dict[str, Any]]:
-    """By section, ready for JSON, without secrets."""
     return {
         section: {
             each.name: as_json(shown(each, getattr(getattr(config, section), each.name))) for each in fields(kind)

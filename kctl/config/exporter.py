@@ -25,7 +25,6 @@ class ExporterConfig:
     """The configuration file, or its default path if there is none."""
     clusters: Mapping[str, ClusterSection]
     checkpoints: Mapping[str, CheckpointSection]
-    """Each has one of the `clusters`."""
     exporter: ExporterSection
     status: StatusSection
     http: HttpSection

@@ -39,7 +39,6 @@ class Findings:
         self.names: dict[str, list[str]] = {section: [] for section in NAMED}
         self.mistakes: list[str] = []
         self.wrong: set[str] = set()
-        """The settings that the mistakes are about."""
 
     def take_document(self, document: Mapping[str, Any]) -> None:
         for section, table in document.items():
@@ -80,7 +79,6 @@ class Findings:
         return kind(**{key: _anchored(value, self.path.parent) for key, value in chosen.items()})
 
     def named(self, section: str, kind: type[T]) -> dict[str, T]:
-        """Builds the tables `[contexts.NAME]` or similar, by name."""
         return {name: self.built(f"{section}.{name}", kind) for name in self.names[section]}
 
     def refuse(self) -> None:

@@ -24,8 +24,6 @@ class Form(NamedTuple):
 
 
 class Secrecy(Enum):
-    """Whether a value may be shown."""
-
     SECRET = "it may hold a password"  # noqa: S105 - no password itself
 
 

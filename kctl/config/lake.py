@@ -9,7 +9,6 @@ from urllib.parse import unquote, urlsplit
 from kctl.config.sections import Config
 
 KAFKA_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
-"""The columns of Spark's Kafka source."""
 
 
 def lake_mistakes(config: Config) -> Iterator[str]:

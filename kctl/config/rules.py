@@ -20,7 +20,6 @@ def check_together(config: Config) -> None:
 
 
 def mistakes(config: Config) -> list[str]:
-    """Returns sentences about settings that do not fit together."""
     checkpoints = checkpoint_mistakes(config.checkpoints, [config.kafka.cluster], config.kafka.group)
     rules = (_of_times, _of_memory, _of_handler, _of_storage, _of_hosts)
     found = chain(*(rule(config) for rule in rules), checkpoints)

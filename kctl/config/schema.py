@@ -61,7 +61,6 @@ def _value(kind: Any) -> JsonObject:
 
 
 def help_texts(kind: type[Section]) -> dict[str, str]:
-    """By name, each on one line."""
     found: dict[str, str] = {}
     for base in kind.__mro__[:-1]:
         (declared,) = ast.parse(inspect.getsource(base)).body

@@ -22,7 +22,6 @@ HIDDEN = "***"
 
 
 def as_json(value: Any) -> Any:
-    """Paths become texts, tuples lists."""
     if isinstance(value, tuple):
         return [as_json(item) for item in value]
     return str(value) if isinstance(value, Path) else value
@@ -87,7 +86,6 @@ def from_text(setting: Field[Any], text: str) -> Any:
 
 
 def wrong_entry(setting: Field[Any], value: object) -> object:
-    """Returns the first invalid entry of a list."""
     is_list, form = plain(setting.type) is tuple, mark(setting.type, Form)
     if isinstance(value, str) and (is_list or (form and "commas" in form.words)):
         value = [entry.strip() for entry in value.split(",")]

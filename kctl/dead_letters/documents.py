@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 Form = Literal["text", "json", "hex"]
 ROW_CHARACTERS = 200
-"""The longest key or error in a list."""
 
 
 def dead_letter_row(dead_letter: DeadLetter) -> dict[str, Any]:
@@ -79,7 +78,6 @@ def _head(dead_letter: DeadLetter) -> dict[str, Any]:
 
 
 def _messages(dead_letter: DeadLetter) -> list[Message]:
-    """Empty for an unreadable one."""
     # needs numpy and pyarrow, which are installed if there are dead letters
     from kctl_agent.storage.block import BadBlock
 

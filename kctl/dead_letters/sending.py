@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kctl_agent.storage.claim import DeadLetter
 
 Send: TypeAlias = "Callable[[list[DeadLetter]], list[DeadLetter]]"
-"""Returns those that were acknowledged."""
 HEADER = "kctl-dead-letter"
 TIMEOUT_SECONDS = 30.0
 

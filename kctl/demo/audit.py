@@ -94,7 +94,6 @@ class _Seen:
         self._seen = {key: bytearray(count) for key, count in produced.items()}
 
     def add(self, place: Place) -> bool:
-        """Returns False if the offset was added before."""
         topic, partition, offset = place
         offsets = self._seen.setdefault((topic, partition), bytearray())
         if offset >= len(offsets):

@@ -93,7 +93,6 @@ class DemoFleet:
 
     @property
     def ledger(self) -> Path:
-        """Where the demo's handler records messages."""
         return self.directory / "data" / "ledger"
 
     def configure(
@@ -154,7 +153,6 @@ class DemoFleet:
         return " | ".join(self.log.read_text(errors="replace").strip().splitlines()[-5:])
 
     def ask(self, command: str, timeout_seconds: float = 5.0) -> Any | None:
-        """Returns None while the master cannot answer."""
         request = Request(
             id="demo", role=Role.EXTERNAL, rpc=command, method=reducer_method(command), params={}, deadline_ms=None
         )
@@ -165,7 +163,6 @@ class DemoFleet:
         return reply.result if reply.ok else None
 
     def url(self) -> str | None:
-        """From `run/master.json`."""
         try:
             about: Mapping[str, Any] = json.loads((self.directory / "run" / "master.json").read_text())
         except (OSError, ValueError):

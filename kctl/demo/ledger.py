@@ -20,8 +20,6 @@ _RECORD = struct.Struct("<qi")
 
 
 class Ledger:
-    """See docs/handlers.md."""
-
     def __init__(self) -> None:
         self._file: BinaryIO | None = None
 

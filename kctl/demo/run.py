@@ -94,7 +94,6 @@ class Interrupts:
         self._interrupted.set()
 
     def pause(self, seconds: float) -> None:
-        """Waits, but at most until the next interrupt."""
         self._interrupted.wait(seconds)
         self._interrupted.clear()
 

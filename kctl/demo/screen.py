@@ -42,7 +42,6 @@ class Screen:
         self._console.print(shown(text), markup=False, soft_wrap=True)  # a command must stay one line to be copied
 
     def show(self, head: str, offsets: list[dict[str, Any]], workers: list[dict[str, Any]]) -> None:
-        """Takes the rows of `offset_checker` and `workers`."""
         if self._live:
             self._live.update(Group(Text(shown(head)), _offsets(offsets), _workers(workers)), refresh=True)
         elif time.monotonic() - self._line_at >= LINE_EVERY_SECONDS:

@@ -27,7 +27,6 @@ class DemoOptions:
 
     @property
     def is_handled(self) -> bool:
-        """By sinkers or by the workers."""
         return self.sinkers > 0 or KINDS[self.storage].is_handled_inside
 
 
@@ -52,7 +51,6 @@ class DemoProgress:
         self.sinkers.update({(row["name"], row["pid"]): row["sinker"] for row in workers if row.get("sinker")})
 
     def settled(self, outcome: str) -> int:
-        """In all sinkers, including dead ones."""
         return sum(stats[outcome] for stats in self.sinkers.values())
 
 
@@ -105,7 +103,6 @@ def has_passed(summary: Mapping[str, Any], options: DemoOptions) -> bool:
 
 
 def show(summary: Mapping[str, Any], output: str, place: Path, *, is_handled: bool, passed: bool) -> None:
-    """`place` is where a failed demo keeps its files."""
     if output == "json":
         print(json.dumps(summary), flush=True)  # noqa: T201
         if not passed:

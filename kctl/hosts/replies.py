@@ -26,7 +26,6 @@ class HostReplies(Struct, frozen=True):
     failed: tuple[Failed, ...] = ()
     stopped: tuple[str, ...] = ()
     age_seconds: float = 0.0
-    """Age of `status`."""
     status: Raw = Raw(b"null")
     """By command: `status`: the host's answer; `workers`: its processes as their supervisor sees them;
     `offset_checker`: `JudgedPartitions`."""

@@ -18,7 +18,6 @@ _NAMED = 3
 _SHARE = re.compile(r"(\d+) of (\d+) ")
 _COUNTS = re.compile(r"(\d+) (?:partitions? )?(idle|ok|elsewhere)(?:, |$)")
 _AMOUNT = re.compile(r"(?<![\w-])\d[\d,.]*")
-"""A number that is not part of a name."""
 
 
 def joined_verdict(heard: Mapping[str, Verdict], failed: Collection[Failed], now: float) -> Verdict:

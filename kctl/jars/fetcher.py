@@ -21,8 +21,6 @@ _LINE_EVERY_JARS = 20
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """`jar` is the newest, None before the first."""
-
     jar: Jar | None
     jars: int
     jars_total: int
@@ -33,7 +31,6 @@ class Fetched:
 def fetch(
     locks: Iterable[LockName] = USUAL, progress: Callable[[Fetched], None] | None = None, *, verify: bool = False
 ) -> int:
-    """Fetches all jars of these locks. As `fetch_jars`."""
     return fetch_jars((jar for name in locks for jar in read_lock(name)), progress, verify=verify)
 
 
@@ -93,7 +90,6 @@ def _only_fetcher(directory: Path) -> Iterator[None]:
 
 
 def shown_on(stream: TextIO, fetched: Fetched) -> None:
-    """Writes a line for every twenty jars."""
     megabytes = f"{fetched.bytes / 1e6:.0f} of {fetched.bytes_total / 1e6:.0f} MB"
     if fetched.jar is None:
         stream.write(f"jars: downloading {fetched.jars_total} ({fetched.bytes_total / 1e6:.0f} MB)\n")

@@ -19,7 +19,6 @@ from kctl.ownership import check_mode, refuse_others
 LockName = Literal["broker", "spark", "s3"]
 LOCKS: tuple[LockName, ...] = get_args(LockName)
 USUAL: tuple[LockName, ...] = ("broker", "spark")
-"""Fetched by default."""
 
 _LINE = re.compile(
     r"(?P<group>[\w.-]+):(?P<artifact>[\w.-]+):(?P<version>[\w.-]+) sha256:(?P<sha256>[0-9a-f]{64}) (?P<size>\d+)"

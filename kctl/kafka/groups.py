@@ -72,7 +72,6 @@ def list_groups(connection: ClusterConnection) -> tuple[list[ListedGroup], list[
 
 
 def list_each(connection: ClusterConnection, nodes: list[int]) -> list[list[ListedGroup] | KctlError]:
-    """In the order of `nodes`."""
     answers = connection.ask_each([(node, ListGroupsRequest(states_filter=[], types_filter=[])) for node in nodes])
     return [
         answer
@@ -90,8 +89,6 @@ def _listed(each: Any, node: int) -> ListedGroup:
 
 
 class MemberCounts:
-    """Counts members poll by poll over one connection."""
-
     def __init__(self) -> None:
         self._requests = KeptRequests()
         self._responses: dict[int, CountedResponses] = defaultdict(CountedResponses)

@@ -17,7 +17,6 @@ from kctl.kafka.consume import Read, Record
 from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets
 
 _SEARCHED = 100_000
-"""Messages to read in search of one."""
 
 
 class Cluster(NamedTuple):

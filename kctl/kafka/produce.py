@@ -36,8 +36,6 @@ _REQUEST_MILLISECONDS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """`offset` is None with `acks` 0."""
-
     partition: int
     offset: int | None
     timestamp: int
@@ -173,7 +171,6 @@ def _settings(acks: str, codec: str, milliseconds: int, is_bulk: bool) -> dict[s
 
 
 def batch_bytes(value: bytes | None, key: bytes | None, headers: list[tuple[str, bytes]], codec: str) -> int:
-    """The size of a batch with only this message."""
     builder = MemoryRecordsBuilder(_MAGIC, _CODECS[codec], _REQUEST_BYTES)
     builder.append(None, key, value, headers)
     builder.close()

@@ -26,7 +26,6 @@ def share_starts(connection: ClusterConnection, group: Group) -> dict[Partition,
 def share_starts_on(
     connection: ClusterConnection, groups: Mapping[int, Sequence[str]]
 ) -> dict[str, dict[Partition, Committed] | KctlError]:
-    """Asks for many groups at once, given by coordinator."""
     from kctl.kafka.protocol.messages import DescribeShareGroupOffsetsRequest
 
     wanted = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup

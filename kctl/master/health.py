@@ -30,7 +30,6 @@ class HealthRules:
     """Consecutive measurements above the soft limit."""
     stalled_seconds: float | None = None
     main_thread_seconds: float | None = None
-    """The longest allowed turn of the main thread."""
     section: str = "workers"
 
 

@@ -58,7 +58,6 @@ class Window:
     step_seconds: float
     least: Mapping[str, Reals]
     most: Mapping[str, Reals]
-    """By metric; NaN if unknown."""
 
 
 @dataclass(slots=True)

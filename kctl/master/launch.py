@@ -33,7 +33,6 @@ _ENGINE_HANGS = 0.5
 it."""
 _HEAP_SHARE = 4
 _WAITING_TASKS = 512
-"""More than the partitions that one host reads."""
 _RANDOM_ID = re.compile(r"[0-9a-f]{32}")
 _LOCAL = re.compile(r"local(?:\[(?P<tasks>\d+|\*)(?P<failures>\s*,\s*\d+)?\s*\])?")
 

@@ -100,7 +100,6 @@ class ProcessSupervisor:
         self._incarnation = 0
         self._child: Child | None = None
         self._survivors: Mapping[int, str] = {}
-        """Pids that survive SIGKILL, with the reason."""
         self._duties: asyncio.TaskGroup | None = None
         self._health_check: asyncio.Task[None] | None = None
         self._health: Health | None = None
@@ -187,7 +186,6 @@ class ProcessSupervisor:
 
     @property
     def unkillable_text(self) -> str:
-        """Empty if nothing survives SIGKILL."""
         if not self._survivors:
             return ""
         found = "; ".join(f"pid {pid} survives SIGKILL: {reason}" for pid, reason in sorted(self._survivors.items()))

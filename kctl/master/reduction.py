@@ -36,7 +36,6 @@ from kctl_agent.rpc.wire import JsonObject
 R = TypeVar("R")
 T = TypeVar("T")
 _ANY_AGE = Freshness(0.0, 0.0, inf, None)
-"""Each snapshot judges a cached result again."""
 
 
 def _whole(result: Any) -> Any:

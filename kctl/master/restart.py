@@ -55,7 +55,6 @@ class SupervisionStatus:
     desired: SupervisionState = SupervisionState.STOPPED
     state: SupervisionState = SupervisionState.STOPPED
     failures: int = 0
-    """Consecutive failures."""
     cause: Cause | None = None
     """Why the next start is a restart; None for a first start."""
     is_requested: bool = False

@@ -111,5 +111,4 @@ def _as_json(change: SettingChange) -> JsonObject:
 
 
 def _text(value: object) -> str:
-    """Shows an empty text as `""`."""
     return str(value) or '""' if isinstance(value, str | Path) else json.dumps(as_json(value))

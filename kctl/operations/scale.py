@@ -60,7 +60,6 @@ class ScaleFleet(FleetOperation):
 
 
 async def scaled(context: Context, wanted: dict[str, int], report: Report) -> Done:
-    """Also used by `reload`."""
     from kctl.master.operations.tasks import together
 
     config, supervisor = context.config, context.supervisor

@@ -36,7 +36,6 @@ class Answer(Generic[R]):
         return Answer(self.sender, part, self.age_seconds, self.kept_seconds)
 
     def kept(self, seconds: float) -> Answer[R]:
-        """A copy that is `seconds` older."""
         return Answer(self.sender, self.result, self.age_seconds + seconds, self.kept_seconds + seconds)
 
 
@@ -70,15 +69,12 @@ class BrokerSnapshot:
     reset: ResetPolicy = ResetPolicy.EARLIEST
     """Defines the lag if the group has never committed."""
     assigned: tuple[tuple[str, Mapping[str, tuple[int, ...]]], ...] = ()
-    """Each member's client id and partitions by topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
     age_seconds: float | None
-    """The age of any broker's last answer."""
     complete_age_seconds: float | None
-    """The age of the last complete poll."""
     stale_after_seconds: float
     """Three collect intervals, at least 5 s; if collections take longer than the configured interval, three of the
     actual one."""

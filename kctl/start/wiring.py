@@ -61,7 +61,6 @@ class MasterParts:
     control: ControlServer
     http: HttpServer
     groups: Collectors
-    """Collectors of the cluster's other groups."""
     wanted_groups: Prepared
     maintenance: TableMaintenance
     hosts: Hosts | None

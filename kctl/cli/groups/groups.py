@@ -20,7 +20,6 @@ _WATCHED = ("cluster", "group", "lag", "behind", "growth/s", "status", "reason")
 """The columns with --watch: in 80 columns only the reason is cut."""
 _NAME_COLUMNS, _CLUSTER_COLUMNS = 28, 12
 _TROUBLE = ("losing", "stopped", "stalled", "rewind", "warn", "unknown")
-"""Worst first."""
 
 
 class _Sort(StrEnum):

@@ -55,7 +55,6 @@ def change(
 
 
 def _declined(options: argparse.Namespace, show_plan: Callable[[], None], question: str) -> int | None:
-    """Returns the exit code if nothing should change."""
     if options.execute:
         return None
     if options.dry_run or options.output != "table" or not sys.stdin.isatty():

@@ -85,7 +85,6 @@ def _fleet_config(options: argparse.Namespace, env: Mapping[str, str], no_fleet:
 
 @contextmanager
 def connected(options: argparse.Namespace, env: Mapping[str, str]) -> Iterator[ClusterConnection]:
-    """The connection is not open yet."""
     chosen = access(options, env)
     from kctl.kafka.client import light_imports
 

@@ -33,7 +33,6 @@ def show(
 
 
 def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Adds a column `error` if a row has one."""
     keys = [*columns, *([_ERROR] if any(row.get(_ERROR) for row in rows) else [])]
     return render([_column(key, rows) for key in keys], [[row[key] for key in keys] for row in rows])
 

@@ -26,7 +26,6 @@ _CHECK_EVERY = 4096
 _SHOW_SECONDS = 0.2
 _BAR_COLUMNS = 30
 _LINE_ENDS = 1
-"""Line-end bytes per message."""
 
 
 def produce(options: argparse.Namespace, env: Mapping[str, str]) -> int:

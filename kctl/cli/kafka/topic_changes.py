@@ -118,7 +118,6 @@ def alter_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _settings(options: argparse.Namespace) -> dict[str, str | None]:
-    """None for a setting to remove."""
     settings: dict[str, str | None] = dict(settings_of(options.set, "--set"))
     for key in options.unset or ():
         if key in settings:

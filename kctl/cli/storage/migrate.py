@@ -112,7 +112,6 @@ class _Target:
     storage: OffsetStore
 
     def copied(self, file: Path) -> list[OffsetChange]:
-        """After the copies of the last stored messages."""
         from kctl.config.load import load
         from kctl.kafka.mirror import translated
         from kctl.kafka.reset import OffsetChange

@@ -106,7 +106,6 @@ def table_lines(document: dict[str, Any], group: str) -> list[str]:
 
 
 def dead_letter_table(dead_letters: list[DeadLetter], *, is_wide: bool = False) -> list[str]:
-    """Only a wide table shows full errors."""
     return render(
         columns("id topic >partition >offset >tries died error"),
         [
@@ -117,7 +116,6 @@ def dead_letter_table(dead_letters: list[DeadLetter], *, is_wide: bool = False) 
 
 
 def group_table(groups: list[DeadLetterGroup], *, is_wide: bool = False) -> list[str]:
-    """Includes the deaths of the last hour and day."""
     rows = [
         (
             x.count,

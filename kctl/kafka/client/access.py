@@ -23,7 +23,6 @@ class ClusterAccess(NamedTuple):
 
     servers: tuple[str, ...]
     setting: str = "-b"
-    """The option or setting that names the servers."""
     security: Security = Security()
 
     @property

@@ -17,8 +17,6 @@ _SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "broker's file", 6: "logge
 
 
 class PartitionLayout(NamedTuple):
-    """`error` is the broker's name of a problem."""
-
     partition: int
     leader: int | None
     replicas: tuple[int, ...]
@@ -56,7 +54,6 @@ class BrokerLoad(NamedTuple):
 
 
 def topics_of(metadata: Any) -> dict[str, Topic]:
-    """Sorts topics and partitions."""
     return {topic.name: _topic(topic) for topic in sorted(metadata.topics, key=lambda each: each.name or "")}
 
 

@@ -54,7 +54,6 @@ _KINDS: tuple[tuple[tuple[type[Exception], ...], type[KctlError], str], ...] = (
 
 
 def name_of_code(code: int) -> str | None:
-    """None for 0."""
     return None if code == 0 else name_of(errors.for_code(code)())
 
 
@@ -69,6 +68,5 @@ def failure(error: BaseException, what: str) -> KctlError:
 
 
 def code_failure(code: int, what: str, message: str | None = None) -> KctlError:
-    """`message` is the broker's text."""
     kind = errors.for_code(code)
     return failure(kind(message) if message else kind(), what)

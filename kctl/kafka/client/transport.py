@@ -106,7 +106,6 @@ class Transport:
 
     @property
     def bootstrap_servers(self) -> list[Any]:
-        """Each has `node_id`, `host` and `port`."""
         servers: list[Any] = self._manager.cluster.bootstrap_brokers()
         return servers
 

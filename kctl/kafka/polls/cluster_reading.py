@@ -30,7 +30,6 @@ class ClusterReading:
     elsewhere: dict[str, GroupOffsets] = field(default_factory=dict)
     """Offsets in topics of another cluster, whose logs are not read here."""
     read_at: dict[str, float] = field(default_factory=dict)
-    """When checkpoints were read."""
     share_lag: dict[str, dict[Partition, int]] = field(default_factory=dict)
     end: dict[Partition, int] = field(default_factory=dict)
     stable_end: dict[Partition, int] = field(default_factory=dict)

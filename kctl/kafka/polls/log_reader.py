@@ -23,7 +23,6 @@ _UNKNOWN = frozenset({"UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"})
 @dataclass(frozen=True, slots=True)
 class WantedLogs:
     topics: Collection[str] = ()
-    """Topics whose partitions are all read."""
     reads_committed: Callable[[str], bool] = lambda _: False
     """Whether a group's lag counts to the last stable offset."""
     ends_stable: bool = False

@@ -18,7 +18,6 @@ from kctl_agent.rpc.wire import JsonObject
 
 _LONGEST_WAIT_SECONDS = 60.0
 _OWN_SECONDS = 0.1
-"""Reserved for sending the answer."""
 _LOCAL = Param("local", "boolean", "Ask no other host.")
 _ID = Param("id", "string", "The operation's id.", required=True)
 

@@ -68,7 +68,6 @@ _ONLY = listed(_Scope)
 def methods(
     name: Callable[[str], str], *rows: tuple[str, str, tuple[Param, ...]], changes: bool = False
 ) -> dict[str, Method]:
-    """A row is a command, a summary, and parameters."""
     deadline_ms = int(DEFAULT_DEADLINE_SECONDS * 1000)
     return {name(rpc): Method(name(rpc), rpc, summary, params, deadline_ms, changes) for rpc, summary, params in rows}
 

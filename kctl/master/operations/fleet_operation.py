@@ -21,7 +21,6 @@ else:  # takes half a second, which the command line does not need
 
 SHORT_SECONDS = 30.0
 BATCH_SECONDS = 120.0
-"""Long enough for running batches to end."""
 LONG_SECONDS = 600.0
 
 ALL_HOSTS: Final = "all"

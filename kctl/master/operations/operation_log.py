@@ -57,7 +57,6 @@ class OperationLog:
         self._operations: dict[str, Operation] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stops: dict[str, Callable[[], object]] = {}
-        """How to stop the operations of `attend`."""
         self._given_up: dict[str, str] = {}
         """Operation -> reason, until it has ended."""
         self._ids = itertools.count(1)
