@@ -78,7 +78,7 @@ def list_agents(run_dir: Path) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """Differs from a later process with the same pid. `start_ticks` counts from boot (proc(5))."""
+    """Identifies a process even if its pid is reused. `start_ticks` counts from boot (proc(5))."""
 
     pid: int
     start_ticks: int

@@ -30,7 +30,8 @@ _MAPPED: Final = b"\0" * 10 + b"\xff\xff"
 
 
 def owner_of_listener(address: str, port: int) -> int | None:
-    """The uid; None if no process listens there. Raises OSError if the kernel does not show it."""
+    """The uid of the process that listens on this TCP address; None if there is none. Raises OSError if the kernel does
+    not show it."""
     return _owner((address, port), ("::" if ":" in address else "0.0.0.0", 0), _LISTEN)  # noqa: S104
 
 

@@ -21,7 +21,7 @@ def read_private(path: Path) -> str:
 
 
 def check_private(path: Path) -> None:
-    """For a file that another program reads, such as OpenSSL or Java. Raises OSError as `read_private`."""
+    """Checks a file that another program reads, such as OpenSSL or Java. Raises OSError as `read_private`."""
     _judge(path.stat(), path)
 
 

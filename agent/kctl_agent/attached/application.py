@@ -174,7 +174,7 @@ class Attached:
             _LOG.warning("kctl: %s", text)
 
     def _ask(self) -> None:
-        """Only a fleet needs log starts and ends."""
+        """Asks for log starts and ends, which only a fleet needs."""
         partitions = self._queries.partitions()
         if self._server is None or self._settings is None or not partitions:
             return

@@ -110,7 +110,7 @@ class Guests:
 
 
 def held_port() -> socket.socket:
-    """Only this user's processes may also listen there (SO_REUSEPORT)."""
+    """Binds a loopback port where only this user's processes may also listen (SO_REUSEPORT)."""
     held = socket.socket()
     try:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

@@ -24,7 +24,7 @@ _PASSING: Final = frozenset(
 )  # fmt: skip
 
 _PROBE_BYTES: Final = 1 << 16
-"""More than a file system may have free in partly used blocks."""
+"""A probe must be larger than the room that a full file system may have in partly used blocks."""
 
 T = TypeVar("T")
 

@@ -86,7 +86,8 @@ class ProcessStats(ABC):
     def failing(
         self, part: str, why: str, outside: Outside | None = None, *, is_grave: bool = False, trace: Any = None
     ) -> None:
-        """Until `works`, `why` is the last error, once the trouble has lasted for a while or if it is grave."""
+        """Records that a part cannot work. Until `works`, `why` is the last error, once the trouble has lasted for a
+        while or if it is grave."""
         grace_seconds = 0.0 if is_grave else GRACE_SECONDS
         with self._lock:
             is_due = self._troubles.met(part, why, time.monotonic(), time.time(), outside, grace_seconds)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from kctl_agent.replies.workers import Outside, WaitingFor
 
 GRACE_SECONDS = 10.0
-"""Before this a moving coordinator, a commit in a rebalance or an election may heal by itself."""
+"""Within this time a moving coordinator, a commit in a rebalance or an election may heal by itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ class Inbox:
             return self._dropped(operation)
 
     def begin(self, operation: AcceptedOperation) -> Outcome | None:
-        """As `dropped`; if None, it can no longer be cancelled."""
+        """Like `dropped`. If it returns None, the operation has begun and can no longer be cancelled."""
         with self._lock:
             dropped = self._dropped(operation)
             if dropped is None:

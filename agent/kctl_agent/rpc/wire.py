@@ -52,7 +52,7 @@ class FrameDecoder(Generic[_T]):
         self._limit_bytes, self._parse = limit_bytes, parse
         self._buffer = bytearray()
         self.error: WireError | None = None
-        """For a malformed frame that followed the frames already returned; the next `feed` raises it."""
+        """The error of a malformed frame that followed the frames already returned; the next `feed` raises it."""
 
     @property
     def at_boundary(self) -> bool:

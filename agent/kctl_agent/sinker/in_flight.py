@@ -95,7 +95,7 @@ class Decision:
     handled: int
     again: int
     is_failure: bool
-    """Retries have to wait. False if only a stop kept messages from being handled."""
+    """Whether retries have to wait: false if only a stop kept messages from being handled."""
 
 
 def decide(claimed: InFlightClaim, max_tries: int, ordered: bool) -> Decision:
@@ -112,6 +112,6 @@ def decide(claimed: InFlightClaim, max_tries: int, ordered: bool) -> Decision:
 
 
 def _hold_back(results: list[bool | None]) -> None:
-    """With `ordered`, messages after the first failed one should not have been handled yet."""
+    """Clears results after the first failed message: with `ordered` those messages should not have been handled yet."""
     first = next((i for i, ack in enumerate(results) if ack is not True), len(results))
     results[first + 1 :] = [ack or None for ack in results[first + 1 :]]

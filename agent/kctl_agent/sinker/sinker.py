@@ -80,7 +80,7 @@ class Sinker:
                 polls += 1
 
     def settle_in_flight(self, call: Sequence[Part]) -> str:
-        """On the watchdog's thread, after a hung `call`; returns the reason."""
+        """Runs on the watchdog's thread after a hung `call`; returns the reason."""
         messages = [message for part in call for message in part.claimed.claim.messages[part.begin : part.end]]
         error = self._handler.hangs(messages, threading.main_thread().ident)
         self._failures.error(error)

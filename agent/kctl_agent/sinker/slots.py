@@ -1,5 +1,5 @@
-"""Limits how many tasks of a worker call its handler at the same time: one slow handler would fill all slots of an
-engine."""
+"""Limits how many tasks of a worker call its handler at the same time. Otherwise one slow handler would fill all slots
+of an engine."""
 
 from __future__ import annotations
 

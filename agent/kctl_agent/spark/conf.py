@@ -49,13 +49,13 @@ _PLAIN = frozenset(string.ascii_letters + string.digits + ".-_/,")
 
 
 def use_this_python(of_executors: str | None = None) -> None:
-    """Executors would otherwise use any `python3` of the PATH."""
+    """Makes executors use this interpreter; otherwise they use any `python3` of the PATH."""
     os.environ["PYSPARK_PYTHON"] = of_executors or sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
 def configuration(settings: SparkSettings) -> dict[str, str]:
-    """All except `spark.driver.extraJavaOptions`; the user's take precedence."""
+    """All properties except `spark.driver.extraJavaOptions`; the user's take precedence."""
     return {
         "spark.app.name": f"kctl {settings.name}",
         "spark.jars": ",".join(settings.jars),
@@ -128,8 +128,8 @@ def heap_of(settings: SparkSettings) -> str:
 
 
 def _kept_consumers(noted: Path) -> dict[str, str]:
-    """With Spark's five minutes for unused consumers, ten kills in a row left 16 MB and 160 descriptors. Fetched
-    records are kept for the next batch unless memory is short."""
+    """Closes unused consumers early: with Spark's five minutes, ten kills in a row left 16 MB and 160 descriptors.
+    Keeps fetched records for the next batch unless memory is short."""
     if noted.exists() and time.time() - noted.stat().st_mtime > MEMORY_EXITS_SECONDS:
         noted.unlink()
     exits = noted.stat().st_size if noted.exists() else 0
@@ -144,7 +144,7 @@ def _kept_consumers(noted: Path) -> dict[str, str]:
 
 
 def _sharing(settings: SparkSettings) -> dict[str, str]:
-    """Otherwise Spark keeps as many idle Pythons as all workers had tasks."""
+    """Without this, Spark keeps as many idle Pythons as all workers had tasks."""
     if settings.workers == 1:
         return {}
     return {

@@ -20,13 +20,13 @@ CONSUMER_BYTES, PARTITION_BYTES = 65_000, 650
 HEAP_SHARE = 0.5
 LEAST = 64
 FETCHED_BYTES = 1 << 20
-"""Assumed for a consumer, and multiplied by four after each out-of-memory exit. It keeps the last and the next record,
-and brokers accept 1 MB by default (`message.max.bytes`)."""
+"""The assumed size of a consumer's fetched records, multiplied by four after each out-of-memory exit. A consumer keeps
+the last and the next record, and brokers accept 1 MB by default (`message.max.bytes`)."""
 
 
 def limit_kept_consumers(session: SparkSession, topics: Collection[int]) -> str | None:
-    """Call it before the first batch, because the pool reads its limit once. `topics`: numbers of partitions. Returns a
-    sentence if not all consumers are kept."""
+    """Limits the pool of consumers. Call it before the first batch, because the pool reads its limit once. `topics`:
+    their numbers of partitions. Returns a sentence if not all consumers are kept."""
     context = session.sparkContext
     if not is_local(context.master):
         return None

@@ -17,7 +17,7 @@ from kctl_agent.peers import owner_of_listener
 from kctl_agent.process import deadline
 
 _LEAST_SECONDS: Final = 0.05
-"""For clean-up calls after the deadline; a healthy JVM needs less."""
+"""The shortest time-out, for clean-up calls after the deadline; a healthy JVM needs less."""
 
 
 @cache

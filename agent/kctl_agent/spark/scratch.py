@@ -9,7 +9,7 @@ _LEFT = ("query-*", "manifest-*", "blockmgr-*", "spark-*", "artifacts-*", "liblz
 
 
 def sweep(scratch_dir: Path) -> None:
-    """Only for the owner of the agent's socket: its predecessor is certainly gone."""
+    """Call it only as the owner of the agent's socket, whose predecessor is certainly gone."""
     for pattern in _LEFT:
         for left in scratch_dir.glob(pattern):
             if left.is_dir():

@@ -14,7 +14,7 @@ from kctl_agent.storage.block import BadBlock, Block, decode, pack
 from kctl_agent.storage.claim import Claim, DeadLetter, Settled
 
 MAX_ERROR_BYTES = 8192
-"""An exception's message may quote the payload."""
+"""Errors are cut to this size, because an exception's message may quote the payload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def _incarnation(pair: tuple[Block, Message]) -> tuple[str, int, str]:
 def opened(
     leased: Iterable[tuple[str, int, Block]], owner: str, token: str, lease_until: float, at: float
 ) -> tuple[list[Claim], dict[str, DeadLetter]]:
-    """Claims of the readable blocks, and dead letters of the damaged ones by id."""
+    """Builds claims of the readable blocks; returns damaged ones as dead letters by id."""
     claims, bad = [], {}
     for id_, tries, block in leased:
         try:

@@ -219,7 +219,7 @@ class DeadLetterStore(ABC):
 
 
 class Storage(OffsetStore, DeadLetterStore):
-    """Instances can be pickled."""
+    """A storage in which messages wait for sinkers. Instances can be pickled."""
 
     @abstractmethod
     def stats(self) -> StorageStats: ...

@@ -41,7 +41,7 @@ HEADER = struct.Struct("!2sBBI")
 CHECKSUM = struct.Struct("!I")
 BLOCK_BYTES = 1 << 20
 MAP_OF_5, PAIR, NIL, BIN_32 = b"\x85", b"\x92", b"\xc0", struct.Struct("!BI")
-"""msgpack's own packer copies the message bytes twice. Format:
+"""msgpack is written here, because its own packer copies the message bytes twice. Format:
 https://github.com/msgpack/msgpack/blob/master/spec.md"""
 
 Bytes = bytes | memoryview
@@ -91,7 +91,7 @@ class Columns:
         )
 
     def split(self, size: int, most_bytes: int | None = None) -> Iterator[Columns]:
-        """Runs of at most `size` messages and `most_bytes` bytes; a larger message is a run alone."""
+        """Yields runs of at most `size` messages and `most_bytes` bytes; a larger message is a run alone."""
         return self.cut(self._edges(size, most_bytes))
 
     def cut(self, edges: Sequence[int]) -> Iterator[Columns]:

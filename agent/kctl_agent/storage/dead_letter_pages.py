@@ -15,7 +15,7 @@ PAGE_BYTES = 16 << 20
 STEP_SECONDS = 0.5
 
 Progress: TypeAlias = Callable[[int], None]
-"""Receives the number processed so far; may raise to stop."""
+"""Receives the number of dead letters processed so far; may raise to stop."""
 P = TypeVar("P")
 """The position of a dead letter; its text becomes `DeadLetterPage.next`."""
 

@@ -19,7 +19,7 @@ Settings: TypeAlias = Mapping[str, Any]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     open: Callable[[Settings, float | None], Storage] | None = None
-    """Takes the seconds to wait for a server's reply; None for a table (`open_lake`)."""
+    """Opens a storage, with the seconds to wait for a server's reply; None for a table (`open_lake`)."""
     is_queue: bool = False
     is_handled_inside: bool = False
     """Workers call the handler inside their batch."""

@@ -15,9 +15,9 @@ class StorageLimits:
     """Limits at which workers take no new batch; None: no limit."""
 
     messages: int | None = None
-    """Except dead letters."""
+    """Does not include dead letters."""
     bytes: int | None = None
-    """Including dead letters."""
+    """Includes dead letters."""
     dead: int | None = None
     min_free_bytes: int | None = None
     dead_seconds: float | None = None
@@ -119,7 +119,7 @@ class TableStats:
     counts: TableCounts | None = None
     dead: int | None = None
     commits_failed: int = 0
-    """By this process. `commits_retried`: another writer's commit made this process decide its own again."""
+    """By this process. `commits_retried`: another writer's commit made this process repeat its own."""
     commits_retried: int = 0
 
 

@@ -22,7 +22,7 @@ _REGION = "us-east-1"
 _TIMEOUT_SECONDS = 30
 _CONNECT_SECONDS = 5
 RETRY_SECONDS = 20
-"""The caller retries the whole operation."""
+"""A failing request is given up after this time; the caller retries the whole operation."""
 
 
 @dataclass(frozen=True, slots=True)

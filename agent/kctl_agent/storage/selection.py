@@ -82,7 +82,7 @@ class Selection:
         return self.error_class in (None, cause.error_class) and self.line in (None, cause.line)
 
     def takes_dead_letter(self, dead_letter: DeadLetter) -> bool:
-        """For a `dated` selection."""
+        """Call it on a `dated` selection."""
         block = dead_letter.block
         return (
             self.takes(block.topic, block.partition, block.first, block.last)
@@ -104,7 +104,7 @@ EVERYTHING = Selection()
 
 
 def is_id_number(text: str) -> bool:
-    """Fewer than 64 bits."""
+    """A dead letter's number has fewer than 64 bits."""
     return text.isdecimal() and len(text) < 19
 
 

@@ -33,7 +33,7 @@ from kctl_agent.worker.worker import Worker
 log = logging.getLogger("kctl_agent.worker")
 
 STORAGE_REPLY_SECONDS = 5.0
-"""The main thread asks little, and the group must not wait while a server hangs."""
+"""The time-out of a storage's reply. The main thread asks little, and the group must not wait while a server hangs."""
 
 
 def main() -> int:

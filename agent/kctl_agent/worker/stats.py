@@ -32,7 +32,7 @@ LONG_BATCH_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Each is read on the publishing thread and must not wait."""
+    """The parts of a worker that the publishing thread reads; none may wait."""
 
     member: Membership
     watcher: BrokerWatcher
@@ -178,7 +178,7 @@ class WorkerStats(StoringStats):
         return tuple(row(tp, position) for tp, position in sorted(positions.items()))
 
     def _in_storage(self) -> Callable[[TopicPartition], tuple[int | None, float | None]]:
-        """By the last count; 0 for a table."""
+        """A partition's unfinished messages and the age of the oldest, by the last count; 0 for a table."""
         stats, counted_at = self._storage_stats, self._counted_at
         if stats is None or counted_at is None:
             return lambda _: (None, None)
@@ -208,7 +208,7 @@ class WorkerStats(StoringStats):
 
 
 def _end(known: int | None, read: int | None) -> int | None:
-    """A batch may have read further since the request. A lower end for another reason was truncated."""
+    """The known log end, or the end of a batch that has read further since the request."""
     return None if known is None else max(known, read or 0)
 
 

@@ -133,7 +133,7 @@ def release(db: sqlite3.Connection, owner: str, count_try: bool) -> int:
 
 
 def note_boot(db: sqlite3.Connection, clock: MachineClock) -> None:
-    """After a reboot lease holders are dead, and times of an earlier boot are void."""
+    """Makes all blocks pending after a reboot: lease holders are dead, and times of an earlier boot are void."""
     boot_id = clock.boot_id()
     if db.execute("select id from boot").fetchone() == (boot_id,):
         return

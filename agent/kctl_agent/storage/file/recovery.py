@@ -44,7 +44,7 @@ def recover(path: Path) -> None:
 
 
 def _begin(db: sqlite3.Connection, index: Path) -> None:
-    """SQLite first reads page 1, which may be a lost one."""
+    """`begin immediate` first reads page 1, which may be a lost one."""
     try:
         db.execute("begin immediate")
     except sqlite3.OperationalError:

@@ -14,7 +14,7 @@ RECOVERY = "recovery-"
 
 @contextmanager
 def noting_disk_errors(path: Path) -> Iterator[None]:
-    """SQLite syncs the log too, and the kernel reports an error only once."""
+    """Notes disk errors that SQLite meets: it syncs the log too, and the kernel reports an error only once."""
     try:
         yield
     except sqlite3.Error as error:

@@ -174,8 +174,8 @@ class TableStorage(OffsetStore):
         self.table.commit(id_, partial(self._check, moves, claims), written, files)
 
     def claim(self, batch: LakeBatch) -> None:
-        """Prevents the commit of earlier batches of these offsets. Raises StoredOffsetMoved; StorageUnusable if the
-        next batch will show it."""
+        """Prevents the commit of earlier batches of these offsets. Raises StoredOffsetMoved if this one may not commit
+        either, StorageUnusable if that is unknown."""
         claims = {tp: secrets.randbits(62) for tp in batch.moves}
         written = {claim_id(self.owner, tp): number for tp, number in claims.items()}
         self.table.commit(batch.table_id, partial(self._check, batch.moves, batch.claims), written)
@@ -245,5 +245,5 @@ class LakeBatch:
         return files
 
     def discard(self) -> None:
-        """Abandoned tasks may still write; the plan finds that later."""
+        """Removes the files. Abandoned tasks may still write; the plan finds that later."""
         self.folder.remove_all()

@@ -54,7 +54,7 @@ class RedisWriter(Writer):
     def close(self) -> None: ...
 
     def _parts(self, chunk: Chunk, most: int) -> Iterator[Chunk]:
-        """Into whole blocks. If message sizes vary, a part may be twice as large as `most`."""
+        """Divides a chunk into whole blocks. If message sizes vary, a part may be twice as large as `most`."""
         columns, begin = chunk.columns, chunk.start
         rows = len(columns) * most // max(columns.bytes, 1)
         size = max(rows // self._block_messages, 1) * self._block_messages

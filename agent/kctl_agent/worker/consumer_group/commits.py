@@ -10,7 +10,7 @@ from kafka import TopicPartition
 
 QUIET_SECONDS = 1.0
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0)
-"""Of a partition whose commit the broker rejects; the others are committed meanwhile."""
+"""Back-off of a partition whose commit the broker rejects; the others are committed meanwhile."""
 
 Offsets = Mapping[TopicPartition, int]
 

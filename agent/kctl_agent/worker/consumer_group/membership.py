@@ -150,8 +150,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             raise self._fenced()
 
     def commit(self, offsets: Offsets, *, is_reset: bool = False) -> dict[TopicPartition, type[KafkaError]]:
-        """Without a note if it is a reset. Returns the partitions that the broker rejects. Raises Lost, Fenced,
-        KafkaError."""
+        """Commits offsets, without a note if it is a reset. Returns the partitions that the broker rejects. Raises
+        Lost, Fenced, KafkaError."""
         commit = self._commit(offsets, (lambda _: "") if is_reset else self.note)
         try:
             self._consumer.commit(commit, timeout_ms=COMMIT_TIMEOUT_MS)
@@ -184,7 +184,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             self._suspended = self._is_eager
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        """Awaited on the I/O loop: after this callback the first poll would return records."""
+        """Pauses the partitions, because after this callback the first poll would return records. Awaited on the I/O
+        loop."""
         self._consumer.pause(*assigned)
         self._suspended = False
         names = partition_names(self._consumer.assignment())
@@ -245,8 +246,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def take_in_metadata(consumer: Any) -> None:
-    """To be called after `subscribe`. Otherwise kafka-python 3.0.12 finds that a leader has assigned partitions without
-    knowing any, and makes the whole group join again."""
+    """Loads metadata; call it after `subscribe`. Otherwise kafka-python 3.0.12 finds that a leader has assigned
+    partitions without knowing any, and makes the whole group join again."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._handle_metadata_update(coordinator._cluster)  # noqa: SLF001
 

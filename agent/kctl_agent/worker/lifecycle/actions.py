@@ -19,7 +19,7 @@ class WorkerState(StrEnum):
     """The worker has partitions but no query yet."""
     RUNNING = "running"
     THROTTLED = "throttled"
-    """The storage has no room: no query, or one that ends."""
+    """The storage has no room: there is no query, or one that is ending."""
     PAUSED = "paused"
     """An operation has paused all its partitions."""
     REBALANCING = "rebalancing"
@@ -43,9 +43,9 @@ class LogsObserved:
     answered: Group = NONE
     is_recreated: bool = False
     is_leaderless: bool = False
-    """For longer than an election takes."""
+    """A partition has been without a leader for longer than an election takes."""
     is_hopeless: bool = False
-    """For so long that a running batch waits in vain."""
+    """The leader is gone for so long that a running batch waits in vain."""
 
 
 @dataclass(frozen=True, slots=True)

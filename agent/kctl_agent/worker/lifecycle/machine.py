@@ -24,7 +24,7 @@ class Lifecycle:
     def __init__(self) -> None:
         self.state = WorkerState.JOINING
         self.queries: Mapping[Group, Phase] = {}
-        """By their partitions; replaced, never changed in place."""
+        """Queries by their partitions; replaced, never changed in place."""
         self.is_seeking = False
         self._assigned = NONE
         self._is_rebalancing = False
@@ -86,7 +86,7 @@ class Lifecycle:
         self._logs = logs
 
     def storage_counted(self, full: str | None, nearly_full: str | None) -> None:
-        """Why the storage has no room for a batch, and why too little to resume after it had none."""
+        """`full`: why the storage has no room for a batch; `nearly_full`: why it has too little to resume."""
         self._full, self._nearly_full = full, nearly_full
 
     def batch_stored(self, partitions: Group) -> None:
@@ -170,7 +170,7 @@ class Lifecycle:
         return [*before, start]  # one: it may take long, and the group must be polled
 
     def stop_requested(self) -> list[Action]:
-        """Next the worker leaves its group, which revokes its partitions."""
+        """Next, the worker leaves its group, which revokes its partitions."""
         return self._enter(WorkerState.STOPPING)
 
     def _end_outdated(self) -> list[Action]:

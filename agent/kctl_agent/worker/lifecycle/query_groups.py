@@ -13,7 +13,7 @@ from kafka import TopicPartition
 
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 MOST_RETRY_SECONDS = 5.0
-"""During an outage, which may end at any time."""
+"""The longest back-off during an outage, which may end at any time."""
 SUSPECT_AFTER = 2
 """So many failures in a row make partitions suspicious."""
 
@@ -47,8 +47,8 @@ class QueryGroups:
     def failed(
         self, group: Group, now: float, *, is_own_fault: bool = True, was_read: bool = True
     ) -> tuple[int, float]:
-        """Not `was_read`: the query could not be started. Returns the number of failures in a row, and the seconds
-        until the next start."""
+        """Records a failed query, or (not `was_read`) one that could not be started. Returns the number of failures in
+        a row, and the seconds until the next start."""
         state = self._state(group)
         seconds = RETRY_SECONDS[min(state.failures, len(RETRY_SECONDS) - 1)]
         seconds = seconds if is_own_fault else min(seconds, MOST_RETRY_SECONDS)

@@ -39,8 +39,8 @@ class LogChecks:
         self._check_storage()
 
     def _compare_logs(self, running: Mapping[TopicPartition, KafkaSource], view: BrokerView) -> None:
-        """After a truncation below the position the next query begins where the log differs. A broker is asked only
-        after a change of leader."""
+        """Drains the query after a truncation below its position; the next one begins where the log differs. Asks a
+        broker only after a change of leader."""
         if view is self._compared:
             return
         self._compared = view
@@ -58,7 +58,7 @@ class LogChecks:
         epochs.observe({tp: seen for tp, seen in logs.items() if tp not in cut and tp not in unknown})
 
     def _check_storage(self) -> None:
-        """If the storage holds less than was put into it, the next query reads that again."""
+        """Drains the query if the storage holds less than was put into it; the next one reads that again."""
         if time.monotonic() < self._check_at or self._pipeline.batch_started_at is not None:
             return
         self._check_at = time.monotonic() + STORAGE_CHECK_SECONDS

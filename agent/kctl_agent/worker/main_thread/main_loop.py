@@ -53,11 +53,11 @@ POLL_SECONDS = 0.1
 TURN_SHARE = 0.8
 """Part of `kafka.max_poll_interval_seconds` for all waits of a turn; the rest is for poll and commits."""
 LEADERLESS_SECONDS = 15.0
-"""A query leaves out a partition without a leader for longer; a dead leader is noticed after 9 s."""
+"""A query leaves out a partition that has had no leader for this long; a dead leader is noticed after 9 s."""
 ABANDON_SECONDS = 30.0
-"""A batch that runs for so long during a leader's absence waits for its records: it is abandoned."""
+"""A batch that has run this long while a leader is missing waits for its records, and is abandoned."""
 REQUEUE_SECONDS = 5.0
-"""Dead letters that are put back while the worker stops get so long, after it has left the group."""
+"""When a worker stops, dead letters that are being put back get this long, after it has left the group."""
 RESUME_FRACTION = 0.8
 """A throttled worker resumes when the storage holds less than this part of its limit."""
 

@@ -112,7 +112,7 @@ class QueryStart:
 
 
 def _may_pass(error: Exception) -> bool:
-    """A retry may succeed: a full disk, an unavailable cluster. Not after the end of our JVM."""
+    """Whether a retry may succeed: after a full disk or an outage, but not after the end of our JVM."""
     if isinstance(error, (KafkaError, StorageError, DriverLost, TransformFailed)):
         return True
     from py4j.protocol import Py4JError

@@ -19,7 +19,7 @@ log = logging.getLogger("kctl_agent.worker")
 
 POLL_SECONDS = 1.0
 REMOTE_POLL_SECONDS = 10.0
-"""For a log that is not a local folder: a check takes two HTTP requests."""
+"""Interval for a log that is not a local folder: a check takes two HTTP requests."""
 RECHECK_SECONDS = 60.0
 """After so long the tables are read even without a commit: two commits may have the same time."""
 

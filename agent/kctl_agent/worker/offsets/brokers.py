@@ -128,8 +128,8 @@ class Brokers:
         return describe(error, what, self._settings.bootstrap_servers)
 
     def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
-        """With `read_committed` the end is the last stable offset. A silent leader does not affect other partitions.
-        Raises KafkaError if there is no answer at all."""
+        """Start and end offsets. With `read_committed` the end is the last stable offset. A silent leader does not
+        affect other partitions. Raises KafkaError if there is no answer at all."""
         try:
             starts, unstarted = answered_offsets(self._admin, partitions, OffsetSpec.EARLIEST)
             isolation = self._settings.isolation_level
@@ -240,7 +240,7 @@ class Brokers:
         return ends
 
     def _look_for_brokers(self) -> None:
-        """Otherwise kafka-python's admin client would miss a recovered broker for minutes."""
+        """Refreshes the brokers, because kafka-python's admin client would miss a recovered one for minutes."""
         self._admin._manager.cluster.request_update()  # noqa: SLF001 - it offers no public way
 
     def offset_at(self, partition: TopicPartition, milliseconds: int) -> int | None:

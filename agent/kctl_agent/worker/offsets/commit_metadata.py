@@ -14,7 +14,7 @@ MAX_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class StorageId:
-    """Random id from when the storage was created, and its location then."""
+    """A random id and the location, both from when the storage was created."""
 
     id: str
     name: str

@@ -64,7 +64,7 @@ class Epochs:
         self._committed = {**self._committed, **{tp: self._seen[tp] for tp in partitions if tp in self._seen}}
 
     def uncommitted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Positions whose committed notes have an older log end, as the last one of a flow usually has."""
+        """Positions whose committed notes have an older log end; the last note of a flow usually does."""
         return {
             tp: position
             for tp, position in positions.items()

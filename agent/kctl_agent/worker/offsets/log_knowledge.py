@@ -15,7 +15,7 @@ class Reading:
 
     def __init__(self) -> None:
         self._topic_ids: dict[TopicPartition, str | None] = {}
-        """As of when reading them began."""
+        """Topic ids as of when reading began."""
         self._began_at = 0.0
 
     def began(self, topic_ids: Mapping[TopicPartition, str | None], now: float) -> None:
@@ -34,7 +34,7 @@ class Reading:
         return any(self.is_void(tp, view) and tp.topic in view.topic_ids for tp in running)
 
     def is_without_leader(self, running: Collection[TopicPartition], view: BrokerView, seconds: float) -> bool:
-        """Spark's request for ends then fails for all partitions."""
+        """Whether a partition has had no leader for so long: Spark's request for ends then fails for all partitions."""
         if view.taken_at is None or view.taken_at < self._began_at:
             return False
         return any(view.taken_at - each.since > seconds for tp, each in view.unanswered.items() if tp in running)

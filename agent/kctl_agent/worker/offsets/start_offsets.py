@@ -40,7 +40,7 @@ class Decided:
         return {tp: self.starts[tp].offset for tp in partitions if self.starts[tp].must_commit}
 
     def source(self, tp: TopicPartition) -> KafkaSource:
-        """Only once the stored offsets are set."""
+        """Where the query begins, once the stored offsets are set."""
         start, before = self.starts[tp], self.stored_offsets.get(tuple(tp))
         version = before.version if before else 0
         if start.stored_offset is not None:
@@ -56,8 +56,11 @@ class StartOffsets:
         self.identity = StorageId("", "")
 
     def decide(self, partitions: frozenset[TopicPartition], known: Mapping[TopicPartition, LogSeen]) -> Decided:
-        """Stored offsets are read before the committed ones, and again after a move: they show another owner's actions.
-        Raises BootstrapError (another group's storage, or a setting is `stop`), KafkaError, StorageError."""
+        """Decides where partitions begin.
+
+        Stored offsets are read before the committed ones, and again after a move: they show another owner's actions.
+        Raises BootstrapError (another group's storage, or a setting is `stop`), KafkaError, StorageError.
+        """
         self._bind()
         is_latest = self._settings.kafka.auto_offset_reset == "latest"
         every = self._brokers.partitions_of({tp.topic for tp in partitions})
@@ -141,6 +144,6 @@ class StartOffsets:
 
 
 def _name(storage: OffsetStore) -> str:
-    """Includes the machine if it is a file: two machines may have files of the same name."""
+    """The storage's name, with the machine if it is a file: two machines may have files of the same name."""
     is_remote = storage.identity.startswith("redis:")
     return storage.identity if is_remote else f"{socket.gethostname()}:{storage.identity}"

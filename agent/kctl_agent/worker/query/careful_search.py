@@ -17,8 +17,8 @@ from kafka import TopicPartition
 from kctl_agent.replies.workers import UnreadPartition
 
 PARTS = 6
-"""With 8 bad ones in 40 partitions 14 reads fail, with halves 23; a failed read takes two to three times as long as a
-good one."""
+"""Parts of a divided range. If 8 of 40 partitions are bad, 14 reads fail; with halves 23. A failed read takes two to
+three times as long as a good one."""
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 JOIN_SECONDS = 20.0
 """After so long good partitions are cleared although the search continues for others."""

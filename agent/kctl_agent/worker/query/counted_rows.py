@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from kctl_agent.storage.base import StorageUnusable
 
 REPORT_SECONDS = 60
-"""For Spark's report of a count: an overloaded listener bus drops events."""
+"""The longest wait for Spark's report of a count: an overloaded listener bus drops events."""
 
 
 class CountedRows:
@@ -28,8 +28,8 @@ class CountedRows:
 
 
 def observed(seen: Observation) -> dict[str, Any] | None:
-    """None: Spark found that there are no rows before it ran anything; its `toPyRow` then fails by an assertion. Raises
-    StorageUnusable without a report."""
+    """Returns Spark's observation; None if Spark found before it ran anything that there are no rows (`toPyRow` then
+    fails by an assertion). Raises StorageUnusable without a report."""
     inner: Any = seen
     scala = inner._jvm.scala.concurrent
     try:

@@ -34,7 +34,8 @@ def worth_searching(paths: list[str]) -> list[str]:
 
 
 def for_own_user(serve: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
-    """A fork reads as many bytes as the other side requests before it compares the secret in them."""
+    """Serves only processes of this user: a fork reads as many bytes as the other side requests before it compares the
+    secret in them."""
 
     def serve_own(connection: socket.socket, is_authenticated: bool) -> int:
         if is_authenticated or is_own(connection):

@@ -27,8 +27,8 @@ With Kafka's 1 MB and 2,000 records each, consumers of 400 partitions filled a h
 over few partitions took a quarter to a third longer (benchmarks/README.md). A larger record is still fetched (KIP-74).
 """
 REQUEST_TIMEOUT_MS = 10_000
-"""Spark's AdminClient waits so long (a minute by default) for a killed leader that is gone from the metadata; then it
-learns of the next leader."""
+"""Spark's AdminClient waits this long (by default a minute) for a killed leader that is no longer in the metadata; then
+it learns of the next leader."""
 
 FETCH_WAIT_MS = 1
 """How long a broker holds an empty fetch (`fetch.max.wait.ms`); Spark's request for ends waits for it. With 500 ms each

@@ -163,8 +163,8 @@ def records(session: SparkSession, messages: Sequence[Message], errors: Sequence
 
 
 def check_file_names(java: str, python: str) -> None:
-    """Spark's driver and this process must encode file names in UTF-8, or one would not find the other's files. Raises
-    BootstrapError."""
+    """Checks that Spark's driver and this process encode file names in UTF-8; otherwise one would not find the other's
+    files. Raises BootstrapError."""
     for whose, encoding in ("Spark's driver", java), ("Python", python):
         if encoding.upper() not in ("UTF-8", "UTF8"):
             raise BootstrapError(
@@ -221,8 +221,8 @@ def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> 
 
 
 def _with_folder_names(rows: DataFrame, partition_by: Sequence[str]) -> DataFrame:
-    """Bytes that are not UTF-8, and NUL, become U+FFFD; the text that Hive has for null becomes null. A row with a too
-    long value fails with a sentence."""
+    """Makes values fit for a folder's name. Bytes that are not UTF-8, and NUL, become U+FFFD; the text that Hive has
+    for null becomes null. A row with a too long value fails with a sentence."""
     types = dict(rows.dtypes)
     for name in partition_by:
         if types.get(name) != "string":

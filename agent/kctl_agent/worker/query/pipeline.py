@@ -58,7 +58,7 @@ class Pipeline:
         self._settings = settings
         self._storage = storage
         self._runs: dict[frozenset[TopicPartition], Run] = {}
-        """By their partitions; replaced, never changed in place."""
+        """Runs by their partitions; replaced, never changed in place."""
         self._transform: Callable[[DataFrame], DataFrame] = load_transform(
             settings.pipeline.transform, settings.pipeline.import_dir
         )
@@ -123,8 +123,7 @@ class Pipeline:
         return EngineDriver(settings.run_dir, settings.name, settings.scratch_dir, self._with_code)
 
     def _with_code(self) -> dict[str, str]:
-        """For the next engine the code is loaded again, because its objects, such as a `udf`, belonged to the last
-        one."""
+        """Loads the code again for the next engine, because its objects, such as a `udf`, belonged to the last one."""
         transform, import_dir = self._settings.pipeline.transform, self._settings.pipeline.import_dir
         if self._is_called and transform:
             forget_code(transform, import_dir)
@@ -261,8 +260,8 @@ class Pipeline:
         return frozenset(group for group, run in self._runs.items() if run.gate.is_set())
 
     def stop(self, wait_seconds: float, group: frozenset[TopicPartition] | None = None) -> dict[TopicPartition, int]:
-        """Returns the stored positions. Batches that still run after `wait_seconds` are abandoned; their tasks may
-        write for a moment, which the stored offset makes harmless."""
+        """Ends this query, or all, and returns the stored positions. Batches that still run after `wait_seconds` are
+        abandoned; their tasks may write for a moment, which the stored offset makes harmless."""
         runs = self._of(group)
         self._runs = {key: run for key, run in self._runs.items() if key not in runs}
         wait_seconds = min(wait_seconds, max(deadline.left(), 0.0))

@@ -24,8 +24,8 @@ HEADERS = (
     "cast(to_json(cast(headers as array<struct<k:string,v:binary>>), map('ignoreNullFields', 'true')) as binary)"
     " as headers"
 )
-"""An array of structs in Arrow made the whole put four times slower than JSON, even if every one was null. Renamed by a
-cast: with `transform` a batch took an eighth longer (benchmarks/README.md)."""
+"""JSON, because an array of structs in Arrow made the whole put four times slower, even if every one was null. Renamed
+by a cast, because with `transform` a batch took an eighth longer (benchmarks/README.md)."""
 
 RESULT_SCHEMA = "topic string, partition int, last long, stored long, skipped long, last_timestamp_ms long"
 KEEP = "the transform must not change topic or partition"
@@ -101,8 +101,8 @@ class _Task:
 
 
 def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
-    """Yields one record batch with a row of `RESULT_SCHEMA` per partition, or nothing. Raises BadOrder, GapRefused,
-    StoredOffsetMoved, StorageUnusable; then nothing of that portion was written."""
+    """Stores one task's Arrow record batches; yields one with a row of `RESULT_SCHEMA` per partition, or nothing.
+    Raises BadOrder, GapRefused, StoredOffsetMoved, StorageUnusable; then nothing of that portion was written."""
     task = _Task(job)
     with job.storage.writer() as writer:
         for batch in batches:
@@ -117,7 +117,7 @@ def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _result(progress: Mapping[TopicPartition, _Progress]) -> Any:
-    """From buffers: `pa.array` would import pandas, most of a second in every Python."""
+    """Built from buffers: `pa.array` would import pandas, most of a second in every Python."""
     import pyarrow as pa
 
     topics = [topic.encode() for topic, _ in progress]
@@ -140,8 +140,8 @@ def _numbers(values: NDArray[Any]) -> Any:
 
 @cache
 def _spare_collections() -> None:
-    """PySpark's daemon collects garbage after each task. That would take 50 to 85 ms of a processor
-    (benchmarks/README.md)."""
+    """Hides present objects from the garbage collector, which PySpark's daemon runs after each task. That would take 50
+    to 85 ms of a processor (benchmarks/README.md)."""
     gc.collect()
     gc.freeze()
 

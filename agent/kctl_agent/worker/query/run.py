@@ -59,7 +59,7 @@ class Run:
         self.planned = self.positions
         """End offsets of the running batch, else `positions`."""
         self.gate = threading.Event()
-        """No further batch may begin. A callback that waited here would dead-lock with StreamingQuery.stop."""
+        """If set, no further batch may begin. A callback that waited here would dead-lock with StreamingQuery.stop."""
         self.busy = threading.Lock()
         self.query: Any = None
         self.query_id: str | None = None
@@ -67,7 +67,7 @@ class Run:
         self.began_at = time.monotonic()
         self.batch_started_at: float | None = None
         self.failure: BatchFailure | None = None
-        """Spark's own report of a failed batch is a stack trace of a hundred lines."""
+        """Why the last batch failed; Spark's own report is a stack trace of a hundred lines."""
         self._token = uuid.uuid4().hex
         self._batch_put = batch_put
         self._on_batch = on_batch
@@ -76,8 +76,8 @@ class Run:
         return self._batch_put.stream(source)
 
     def put_batch(self, frame: DataFrame, batch_id: int) -> None:
-        """On a Py4J thread. If it must not continue, it raises and never waits: `StreamingQuery.stop()` waits for its
-        return."""
+        """Stores a batch, on a Py4J thread. If it must not continue, it raises and never waits: `StreamingQuery.stop()`
+        waits for its return."""
         with self.busy:
             if self.gate.is_set():
                 raise RuntimeError("the partitions were revoked or the query is stopping")
@@ -201,7 +201,8 @@ class CarefulRun(Run):
         return None
 
     def _gave_up(self, tp: TopicPartition, offset: int, why: BatchFailure) -> bool:
-        """Only if the cause is certainly in the record. Returns whether reading continues after it."""
+        """Makes a dead letter of the failed record, if the cause is certainly in the record. Returns whether reading
+        continues after it."""
         messages = self._unreadable(tp, offset) if why.may_be_of_record else []
         if not messages:
             return False
@@ -228,7 +229,7 @@ class CarefulRun(Run):
         return True
 
     def _can_read_another(self, tp: TopicPartition) -> bool:
-        """Shows that there is no outage. The record is not stored."""
+        """Reads another record, without storing it, to show that there is no outage."""
         from kctl_agent.worker.query.counted_rows import CountedRows  # imports PySpark, too slow for a worker's start
 
         known = self._search.readable

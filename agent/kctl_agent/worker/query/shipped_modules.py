@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""So that the same modules make the same archive."""
+"""The same time for each file, so that the same modules make the same archive."""
 
 
 def ship_modules(context: Any, import_dir: Path) -> None:

@@ -72,11 +72,11 @@ class RequeueNumbers:
         return dict(zip(_of_batch(self.put_back), (number, kept, above), strict=True))
 
     def finished(self, table_id: str) -> str:
-        """In the dead-letter table: a main table that replaced another starts again here too."""
+        """Names a number in the dead-letter table; another main table starts again there too."""
         return f"{self.put_back}/{table_id}"
 
     def highest_put_back(self) -> int:
-        """Of all clusters; above the newest request only if the dead-letter table was replaced."""
+        """The highest number of all clusters; above the newest request only if the dead-letter table was replaced."""
         with self._lake.table.state() as table:
             names = [each for each in table.transaction_names() if each.startswith(PUT_BACK)]
             numbers = [table.transaction_version(each) or 0 for each in names if each.split("/")[3:] == [self._group]]

@@ -77,7 +77,7 @@ class Requeues:
         """The request up to which nothing is left to do: while it is the newest, only one table is read."""
 
     def request(self, choose: Callable[[DeltaTable], str]) -> int:
-        """Requests rows without a request, chosen by `choose` in SQL; returns their number."""
+        """Requests the rows that `choose` selects in SQL and that have no request yet; returns their number."""
         stored = self._numbers.highest_put_back()
 
         def update(table: DeltaTable) -> int:
@@ -89,8 +89,7 @@ class Requeues:
         return self._dead.table.rewrite(update)
 
     def cancel(self) -> int:
-        """Makes requested rows that no worker has put back dead letters again; returns their number. Raises
-        RequeueTaken.
+        """Cancels the requests of rows that no worker has put back; returns their number. Raises RequeueTaken.
 
         The number in the main table comes first: it stops a worker that is putting them back, and the next call
         completes an interrupted one.
@@ -252,7 +251,7 @@ class RequeueBatch:
         return self.requeues.commit(self)
 
     def discard(self) -> None:
-        """Tasks may still write; the plans find that later."""
+        """Removes the written files. Tasks may still write; the plans find that later."""
         self.folder.remove_all()
         self.kept_folder.remove_all()
 

@@ -30,7 +30,7 @@ MOST_ROWS = 10_000
 
 
 class Origin(NamedTuple):
-    """Includes the cluster: two clusters of one group may have the same offsets."""
+    """Includes the cluster, because two clusters of one group may have the same offsets."""
 
     file: str
     cluster: str | None
@@ -86,8 +86,8 @@ def next_rows(
 def all_rows(
     table: DeltaTable, wanted: Condition, selection: Selection, progress: Progress, *, with_payload: bool = False
 ) -> Iterator[tuple[Origin, DeadLetter]]:
-    """File by file, the oldest of each part first. Reads the payload only if the selection or `with_payload` needs
-    it."""
+    """Yields rows file by file, the oldest of each part first. Reads the payload only if the selection or
+    `with_payload` needs it."""
     payload = PAYLOAD if with_payload or selection.key is not None or selection.text is not None else []
     for file, part in parts(table, [*PLACE, *OTHERS, *payload], wanted):
         progress(0)

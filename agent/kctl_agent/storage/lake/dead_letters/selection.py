@@ -23,7 +23,7 @@ class Condition:
     sql: str
     rows: pc.Expression
     files: pc.Expression
-    """On a file's statistics, before its rows are read."""
+    """The condition on a file's statistics, before its rows are read."""
 
     def __and__(self, other: Condition) -> Condition:
         return Condition(f"{self.sql} and {other.sql}", self.rows & other.rows, self.files & other.files)

@@ -58,8 +58,8 @@ class EarlierTry:
 
 class DeadLetterTable(DeadLetterStore):
     def __init__(self, lake: TableStorage, group: str, ask_cluster: Callable[[], str | None] | None = None) -> None:
-        """`ask_cluster` returns the id of the group's current cluster, if the group has stored offsets of several.
-        Without it dead letters of every cluster are put back."""
+        """`ask_cluster` returns the id of the group's current cluster; it is called if the group has stored offsets of
+        several. Without it, dead letters of every cluster are put back."""
         self.group = group
         self._lake = lake
         self._ask_cluster = ask_cluster
@@ -184,7 +184,7 @@ class DeadLetterTable(DeadLetterStore):
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
         """Has a worker transform them again (`requeue`). Those of a cluster that the group has left stay, because no
-        worker would do it."""
+        worker would transform them."""
         ask = self._ask_cluster
         owners = self._lake.group_offsets(self.group) if ask is not None and self.storage.table.exists() else []
         if ask is None or len({owner.cluster_id for owner, _ in owners}) < 2:
@@ -196,7 +196,7 @@ class DeadLetterTable(DeadLetterStore):
         return count
 
     def cancel_requeued(self) -> int:
-        """Makes requeued ones that no worker has taken dead letters again. Raises RequeueTaken, StorageUnusable."""
+        """Cancels the requeuing of dead letters that no worker has taken yet. Raises RequeueTaken, StorageUnusable."""
         clusters = set(self._clusters_requeued())
         return sum(Requeues(self._lake, self.storage, Binding(self.group, each)).cancel() for each in clusters)
 
@@ -309,8 +309,11 @@ def _stored_before(there: StoredOffset | None, before: StoredOffset) -> int:
 
 
 def _moves(batch: LakeBatch, earlier: EarlierTry) -> dict[TopicPartition, Move]:
-    """Each gets a new random id in place of the topic's. The id rejects a commit even if another one has left the
-    offset unchanged: a repeated batch begins where the offset of its earlier try may be ahead."""
+    """Moves the dead letters' stored offsets with this batch.
+
+    Each gets a new random id in place of the topic's. The id rejects a commit even if another one has left the offset
+    unchanged: a repeated batch begins where the offset of its earlier try may be ahead.
+    """
     token = str(uuid.uuid4())
     moves: dict[TopicPartition, Move] = {}
     for tp, (before, after) in batch.moves.items():

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 BATCH = "kctl-"
 SUFFIX = ".json"
 PLANNED = re.compile(rf"({BATCH}(?:requeue-)?[0-9a-f]+){re.escape(SUFFIX)}")
-"""Other names are no folders of batches: `_delta_log.json` would name the table's own log."""
+"""The name of a plan. Other files do not name a batch's folder: `_delta_log.json` would name the table's own log."""
 MOST_ENTRIES = 1000
 GIVEN_UP_SECONDS = 86_400.0
 """An older plan without a folder is removed: a batch that fails for days leaves one with each try."""
@@ -123,8 +123,11 @@ def _is_given_up(table: Folder, plan: FolderFile) -> bool:
 
 
 def _remove(table: Folder, file: FolderFile, plan: BatchPlan | None) -> None:
-    """A process may have committed the batch before it was killed; then older versions of the table have its files,
-    even after an OPTIMIZE. If the log no longer shows the commit, the files are left to `vacuum`."""
+    """Removes a batch's plan, and its files unless a process may have committed it before it was killed.
+
+    Older versions of the table have the files of a committed batch, even after an OPTIMIZE. If the log no longer shows
+    the commit, the files are left to `vacuum`.
+    """
     folder = table.subfolder(_batch(file))
     if plan is not None and folder.exists() and _is_overtaken(table, folder.name, plan):
         folder.remove_all()

@@ -83,7 +83,7 @@ class Written:
         return Written(self.rows + other.rows, self.files | other.files)
 
     def note(self, table: Folder, folder: Folder) -> None:
-        """For a process that has only the folder. Raises StorageUnusable."""
+        """Saves the report for a process that has only the folder. Raises StorageUnusable."""
         try:
             folder.write(NOTE, json.dumps([self.rows, sorted(self.files)]).encode())
             table.sync([f"{folder.name}/{NOTE}"])

@@ -76,7 +76,7 @@ def added(table: Folder, version: int) -> list[str]:
 
 
 def own_file(path: str) -> str:
-    """The name in the table's folder of a path in the log. Raises LogUnreadable if the file is elsewhere."""
+    """Turns a path in the log into a name in the table's folder. Raises LogUnreadable if the file is elsewhere."""
     name = unquote(path)
     if name.startswith("/") or ELSEWHERE.match(name) or ".." in name.split("/"):
         raise LogUnreadable(f"its log has the file {name!r}, which is not in its folder")
@@ -85,11 +85,8 @@ def own_file(path: str) -> str:
 
 @contextmanager
 def checkpoint_opened(table: Folder, name: str) -> Iterator[ParquetFile]:
-    """Opens one file of a checkpoint. Raises CheckpointDamaged, OSError.
-
-    In memory of the C library: of what pyarrow's own allocator takes for a log of 100,000 files, 40 MB stay in the
-    process.
-    """
+    """Opens one file of a checkpoint, in memory of the C library: pyarrow's own allocator keeps 40 MB of what it takes
+    for a log of 100,000 files. Raises CheckpointDamaged, OSError."""
     before = pa.default_memory_pool()
     pa.set_memory_pool(pa.system_memory_pool())
     try:
@@ -130,7 +127,7 @@ def log_files(table: Folder, below: int | None = None) -> LogFiles:
 
 
 def _pointed_at(table: Folder) -> str:
-    """The start of its files' names; empty if `_last_checkpoint` is damaged or missing."""
+    """The prefix of the checkpoint's file names; empty if `_last_checkpoint` is damaged or missing."""
     try:
         return f"{int(json.loads(table.read(LAST_CHECKPOINT))['version']):020}"
     except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):

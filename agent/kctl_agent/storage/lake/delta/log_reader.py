@@ -26,7 +26,7 @@ from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.folder import Folder
 
 MOST_ENTRIES = 200
-"""If there are more entries, a checkpoint contains most of them."""
+"""If there are more entries, most of them are in a checkpoint, and reading starts again there."""
 
 
 class CheckpointMoved(LogUnreadable):
@@ -127,8 +127,8 @@ class DeltaLogReader:
         raise StorageUnusable(f"the log of the table {self._table} was cleaned up or replaced in a commit")
 
     def _is_unseen(self, version: int, log: LogFiles) -> bool:
-        """Certainly not part of the log: below an older checkpoint, or above a gap. A newer checkpoint may include
-        it."""
+        """Whether an entry that we have written is certainly not part of the log: it lies below an older checkpoint, or
+        above a gap. A newer checkpoint may include it."""
         if log.newest_checkpoint < version:
             return log.newest_checkpoint < version - 1 and version - 1 not in log.versions
         entry, checkpoint = self._table.find(entry_name(version)), self._table.find(log.checkpoint_files[0])
@@ -139,6 +139,6 @@ class DeltaLogReader:
         return None if found is None else found.stamp
 
     def _sync(self, names: Iterable[str]) -> None:
-        """Other writers, and delta-rs for checkpoints, do not sync: a power cut that damages the newest one would make
-        the whole table unreadable."""
+        """Syncs what other writers, and delta-rs for checkpoints, do not: a power cut that damages the newest one would
+        make the whole table unreadable."""
         self._table.subfolder(LOG).sync(name.removeprefix(f"{LOG}/") for name in names)

@@ -55,7 +55,7 @@ class LogState:
         self._transactions: dict[str, int] = {}
         self.entries: dict[int, LogEntry] = {}
         self.unsynced: list[int] = []
-        """Versions that others have written, who do not sync."""
+        """Versions of other writers, who do not sync."""
 
     @classmethod
     def read(cls, table: Folder, below: int | None = None) -> LogState:

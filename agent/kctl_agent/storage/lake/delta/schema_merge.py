@@ -16,7 +16,7 @@ TYPES = frozenset(
 
 
 def new_columns(there: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """In Spark's JSON; ignores the case of names."""
+    """Returns fields in Spark's JSON; ignores the case of names."""
     names = {field["name"].lower() for field in there}
     return [field for field in wanted if field["name"].lower() not in names]
 

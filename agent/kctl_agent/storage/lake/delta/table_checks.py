@@ -15,7 +15,7 @@ VECTORS = "deletionVectors"
 FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz", VECTORS})
 RETENTION = "delta.setTransactionRetentionDuration"
 UNFIT = frozenset(" ,;{}()\n\t=")
-"""Not allowed in a column's name without column mapping."""
+"""Characters that a column's name must not have without column mapping."""
 
 
 def check_features(path: Folder, state: LogState) -> None:
@@ -35,7 +35,7 @@ def check_features(path: Folder, state: LogState) -> None:
 
 
 def check_rewritable(path: Folder, state: LogState) -> None:
-    """Added files have no deletion vectors."""
+    """Checks that files may be replaced: added files have no deletion vectors."""
     check_features(path, state)
     if VECTORS in state.features:
         raise TableRefused(f"the table {path} has {VECTORS}, and kctl replaces none of its files: OPTIMIZE it by Spark")
@@ -99,7 +99,7 @@ def check_schema(
 
 
 def _not_null(place: str, there: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
-    """A column of the table, or a part of one, that must not be null but may be null in the batch."""
+    """The first column, or part of one, that must not be null in the table but may be null in the batch."""
     if given["nullable"] and not there["nullable"]:
         return place
     pairs = zip(inner(there["type"]), inner(given["type"]), strict=True)

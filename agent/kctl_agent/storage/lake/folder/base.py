@@ -89,7 +89,7 @@ class Folder(ABC):
     def find(self, name: str) -> FolderFile | None: ...
 
     def stamps(self, names: Collection[str]) -> dict[str, str]:
-        """Omits files that do not exist; all are in one folder."""
+        """Stamps of the existing files; all are in one folder."""
         return {file.name: file.stamp for file in map(self.find, names) if file is not None}
 
     @abstractmethod
