@@ -31,9 +31,11 @@ CALL_SECONDS = 0.05
 HANDLING_SECONDS = 0.0009
 PAUSE_SLOTS = 2
 _NOISE = 0.05
+_READ_SLOTS = 2
+"""Slots from one reading by what scales the fleet to the next."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Load:
     """What happens to a fleet. `rate` returns messages a second over all partitions."""
 
@@ -200,18 +202,10 @@ def run(
     load: Load, scaler: Callable[[Fleet], tuple[int, int]], seed: int = 1, assignor: str = "cooperative-sticky"
 ) -> Iterator[Slot]:
     fleet = Fleet(load, assignor, seed)
-    for _ in range(round(load.hours * 3600 / SLOT_SECONDS)):
+    for number in range(round(load.hours * 3600 / SLOT_SECONDS)):
         fleet.step()
-        workers, sinkers = scaler(fleet)
+        wanted = scaler(fleet) if number % _READ_SLOTS == 0 else (fleet.workers, fleet.sinkers)
         worst = float(np.max(fleet.lag / np.maximum(fleet.rates, 1e-9)))
-        yield Slot(
-            fleet.at,
-            float(fleet.rates.sum()),
-            float(fleet.lag.sum()),
-            worst,
-            fleet.workers,
-            fleet.sinkers,
-            fleet.pending,
-            getattr(scaler, "advice", None),
-        )
-        fleet.scale(workers, sinkers)
+        totals = fleet.at, float(fleet.rates.sum()), float(fleet.lag.sum()), worst
+        yield Slot(*totals, fleet.workers, fleet.sinkers, fleet.pending, getattr(scaler, "advice", None))
+        fleet.scale(*wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import sqrt
 from typing import NamedTuple
 
@@ -27,8 +28,9 @@ class Moments(NamedTuple):
         """Those of some batches together, as if each were their mean."""
         return cls(batches, rows, seconds, rows**2 / batches, rows * seconds / batches, seconds**2 / batches)
 
-    def plus(self, other: Moments) -> Moments:
-        return Moments(*map(sum, zip(self, other, strict=True)))
+
+def together(found: Iterable[Moments]) -> Moments:
+    return Moments(*map(sum, zip(*found, strict=True)))
 
 
 class Capacity(NamedTuple):

@@ -7,6 +7,9 @@ from math import ceil, inf
 
 from kctl.config.sections import AdviceSection
 
+_RECENT = 1 / 3
+"""The part of the time before a rise by which its size is decided: the need of a burst grows meanwhile."""
+
 
 class Policy:
     """The advice on one number over time."""
@@ -33,9 +36,10 @@ class Policy:
             self._current = self._advised = current
         if at - self._changed_at < rules.gap_seconds:
             return self._advised
-        up, down = self._least(at - rules.up_after_seconds), self._most(at - rules.down_after_seconds)
+        least, down = self._least(at - rules.up_after_seconds), self._most(at - rules.down_after_seconds)
         wanted = current
-        if at - self._steady_at >= rules.up_after_seconds and up > current:
+        if at - self._steady_at >= rules.up_after_seconds and least > current:
+            up = self._least(at - rules.up_after_seconds * _RECENT)
             wanted = min(up, max(ceil(current * rules.max_up), current + 1))
         elif at - self._began_at >= rules.down_after_seconds and down < current:
             wanted = max(down, min(ceil(current * (1 - rules.max_down)), current - 1))

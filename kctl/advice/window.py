@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kctl.advice.capacity import Moments
+from kctl.advice.capacity import Moments, together
 from kctl.rows.columns import Partition, Reals
 
 _STEPS = 30
@@ -61,27 +61,25 @@ class BatchWindow:
         if count != self._count:
             self._settled_at = at + (_SETTLE_SECONDS if self._count else 0.0)
             self._count = count
-        done = Moments()
+        found = []
         for name, now in work.items():
             before = self._before.get(name, now)
             batches, rows = now.batches - before.batches, now.rows - before.rows
             if batches > 0 and rows > 0 and now.seconds > before.seconds:
-                done = done.plus(Moments.of(batches, rows, now.seconds - before.seconds))
+                found.append(Moments.of(batches, rows, now.seconds - before.seconds))
         self._before = dict(work)
         while self._buckets and self._buckets[0][0] <= at - self.window_seconds:
             self._buckets.popleft()
-        if at < self._settled_at or not done.batches:
+        if at < self._settled_at or not found:
             return
+        done = together(found)
         if self._buckets and self._buckets[-1][1] == count and at - self._buckets[-1][0] < self.window_seconds / _STEPS:
             since, _, sums = self._buckets.pop()
-            self._buckets.append((since, count, sums.plus(done)))
+            self._buckets.append((since, count, together([sums, done])))
         else:
             self._buckets.append((at, count, done))
 
     def moments(self, count: int | None = None) -> Moments:
         """Those of the window; of `count` processes only, if it is given."""
-        found = Moments()
-        for _, with_count, sums in self._buckets:
-            if count in (None, with_count):
-                found = found.plus(sums)
-        return found
+        found = [sums for _, with_count, sums in self._buckets if count in (None, with_count)]
+        return together(found)

@@ -346,7 +346,7 @@ class AdviceSection(Section):
     pause_seconds: Seconds = 10.0
     """For how long a change of the number of workers interrupts reading: a rebalance."""
     up_after_seconds: Seconds = 180.0
-    """More processes are advised once they have been needed for this long: the least number of that time."""
+    """More processes are advised once they have been needed for this long: the least number of the last third of it."""
     down_after_seconds: Seconds = 3600.0
     """Fewer processes are advised once they have sufficed for this long: the greatest number of that time."""
     max_up: Annotated[float, number(1, 100)] = 2.0

@@ -1,0 +1,98 @@
+"""Whole days of a fleet on a virtual clock, through the real code: what following the advice does to lag and number."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+
+import pytest
+
+from benchmarks._loads import LOADS, SLOT_SECONDS, Advised, Load, Slot, run
+from kctl.config.sections import AdviceSection
+from kctl.rows.advice import Answer
+
+RULES = AdviceSection()
+USUAL_SECONDS = 4 * SLOT_SECONDS
+_TOLERATED = 1.1
+"""The present number is kept while it lacks no more than 10 %, so catching up may take as much longer."""
+BY_NAME = {load.name: load for load in LOADS}
+EACH = pytest.mark.parametrize("load", LOADS, ids=lambda load: load.name)
+MET = pytest.mark.parametrize("load", [load for load in LOADS if load.can_be_met], ids=lambda load: load.name)
+
+
+@cache
+def slots(load: Load, seed: int = 1) -> list[Slot]:
+    return list(run(load, Advised(), seed))
+
+
+def changes(found: list[Slot]) -> list[float]:
+    """When the number of workers changed."""
+    return [after.at for before, after in pairwise(found) if after.workers != before.workers]
+
+
+@pytest.mark.shows("never two changes within five minutes, over whole days of eleven loads")
+@EACH
+def test_five_minutes_pass_between_two_changes(load: Load) -> None:
+    for each in (
+        changes(slots(load)),
+        [after.at for before, after in pairwise(slots(load)) if after.sinkers != before.sinkers],
+    ):
+        assert all(later - earlier >= RULES.gap_seconds for earlier, later in pairwise(each))
+
+
+@pytest.mark.shows("no change in hours of steady load")
+@pytest.mark.parametrize(("rate", "workers"), [(500.0, 1), (1390.0, 3), (2500.0, 4), (2737.0, 4), (3000.0, 5)])
+def test_a_steady_load_changes_nothing(rate: float, workers: int) -> None:
+    assert changes(slots(Load(name=f"steady {rate}", rate=lambda _: rate, workers=workers, hours=4.0))) == []
+
+
+@pytest.mark.shows("the usual lag is back within the catch-up time after the last permitted step")
+@MET
+def test_the_backlog_is_gone_within_the_catch_up_time_of_the_last_step(load: Load) -> None:
+    found = slots(load)
+    within = round(_TOLERATED * (RULES.catch_up_seconds + RULES.pause_seconds) / SLOT_SECONDS)
+    steps = [
+        number
+        for number, (before, after) in enumerate(pairwise(found), 1)
+        if after.workers > before.workers and is_last_step(before)
+    ]
+
+    late = {found[number].at: found[number + within].worst for number in steps if number + within < len(found)}
+
+    assert all(worst <= USUAL_SECONDS for worst in late.values()), late
+    assert found[-1].worst <= USUAL_SECONDS
+    assert found[-1].pending <= found[-1].rate * USUAL_SECONDS
+
+
+def is_last_step(slot: Slot) -> bool:
+    return slot.advice is not None and slot.advice.workers == slot.advice.needed
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [("hot partition", Answer.HOT), ("slow storage", Answer.STORAGE), ("slow handler", Answer.HANDLER)],
+)
+def test_what_more_processes_cannot_meet_is_named_after_at_most_one_rise(name: str, answer: Answer) -> None:
+    found = slots(BY_NAME[name])
+
+    assert found[-1].advice is not None
+    assert found[-1].advice.answer is answer
+    rises = [
+        after for before, after in pairwise(found) if (after.workers, after.sinkers) > (before.workers, before.sinkers)
+    ]
+    assert len(rises) <= 1
+
+
+def test_a_restart_and_unknown_ends_change_nothing() -> None:
+    for name in ("restart", "unknown ends"):
+        assert changes(slots(BY_NAME[name])) == []
+    unknown = [slot for slot in slots(BY_NAME["unknown ends"]) if 7210 <= slot.at < 9000]
+    assert {slot.advice.answer for slot in unknown if slot.advice is not None} == {Answer.UNKNOWN}
+
+
+def test_a_day_follows_the_curve() -> None:
+    found = slots(BY_NAME["daily curve"])
+    at_noon, at_night = found[round(12 * 3600 / SLOT_SECONDS)], found[-1]
+
+    assert at_noon.workers >= 9
+    assert at_night.workers <= 3
