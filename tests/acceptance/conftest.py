@@ -15,6 +15,8 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 from tests.acceptance.fleets import Fleet
+from tests.acceptance.spark_cluster import MakeCluster, SparkCluster
+from tests.object_store_server import ObjectStoreServer
 from tests.redis_server import require_redis
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.kafka_cluster import KafkaCluster
@@ -103,6 +105,26 @@ def redis_server(short_dir: Path) -> Iterator[RedisServer]:
     require_redis()
     with RedisServer(short_dir / "redis", "--auto-aof-rewrite-percentage", "0") as server:
         yield server
+
+
+@pytest.fixture
+def object_store(short_dir: Path) -> Iterator[ObjectStoreServer]:
+    with ObjectStoreServer(short_dir / "s3") as running:
+        yield running
+
+
+@pytest.fixture
+def make_cluster(short_dir: Path) -> Iterator[MakeCluster]:
+    """Starts a Spark cluster, which is ended after the fleets that use it."""
+    with ExitStack() as stack:
+
+        def make(**more: Any) -> SparkCluster:
+            cluster = SparkCluster(short_dir / "spark", **more)
+            stack.callback(lambda: print(cluster.log_tail()))
+            cluster.start(stack)
+            return cluster
+
+        yield make
 
 
 @pytest.fixture

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
 import psutil
-import pyspark
 
 from kctl.demo.kafka_broker import free_ports
 from kctl.jars.java import java_command
 from tests.conftest import BRIEF_JVM, eventually
 
-__all__ = ["EXECUTORS", "SPECULATION", "SparkCluster", "running_cluster"]
+__all__ = ["EXECUTORS", "SPECULATION", "MakeCluster", "SparkCluster", "is_executor"]
 
 EXECUTORS = 2
 START_SECONDS = 60.0
-SPARK_HOME = Path(pyspark.__file__).parent
 CONF = f"""\
 "spark.executor.extraJavaOptions" = "{BRIEF_JVM}"
 "spark.driver.host" = "127.0.0.1"
@@ -62,6 +61,7 @@ class SparkCluster:
         """With a `secret` it takes only clients that know it, and speaks nothing but encrypted. The last worker sees an
         empty folder of its own in the place of `private`, as another machine would."""
         self.directory = directory
+        directory.mkdir()
         self._workers = workers
         self._private = private
         [self._port] = free_ports(1)
@@ -87,34 +87,35 @@ class SparkCluster:
     def pid(self, name: str) -> int:
         return self._running[name].pid
 
+    def settings(self, more: str = "") -> dict[str, str]:
+        """What makes a fleet's driver use it; `more` is lines of `[spark.conf]`."""
+        return {"spark_master": self.url, "spark_conf": self.conf + more}
+
     def start(self, stack: ExitStack) -> None:
         self._stack = stack
-        for name in ("master", *(f"worker-{number}" for number in range(self._workers))):
-            self.run(name)
+        self.run("master")
+        self.run(*(f"worker-{number}" for number in range(self._workers)))
 
-    def run(self, name: str) -> None:
-        """Starts the master, or a worker of this name, also again."""
-        if name == "master":
-            log = self._launch(name, "deploy.master.Master", "--port", str(self._port), "--webui-port", "0")
-            started = "Starting Spark master at spark://"
-        else:
-            log = self._launch(
-                name, "deploy.worker.Worker", "--port", "0", "--webui-port", "0", "--cores", "1",
-                "--memory", "600m", "--work-dir", str(self.directory / "work"), self.url,
-            )  # fmt: skip
-            started = "Successfully registered with master"
-        eventually(partial(self._has_logged, name, log, started), START_SECONDS, f"Spark's {name} runs")
+    def run(self, *names: str) -> None:
+        """Starts the master, or workers, side by side and also again."""
+        for name in names:
+            if name == "master":
+                self._launch(name, "deploy.master.Master", "--port", str(self._port), "--webui-port", "0")
+            else:
+                self._launch(
+                    name, "deploy.worker.Worker", "--port", "0", "--webui-port", "0", "--cores", "1",
+                    "--memory", "600m", "--work-dir", str(self.directory / "work"), self.url,
+                )  # fmt: skip
+        for name in names:
+            started = "Starting Spark master at" if name == "master" else "Successfully registered with master"
+            eventually(partial(self._has_logged, name, started), START_SECONDS, f"Spark's {name} runs")
 
     def executors(self) -> list[psutil.Process]:
         """The JVMs of all executors."""
-        found = []
+        found: list[psutil.Process] = []
         for process in self.processes:
             with suppress(psutil.NoSuchProcess):
-                found += [
-                    each
-                    for each in psutil.Process(process.pid).children(recursive=True)
-                    if any("CoarseGrainedExecutorBackend" in word for word in each.cmdline())
-                ]
+                found += filter(is_executor, psutil.Process(process.pid).children(recursive=True))
         return found
 
     def executor_of(self, pid: int) -> int | None:
@@ -129,16 +130,19 @@ class SparkCluster:
                 return below.pid
         return None
 
-    def _launch(self, name: str, main: str, *arguments: str) -> Path:
-        log = self.directory / f"{name}.log"
-        spark_class, java_class = SPARK_HOME / "bin" / "spark-class", f"org.apache.spark.{main}"
+    def _launch(self, name: str, main: str, *arguments: str) -> None:
+        found = find_spec("pyspark")
+        assert found is not None
+        assert found.origin is not None
+        home = Path(found.origin).parent
         # Spark runs the second attempt of a task on another host only.
         host = "127.0.0.1" if name == "master" else f"127.0.0.{int(name.removeprefix('worker-')) + 2}"
-        command: list[str | Path] = [spark_class, java_class, "--host", host, *arguments]
+        command: list[str | Path] = [home / "bin" / "spark-class", f"org.apache.spark.{main}", "--host", host]
+        command += arguments
         if self._private is not None and name == f"worker-{self._workers - 1}":
             hide = 'mount -t tmpfs tmpfs "$0" && exec "$@"'
             command = ["unshare", "--mount", "sh", "-c", hide, self._private, *command]
-        with log.open("wb") as output:
+        with self._log(name).open("wb") as output:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -146,7 +150,7 @@ class SparkCluster:
                 stderr=output,
                 env={
                     **os.environ,
-                    "SPARK_HOME": str(SPARK_HOME),
+                    "SPARK_HOME": str(home),
                     "SPARK_CONF_DIR": str(self.conf_dir),
                     "JAVA_HOME": str(java_command().resolve().parents[1]),
                     "SPARK_LOCAL_IP": host,
@@ -157,23 +161,28 @@ class SparkCluster:
             )
         self._stack.callback(_end, process)
         self._running[name] = process
-        return log
 
-    def _has_logged(self, name: str, log: Path, text: str) -> bool:
-        words = log.read_text()
+    def log_tail(self) -> str:
+        lines = [line[:200] for name in self.names for line in self._log(name).read_text().splitlines()[-20:]]
+        return "\n".join(lines)
+
+    def _log(self, name: str) -> Path:
+        return self.directory / f"{name}.log"
+
+    def _has_logged(self, name: str, text: str) -> bool:
+        words = self._log(name).read_text()
         assert self._running[name].poll() is None, words
         return text in words
 
 
-def running_cluster(
-    directory: Path, secret: str | None = None, *, workers: int = EXECUTORS, private: Path | None = None
-) -> Iterator[SparkCluster]:
-    """For a fixture."""
-    directory.mkdir()
-    with ExitStack() as stack:
-        cluster = SparkCluster(directory, secret, workers=workers, private=private)
-        cluster.start(stack)
-        yield cluster
+MakeCluster = Callable[..., SparkCluster]
+
+
+def is_executor(process: psutil.Process) -> bool:
+    try:
+        return any("CoarseGrainedExecutorBackend" in word for word in process.cmdline())
+    except psutil.NoSuchProcess:  # spark-class may leave a zombie to the JVM that it becomes
+        return False
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

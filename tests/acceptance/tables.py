@@ -12,8 +12,9 @@ from deltalake import DeltaTable
 
 from tests.acceptance.delta_spark import DeltaSpark
 from tests.acceptance.fleets import Fleet
+from tests.object_store_server import ObjectStoreServer
 
-__all__ = ["Lake", "Places", "lake", "later", "places", "places_by_statistics", "sent"]
+__all__ = ["Lake", "Places", "StoredLake", "lake", "later", "places", "places_by_statistics", "sent"]
 
 STEP = 5000
 """Offsets of a query."""
@@ -33,8 +34,15 @@ class Lake:
         """Those of `[storage]`, as TOML."""
         return lake(self.path, more)
 
+    def opened(self) -> DeltaTable:
+        return DeltaTable(self.path)
+
     def places(self) -> Places:
         return places(self.path)
+
+    def paths(self) -> set[str]:
+        """Of the files of batches, whether they are in the table or not."""
+        return {str(path.relative_to(self.path)) for path in self.path.glob("kctl-*/**/*") if path.is_file()}
 
     def dead_letters(self) -> Places:
         return places(self.dead_letters_path)
@@ -42,6 +50,31 @@ class Lake:
     def rows(self) -> int:
         """By the statistics in the log."""
         return DeltaTable(self.path).count()
+
+
+class StoredLake:
+    """A table in an object store."""
+
+    def __init__(self, server: ObjectStoreServer, name: str = "orders") -> None:
+        self._server = server
+        self._name = name
+
+    def settings(self, more: str = "", **given: str) -> str:
+        """Those of `[storage]`, as TOML; `given` are others than the server's."""
+        settings = self._server.settings(self._name, **given)
+        named = [f'{name} = "{settings[name]}"' for name in ("uri", "endpoint", "credentials_file")]
+        return "\n".join(['mode = "lake"', *named, more])
+
+    def opened(self) -> DeltaTable:
+        folder = self._server.folder(self._name)
+        return DeltaTable(folder.uri, storage_options=folder.options)
+
+    def places(self) -> Places:
+        return places(self.opened())
+
+    def paths(self) -> set[str]:
+        """Of the files of batches, whether they are in the table or not."""
+        return {file.name for file in self._server.folder(self._name).files() if file.name.startswith("kctl-")}
 
 
 def lake(table: Path, more: str = "") -> str:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, MakeFleet
-from tests.acceptance.spark_cluster import SPECULATION, SparkCluster, running_cluster
+from tests.acceptance.spark_cluster import SPECULATION, MakeCluster
 from tests.acceptance.tables import Lake, sent
 from tests.conftest import eventually
 
@@ -40,34 +38,24 @@ def stamped(frame):
 """
 
 
-@pytest.fixture
-def cluster(short_dir: Path) -> Iterator[SparkCluster]:
-    yield from running_cluster(short_dir / "spark")
-
-
-def rows(table: Path) -> dict[tuple[int, int], str]:
+def rows(table: Lake) -> dict[tuple[int, int], str]:
     """What was drawn for each place."""
-    found = DeltaTable(table).to_pyarrow_table(columns=["partition", "offset", "drawn"]).to_pylist()
+    found = table.opened().to_pyarrow_table(columns=["partition", "offset", "drawn"]).to_pylist()
     assert len(found) == len({(row["partition"], row["offset"]) for row in found})
     return {(row["partition"], row["offset"]): row["drawn"] for row in found}
-
-
-def files(table: Path) -> set[str]:
-    return {str(path.relative_to(table)) for path in table.glob("kctl-*/**/*") if path.is_file()}
 
 
 @pytest.mark.shows("a killed task attempt, a speculative one and one that wakes after the commit add no row")
 @pytest.mark.parametrize("fate", ["killed", "frozen"])
 def test_an_attempt_that_spark_has_not_counted_adds_no_row_also_where_it_wakes_after_the_commit(
-    fate: str, cluster: SparkCluster, make_fleet: MakeFleet, short_dir: Path
+    fate: str, make_cluster: MakeCluster, make_fleet: MakeFleet, short_dir: Path
 ) -> None:
     """Each attempt draws other values. The first one stands still in the middle of its file, until a speculative one is
     done; Spark kills it then, but where it is frozen, it cannot."""
-    table = Lake(short_dir)
+    table, cluster = Lake(short_dir), make_cluster()
     fleet = make_fleet(
         partitions=1,
-        spark_master=cluster.url,
-        spark_conf=cluster.conf + SPECULATION,
+        **cluster.settings(SPECULATION),
         storage=table.settings("maintenance = false"),
         workers_more='transform = "drawing:stamped"',
     )
@@ -82,7 +70,7 @@ def test_an_attempt_that_spark_has_not_counted_adds_no_row_also_where_it_wakes_a
         os.kill(executor, signal.SIGSTOP)
 
     eventually(fleet.is_caught_up, START_SECONDS, "the speculative attempt is committed")
-    before = rows(table.path)
+    before = rows(table)
     (short_dir / "go").touch()
     os.kill(executor, signal.SIGCONT)
     if fate == "frozen":
@@ -90,9 +78,9 @@ def test_an_attempt_that_spark_has_not_counted_adds_no_row_also_where_it_wakes_a
     fleet.send(1000)
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
 
-    after = rows(table.path)
+    after = rows(table)
     assert {value.split()[0] for value in before.values()} == {"1"}
     assert {place: after[place] for place in before} == before
     assert table.places() == sent(fleet)
     fleet.kctl("storage", "vacuum", "--retention-hours", "0", "--yes")
-    assert files(table.path) == set(DeltaTable(table.path).get_add_actions().column("path").to_pylist())
+    assert table.paths() == set(table.opened().get_add_actions().column("path").to_pylist())

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
+from kctl_agent.worker.query.lake_put import FILE_RECORDS
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
-from tests.acceptance.spark_cluster import EXECUTORS, SparkCluster, running_cluster
-from tests.acceptance.tables import Lake, Places, places, sent
+from tests.acceptance.spark_cluster import EXECUTORS, MakeCluster, SparkCluster
+from tests.acceptance.tables import Lake, StoredLake, sent
 from tests.conftest import eventually
 from tests.object_store_server import ObjectStoreServer
 
+StartFleet = Callable[..., Fleet]
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 TRANSFORM = """\
@@ -35,16 +37,6 @@ SENTENCE_SECONDS = 30.0
 
 
 @pytest.fixture
-def cluster(short_dir: Path) -> Iterator[SparkCluster]:
-    yield from running_cluster(short_dir / "spark")
-
-
-@pytest.fixture
-def small_cluster(short_dir: Path) -> Iterator[SparkCluster]:
-    yield from running_cluster(short_dir / "spark", workers=1)
-
-
-@pytest.fixture
 def shared(short_dir: Path) -> Path:
     """The folder of the table's folder."""
     folder = short_dir / "shared"
@@ -53,14 +45,16 @@ def shared(short_dir: Path) -> Path:
 
 
 @pytest.fixture
-def split_cluster(short_dir: Path, shared: Path) -> Iterator[SparkCluster]:
-    yield from running_cluster(short_dir / "spark", private=shared)
+def start(make_fleet: MakeFleet) -> StartFleet:
+    """Starts a fleet with so many messages to read; `more` is for `make_fleet`."""
 
+    def started(cluster: SparkCluster, storage: str, messages: int = 1000, **more: str) -> Fleet:
+        fleet = make_fleet(storage=storage, **cluster.settings() | more)
+        fleet.send(messages)
+        fleet.start()
+        return fleet
 
-@pytest.fixture
-def server(short_dir: Path) -> Iterator[ObjectStoreServer]:
-    with ObjectStoreServer(short_dir / "s3") as running:
-        yield running
+    return started
 
 
 def last_error(fleet: Fleet, words: str) -> str | None:
@@ -69,22 +63,23 @@ def last_error(fleet: Fleet, words: str) -> str | None:
     return next((each for each in reported if words in each), None)
 
 
+def no_executor(fleet: Fleet) -> str:
+    """What is reported in time when there is none."""
+    found = eventually(lambda: last_error(fleet, "no executor of spark://"), SENTENCE_SECONDS, "it is reported")
+    return str(found)
+
+
 @pytest.mark.shows("the executors of a Spark cluster fill a table in a shared folder, and get the transform's modules")
 def test_executors_of_a_cluster_fill_a_table_in_a_shared_folder(
-    small_cluster: SparkCluster, make_fleet: MakeFleet, shared: Path
+    make_cluster: MakeCluster, make_fleet: MakeFleet, shared: Path
 ) -> None:
-    table = Lake(shared)
-    fleet = make_fleet(
-        partitions=4,
-        spark_master=small_cluster.url,
-        spark_conf=small_cluster.conf,
-        storage=table.settings(),
-        workers_more='transform = "stamping:stamped"',
-    )
+    table, cluster = Lake(shared), make_cluster(workers=0)
+    fleet = make_fleet(storage=table.settings(), workers_more='transform = "stamping:stamped"', **cluster.settings())
     (fleet.directory / "stamping.py").write_text(TRANSFORM)
     (fleet.directory / "steps.py").write_text(STEPS)
     fleet.send(1000)
     fleet.start()
+    cluster.run("worker-0")  # while the engine starts
 
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
 
@@ -96,21 +91,17 @@ def test_executors_of_a_cluster_fill_a_table_in_a_shared_folder(
 @pytest.mark.long
 @pytest.mark.shows("a folder that an executor does not share is reported by one sentence, and nothing is stored")
 def test_a_folder_that_one_executor_does_not_share_is_reported_and_nothing_is_stored_until_it_is_shared(
-    split_cluster: SparkCluster, make_fleet: MakeFleet, shared: Path
+    make_cluster: MakeCluster, start: StartFleet, shared: Path
 ) -> None:
-    table = Lake(shared)
-    fleet = make_fleet(
-        partitions=4, spark_master=split_cluster.url, spark_conf=split_cluster.conf, storage=table.settings()
-    )
-    fleet.send(1000)
-    fleet.start()
+    table, cluster = Lake(shared), make_cluster(private=shared)
+    fleet = start(cluster, table.settings())
     error = eventually(
         lambda: last_error(fleet, "is not the same folder on"), START_SECONDS, "the unshared folder is reported"
     )
     assert str(table.path) in error
     assert DeltaTable(table.path).count() == 0
 
-    os.kill(split_cluster.pid("worker-1"), signal.SIGTERM)
+    os.kill(cluster.pid("worker-1"), signal.SIGTERM)
 
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
     assert table.places() == sent(fleet)
@@ -119,26 +110,27 @@ def test_a_folder_that_one_executor_does_not_share_is_reported_and_nothing_is_st
 @pytest.mark.long
 @pytest.mark.shows("an executor that comes later and does not share the folder adds nothing to the table")
 def test_an_executor_that_comes_later_and_does_not_share_the_folder_is_found_by_its_batch(
-    split_cluster: SparkCluster, make_fleet: MakeFleet, shared: Path
+    make_cluster: MakeCluster, start: StartFleet, shared: Path
 ) -> None:
-    table = Lake(shared)
-    os.kill(split_cluster.pid("worker-1"), signal.SIGSTOP)
-    fleet = make_fleet(
-        partitions=4, spark_master=split_cluster.url, spark_conf=split_cluster.conf, storage=table.settings()
-    )
-    fleet.send(1000)
-    fleet.start()
+    table, cluster = Lake(shared), make_cluster(private=shared)
+    os.kill(cluster.pid("worker-1"), signal.SIGSTOP)
+    records = 2 * FILE_RECORDS  # a task for each executor
+    batches = {"trigger": str(START_SECONDS), "workers_more": f"max_records_per_batch = {records}"}
+    fleet = start(cluster, table.settings(), records, **batches)
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
 
-    os.kill(split_cluster.pid("worker-1"), signal.SIGCONT)
-    eventually(lambda: len(split_cluster.executors()) == EXECUTORS, START_SECONDS, "the other executor runs")
-    load = fleet.load(30_000)
-    eventually(lambda: last_error(fleet, "is not the same folder on"), START_SECONDS, "the unshared folder is reported")
-    fleet.finish(load)
+    os.kill(cluster.pid("worker-1"), signal.SIGCONT)
+    eventually(lambda: len(cluster.executors()) == EXECUTORS, START_SECONDS, "the other executor runs")
+
+    def error() -> str | None:
+        fleet.send(records)  # the driver may not know that executor yet
+        return last_error(fleet, "is not the same folder on")
+
+    eventually(error, START_SECONDS, "the unshared folder is reported")
     stored = table.places()
     assert stored.total() == len(stored)
 
-    os.kill(split_cluster.pid("worker-1"), signal.SIGTERM)
+    os.kill(cluster.pid("worker-1"), signal.SIGTERM)
     eventually(fleet.is_caught_up, 2 * START_SECONDS, "all is committed")
     assert table.places() == sent(fleet)
 
@@ -147,24 +139,19 @@ def test_an_executor_that_comes_later_and_does_not_share_the_folder_is_found_by_
 @pytest.mark.shows("a cluster without free cores, or that cannot reach the driver, is reported within 30 s")
 @pytest.mark.parametrize("cause", ["cores", "host"])
 def test_a_cluster_that_starts_no_executor_is_reported_within_30_seconds_and_used_once_it_does(
-    cause: str, cluster: SparkCluster, make_fleet: MakeFleet, shared: Path
+    cause: str, make_cluster: MakeCluster, start: StartFleet, shared: Path
 ) -> None:
     """A port of nobody stands for an address that the cluster's machines cannot reach."""
-    table = Lake(shared)
-    conf = cluster.conf
+    table, cluster = Lake(shared), make_cluster()
     if cause == "host":
-        conf = conf.replace('"spark.driver.host" = "127.0.0.1"', '"spark.driver.host" = "127.0.0.2"')
+        cluster.conf = cluster.conf.replace('"spark.driver.host" = "127.0.0.1"', '"spark.driver.host" = "127.0.0.2"')
     else:
         for number in range(EXECUTORS):
             os.kill(cluster.pid(f"worker-{number}"), signal.SIGKILL)
-    fleet = make_fleet(partitions=4, spark_master=cluster.url, spark_conf=conf, storage=table.settings())
-    fleet.send(1000)
-    fleet.start()
+    fleet = start(cluster, table.settings())
     eventually(lambda: fleet.engine().get("state") == "running", START_SECONDS, "the engine runs")
 
-    error = eventually(
-        lambda: last_error(fleet, "no executor of spark://"), SENTENCE_SECONDS, "it is reported that there is none"
-    )
+    error = no_executor(fleet)
 
     assert "(spark.driver.host)" in error
     assert not table.path.exists() or DeltaTable(table.path).count() == 0
@@ -181,12 +168,10 @@ def test_a_cluster_that_starts_no_executor_is_reported_within_30_seconds_and_use
 @pytest.mark.long
 @pytest.mark.shows("an executor that is decommissioned drains without a failed batch")
 def test_an_executor_that_is_decommissioned_drains_without_a_failed_batch(
-    cluster: SparkCluster, make_fleet: MakeFleet, shared: Path
+    make_cluster: MakeCluster, start: StartFleet, shared: Path
 ) -> None:
-    table = Lake(shared)
-    conf = cluster.conf + '"spark.decommission.enabled" = "true"\n'
-    fleet = make_fleet(partitions=4, spark_master=cluster.url, spark_conf=conf, storage=table.settings())
-    fleet.start()
+    table, cluster = Lake(shared), make_cluster()
+    fleet = start(cluster, table.settings(), spark_conf=cluster.conf + '"spark.decommission.enabled" = "true"\n')
     load = fleet.load(500)
     eventually(lambda: DeltaTable.is_deltatable(str(table.path)), START_SECONDS, "there is a table")
     eventually(lambda: DeltaTable(table.path).version() > 2, START_SECONDS, "batches are stored")
@@ -205,41 +190,22 @@ def test_an_executor_that_is_decommissioned_drains_without_a_failed_batch(
 @pytest.mark.long
 @pytest.mark.shows("the keys of an object store reach executors, and no process list, environment or log")
 def test_keys_of_an_object_store_reach_executors_and_are_shown_nowhere(
-    cluster: SparkCluster, make_fleet: MakeFleet, server: ObjectStoreServer
+    make_cluster: MakeCluster, start: StartFleet, object_store: ObjectStoreServer
 ) -> None:
-    wrong = server.credentials("another-secret")
-    fleet = make_fleet(
-        partitions=4, spark_master=cluster.url, spark_conf=cluster.conf, storage=storage_of(server, wrong)
-    )
-    fleet.send(1000)
-    fleet.start()
+    table, cluster = StoredLake(object_store), make_cluster()
+    wrong = str(object_store.credentials("another-secret"))
+    fleet = start(cluster, table.settings(credentials_file=wrong))
     eventually(lambda: last_error(fleet, "refuses these keys"), SENTENCE_SECONDS, "the wrong key is reported")
-    fleet.config.write_text(fleet.config.read_text().replace(str(wrong), str(server.credentials())))
+    fleet.config.write_text(fleet.config.read_text().replace(wrong, str(object_store.credentials())))
     fleet.kctl("reload")
     fleet.kctl("restart", "--all")
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+    eventually(lambda: len(cluster.executors()) == EXECUTORS, START_SECONDS, "both executors run")
 
-    assert places_of(server) == sent(fleet)
-    assert server.keys is not None
+    assert table.places() == sent(fleet)
+    assert object_store.keys is not None
     processes = [*fleet.family(), *cluster.executors()]
     shown = [*(" ".join(each.cmdline()) for each in processes), *(str(each.environ()) for each in processes)]
     files = [file for file in cluster.directory.rglob("*") if file.is_file() and file.suffix != ".jar"]
     shown += [file.read_text(errors="replace") for file in files]
-    assert len(cluster.executors()) == EXECUTORS
-    assert not [text[:200] for text in shown if server.keys.secret in text]
-
-
-def storage_of(server: ObjectStoreServer, credentials: Path) -> str:
-    given = server.settings(credentials_file=str(credentials))
-    return "\n".join(
-        ['mode = "lake"', *(f'{name} = "{given[name]}"' for name in ("uri", "endpoint", "credentials_file"))]
-    )
-
-
-def table_of(server: ObjectStoreServer) -> DeltaTable:
-    folder = server.folder("orders")
-    return DeltaTable(folder.uri, storage_options=folder.options)
-
-
-def places_of(server: ObjectStoreServer) -> Places:
-    return places(table_of(server))
+    assert not [text[:200] for text in shown if object_store.keys.secret in text]

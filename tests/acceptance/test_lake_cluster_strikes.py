@@ -10,18 +10,15 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
-from deltalake import DeltaTable
 
-from tests.acceptance import tables
 from tests.acceptance.fleets import START_SECONDS, Fleet, MakeFleet
-from tests.acceptance.spark_cluster import SPECULATION, SparkCluster, running_cluster
-from tests.acceptance.tables import later, sent
+from tests.acceptance.spark_cluster import SPECULATION, MakeCluster, SparkCluster
+from tests.acceptance.tables import Lake, StoredLake, later, sent
 from tests.conftest import eventually
 from tests.object_store_server import ObjectStoreServer
 
@@ -36,39 +33,20 @@ FLOW_SECONDS = 180.0
 """Until batches are stored again after a strike."""
 
 
-@pytest.fixture
-def cluster(short_dir: Path) -> Iterator[SparkCluster]:
-    yield from running_cluster(short_dir / "spark", workers=3)
-
-
-@pytest.fixture
-def server(short_dir: Path) -> Iterator[ObjectStoreServer]:
-    with ObjectStoreServer(short_dir / "s3") as running:
-        yield running
-
-
 @pytest.mark.shows("anything of a Spark cluster is killed or frozen: in a folder and on S3 each message is a row, once")
 @pytest.mark.parametrize("place", ["folder", "s3"])
 def test_whatever_of_a_cluster_is_killed_or_frozen_each_message_is_a_row_once(
-    place: str, cluster: SparkCluster, server: ObjectStoreServer, make_fleet: MakeFleet, short_dir: Path
+    place: str, make_cluster: MakeCluster, object_store: ObjectStoreServer, make_fleet: MakeFleet, short_dir: Path
 ) -> None:
-    given = server.settings()
-    names = ("uri", "endpoint", "credentials_file")
-    folder = short_dir / "orders"
-    storage = [f'{name} = "{given[name]}"' for name in names] if place == "s3" else [f'uri = "{folder.as_uri()}"']
+    cluster = make_cluster(workers=3)
+    table = StoredLake(object_store) if place == "s3" else Lake(short_dir)
     fleet = make_fleet(
         partitions=6,
-        spark_master=cluster.url,
-        spark_conf=cluster.conf + SPECULATION,
-        storage="\n".join(['mode = "lake"', "maintenance = false", *storage]),
+        **cluster.settings(SPECULATION),
+        storage=table.settings("maintenance = false"),
         workers_more="backoff_max_seconds = 0.5",
         trigger="0.0",
     )
-
-    def table() -> DeltaTable:
-        at = server.folder()
-        return DeltaTable(at.uri, storage_options=at.options) if place == "s3" else DeltaTable(folder)
-
     fleet.send(100)
     fleet.start()
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
@@ -77,23 +55,21 @@ def test_whatever_of_a_cluster_is_killed_or_frozen_each_message_is_a_row_once(
     for _ in range(STRIKES):
         kind, is_freeze = drawn.choice(KINDS), drawn.random() < FREEZES
         wait, freeze = drawn.uniform(0.0, 3.0), drawn.uniform(*FREEZE_SECONDS)
-        before = table().version()
+        before = table.opened().version()
         eventually(later(wait), 5, "the moment has come")
         name = strike(kind, cluster, fleet, drawn, freeze if is_freeze else None)
         struck[f"{'frozen' if is_freeze else 'killed'} {kind}"] += 1
         print(f"{time.strftime('%H:%M:%S')} {'frozen' if is_freeze else 'killed'} {kind} {name}", flush=True)
-        eventually(lambda: table().version() > before + 1, FLOW_SECONDS, f"batches are stored after {name}")  # noqa: B023
+        eventually(lambda: table.opened().version() > before + 1, FLOW_SECONDS, f"batches are stored after {name}")  # noqa: B023
     fleet.finish(load)
     eventually(fleet.is_caught_up, FLOW_SECONDS, "all is committed")
 
-    found = tables.places(table())
+    found = table.places()
     print(f"{dict(struck)}; produced {sent(fleet).total()}, rows {found.total()}")
     assert found == sent(fleet)
     fleet.kctl("storage", "vacuum", "--retention-hours", "0", "--yes")
-    kept = set(table().get_add_actions().column("path").to_pylist())
-    here = server.folder().files() if place == "s3" else fleet.open_lake().folder.files()
-    assert {file.name for file in here if file.name.startswith("kctl-")} == kept
-    assert tables.places(table()) == found
+    assert table.paths() == set(table.opened().get_add_actions().column("path").to_pylist())
+    assert table.places() == found
 
 
 def strike(kind: str, cluster: SparkCluster, fleet: Fleet, drawn: random.Random, freeze: float | None) -> str:

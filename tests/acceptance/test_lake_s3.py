@@ -6,15 +6,12 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
-from tests.acceptance import tables
 from tests.acceptance.fleets import START_SECONDS, Fleet, MakeFleet
-from tests.acceptance.tables import Places, sent
+from tests.acceptance.tables import StoredLake, sent
 from tests.conftest import eventually
 from tests.object_store_server import ObjectStoreServer
 
@@ -23,31 +20,10 @@ pytestmark = [pytest.mark.real]
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def server(short_dir: Path) -> Iterator[ObjectStoreServer]:
-    with ObjectStoreServer(short_dir / "s3") as running:
-        yield running
-
-
-def storage(server: ObjectStoreServer, more: str = "") -> str:
-    given = server.settings()
-    names = ("uri", "endpoint", "credentials_file")
-    return "\n".join(['mode = "lake"', *(f'{name} = "{given[name]}"' for name in names), more])
-
-
-def table(server: ObjectStoreServer, name: str = "orders") -> DeltaTable:
-    folder = server.folder(name)
-    return DeltaTable(folder.uri, storage_options=folder.options)
-
-
-def places(server: ObjectStoreServer, name: str = "orders") -> Places:
-    return tables.places(table(server, name))
-
-
-def killed(fleet: Fleet, server: ObjectStoreServer) -> None:
+def killed(fleet: Fleet, table: StoredLake) -> None:
     """The worker, while it stores batches."""
-    before = table(server).version()
-    eventually(lambda: table(server).version() > before + 1, START_SECONDS, "batches are stored")
+    before = table.opened().version()
+    eventually(lambda: table.opened().version() > before + 1, START_SECONDS, "batches are stored")
     pid = fleet.workers()["worker-0"]["pid"]
     os.kill(pid, signal.SIGKILL)
     eventually(
@@ -58,22 +34,23 @@ def killed(fleet: Fleet, server: ObjectStoreServer) -> None:
 
 
 def test_what_is_produced_is_in_the_table_once_though_the_worker_is_killed_and_nobody_sees_a_key(
-    make_fleet: MakeFleet, server: ObjectStoreServer
+    make_fleet: MakeFleet, object_store: ObjectStoreServer
 ) -> None:
-    fleet = make_fleet(partitions=3, storage=storage(server, "maintenance = false"))
+    table = StoredLake(object_store)
+    fleet = make_fleet(partitions=3, storage=table.settings("maintenance = false"))
     fleet.send(3000)
     fleet.start()
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
-    assert places(server) == sent(fleet)
+    assert table.places() == sent(fleet)
 
     load = fleet.load(2000)
-    killed(fleet, server)
+    killed(fleet, table)
     fleet.finish(load)
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
 
-    assert places(server) == sent(fleet)
-    assert server.keys is not None
-    secret = server.keys.secret
+    assert table.places() == sent(fleet)
+    assert object_store.keys is not None
+    secret = object_store.keys.secret
     assert not [each for each in fleet.family() if secret in " ".join(each.cmdline())]
     shown = [fleet.kctl("config", "show").stdout, fleet.kctl("storage", "status").stdout]
     logs = [file for file in fleet.directory.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()]
@@ -83,15 +60,16 @@ def test_what_is_produced_is_in_the_table_once_though_the_worker_is_killed_and_n
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_rows_and_dead_letters_are_stored_once_beside_maintenance_kills_and_a_store_that_is_away(
-    make_fleet: MakeFleet, server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
+    make_fleet: MakeFleet, object_store: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the first batch nothing is a row, so Spark writes no file. In the end dead letters are put back."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("KCTL_REPAIRED", str(server.directory / "repaired"))
+    monkeypatch.setenv("KCTL_REPAIRED", str(object_store.directory / "repaired"))
+    table, dead_letters = StoredLake(object_store), StoredLake(object_store, "orders_dead_letters")
     drawn = random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
     fleet = make_fleet(
         partitions=2,
-        storage=storage(server, 'maintenance = false\npartition_by = ["topic"]'),
+        storage=table.settings('maintenance = false\npartition_by = ["topic"]'),
         workers_more='transform = "tests.acceptance.transforms:fewer_marked_when_repaired"',
     )
     fleet.send(1)
@@ -100,22 +78,22 @@ def test_rows_and_dead_letters_are_stored_once_beside_maintenance_kills_and_a_st
 
     load = fleet.load(500)
     for _ in range(2):
-        killed(fleet, server)
+        killed(fleet, table)
         fleet.kctl("storage", "optimize")
         fleet.kctl("storage", "vacuum", "--retention-hours", "0", "--yes")
-        server.kill()
+        object_store.kill()
         away = drawn.uniform(0, 40)
         began = os.times().elapsed
         eventually(lambda: os.times().elapsed - began > away, 60, "it was away for so long")  # noqa: B023
-        server.start()
+        object_store.start()
     fleet.finish(load)
     eventually(fleet.is_caught_up, 2 * START_SECONDS, "all is committed")
     marked = Counter({place: 1 for place in sent(fleet) if place[2] % 10 == 0})
-    assert places(server, "orders_dead_letters") == marked
-    assert places(server) == sent(fleet) - marked
+    assert dead_letters.places() == marked
+    assert table.places() == sent(fleet) - marked
 
-    (server.directory / "repaired").touch()
+    (object_store.directory / "repaired").touch()
     fleet.kctl("storage", "dead", "requeue")
     still = Counter({place: 1 for place in sent(fleet) if place[2] % 100 == 0})
-    eventually(lambda: places(server, "orders_dead_letters") == still, 120, "they are put back")
-    assert places(server) == sent(fleet) - still
+    eventually(lambda: dead_letters.places() == still, 120, "they are put back")
+    assert table.places() == sent(fleet) - still

@@ -13,7 +13,7 @@ import pytest
 
 from kctl_agent.storage.redis.client import script
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, MakeFleet
-from tests.acceptance.spark_cluster import EXECUTORS, SparkCluster, running_cluster
+from tests.acceptance.spark_cluster import EXECUTORS, MakeCluster
 from tests.conftest import eventually
 from tests.processes import command_line
 from tests.redis_server import require_redis
@@ -30,17 +30,7 @@ def redis_server(short_dir: Path) -> Iterator[RedisServer]:
         yield server
 
 
-@pytest.fixture
-def cluster(short_dir: Path) -> Iterator[SparkCluster]:
-    yield from running_cluster(short_dir / "spark")
-
-
 SECRET = "hunter2-of-the-cluster"
-
-
-@pytest.fixture
-def closed_cluster(short_dir: Path) -> Iterator[SparkCluster]:
-    yield from running_cluster(short_dir / "spark", SECRET)
 
 
 def processes_that_put(client: Any) -> set[int]:
@@ -53,12 +43,12 @@ def processes_that_put(client: Any) -> set[int]:
 @pytest.mark.alone
 @pytest.mark.long
 def test_on_a_standalone_cluster_the_executors_put_and_everything_is_stored_once(
-    redis_server: RedisServer, cluster: SparkCluster, make_fleet: MakeFleet
+    redis_server: RedisServer, make_cluster: MakeCluster, make_fleet: MakeFleet
 ) -> None:
+    cluster = make_cluster()
     fleet = make_fleet(
         partitions=4,
-        spark_master=cluster.url,
-        spark_conf=cluster.conf,
+        **cluster.settings(),
         storage=f'mode = "redis"\nurl = "{redis_server.url}"',
     )
     fleet.start("worker-0")
@@ -83,13 +73,13 @@ def test_on_a_standalone_cluster_the_executors_put_and_everything_is_stored_once
 @pytest.mark.shows("a Spark cluster with a secret accepts only workers that know it")
 @pytest.mark.long
 def test_a_cluster_with_a_secret_takes_the_worker_that_knows_it_encrypted_and_no_stranger(
-    redis_server: RedisServer, closed_cluster: SparkCluster, make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch
+    redis_server: RedisServer, make_cluster: MakeCluster, make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    cluster = make_cluster(secret=SECRET)
     monkeypatch.setenv("KCTL_CLUSTER_SECRET", SECRET)
     fleet = make_fleet(
         partitions=2,
-        spark_master=closed_cluster.url,
-        spark_conf=closed_cluster.conf,
+        **cluster.settings(),
         storage=f'mode = "redis"\nurl = "{redis_server.url}"',
     )
     fleet.start("worker-0")
@@ -102,7 +92,7 @@ def test_a_cluster_with_a_secret_takes_the_worker_that_knows_it_encrypted_and_no
     assert any("SparkSubmit" in word for words in reported for word in words)
     assert SECRET not in str(reported)
     assert SECRET not in str([each.environ() for each in processes])
-    host, _, port = closed_cluster.url.removeprefix("spark://").partition(":")
+    host, _, port = cluster.url.removeprefix("spark://").partition(":")
     with socket.create_connection((host, int(port)), timeout=10) as stranger:
         stranger.sendall(struct.pack(">QBQI", 26, 3, 1, 5) + b"hello")  # Spark's frame of an RpcRequest
         assert b"Unknown challenge message" in stranger.recv(65536)
