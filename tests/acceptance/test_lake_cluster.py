@@ -166,6 +166,25 @@ def test_a_cluster_that_starts_no_executor_is_reported_within_30_seconds_and_use
 
 
 @pytest.mark.long
+@pytest.mark.shows("a cluster that has lost all executors is reported within 30 s, and used once there are others")
+def test_a_cluster_that_has_lost_all_executors_is_reported_within_30_seconds_and_used_once_it_has_others(
+    make_cluster: MakeCluster, start: StartFleet, shared: Path
+) -> None:
+    table, cluster = Lake(shared), make_cluster(workers=1)
+    fleet = start(cluster, table.settings())
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+    os.kill(cluster.pid("worker-0"), signal.SIGKILL)
+    fleet.send(1000)
+
+    no_executor(fleet)
+    cluster.run("worker-0")
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+    assert table.places() == sent(fleet)
+    assert last_error(fleet, "no executor") is None
+
+
+@pytest.mark.long
 @pytest.mark.shows("an executor that is decommissioned drains without a failed batch")
 def test_an_executor_that_is_decommissioned_drains_without_a_failed_batch(
     make_cluster: MakeCluster, start: StartFleet, shared: Path

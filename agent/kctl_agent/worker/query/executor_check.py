@@ -30,6 +30,8 @@ _HOST = "coalesce(try_reflect('java.net.InetAddress', 'getLocalHost'), 'an execu
 
 
 class ExecutorCheck:
+    """Repeats the check in its own thread until it succeeds, and again if a job has lost all executors, until `end`."""
+
     def __init__(self, session: SparkSession, folder: Folder, pool: str) -> None:
         self._session, self._folder, self._pool = session, folder, pool
         self._context: Any = session.sparkContext
@@ -51,18 +53,34 @@ class ExecutorCheck:
                 self._ended.wait(RETRY_SECONDS)
             else:
                 self.why = None
-                return
+                self._await_loss()
 
     def _await_executor(self) -> None:
+        """Waits for an executor; reports that there is none, and returns, because some clusters start one for a job."""
         began = time.monotonic()
-        while not self._ended.is_set() and self._context._jsc.sc().getExecutorMemoryStatus().size() < 2:  # noqa: SLF001 - the driver is one
+        while not self._has_executor() and not self._ended.wait(_POLL_SECONDS):
             if time.monotonic() > began + START_SECONDS:
                 at = ":".join(self._session.conf.get(f"spark.driver.{name}") or "?" for name in ("host", "port"))
                 self.why = (
-                    f"no executor of {self._context.master} has started: the cluster has no free cores or memory, or "
-                    f"its machines cannot reach {at} (spark.driver.host)"
+                    f"no executor of {self._context.master} runs: the cluster has no free cores or memory, or its "
+                    f"machines cannot reach {at} (spark.driver.host)"
                 )
-            self._ended.wait(_POLL_SECONDS)
+                return
+
+    def _await_loss(self) -> None:
+        """Returns when a job has no executor."""
+        try:
+            while not self._ended.wait(RETRY_SECONDS) and (self._has_executor() or not self._has_job()):
+                pass
+        except Exception:  # whatever Py4J raises: the driver is gone, and the next one gets its own check
+            log.debug("Spark's context cannot be asked", exc_info=True)
+            self.end()
+
+    def _has_executor(self) -> bool:
+        return bool(self._context._jsc.sc().getExecutorMemoryStatus().size() > 1)  # noqa: SLF001 - the driver is one
+
+    def _has_job(self) -> bool:
+        return bool(self._context.statusTracker().getActiveJobsIds())
 
     def _check(self) -> None:
         from kctl_agent.worker.query.committed_files import write_committed

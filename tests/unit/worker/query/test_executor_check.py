@@ -26,15 +26,21 @@ class Session:
 
     def __init__(self) -> None:
         self.executors = 2
-        status = SimpleNamespace(size=lambda: self.executors + 1)
-        context = SimpleNamespace(getExecutorMemoryStatus=lambda: status)
+        self.jobs: list[int] = []
+        self.asked = 0
+        context = SimpleNamespace(getExecutorMemoryStatus=self._status)
         self.sparkContext = SimpleNamespace(
             master="spark://one:7077",
             defaultParallelism=4,
             setLocalProperty=lambda *_: None,
+            statusTracker=lambda: SimpleNamespace(getActiveJobsIds=lambda: self.jobs),
             _jsc=SimpleNamespace(sc=lambda: context),
         )
         self.conf = {"spark.driver.host": "kctl-1", "spark.driver.port": "4040"}
+
+    def _status(self) -> Any:
+        self.asked += 1
+        return SimpleNamespace(size=lambda: self.executors + 1)
 
     def range(self, *_: int) -> Any:
         return SimpleNamespace(selectExpr=lambda content, _: content.split("'")[1])
@@ -47,6 +53,7 @@ def written(folder: Path, content: str) -> None:
 
 def check(monkeypatch: pytest.MonkeyPatch, path: Path, session: Session, write: Write) -> ExecutorCheck:
     def write_committed(content: str, uri: str, _: object) -> frozenset[str]:
+        eventually(lambda: session.executors, 5, "an executor runs")
         write(Path(uri.removeprefix("file://")), content)
         return frozenset([FILE])
 
@@ -67,6 +74,7 @@ def test_what_executors_write_is_seen_and_removed(monkeypatch: pytest.MonkeyPatc
     found = check(monkeypatch, tmp_path, Session(), written)
 
     eventually(lambda: found.why is None, 5, "executors can be used")
+    found.end()
 
     assert list(tmp_path.iterdir()) == []
 
@@ -90,19 +98,42 @@ def test_executors_of_another_user_are_reported_with_both_users(
     reported(found, f"as user {os.getuid()}, and kctl on {os.uname().nodename} runs as user 4711")
 
 
-def test_a_cluster_without_executors_is_reported_until_one_starts(
+def test_a_cluster_without_executors_is_reported_until_one_starts_and_again_if_a_job_has_lost_all(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(executor_check, "START_SECONDS", 0.1)
     session = Session()
     session.executors = 0
     found = check(monkeypatch, tmp_path, session, written)
-    words = "no executor of spark://one:7077 has started: the cluster has no free cores or memory, or its machines"
+    words = "no executor of spark://one:7077 runs: the cluster has no free cores or memory, or its machines"
     eventually(lambda: words in (found.why or ""), 5, "it is reported")
     assert "kctl-1:4040 (spark.driver.host)" in (found.why or "")
 
     session.executors = 1
     eventually(lambda: found.why is None, 5, "executors can be used")
+
+    session.jobs, session.executors = [7], 0
+    eventually(lambda: words in (found.why or ""), 5, "it is reported")
+    session.executors = 1
+    eventually(lambda: found.why is None, 5, "executors can be used")
+    found.end()
+
+
+def test_a_cluster_that_needs_no_executor_while_there_is_no_job_is_not_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As with `spark.dynamicAllocation.enabled`."""
+    monkeypatch.setattr(executor_check, "START_SECONDS", 0.0)
+    session = Session()
+    found = check(monkeypatch, tmp_path, session, written)
+    eventually(lambda: found.why is None, 5, "executors can be used")
+
+    session.executors = 0
+    asked = session.asked
+
+    eventually(lambda: session.asked > asked + 3, 5, "it was asked some times")
+    assert found.why is None
+    found.end()
 
 
 def test_what_an_executor_reports_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
