@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from kafka import TopicPartition
 
 from kctl_agent.worker.query.lake_put import FILE_RECORDS
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
@@ -31,6 +32,11 @@ def stamped(frame):
 STEPS = """\
 def place(offset):
     return __file__
+"""
+PLACED = """\
+def placed(frame):
+    executor = "reflect('java.lang.ProcessHandle', 'current') as executor"
+    return frame.selectExpr("topic", "partition", "offset", "spark_partition_id() as task", executor)
 """
 SENTENCE_SECONDS = 30.0
 """From the cause to the sentence."""
@@ -182,6 +188,43 @@ def test_a_cluster_that_has_lost_all_executors_is_reported_within_30_seconds_and
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
     assert table.places() == sent(fleet)
     assert last_error(fleet, "no executor") is None
+
+
+@pytest.mark.long
+@pytest.mark.shows("a batch has as many tasks as the executors have cores, and a partition stays with its executor")
+def test_tasks_follow_the_cores_of_the_executors_and_a_partition_stays_with_its_executor(
+    make_cluster: MakeCluster, make_fleet: MakeFleet, shared: Path
+) -> None:
+    table, cluster, records = Lake(shared), make_cluster(workers=3), 3 * FILE_RECORDS
+    fleet = make_fleet(
+        partitions=6,
+        storage=table.settings("maintenance = false"),
+        trigger=str(START_SECONDS),
+        workers_more=f'transform = "placing:placed"\nmax_records_per_batch = {records}',
+        **cluster.settings(),
+    )
+    (fleet.directory / "placing.py").write_text(PLACED)
+    fleet.start()
+
+    def batch() -> tuple[int, dict[int, str]]:
+        """The number of tasks, and the executor that has read each partition."""
+        first = fleet.sent[TopicPartition(fleet.topic, 0)]
+        fleet.send(records)
+        eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+        rows = table.opened().to_pyarrow_table(filters=[("offset", ">=", first)])
+        return len(set(rows["task"].to_pylist())), dict(
+            zip(rows["partition"].to_pylist(), rows["executor"].to_pylist(), strict=True)
+        )
+
+    eventually(lambda: batch()[0] == 3, START_SECONDS, "the driver knows three executors")
+    before, after = batch(), batch()
+    assert before == after
+    assert set(after[1].values()) == {str(each.pid) for each in cluster.executors()}
+
+    os.kill(cluster.pid("worker-2"), signal.SIGTERM)
+
+    eventually(lambda: batch()[0] == 2, START_SECONDS, "the driver knows two executors")
+    assert table.places() == sent(fleet)
 
 
 @pytest.mark.long
