@@ -34,6 +34,7 @@ from threading import Event
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import psutil
 from kafka import TopicPartition
 
 from benchmarks._fleet import GROUP, TOPIC, produce, progress, running_broker, worker_settings, write_config
@@ -86,7 +87,8 @@ def main() -> None:
         # one batch more than is measured: Spark shares a batch among the partitions and may round it down
         produce(broker, (rounds * len(options.sinks) + 1) * options.records, orders(place))
         config = write_config(place, broker.bootstrap_servers, f"max_records_per_batch = {options.records}")
-        turns = _measured(parse(json.dumps(_with_delta(worker_settings(config)))), place, rounds, options.sinks)
+        settings = parse(json.dumps(with_delta(worker_settings(config))))
+        turns = measured(settings, place, PARTITIONS, rounds, options.sinks)
     seconds = turns.seconds
     for ours, theirs, target in PAIRS:
         if ours in seconds and theirs in seconds:
@@ -98,7 +100,7 @@ def main() -> None:
         print(json.dumps({"benchmark": f"{sink}_steps"} | {f"{step}_ms": round(s * 1e3) for step, s in steps.items()}))
 
 
-def _with_delta(settings: JsonObject) -> JsonObject:
+def with_delta(settings: JsonObject) -> JsonObject:
     spark = settings["spark"]
     return {
         **settings,
@@ -110,9 +112,10 @@ def _with_delta(settings: JsonObject) -> JsonObject:
     }
 
 
-def _measured(settings: WorkerSettings, place: Path, rounds: int, sinks: Sequence[str]) -> Turns:
+def measured(settings: WorkerSettings, place: Path, partitions: int, rounds: int, sinks: Sequence[str]) -> Turns:
+    """So many rounds of batches of the topic, which has that many partitions."""
     settings.scratch_dir.mkdir(parents=True)
-    sources = {TopicPartition(TOPIC, number): KafkaSource(0, None, 1) for number in range(PARTITIONS)}
+    sources = {TopicPartition(TOPIC, number): KafkaSource(0, None, 1) for number in range(partitions)}
     checkpoint = Path(tempfile.mkdtemp(dir=settings.scratch_dir))
     lake, into_typed = LakeStorage(LocalFolder(place / "lake")), LakeStorage(LocalFolder(place / "lake_typed"))
     pipeline = worker.Pipeline(settings, lake, lambda _: None)
@@ -123,7 +126,7 @@ def _measured(settings: WorkerSettings, place: Path, rounds: int, sinks: Sequenc
             "lake": (lake, LakePut(lake, lambda frame: frame, "")),
             "lake_typed": (into_typed, LakePut(into_typed, typed, "typed")),
         }
-        lakes = {sink: Lake(*puts[sink], source) for sink in puts if sink in sinks}
+        lakes = {sink: Lake(*puts[sink], source, partitions) for sink in puts if sink in sinks}
         turns = Turns(
             lakes, Run(pipeline.batch_put(lake), sources, checkpoint, pipeline.on_batch), place, rounds, sinks
         )
@@ -155,7 +158,7 @@ def typed(frame: DataFrame) -> DataFrame:
 class Lake:
     """A table, and what puts batches into it. `steps` are seconds of each batch, by the step."""
 
-    def __init__(self, storage: LakeStorage, put: LakePut, source: DataFrame) -> None:
+    def __init__(self, storage: LakeStorage, put: LakePut, source: DataFrame, partitions: int) -> None:
         self.steps: dict[str, list[float]] = {step: [] for step in ("begin", "write", "files", "commit", "rest")}
         self._storage = storage
         self._put = put
@@ -169,7 +172,7 @@ class Lake:
         ):
             setattr(owner, name, self._timed(step, getattr(owner, name)))
         storage.bind(Binding(GROUP, "bench"))
-        storage.init_offsets([StoredOffset(TOPIC, number, None, 0) for number in range(PARTITIONS)])
+        storage.init_offsets([StoredOffset(TOPIC, number, None, 0) for number in range(partitions)])
 
     def go_on_at(self, starts: Mapping[TopicPartition, int]) -> None:
         """The batches of other sinks are not for this one."""
@@ -199,6 +202,8 @@ class Turns:
 
     def __init__(self, lakes: Mapping[str, Lake], run: Run, place: Path, rounds: int, sinks: Sequence[str]) -> None:
         self.seconds: dict[str, list[float]] = {sink: [] for sink in sinks}
+        self.driver_seconds: dict[str, list[float]] = {sink: [] for sink in sinks}
+        """Processor time of this Python and its JVM."""
         self.ended = Event()
         self.lakes = lakes
         self._run = run
@@ -212,9 +217,10 @@ class Turns:
         sink, ends = self._left.popleft(), self._run._ends(batch_id)
         put = self._prepared(sink, frame, batch_id, ends)
         os.sync()
-        began = perf_counter()
+        before, began = _driver_seconds(), perf_counter()
         put()
         self.seconds[sink].append(perf_counter() - began)
+        self.driver_seconds[sink].append(_driver_seconds() - before)
         progress(f"batch {batch_id}: {sink} {self.seconds[sink][-1]:.2f} s (load {os.getloadavg()[0]:.1f})")
         self._starts = ends
         if not self._left:
@@ -235,6 +241,12 @@ class Turns:
             return lambda: frame.select(*COLUMNS).write.format("delta").options(**once).mode("append").save(path)
         rows = frame.select(*COLUMNS)
         return lambda: (typed(rows) if sink == "parquet_typed" else rows).write.mode("append").parquet(path)
+
+
+def _driver_seconds() -> float:
+    own = psutil.Process()
+    times = [own.cpu_times(), *(each.cpu_times() for each in own.children() if each.name() == "java")]
+    return sum(each.user + each.system for each in times)
 
 
 def _report(ours: str, theirs: str, target: float | None, taken: Mapping[str, list[float]], records: int) -> None:

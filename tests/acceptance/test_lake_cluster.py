@@ -95,15 +95,16 @@ def test_executors_of_a_cluster_fill_a_table_in_a_shared_folder(
 
 
 @pytest.mark.long
-@pytest.mark.shows("a folder that an executor does not share is reported by one sentence, and nothing is stored")
+@pytest.mark.shows("a folder that an executor does not share is reported within 30 s, and nothing is stored")
 def test_a_folder_that_one_executor_does_not_share_is_reported_and_nothing_is_stored_until_it_is_shared(
     make_cluster: MakeCluster, start: StartFleet, shared: Path
 ) -> None:
     table, cluster = Lake(shared), make_cluster(private=shared)
     fleet = start(cluster, table.settings())
-    error = eventually(
-        lambda: last_error(fleet, "is not the same folder on"), START_SECONDS, "the unshared folder is reported"
-    )
+    eventually(lambda: fleet.engine().get("state") == "running", START_SECONDS, "the engine runs")
+
+    error = eventually(lambda: last_error(fleet, "is not the same folder on"), SENTENCE_SECONDS, "it is reported")
+
     assert str(table.path) in error
     assert DeltaTable(table.path).count() == 0
 
@@ -250,7 +251,9 @@ def test_an_executor_that_is_decommissioned_drains_without_a_failed_batch(
 
 
 @pytest.mark.long
-@pytest.mark.shows("the keys of an object store reach executors, and no process list, environment or log")
+@pytest.mark.shows(
+    "keys of an object store reach executors, no process list, environment or log; wrong ones are reported"
+)
 def test_keys_of_an_object_store_reach_executors_and_are_shown_nowhere(
     make_cluster: MakeCluster, start: StartFleet, object_store: ObjectStoreServer
 ) -> None:
