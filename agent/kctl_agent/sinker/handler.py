@@ -57,6 +57,7 @@ class Handler:
             self._runner.close()
 
     def __call__(self, messages: list[Message]) -> list[Ack]:
+        """Returns the result for each message. Raises HandlerError, also after a time-out."""
         try:
             returned = self._handle(messages)
             if inspect.isawaitable(returned):

@@ -159,7 +159,8 @@ class _HandlingWriter(Writer):
         self._storage.advance_offsets([Advance(*chunk.tp, chunk.version, done, chunk.end)])
         return Put(len(chunk.columns) - skip, skip, chunk.columns.bytes)
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Keeps the handler open for the next task."""
 
     def _handle(self, messages: list[Message]) -> list[tuple[Message, str]]:
         errors = self._errors(messages)

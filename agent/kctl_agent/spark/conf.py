@@ -49,7 +49,7 @@ _PLAIN = frozenset(string.ascii_letters + string.digits + ".-_/,")
 
 
 def use_this_python(of_executors: str | None = None) -> None:
-    """Makes executors use this interpreter; otherwise they use any `python3` of the PATH."""
+    """Makes executors use this interpreter, if they have none of their own, rather than any `python3` of the PATH."""
     os.environ["PYSPARK_PYTHON"] = of_executors or sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 

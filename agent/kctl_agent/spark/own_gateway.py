@@ -65,6 +65,7 @@ def launched() -> Any:
 
 
 def connected(port: int, token: str) -> Any:
+    """PySpark's gateway, as in a process that Spark has started. Main thread."""
     from pyspark.java_gateway import launch_gateway
 
     with exported("PYSPARK_GATEWAY_PORT", str(port)), exported("PYSPARK_GATEWAY_SECRET", token):

@@ -52,6 +52,8 @@ class StoredOffset(_OfPartition):
 
 @dataclass(frozen=True, slots=True)
 class Advance(_OfPartition):
+    """Offsets from `start` to before `end` hold nothing to store."""
+
     version: int
     start: int
     end: int

@@ -65,7 +65,8 @@ class NumberedDeadLetters(DeadLetterStore):
     def _read_dead(self, numbers: Sequence[int]) -> Iterable[DeadLetter]: ...
 
     @abstractmethod
-    def _indexed_groups(self, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]: ...
+    def _indexed_groups(self, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
+        """For a selection of `counted` criteria only."""
 
     @abstractmethod
     def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int: ...

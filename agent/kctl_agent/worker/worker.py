@@ -28,6 +28,8 @@ T = TypeVar("T")
 
 
 class Worker:
+    """`run` and `close` are for the main thread."""
+
     def __init__(self, settings: WorkerSettings, stats: WorkerStats, storage: OffsetStore, inbox: Inbox) -> None:
         self._settings = settings
         self._stats = stats

@@ -39,7 +39,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class MemberLost(Exception):
-    pass
+    """The session expired and the group continues without this member: it must not commit, and joins again."""
 
 
 class MemberFenced(Exception):
@@ -167,6 +167,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         self._consumer.close(autocommit=False, timeout_ms=CLOSE_TIMEOUT_MS)
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        """Awaited on the I/O loop, before other members get these partitions."""
         self._suspended = True
         try:
             offsets = await self._in_thread(lambda: self.on_revoked(revoked))

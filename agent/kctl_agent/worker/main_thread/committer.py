@@ -16,6 +16,8 @@ from kctl_agent.worker.stats import WorkerStats
 
 @dataclass(eq=False)
 class Committer:
+    """For the main thread."""
+
     _membership: Membership
     _progress: ReadProgress
     _stats: WorkerStats

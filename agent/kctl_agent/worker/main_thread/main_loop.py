@@ -264,6 +264,7 @@ class MainLoop:
         return (failure.text, None) if full is None else (f"{full}; {failure.text}", "disk")
 
     def _report_retry(self, action: actions.ReportRetry) -> None:
+        """The first failure is only logged, because a retry may succeed."""
         if action.failures > 1 or action.outside is not None:
             why, is_own = f"{action.why}; next try in {action.seconds:.0f} s", action.outside is None
             self._stats.failing("query", why, action.outside, is_grave=is_own)

@@ -27,6 +27,8 @@ _WAITS = Outcome("waiting", "the running batch is finished first")
 
 @dataclass(eq=False)
 class Requests:
+    """For the main thread."""
+
     _name: str
     _inbox: Inbox
     _membership: Membership

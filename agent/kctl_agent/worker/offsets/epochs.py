@@ -33,6 +33,9 @@ def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
 
 
 class Epochs:
+    """The last seen log of each partition, while this worker owns it: another owner may have handled a truncation.
+    `began`, `observe` and `committed` are for one thread."""
+
     def __init__(self) -> None:
         self._seen: dict[TopicPartition, LogSeen] = {}
         self._committed: dict[TopicPartition, LogSeen] = {}

@@ -15,6 +15,8 @@ from kctl_agent.worker.offsets.start_offsets import Decided
 
 
 class ReadProgress:
+    """The main thread or a revocation changes it; any thread reads it."""
+
     def __init__(self) -> None:
         self.commits = Commits()
         self.epochs = Epochs()
@@ -22,6 +24,7 @@ class ReadProgress:
         self._reached: dict[TopicPartition, int] = {}
 
     def note(self, tp: TopicPartition, storage: StorageId) -> str:
+        """Metadata to commit with an offset; also called on kafka-python's I/O thread."""
         return CommitNote(storage, self.reading.topic_id(tp), self.epochs.seen(tp)).format()
 
     def began(

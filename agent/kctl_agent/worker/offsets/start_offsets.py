@@ -27,6 +27,8 @@ CALL_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Decided:
+    """Contains all partitions of a topic that is new to the group, not only the requested ones."""
+
     stored_offsets: Mapping[tuple[str, int], StoredOffset]
     found: Mapping[TopicPartition, Found]
     starts: Mapping[TopicPartition, StartOffset]
@@ -49,6 +51,8 @@ class Decided:
 
 
 class StartOffsets:
+    """`identity` is the storage's, as in commits; known after a decision."""
+
     def __init__(self, settings: WorkerSettings, storage: OffsetStore, brokers: Brokers) -> None:
         self._settings = settings
         self._store = storage

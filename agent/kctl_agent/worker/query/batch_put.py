@@ -76,4 +76,5 @@ class BatchPut(ABC):
         Raises StorageError: nothing was done, or (a table) only the first of the two."""
 
     @abstractmethod
-    def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone: ...
+    def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:
+        """Stores a batch of `stream` and moves stored offsets to the ends of its ranges. On Spark's callback thread."""

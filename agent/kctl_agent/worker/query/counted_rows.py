@@ -23,6 +23,7 @@ class CountedRows:
 
     @property
     def count(self) -> int:
+        """Call it only after `rows` were used. Raises StorageUnusable if Spark does not report."""
         found = observed(self._seen)
         return int(found["count"]) if found else 0
 

@@ -37,6 +37,7 @@ NAME_BYTES = 255
 FILE_RECORDS = 25_000
 """A smaller batch is one file, unless the table is partitioned."""
 ESCAPED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
+"""Spark writes these as `%XX` in folder names (`ExternalCatalogUtils.escapePathName`)."""
 TOO_LONG = re.compile(r"a row of the batch has \d+ bytes in .*?; nothing was stored")
 
 

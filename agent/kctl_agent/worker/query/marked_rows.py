@@ -95,6 +95,7 @@ class MarkedRows:
         )
 
     def check(self) -> None:
+        """Compares the marks with the second run's, after `messages`. Raises UnsteadyMarks, UntracedMarks."""
         count, again = self.count, observed(self._second)
         if again != self._counted:
             raise UnsteadyMarks(

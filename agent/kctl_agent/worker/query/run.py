@@ -36,6 +36,8 @@ IDLE_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Batch:
+    """`rows` are stored messages; `last_timestamps` in Unix seconds."""
+
     batch_id: int
     rows: int
     seconds: float

@@ -15,6 +15,7 @@ READING = "reading"
 OF_COLUMNS = {"topic", "partition", "offset_from", "offset_to", "died_from", "died_to"}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST_SECONDS = 253_402_300_799.0
+"""The end of year 9999, and of Python's time."""
 OPERATORS = {"=": operator.eq, "<=": operator.le, ">=": operator.ge, ">": operator.gt}
 
 

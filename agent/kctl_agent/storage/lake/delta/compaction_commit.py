@@ -27,6 +27,8 @@ class Overtaken(StorageUnusable):
 
 @dataclass(slots=True)
 class CompactionBasis:
+    """The table before its files were listed, and the files removed since."""
+
     version: int
     committed_at: float | None
     metadata: Mapping[str, Any]

@@ -43,6 +43,7 @@ class DeltaLogReader:
         self._pointer: str | None = None
 
     def is_there(self) -> bool:
+        """Whether the log still has the last entry read. For any thread. Raises OSError."""
         name, stamp = self._newest
         return stamp is not None and stamp == self._stamp(name)
 

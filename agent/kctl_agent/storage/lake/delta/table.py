@@ -219,6 +219,7 @@ class LakeTable:
                     return
 
     def _add_columns(self, wanted: Sequence[Mapping[str, Any]]) -> None:
+        """The caller holds the lock."""
         for _ in range(ATTEMPTS):
             new = new_columns(self._log.newest().fields, wanted)
             if not new:

@@ -52,7 +52,8 @@ class Folder(ABC):
         """Creates the folder, so that its removal can be noticed later."""
 
     @abstractmethod
-    def exists(self) -> bool: ...
+    def exists(self) -> bool:
+        """Also true for an empty folder."""
 
     @abstractmethod
     def check(self) -> None:

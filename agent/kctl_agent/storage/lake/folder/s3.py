@@ -193,7 +193,8 @@ class S3Folder(Folder):
         with suppress(OSError):
             self._delete([self._key(file.name) for file in self.files()])
 
-    def sync(self, names: Iterable[str]) -> None: ...
+    def sync(self, names: Iterable[str]) -> None:
+        """Acknowledged writes are durable."""
 
     def explain(self, error: Exception) -> str:
         return self._explained(str(error))
