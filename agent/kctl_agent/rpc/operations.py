@@ -51,6 +51,7 @@ class AcceptedOperation:
     rpc: str
     params: JsonObject
     until: float = math.inf
+    """Not begun after this `time.monotonic()`, one clock for all processes of a host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class Inbox:
         self._outcomes: dict[str, Outcome] = {}
         self._paused = tuple(paused)
         self.taken_at: float | None = None
+        """By `time.monotonic()`; None before the owning thread's first turn."""
 
     @property
     def paused(self) -> tuple[Scope, ...]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 LC_ALL = "LC_ALL"
 UTF8 = "C.UTF-8"
 PYTHON_LC_ALL = f"spark.executorEnv.{LC_ALL}"
+"""The executors' Pythons otherwise inherit the JVM's locale."""
 _ASK = "import _locale as l; l.setlocale(l.LC_ALL, ''); print(l.nl_langinfo(l.CODESET))"
 
 

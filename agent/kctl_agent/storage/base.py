@@ -76,6 +76,7 @@ class OffsetStore(ABC):
 
     limits: StorageLimits = StorageLimits()
     exchanges: int = 0
+    """How often this process found that a file storage's file was replaced."""
 
     @property
     @abstractmethod
@@ -131,6 +132,7 @@ class OffsetStore(ABC):
 
 class DeadLetterStore(ABC):
     note: str = ""
+    """A remark on the last change, such as the number of skipped dead letters."""
 
     @property
     @abstractmethod

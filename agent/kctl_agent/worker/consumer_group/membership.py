@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 COMMIT_TIMEOUT_MS = 5000
 CLOSE_TIMEOUT_MS = 10_000
 METADATA_MAX_AGE_MS = 5000
+"""How soon the leader notices that a topic has grown."""
 
 _UUID_CHARS = len("-00000000-0000-0000-0000-000000000000")
 

@@ -33,6 +33,7 @@ from kctl_agent.worker.stats import WorkerStats
 log = logging.getLogger("kctl_agent.worker")
 
 JVM_SECONDS = 15.0
+"""A healthy JVM starts a query sooner; with a shorter limit it would seem to hang."""
 
 
 @dataclass(eq=False)

@@ -26,6 +26,7 @@ HEALTHY_SECONDS = 600.0
 """For so long after its last bad record a partition is read carefully."""
 
 Ranges = Mapping[TopicPartition, tuple[int, int]]
+"""Offsets by partition: the first, and the one after the last."""
 
 
 @dataclass(slots=True)
@@ -36,6 +37,7 @@ class _Partition:
     alone: int = 0
     """Records read next, alone; 0: it is read with others."""
     bad_before: int = 0
+    """The end of the last failed range, which contains a bad record; if not above `position`, there is none."""
     failures: int = 0
     retry_at: float = 0.0
     bad_at: float | None = None

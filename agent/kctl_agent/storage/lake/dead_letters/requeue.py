@@ -44,6 +44,7 @@ from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.table_storage import TableStorage
 
 KEPT = f"{BATCH}requeue-"
+"""A hexadecimal number in the second commit completes the name of this folder."""
 
 
 class BatchNotStored(StorageError):

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from kctl_agent.storage.selection import Selection, is_id_number
 
 READING = "reading"
+"""The column with the reading of its partition in which a message became a dead letter."""
 OF_COLUMNS = {"topic", "partition", "offset_from", "offset_to", "died_from", "died_to"}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST_SECONDS = 253_402_300_799.0

@@ -41,6 +41,7 @@ class DeltaLogReader:
         self._state: LogState | None = None
         self._newest: tuple[str, str | None] = "", None
         self._pointer: str | None = None
+        """The stamp of the pointer to the newest checkpoint, which is not above the last version read."""
 
     def is_there(self) -> bool:
         """Whether the log still has the last entry read. For any thread. Raises OSError."""

@@ -21,6 +21,7 @@ from kctl_agent.storage.limits import Free
 from kctl_agent.storage.sync import sync_file
 
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
+"""Errors of `link(2)` where links are not supported."""
 SYNC_THREADS = 8
 """A journal combines concurrent syncs (400 files: 0.2 ms each instead of 4)."""
 UNUSABLE = re.compile(r"[\[\]^|%\\]")
