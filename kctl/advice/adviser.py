@@ -20,8 +20,8 @@ from kctl.config.sections import AdviceSection
 from kctl.rows.advice import Advice, Answer, HotPartition, Outcome
 from kctl.rows.columns import Bools, Partition, Reals
 
-_LEAST_SECONDS = 60.0
-"""The time over which arrivals must be known."""
+_KNOWN = 1 / 15
+"""The part of the window over which arrivals must be known: a minute of the default."""
 _LEAST_CYCLE_SECONDS = 2.0
 _GAIN = 0.5
 """More processes have helped if they brought at least this share of what they promised."""
@@ -151,7 +151,7 @@ class Adviser:
         rates, seconds = self._arrivals.per_second(sample.at, sample.keys, sample.end)
         self._workers.add(sample.at, sample.workers, sample.work, sample.full_batch)
         self._sinkers.add(sample.at, sample.sinkers, sample.handling, sample.full_call)
-        blocked = sample.blocked or _unknown(sample, rates, seconds)
+        blocked = sample.blocked or _unknown(sample, rates, seconds, self._rules.window_seconds * _KNOWN)
         found = self._blocked(sample, blocked) if blocked else self._advice(sample, rates)
         since = self._last.since if self._last.asks_as(found) else sample.unix
         outcome = self._outcome(sample, rates, found) or self._last.outcome
@@ -283,12 +283,12 @@ def _beside(is_hot: Bools, owners: tuple[str | None, ...]) -> Bools:
     return np.array([owner in of_hot for owner in owners], np.bool_)
 
 
-def _unknown(sample: Sample, rates: Reals, seconds: float) -> str:
+def _unknown(sample: Sample, rates: Reals, seconds: float, least: float) -> str:
     """Why there can be no advice yet; empty if there can."""
     if not sample.keys:
         return "no partition is known"
-    if seconds < _LEAST_SECONDS:
-        return f"arrivals have been observed for {seconds:.0f} of {_LEAST_SECONDS:.0f} s"
+    if seconds < least:
+        return f"arrivals have been observed for {seconds:.0f} of {least:.0f} s"
     missing = np.flatnonzero(np.isnan(rates) | np.isnan(sample.lag))
     return "the lag of {}-{} is not known".format(*sample.keys[missing[0]]) if len(missing) else ""
 

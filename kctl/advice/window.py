@@ -13,8 +13,8 @@ from kctl.advice.capacity import Moments, together
 from kctl.rows.columns import Partition, Reals
 
 _STEPS = 30
-_SETTLE_SECONDS = 60.0
-"""Batches this soon after a change of the number of processes show what a start costs, not what they can do."""
+_SETTLING = 1 / 15
+"""In this part of the window after a change of the number of processes, batches show what a start costs."""
 
 
 class Work(NamedTuple):
@@ -59,7 +59,7 @@ class BatchWindow:
     def add(self, at: float, count: int, work: Mapping[str, Work]) -> None:
         """Adds what was done since the last call. A process that has restarted counts from then on."""
         if count != self._count:
-            self._settled_at = at + (_SETTLE_SECONDS if self._count else 0.0)
+            self._settled_at = at + (self.window_seconds * _SETTLING if self._count else 0.0)
             self._count = count
         found = []
         for name, now in work.items():

@@ -15,15 +15,17 @@ import pytest
 import yaml
 
 from kctl.config.load import load
+from kctl.exporter.metrics import METRICS
+from kctl.rows.advice import Advice
 from tests.prometheus import require
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 BIN = Path(sys.executable).parent
-KUSTOMIZED = (DEPLOY / "kubernetes" / "base", DEPLOY / "kubernetes" / "hosts")
+KUSTOMIZED = tuple(DEPLOY / "kubernetes" / name for name in ("base", "hosts", "keda", "hpa"))
 MANIFESTS = sorted(path for folder in KUSTOMIZED for path in folder.glob("*.yaml") if path.stem != "kustomization")
-OF_OTHERS = {"servicemonitor"}
-"""The operator's own definition is not among Kubernetes' schemas; deploy/README.md has how it was checked."""
+OF_OTHERS = {"servicemonitor", "scaledobject", "triggerauthentication"}
+"""Operators' own definitions are not among Kubernetes' schemas; deploy/README.md has how they were checked."""
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 EACH_MANIFEST = pytest.mark.parametrize(
     "manifest",
@@ -104,7 +106,7 @@ def test_a_manifest_is_what_kubernetes_takes(manifest: Path) -> None:
 
 def test_the_kustomization_lists_every_manifest() -> None:
     for folder in KUSTOMIZED:
-        listed = [each for each in manifest("kustomization", folder.name)["resources"] if each != "../base"]
+        listed = [each for each in manifest("kustomization", folder.name)["resources"] if not each.startswith("../")]
         assert sorted(listed) == [path.name for path in MANIFESTS if path.parent == folder]
 
 
@@ -132,6 +134,27 @@ def test_several_pods_are_one_fleet() -> None:
     [container] = pods["template"]["spec"]["containers"]
     url = next(each["value"] for each in container["env"] if each["name"] == "KCTL_HOSTS_URL")
     assert url == f"https://$(KCTL_HOSTS_NAME).{pods['serviceName']}.$(POD_NAMESPACE).svc:9750"
+
+
+@pytest.mark.shows("KEDA and the HPA scale pods to the advised number of hosts, and keep them while it is unknown")
+def test_autoscalers_follow_the_advice() -> None:
+    keda, hpa = manifest("scaledobject", "keda")["spec"], manifest("horizontalpodautoscaler", "hpa")["spec"]
+
+    [trigger], [metric] = keda["triggers"], hpa["metrics"]
+    assert trigger["metadata"]["url"].endswith("/api/v1/advice")
+    assert trigger["metadata"]["valueLocation"] in Advice.__struct_fields__
+    assert metric["external"]["metric"]["name"] in {each.name for each in METRICS}
+    assert keda["fallback"]["behavior"] == "currentReplicas"
+    assert keda["minReplicaCount"] == hpa["minReplicas"] == 1
+    for behavior in (keda["advanced"]["horizontalPodAutoscalerConfig"]["behavior"], hpa["behavior"]):
+        assert {each["tolerance"] for each in behavior.values()} == {"0"}
+
+
+@pytest.mark.parametrize("folder", ["keda", "hpa"])
+def test_an_autoscaled_fleet_sets_no_number_of_pods(folder: str) -> None:
+    made = {(each["kind"], each["metadata"]["name"]): each for each in kustomized(folder)}
+
+    assert "replicas" not in made["StatefulSet", "kctl"]["spec"]
 
 
 @pytest.mark.parametrize(("kind", "folder"), [("deployment", "base"), ("statefulset", "hosts")])
