@@ -2,8 +2,8 @@
 
 A collection of a fleet and one of all groups of a cluster run over a scripted broker and agents' replies that all have
 one committed offset, and both are rendered. A file is passed if one of its functions has the offset in an argument, a
-local variable or its result; a value type if it holds the offset in a field of its own, not only in another value. What
-judges the offset (`kctl.status`) lies beside the way.
+local variable or its result; a value type if it holds the offset in a field of its own, not only in another value.
+`kctl.advice` lies beside the way.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TEXT, _BYTES = str(_OFFSET), struct.pack(">q", _OFFSET)
 _TOPIC = _collected.TOPIC_NAMES[0]
 _HERE = Path(__file__).parents[1]
 _ROOTS = f"{_HERE}/kctl/", f"{_HERE}/agent/kctl_agent/"
-_BESIDE = f"{_HERE}/kctl/status/", f"{_HERE}/kctl/advice/", f"{_HERE}/kctl/master/advising.py"
+_BESIDE = f"{_HERE}/kctl/advice/", f"{_HERE}/kctl/master/advising.py"
 _DEPTH = 3
 
 

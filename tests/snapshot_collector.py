@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from kctl.exporter.metric import Histogram, Metric, PartitionColumn, Sample, WordColumn
 from kctl.exporter.metrics import METRICS
-from kctl.exporter.page_content import Collection, Exposed, collections_of, samples_of, shown_of
+from kctl.exporter.text import Collection, Exposed, collections_of, samples_of, shown_of
 from kctl.groups.snapshot import GroupColumns
 from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.columns import ABSENT

@@ -11,10 +11,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
-from kctl.exporter.blocks import TextBlock, gzipped, plain
 from kctl.exporter.metrics import METRICS
-from kctl.exporter.page_content import Exposed
-from kctl.exporter.text import OPENMETRICS, TEXT, TextRenderer
+from kctl.exporter.text import OPENMETRICS, TEXT, Exposed, TextBlock, TextRenderer, gzipped, plain
 
 _EOF = b"# EOF\n"
 Page: TypeAlias = tuple[bytes, str, bool]

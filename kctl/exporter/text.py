@@ -2,26 +2,91 @@
 
 Partitions may number a hundred thousand, so their lines are not built one by one: the labels of each block are kept as
 one text between scrapes, and name and values are inserted at once (benchmarks/scrape.py). Blocks without a changed
-value are reused.
+value are reused, and compressed only once. Gzip lets them be compressed separately: each ends with a flush after which
+nothing refers back (RFC 1951, Z_FULL_FLUSH), and the check sums combine. Clients see one gzip member, because some read
+only the first of several.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from itertools import accumulate, compress, islice
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from isal import isal_zlib
 from numpy.typing import NDArray
 
-from kctl.exporter.blocks import TextBlock
-from kctl.exporter.metric import GroupValue, Histogram, Metric, PartitionColumn, WordColumn
-from kctl.exporter.page_content import Collection, Exposed, collections_of, samples_of, shown_of
-from kctl.groups.snapshot import NOTHING_KNOWN, GroupSnapshot
+from kctl.exporter.metric import (
+    GroupValue,
+    Histogram,
+    Metric,
+    OfCluster,
+    OfGroup,
+    PartitionColumn,
+    Sample,
+    Single,
+    WordColumn,
+)
+from kctl.fields import qualified
+from kctl.groups.snapshot import NOTHING_KNOWN, Clusters, ClusterSnapshot, GroupColumns, GroupSnapshot
 from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.columns import ABSENT, Partition
+
+_LEVEL = 1
+_RAW = -15
+"""zlib's window bits for a raw stream without a header."""
+_HEADER = bytes.fromhex("1f8b08000000000004ff")
+"""A gzip header without name and time, of an unknown system."""
+_LAST = bytes.fromhex("0300")
+"""An empty deflate block that ends the stream."""
+
+
+class _Packed(NamedTuple):
+    body: bytes
+    crc: int
+    size: int
+    """Bytes of the text."""
+
+
+class TextBlock:
+    """Lines of a page. Keeps what was rendered, and nothing before it is requested."""
+
+    __slots__ = ("_make", "_packed", "_text")
+
+    def __init__(self, make: Callable[[], bytes]) -> None:
+        """`make` returns the same text each time."""
+        self._make = make
+        self._text: bytes | None = None
+        self._packed: _Packed | None = None
+
+    def text(self) -> bytes:
+        if self._text is None:
+            self._text = self._make()
+        return self._text
+
+    def packed(self) -> _Packed:
+        if self._packed is None:
+            text = self._make() if self._text is None else self._text
+            compressor = isal_zlib.compressobj(_LEVEL, isal_zlib.DEFLATED, _RAW)
+            body = compressor.compress(text) + compressor.flush(isal_zlib.Z_FULL_FLUSH)
+            self._packed = _Packed(body, isal_zlib.crc32(text), len(text))
+        return self._packed
+
+
+def plain(blocks: Iterable[TextBlock]) -> bytes:
+    return b"".join(block.text() for block in blocks)
+
+
+def gzipped(blocks: Iterable[TextBlock]) -> bytes:
+    packed = [block.packed() for block in blocks]
+    crc = reduce(lambda crc, each: isal_zlib.crc32_combine(crc, each.crc, each.size), packed, 0)
+    size = sum(each.size for each in packed) & 0xFFFFFFFF
+    return b"".join((_HEADER, *(each.body for each in packed), _LAST, struct.pack("<II", crc, size)))
+
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -244,3 +309,46 @@ def _closing(labels: Sequence[str]) -> str:
 
 def _escaped(label: str) -> str:
     return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+Collection: TypeAlias = FleetSnapshot | ClusterSnapshot
+Exposed: TypeAlias = FleetSnapshot | Clusters
+
+
+def collections_of(snapshot: Exposed) -> tuple[Collection, ...]:
+    """In the order of the page; no two have the same type and cluster."""
+    return snapshot.clusters if isinstance(snapshot, Clusters) else (snapshot, *snapshot.clusters)
+
+
+def shown_of(collection: Collection, groups: Sequence[GroupSnapshot]) -> GroupColumns:
+    """The partitions of groups that have partition series."""
+    partitions, assessments = collection.columns
+    is_shown = [group.detail == "partition" for group in groups]
+    if all(is_shown):
+        return collection.columns
+    has_series = partitions.names.spread(np.array(is_shown, np.bool_))
+    rows = np.flatnonzero(has_series)
+    return GroupColumns(partitions.chosen(partitions.names.only(has_series), rows), assessments.chosen(rows))
+
+
+def samples_of(metric: Metric, collection: Collection | None, groups: Sequence[GroupSnapshot]) -> Iterable[Sample]:
+    """The samples of a metric; none if it does not apply to the collection."""
+    match metric:
+        case OfGroup():
+            of_groups = ((group, sample) for group in groups for sample in metric.samples(group))
+            return (((group.cluster, group.group, *labels), value) for group, (labels, value) in of_groups)
+        case GroupValue():
+            values = ((group, metric.value(group)) for group in groups)
+            return (((group.cluster, group.group), value) for group, value in values if value is not None)
+        case Single() if isinstance(collection, FleetSnapshot):
+            head = (collection.cluster, collection.group)
+            samples = metric.samples(collection)
+            if collection.hosts is not None and "worker" in metric.labels:  # each host has a worker-0
+                host = collection.hosts.host
+                samples = (((qualified(host, labels[0]), *labels[1:]), value) for labels, value in samples)
+            return ((head + labels, value) for labels, value in samples)
+        case OfCluster() if isinstance(collection, ClusterSnapshot):
+            return (((collection.cluster, *labels), value) for labels, value in metric.samples(collection))
+        case Single() | OfCluster():
+            return ()
+    raise TypeError(metric)

@@ -15,9 +15,8 @@ from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 from kctl.errors import BrokerUnreachable, GroupMissing, KctlError, WrongProtocol
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.reasons import code_failure
-from kctl.kafka.protocol.flexible import UNREADABLE
 from kctl.kafka.protocol.group_bytes import DESCRIBE_VERSIONS, CountedGroup, CountedResponses
-from kctl.kafka.protocol.raw import KeptRequests, RawResponse
+from kctl.kafka.protocol.raw import UNREADABLE, KeptRequests, RawResponse
 
 _NOT_FOUND = 69
 _RETRY = {14, 15, 16}

@@ -12,9 +12,8 @@ from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import Partition, Topic, topics_of
 from kctl.kafka.client.reasons import code_failure, name_of_code
-from kctl.kafka.protocol.flexible import UNREADABLE
 from kctl.kafka.protocol.offset_bytes import LIST_VERSIONS, PartitionKeys, listed
-from kctl.kafka.protocol.raw import Raw
+from kctl.kafka.protocol.raw import UNREADABLE, Raw
 
 LATEST = -1
 EARLIEST = -2

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kctl.rows.columns import ABSENT, Bools, Ints, Reals, Rows, rearranged
-from kctl.status.observations import Observations, ObservedRow, whole
+from kctl.status.observations import Observations, whole
 
 _UNKNOWN = np.nan
 _PACE_SECONDS = 60.0
@@ -138,7 +138,7 @@ class History:
             is_seen = is_seen & ~self._forget_others(rows, old, new, is_shorter)
         is_end_same = is_seen & (new.end == old.end)
         is_same = is_end_same & (new.committed == old.committed)
-        self.rows.add(rows, ObservedRow(new.at, new.committed, new.end), is_same, is_end_same)
+        self.rows.add(rows, new.at, new.committed, new.end, is_same, is_end_same)
         is_cut = is_shorter & is_seen
         if is_cut.any():
             self.rows.cut_off(rows[is_cut], new.end[is_cut])

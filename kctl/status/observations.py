@@ -6,7 +6,7 @@ again and again.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +21,6 @@ _EVEN_SECONDS = 10.0
 
 Numbers = NDArray[np.int8]
 """Numbers of rows, one for each partition."""
-
-
-class ObservedRow(NamedTuple):
-    """One row of some partitions."""
-
-    at: Reals
-    """Seconds."""
-    committed: Ints
-    end: Ints
 
 
 class Observations:
@@ -67,10 +58,10 @@ class Observations:
         """Lowers ends above `end` to that."""
         self.end[:, rows] = np.minimum(self.end[:, rows], end)
 
-    def add(self, rows: Rows, new: ObservedRow, is_same: Bools, is_end_same: Bools) -> None:
-        """Adds one more row of each, in which the offsets, or the end alone, are those of its newest or not. In the
-        middle of a run of the same offsets none is kept."""
-        if self.end.itemsize < new.end.itemsize and max(map(_highest, new[1:])) > _SHORT:
+    def add(self, rows: Rows, at: Reals, committed: Ints, end: Ints, is_same: Bools, is_end_same: Bools) -> None:
+        """Adds one more row of each, seen at `at` (seconds), in which the offsets, or the end alone, are those of its
+        newest or not. In the middle of a run of the same offsets none is kept."""
+        if self.end.itemsize < end.itemsize and max(_highest(committed), _highest(end)) > _SHORT:
             self.committed, self.end = self.committed.astype(np.int64), self.end.astype(np.int64)
         every = whole(rows, len(self.count))
         is_run = is_same & self._is_run[every]
@@ -79,10 +70,10 @@ class Observations:
         if len(full):
             self._drop(full, self._least_missed()[full])
         place = self.count[every] - is_run
-        for column, values in zip((self.at, self.committed, self.end), new, strict=True):
+        for column, values in ((self.at, at), (self.committed, committed), (self.end, end)):
             column[place, rows] = values
         self.count[every] = place + 1
-        self.end_since[every] = np.where(is_end_same, self.end_since[every], new.at)
+        self.end_since[every] = np.where(is_end_same, self.end_since[every], at)
 
     def forget_before(self, rows: Rows, since: Reals) -> None:
         """Forgets older rows; the newest of those stays: it is what held then."""

@@ -307,6 +307,46 @@ def test_an_operation_is_added_in_two_files(copy: Copy) -> None:
     assert recipe("An operation").startswith(f"({len(copy.edited)} files)")
 
 
+RULE = """def _crowded(case: _Case, rows: Rows, found: Judgements) -> Bools:
+    fits: Bools = case.lag[rows] > 1000
+    found.put(rows[fits], Status.WARN, JudgementReason.CROWDED)
+    return fits
+
+
+_RULES: tuple[_Rule, ...] = (
+"""
+JUDGED = """
+from kctl.status import Owner
+from tests.partitions import Row, RowAssessor
+
+rows = [Row("orders", number, 0, 0, 0, end, None, "worker-0", 1, 0.0) for number, end in enumerate((1000, 1001))]
+for each in RowAssessor().assess(rows, lambda _: Owner("worker-0", "running"), 5.0, 1000.0):
+    print(each.status, each.reason)
+"""
+
+
+@pytest.mark.shows("adding a status rule or a column of partitions takes 2 files")
+def test_a_status_rule_is_added_in_two_files(copy: Copy) -> None:
+    text = '    JudgementReason.CROWDED: lambda case: f"too much: {case.waiting}",\n'
+    copy.replace(
+        "kctl/status/judgements.py",
+        {
+            "    SILENT = auto()\n": "    CROWDED = auto()\n    SILENT = auto()\n",
+            "    JudgementReason.SILENT: _silent,\n": f"{text}    JudgementReason.SILENT: _silent,\n",
+        },
+    )
+    copy.replace(
+        "kctl/status/rules.py",
+        {"_RULES: tuple[_Rule, ...] = (\n": RULE, "    _silent,\n": "    _crowded,\n    _silent,\n"},
+    )
+
+    first, second = copy.run(JUDGED).splitlines()
+
+    assert "too much" not in first
+    assert second == "warn too much: 1001 messages wait"
+    assert recipe("A status rule").startswith(f"({len(copy.edited)} files)")
+
+
 COLUMN = """
 from kctl.cli.fleet.tables import read
 from kctl.http.api.answers import lag_rows
@@ -325,7 +365,6 @@ assert "`rows[].ahead`: Messages that were read and not committed." in reference
 """
 
 
-@pytest.mark.shows("adding a column of partitions takes 2 files")
 def test_a_column_of_partitions_is_added_in_two_files(copy: Copy) -> None:
     field = '    ahead: int | None = None\n    """Messages that were read and not committed."""\n'
     copy.replace(

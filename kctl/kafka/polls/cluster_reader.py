@@ -15,8 +15,7 @@ from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl.kafka.polls.group_sources import AllGroups, NamedGroups
 from kctl.kafka.polls.log_reader import LogReader, WantedLogs
 from kctl.kafka.protocol.committed_bytes import CommittedResponses, GroupOffsets, by_topic
-from kctl.kafka.protocol.flexible import UNREADABLE
-from kctl.kafka.protocol.raw import KeptRequests
+from kctl.kafka.protocol.raw import UNREADABLE, KeptRequests
 from kctl.kafka.share import share_starts_on
 
 _TOPICS_SECONDS = 5.0

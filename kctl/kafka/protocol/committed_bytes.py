@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kctl.kafka.client.layout import Partition
-from kctl.kafka.protocol.flexible import behind_tags, count_of, text_of, varint
+from kctl.kafka.protocol.raw import behind_tags, count_of, text_of, varint
 
 FETCH_VERSIONS = range(8, 10)
 """Versions with many groups and topic names."""

@@ -6,7 +6,7 @@ from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple
 
-from kctl.kafka.protocol.flexible import behind, behind_tags, count_of, nullable_text_of, text_of
+from kctl.kafka.protocol.raw import behind, behind_tags, count_of, nullable_text_of, text_of
 
 DESCRIBE_VERSIONS = range(5, 7)
 """Versions with the flexible encoding."""

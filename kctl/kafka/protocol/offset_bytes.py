@@ -11,7 +11,7 @@ from functools import lru_cache
 from struct import Struct
 
 from kctl.kafka.client.layout import Partition
-from kctl.kafka.protocol.flexible import behind_tags, count_of, text_of
+from kctl.kafka.protocol.raw import behind_tags, count_of, text_of
 
 LIST_VERSIONS = range(6, 12)
 """Versions with the flexible encoding."""

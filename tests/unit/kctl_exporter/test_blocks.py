@@ -7,7 +7,7 @@ import zlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.exporter.blocks import TextBlock, gzipped, plain
+from kctl.exporter.text import TextBlock, gzipped, plain
 
 
 def block(text: bytes) -> TextBlock:

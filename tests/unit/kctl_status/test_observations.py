@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from kctl.status.observations import WINDOW, Observations, ObservedRow
+from kctl.status.observations import WINDOW, Observations
 
 SIZE = 5
 WEEK_SECONDS = 7 * 86_400.0
@@ -17,8 +17,10 @@ def seen(times: Sequence[float], committed_each: int = 1) -> Observations:
     observations, rows = Observations(SIZE), np.arange(SIZE)
     for number, at in enumerate(times):
         committed = rows + number // committed_each
-        new = ObservedRow(np.subtract(at, rows, dtype=np.float64), committed, rows + 2 * number)
-        observations.add(rows, new, np.zeros(SIZE, np.bool_), np.zeros(SIZE, np.bool_))
+        times_of_rows = np.subtract(at, rows, dtype=np.float64)
+        observations.add(
+            rows, times_of_rows, committed, rows + 2 * number, np.zeros(SIZE, np.bool_), np.zeros(SIZE, np.bool_)
+        )
     return observations
 
 

@@ -12,7 +12,7 @@ from kafka.protocol.consumer import OffsetFetchResponse
 
 from kctl.kafka.client.layout import Partition
 from kctl.kafka.protocol.committed_bytes import FETCH_VERSIONS, CommittedResponses
-from kctl.kafka.protocol.flexible import UNREADABLE
+from kctl.kafka.protocol.raw import UNREADABLE
 from tests.servers.broker_frames import _message
 
 Groups = list[dict[str, Any]]

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.admin import DescribeGroupsResponse
 
-from kctl.kafka.protocol.flexible import UNREADABLE
 from kctl.kafka.protocol.group_bytes import DESCRIBE_VERSIONS, CountedResponses
+from kctl.kafka.protocol.raw import UNREADABLE
 from tests.servers.broker_frames import _message
 
 TEXTS = st.text(max_size=200)

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import ListOffsetsResponse
 
-from kctl.kafka.protocol.flexible import UNREADABLE
 from kctl.kafka.protocol.offset_bytes import LIST_VERSIONS, PartitionKeys, listed
-from kctl.kafka.protocol.raw import Raw
+from kctl.kafka.protocol.raw import UNREADABLE, Raw
 from tests.servers.broker_frames import _message
 
 NAMES = st.text(min_size=1, max_size=200)
