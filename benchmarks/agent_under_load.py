@@ -25,7 +25,7 @@ from typing import Any
 import psutil
 
 from benchmarks._fleet import TOPIC, WORKER, Fleet, produce, progress, running_broker, until
-from kctl.rpc.reply import Reply, reply_of
+from kctl.rpc.client import Reply, reply_of
 from kctl_agent.rpc.messages import Request, Role, wire_method
 from kctl_agent.rpc.wire import MAX_REPLY_BYTES, FrameDecoder, encode
 from tests.servers.topics import create_topic

@@ -31,7 +31,7 @@ from threading import Event
 from time import monotonic, perf_counter_ns
 from timeit import Timer
 
-from kctl.rpc.reply import reply_of
+from kctl.rpc.client import reply_of
 from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.rpc.commands.base import AgentCommand
 from kctl_agent.rpc.dispatch import Dispatcher, FaultCounters

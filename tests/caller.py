@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from kctl.rpc.reply import Reply, reply_of
+from kctl.rpc.client import Reply, reply_of
 from kctl_agent.rpc.messages import Request, Role, wire_method
 from kctl_agent.rpc.wire import MAX_REPLY_BYTES, Decoder, JsonObject, encode, json_text
 

@@ -23,8 +23,7 @@ from kctl.master.verdict import Verdicts, judge
 from kctl.reduce.base import Freshness, GroupStats
 from kctl.reduce.partitions import kafka_lag
 from kctl.rows.advice import Advice, Answer
-from kctl.rows.members import GroupMembers, MemberRow
-from kctl.rows.workers import AgentState, WorkerRow, Workers, WorkerStatus
+from kctl.rows.workers import AgentState, GroupMembers, MemberRow, WorkerRow, Workers, WorkerStatus
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
 from kctl_agent.replies.block_size import StorageReply

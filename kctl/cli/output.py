@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kctl.rpc.reply import Reply
+    from kctl.rpc.client import Reply
 
 OUTPUTS = ("table", "json", "yaml")
 

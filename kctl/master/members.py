@@ -1,7 +1,8 @@
-"""The fleet's members, supervised and attached, and requests to all of them at once."""
+"""The fleet's members, supervised and attached, and requests to all of them at once, or to one."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -11,13 +12,15 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from kctl.daemon_threads import on_disk
+from kctl.errors import AgentRefused, OperationUnknown
 from kctl.rows.workers import WorkerStatus
-from kctl.rpc.fan_out import AgentPool, Failed, FanOut, fan_out
-from kctl_agent.errors import BadParams
+from kctl.rpc.fan_out import AgentPool, Failed, FanOut, fan_out, typed
+from kctl_agent.errors import AgentTimeout, BadParams
 from kctl_agent.paths import list_agents, remove_if_dead, socket_path
+from kctl_agent.replies.ping import PingReply
 from kctl_agent.replies.questions import QUESTIONS
 from kctl_agent.rpc.messages import printable_name
-from kctl_agent.rpc.wire import JsonObject
+from kctl_agent.rpc.wire import JsonObject, parse_object
 
 log = logging.getLogger(__name__)
 
@@ -93,3 +96,27 @@ def _explained(failure: Failed, status: WorkerStatus) -> Failed:
     if failure.code != "unreachable" or status.state == "running":
         return failure
     return replace(failure, message=f"the {status.kind} is {status.state_words}")
+
+
+class Agents:
+    def __init__(self, run_dir: Path, pool: AgentPool) -> None:
+        self._run_dir = run_dir
+        self._pool = pool
+
+    async def ping(self, name: str, timeout_seconds: float) -> PingReply | None:
+        """Returns None if the agent does not answer in time."""
+        deadline = asyncio.get_running_loop().time() + timeout_seconds
+        outcome = await fan_out(self._pool, {name: socket_path(self._run_dir, name)}, "ping", {}, deadline=deadline)
+        pings = typed(outcome, PingReply).answers
+        return pings[0].result if pings else None
+
+    async def operate(self, name: str, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
+        """Returns the agent's answer. Raises AgentRefused if the agent rejects the operation or does not exist,
+        OperationUnknown if it does not answer in time."""
+        deadline = asyncio.get_running_loop().time() + timeout_seconds
+        path = socket_path(self._run_dir, name)
+        outcome = await fan_out(self._pool, {name: path}, rpc, params, deadline=deadline)
+        for failed in outcome.failed:
+            error = OperationUnknown if failed.code == AgentTimeout.code else AgentRefused
+            raise error(f"{name}: {failed.message}")
+        return parse_object(bytes(outcome.answers[0].result))

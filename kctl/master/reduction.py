@@ -19,8 +19,7 @@ from kctl.master.snapshot import Reduced
 from kctl.reduce.base import BrokerSnapshot, Freshness, Reducer
 from kctl.reduce.reducers import union
 from kctl.rows.columns import ABSENT, PartitionColumns
-from kctl.rows.members import GroupMembers
-from kctl.rows.workers import Pings, WorkerRow, Workers, WorkerStatus, with_statuses
+from kctl.rows.workers import GroupMembers, Pings, WorkerRow, Workers, WorkerStatus, with_statuses
 from kctl.rpc.decode import as_struct
 from kctl.rpc.fan_out import Failed, FanOut, typed
 from kctl_agent.errors import UnknownMethod

@@ -19,9 +19,8 @@ from kctl.rows.advice import Advice
 from kctl.rows.columns import ABSENT, PartitionColumns, PartitionRows
 from kctl.rows.hosts import HostsAnswer
 from kctl.rows.lag import LagTotals
-from kctl.rows.members import GroupMembers
 from kctl.rows.verdict import Level, Verdict
-from kctl.rows.workers import Pings, Workers, WorkerStatus
+from kctl.rows.workers import GroupMembers, Pings, Workers, WorkerStatus
 from kctl.rpc.fan_out import Failed
 from kctl.status import UNKNOWN, Assessment
 from kctl.status.assessments import NOT_ASSESSED, Assessments

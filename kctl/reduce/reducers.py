@@ -9,8 +9,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from kctl.reduce.base import Answer, BrokerSnapshot, Reducer, newest_rows, per_sender
-from kctl.rows.members import GroupMembers, MemberRow
-from kctl.rows.workers import Pings, WorkerRow, Workers
+from kctl.rows.workers import GroupMembers, MemberRow, Pings, WorkerRow, Workers
 from kctl_agent.replies.block_size import RecentDeadLetters, StorageReply
 from kctl_agent.replies.encode import aged
 from kctl_agent.replies.member_leader import MemberReply

@@ -12,6 +12,7 @@ from kctl.rows.lag import LagGlance
 from kctl.rows.verdict import Verdict
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.encode import fields_of
+from kctl_agent.replies.partitions import TopicPartition
 from kctl_agent.replies.ping import PingReply
 from kctl_agent.replies.workers import Scope, WorkerReply
 from kctl_agent.rpc.wire import JsonObject
@@ -124,3 +125,25 @@ def with_statuses(rows: Iterable[WorkerRow], statuses: Iterable[WorkerStatus]) -
         for status in statuses
     ]
     return [*supervised, *own.values()]
+
+
+class MemberRow(Struct, frozen=True):
+    """Where a worker stands in its consumer group; ids are None before it has joined."""
+
+    member_id: str | None
+    worker: str
+    is_leader: bool | None
+    generation: int | None
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+class GroupMembers(Struct, frozen=True):
+    """The group's members. `agreed` is false while members have different generations or leaders, as during a
+    rebalance; `generation` is then the highest, and `leader` None unless all name the same one."""
+
+    leader: str | None = None
+    """Member id of the leader."""
+    generation: int | None = None
+    agreed: bool = True
+    members: tuple[MemberRow, ...] = ()
+    """The members, sorted by worker."""

@@ -9,7 +9,7 @@ import asyncio
 import socket
 from pathlib import Path
 
-from kctl.rpc.reply import Reply, reply_of
+from kctl.rpc.client import Reply, reply_of
 from kctl_agent.errors import AgentError, AgentTimeout, AgentUnreachable, BrokenFrame
 from kctl_agent.rpc.wire import MAX_REPLY_BYTES, FrameDecoder
 

@@ -12,9 +12,9 @@ from typing import Generic, TypeVar
 from msgspec import Raw, Struct
 
 from kctl.reduce.base import Answer
+from kctl.rpc.client import Reply
 from kctl.rpc.connection import AgentConnection, connect
 from kctl.rpc.decode import BadResult, decoded
-from kctl.rpc.reply import Reply
 from kctl_agent.errors import AgentError, AgentTimeout
 from kctl_agent.rpc.messages import Request, Role, wire_method
 from kctl_agent.rpc.wire import MAX_REQUEST_BYTES, JsonObject, encode

@@ -28,7 +28,6 @@ from kctl.http.groups_api import GroupsView
 from kctl.http.server import HttpServer
 from kctl.http.source import SnapshotSource
 from kctl.kafka.client.access import of_fleet
-from kctl.master.agents import Agents
 from kctl.master.collector import Collector
 from kctl.master.control.router import Router
 from kctl.master.control.server import ControlServer
@@ -37,7 +36,7 @@ from kctl.master.events import EventFeed
 from kctl.master.freshness import STALE_SECONDS
 from kctl.master.history import FleetHistory
 from kctl.master.launch import launches, supervision_policies
-from kctl.master.members import Members
+from kctl.master.members import Agents, Members
 from kctl.master.operations.base import operation_events
 from kctl.master.operations.context import Context
 from kctl.master.operations.operation_log import OperationLog

@@ -19,8 +19,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import CoordinatorLoadInProgressError
 from selenium import webdriver
 
-from kctl.rpc.client import call
-from kctl.rpc.reply import Reply
+from kctl.rpc.client import Reply, call
 from kctl_agent.rpc.messages import Request, Role, reducer_method, wire_method
 from tests.browser import browser_of_a_session
 from tests.command_lines import run_process

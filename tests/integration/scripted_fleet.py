@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from kctl.config.load import load
-from kctl.master.agents import Agents
 from kctl.master.health import HealthRules
-from kctl.master.members import Members
+from kctl.master.members import Agents, Members
 from kctl.master.operations.context import Context
 from kctl.master.operations.operation_log import OperationLog
 from kctl.master.pauses import Pauses

@@ -19,9 +19,8 @@ from kctl.master.restart import Cause
 from kctl.master.snapshot import RPC_BUCKETS_SECONDS, FleetSnapshot, Reduced, RpcStats
 from kctl.reduce.base import GroupStats
 from kctl.reduce.partitions import kafka_lag
-from kctl.rows.members import GroupMembers
 from kctl.rows.verdict import Finding, Level, Verdict
-from kctl.rows.workers import Pings, WorkerRow, Workers, WorkerStatus
+from kctl.rows.workers import GroupMembers, Pings, WorkerRow, Workers, WorkerStatus
 from kctl.status import Assessment, Status
 from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.replies.workers import CommitStats, SinkerStats

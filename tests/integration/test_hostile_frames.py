@@ -15,8 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from kctl.rpc.client import call
-from kctl.rpc.reply import Reply
+from kctl.rpc.client import Reply, call
 from kctl_agent.rpc.messages import Request, Role
 from kctl_agent.rpc.wire import encode
 from tests.caller import Caller, question

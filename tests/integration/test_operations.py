@@ -17,7 +17,7 @@ import pytest
 import tomli_w
 
 from kctl.config.document import read_document
-from kctl.rpc.reply import Reply
+from kctl.rpc.client import Reply
 from tests.certificates import make_certificate
 from tests.conftest import eventually
 from tests.integration.conftest import Master

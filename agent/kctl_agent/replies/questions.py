@@ -97,7 +97,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         "member id, generation, leader, assigned partitions",
         f"{_REPLIES}.member_leader.MemberReply",
         f"{_REDUCERS}.member_leader",
-        "kctl.rows.members.GroupMembers",
+        "kctl.rows.workers.GroupMembers",
         rows="members",
         key=("worker",),
         not_yet="has not joined its consumer group",

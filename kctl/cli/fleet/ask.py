@@ -10,9 +10,8 @@ from kctl.cli.command import Option
 from kctl.cli.table import clean
 from kctl.errors import CommandRejected, IncompleteAnswer, NoSuchOperation, SocketNotPermitted, UsageError
 from kctl.fleets import Fleet
-from kctl.rpc.client import call
+from kctl.rpc.client import Reply, call
 from kctl.rpc.decode import answered
-from kctl.rpc.reply import Reply
 from kctl_agent.errors import BadParams
 from kctl_agent.paths import MASTER_NAME, socket_path
 from kctl_agent.rpc.messages import Request, Role

@@ -20,7 +20,7 @@ from kctl_agent.replies.questions import QUESTIONS
 from kctl_agent.rpc.messages import reducer_method
 
 if TYPE_CHECKING:
-    from kctl.rpc.reply import Reply
+    from kctl.rpc.client import Reply
 
 _COMPARED = {name: each.compared[0] for name, each in QUESTIONS.items() if each.compared is not None}
 _HIGHER = ", ".join(f"{what} ({name})" for name, what in _COMPARED.items())

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kctl.rows.lag import LagGlance
     from kctl.rows.verdict import Verdict
     from kctl.rows.workers import StatusAnswer, WorkerRow, WorkerStatus
-    from kctl.rpc.reply import Reply
+    from kctl.rpc.client import Reply
     from kctl_agent.replies.block_size import StorageReply
 
 _EVENTS = 3

@@ -12,7 +12,7 @@ from kctl.cli.output import as_text
 from kctl.cli.table import clean
 from kctl.errors import OperationFailed, OperationUnknown
 from kctl.fleets import Fleet
-from kctl.rpc.reply import Reply
+from kctl.rpc.client import Reply
 from kctl_agent.errors import AgentTimeout, AgentUnreachable
 from kctl_agent.rpc.messages import reducer_method, wire_method
 

@@ -19,12 +19,11 @@ from kctl_agent.replies.questions import QUESTIONS, named
 
 if TYPE_CHECKING:
     from kctl.rows.lag import LagTotals
-    from kctl.rows.members import GroupMembers
     from kctl.rows.partitions import Offsets
-    from kctl.rows.workers import Pings, Workers
+    from kctl.rows.workers import GroupMembers, Pings, Workers
     from kctl_agent.replies.block_size import StorageReply
     from kctl_agent.replies.describe import MethodsReply
-    from kctl_agent.replies.topic_partition import TopicPartition
+    from kctl_agent.replies.partitions import TopicPartition
     from kctl_agent.replies.workers import Scope
 
 _LINE_COLUMNS = 120

@@ -40,7 +40,7 @@ from kctl_agent.rpc.messages import reducer_method
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from kctl.rpc.reply import Reply
+    from kctl.rpc.client import Reply
 
 
 Key = Callable[[float], str | None]

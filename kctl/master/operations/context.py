@@ -18,9 +18,8 @@ from kctl.config.forms import Effect
 from kctl.config.sections import Config, HttpSection
 from kctl.errors import AgentRefused, ConfigError, KctlError, OperationRefused, OperationUnknown
 from kctl.hosts.hosts import Hosts
-from kctl.master.agents import Agents
 from kctl.master.launch import launches, supervision_policies
-from kctl.master.members import Members
+from kctl.master.members import Agents, Members
 from kctl.master.operations.base import Report
 from kctl.master.operations.tasks import goes_on, together
 from kctl.master.pauses import Pause, Pauses

@@ -18,8 +18,8 @@ from kctl.fleets import Fleet
 from kctl.rows.partitions import Offsets, PartitionRow
 from kctl.rows.verdict import Finding, Level, Verdict
 from kctl.rows.workers import Workers
+from kctl.rpc.client import Failure, Reply
 from kctl.rpc.decode import decoded
-from kctl.rpc.reply import Failure, Reply
 from tests.command_lines import Master
 from tests.conftest import eventually
 from tests.replies import raw, status_json

@@ -20,9 +20,8 @@ from kctl.master.restart import Cause, SupervisionState
 from kctl.master.snapshot import FleetSnapshot, Reduced, RpcStats
 from kctl.reduce.base import GroupStats
 from kctl.rows.lag import LagTotals
-from kctl.rows.members import GroupMembers
 from kctl.rows.partitions import ResetPolicy
-from kctl.rows.workers import Pings, WorkerRow, Workers, WorkerStatus
+from kctl.rows.workers import GroupMembers, Pings, WorkerRow, Workers, WorkerStatus
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
 from kctl_agent.replies.block_size import StorageReply, TableReply

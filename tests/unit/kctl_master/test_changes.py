@@ -9,8 +9,7 @@ from types import MappingProxyType
 from kctl.master.changes import Changes
 from kctl.master.owners import owners
 from kctl.master.snapshot import FleetSnapshot, Reduced
-from kctl.rows.members import GroupMembers, MemberRow
-from kctl.rows.workers import AgentState, WorkerRow, Workers, WorkerStatus
+from kctl.rows.workers import AgentState, GroupMembers, MemberRow, WorkerRow, Workers, WorkerStatus
 from kctl.status import Assessment, Owner, Status
 from kctl_agent.replies.workers import Event, Scope, WaitingFor
 from tests.partitions import Row, assessments_of, columns_of

@@ -14,11 +14,10 @@ import pytest
 
 from kctl.config.load import load
 from kctl.groups.broker_cache import BrokerCache
-from kctl.master.agents import Agents
 from kctl.master.collector import Collector
 from kctl.master.events import EventFeed
 from kctl.master.health import HealthRules
-from kctl.master.members import Members
+from kctl.master.members import Agents, Members
 from kctl.master.process_supervisor import SupervisionPolicy
 from kctl.master.restart import RestartPolicy
 from kctl.master.snapshot import FleetSnapshot

@@ -14,7 +14,7 @@ import pytest
 
 from kctl.master.control.server import ControlServer, SocketLimits
 from kctl.master.operations import base
-from kctl.rpc.reply import Reply, reply_of
+from kctl.rpc.client import Reply, reply_of
 from kctl_agent.errors import BadParams, PathError
 from kctl_agent.rpc.messages import Request, Role, reply_ok
 from kctl_agent.rpc.wire import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Decoder, JsonObject, encode, json_text

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from kctl.errors import AgentRefused, OperationUnknown
-from kctl.master.agents import Agents
+from kctl.master.members import Agents
 from kctl.master.operations import context as module
 from kctl.master.operations.base import Report
 from kctl.master.operations.context import Context

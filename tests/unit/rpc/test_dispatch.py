@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.rpc.reply import Reply, reply_of
+from kctl.rpc.client import Reply, reply_of
 from kctl_agent.errors import NotReady, PathError, StorageError
 from kctl_agent.rpc.commands import COMMANDS, AgentCommand
 from kctl_agent.rpc.dispatch import Dispatcher, FaultCounters

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.rpc.reply import Failure, Reply, reply_of
+from kctl.rpc.client import Failure, Reply, reply_of
 from kctl_agent.errors import BadPayload, BadRequest
 from kctl_agent.rpc.messages import (
     MAX_ID_LENGTH,
