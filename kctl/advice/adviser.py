@@ -69,6 +69,8 @@ class Sample:
     """Why the storage takes no batch."""
     failing: str = ""
     """Why the handler handles nothing."""
+    idle: str = ""
+    """Why the work does not show what a worker can do; empty: its batches have the reason."""
 
 
 class _Finding(NamedTuple):
@@ -188,7 +190,7 @@ class Adviser:
         kind, current = self._workers, sample.workers
         if need is None or each.per_second is None:
             kind.policy.interrupted()
-            return _Finding(Answer.UNKNOWN, f"what a worker can do is not known: {each.reason}")
+            return _Finding(Answer.UNKNOWN, f"what a worker can do is not known: {sample.idle or each.reason}")
         if sample.full:
             kind.policy.interrupted()
             return _Finding(Answer.STORAGE, sample.full, current, current)

@@ -16,10 +16,13 @@ from fastapi.responses import JSONResponse
 from pydantic import StringConstraints
 
 from kctl.errors import ClusterMissing, GroupMissing, KctlError, UsageError
+from kctl.groups.advising import GroupAdvisers
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.kafka.groups import Group
+from kctl.rows.advice import Answer
 from kctl.status import Status
 from kctl_agent.errors import Busy, NotReady
+from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.wire import JsonObject
 
 MAX_GROUPS = 10_000
@@ -41,6 +44,7 @@ class GroupsView:
     latest: Callable[[], Latest]
     describe: Callable[[str, str], Group]
     """Asks the cluster's brokers for a group and its members. Blocks; raises KctlError."""
+    advisers: GroupAdvisers = field(default_factory=GroupAdvisers)
     clock: Callable[[], float] = time.monotonic
     """The clock of `ClusterSnapshot.taken_at`."""
     asking: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_A_TIME))
@@ -79,6 +83,23 @@ async def group(
         raise Busy(f"the brokers are asked for {_AT_A_TIME} groups already: ask again in a moment")
     async with view.asking:
         return JSONResponse(await asyncio.to_thread(_detailed, view, snapshot, found))
+
+
+@router.get("/group-advice", summary="How many members a group needs, and why; 503 while it is unknown")
+async def group_advice(
+    request: Request,
+    group: Annotated[str, Query(max_length=300, description="Its full name.")],
+    cluster: Annotated[
+        str | None, Query(max_length=300, description="Needed where several have a group of that name.")
+    ] = None,
+) -> JSONResponse:
+    """The group is watched from the first request on."""
+    view: GroupsView = request.app.state.groups
+    _, found = _only(_chosen(view, cluster), group)
+    advice = view.advisers.advice(found)
+    if advice.answer is Answer.UNKNOWN:
+        raise NotReady(advice.reason)
+    return JSONResponse(encoded(advice))
 
 
 def reason_not_ready(cluster: str, snapshot: ClusterSnapshot | None) -> str | None:

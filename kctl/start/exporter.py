@@ -14,6 +14,7 @@ from kctl.config.clusters import by_group
 from kctl.config.exporter import ExporterConfig
 from kctl.errors import KctlError
 from kctl.exporter import Exposition
+from kctl.groups.advising import GroupAdvisers
 from kctl.groups.collector import CollectedCluster
 from kctl.groups.collectors import Collectors
 from kctl.http.access import access_of
@@ -43,10 +44,12 @@ async def _run(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> 
     prepared = collectors.prepared(_wanted(config))
     access = access_of(config.http, config.path.parent, others_may_read=True)
     exposition = Exposition(collectors.whole)
-    collectors.prepare.append(exposition.prepare)
+    advisers = GroupAdvisers()
+    collectors.prepare += [exposition.prepare, advisers.prepare]
     source = GroupsSource(
         latest=collectors.latest,
         describe=collectors.describe,
+        advisers=advisers,
         render_metrics=exposition.render,
         ready_metrics=exposition.ready,
     )

@@ -18,6 +18,7 @@ from kctl.dead_letters.sending import sending
 from kctl.dead_letters.storage import served_dead_letters
 from kctl.dead_letters.workbench import Workbench
 from kctl.exporter import Exposition
+from kctl.groups.advising import GroupAdvisers
 from kctl.groups.broker_cache import BrokerCache
 from kctl.groups.collector import CollectedCluster
 from kctl.groups.collectors import Collectors, Prepared
@@ -89,6 +90,8 @@ def wired(
     members = Members(config.fleet.run_dir, supervisor.kinds, supervisor.status, pool)
     groups = Collectors()
     wanted_groups = groups.prepared(_all_groups(config))
+    advisers = GroupAdvisers(config.advice)
+    groups.prepare.append(advisers.prepare)
     hosts = hosts_of(config, http_socket.getsockname()[1])
     collector = Collector(
         config,
@@ -126,7 +129,7 @@ def wired(
         ask=counted(service.ask, counts, lambda reduced: reduced.complete),
         answer=answer,
         operations=operations,
-        groups=GroupsView(latest=groups.latest, describe=groups.describe, clock=time.monotonic),
+        groups=GroupsView(latest=groups.latest, describe=groups.describe, advisers=advisers, clock=time.monotonic),
         verdicts=verdicts,
         hosts=hosts,
         for_other_host=service.for_other_host,

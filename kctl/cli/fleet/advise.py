@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from kctl import fleets
 from kctl.cli.command import CONFIG, OUTPUT, Command, Option
 from kctl.cli.fleet.ask import ask
+from kctl.cli.groups.api_client import URL, GroupsApi
 from kctl.cli.output import as_text
 from kctl.cli.table import cell, clean
 from kctl.fields import moment
@@ -25,9 +27,14 @@ _EXIT_CODES = {"keep": 0, "unknown": 3}
 def _run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     from kctl.rows.advice import Advice
 
-    reply = ask(fleets.find(options.config, env), "advice", wire_method("advice"), {}, options.timeout)
-    advice = answered("advice", Advice, reply.raw)
-    text = "\n".join(_lines(advice)) if options.output == "table" else as_text(reply.result, options.output)
+    if options.group is not None:
+        document = GroupsApi(options.url, options.token_file).advice(options.cluster, options.group)
+        raw = json.dumps(document).encode()
+    else:
+        reply = ask(fleets.find(options.config, env), "advice", wire_method("advice"), {}, options.timeout)
+        document, raw = reply.result, reply.raw
+    advice = answered("advice", Advice, raw)
+    text = "\n".join(_lines(advice)) if options.output == "table" else as_text(document, options.output)
     sys.stdout.write(f"{text}\n")
     return _EXIT_CODES.get(advice.answer.value, 1)
 
@@ -50,8 +57,22 @@ def _lines(advice: Advice) -> Iterator[str]:
 COMMAND = Command(
     "advise",
     "Show how many workers and sinkers a fleet needs, and when more would not help.",
-    (CONFIG, OUTPUT, Option(("--timeout",), "in all", "seconds", "SECONDS", 5.0)),
-    (("kctl advise", "the answer and its reason"), ("kctl advise -o json", "for a script or an autoscaler")),
+    (
+        CONFIG,
+        OUTPUT,
+        Option(("--timeout",), "in all", "seconds", "SECONDS", 5.0),
+        Option(
+            ("--group", "-g"), "a group of other clients that an exporter collects, instead of a fleet", metavar="GROUP"
+        ),
+        Option(("--url",), "with --group: a `kctl exporter`, or a master with exporter.all_groups", default=URL),
+        Option(("--cluster",), "with --group: only this cluster's"),
+        Option(("--token-file",), "with --group: a file with the bearer token", "path"),
+    ),
+    (
+        ("kctl advise", "the answer and its reason"),
+        ("kctl advise -o json", "for a script or an autoscaler"),
+        ("kctl advise --group billing", "a group that is watched by `kctl exporter` on this host"),
+    ),
     """\
 The first line is the answer: `keep`, `workers 4 -> 6`, `sinkers 2 -> 4`, `hot` (one partition needs more than a worker
 can do), `handler` or `storage` (more processes would not help), or `unknown`. It changes nothing: `kctl scale` does.

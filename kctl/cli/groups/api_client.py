@@ -45,18 +45,22 @@ class GroupsApi:
 
     def groups(self, cluster: str | None, patterns: Sequence[str], sort: str, limit: int) -> dict[str, Any]:
         """`patterns` are globs. Raises UsageError, ClusterMissing, ConfigError (the token), NoMaster."""
-        return self._get("", {"cluster": cluster, "group": list(patterns), "sort": sort, "limit": limit})
+        return self._get("/api/v1/groups", {"cluster": cluster, "group": list(patterns), "sort": sort, "limit": limit})
 
     def group(self, cluster: str | None, name: str) -> dict[str, Any]:
         """With partitions and members. Raises GroupMissing, IncompleteAnswer (not known yet), and as `groups`."""
-        return self._get(f"/{urllib.parse.quote(name, safe='')}", {"cluster": cluster})
+        return self._get(f"/api/v1/groups/{urllib.parse.quote(name, safe='')}", {"cluster": cluster})
+
+    def advice(self, cluster: str | None, name: str) -> dict[str, Any]:
+        """Returns the advice on a group. Raises as `group`; IncompleteAnswer: it is unknown."""
+        return self._get("/api/v1/group-advice", {"cluster": cluster, "group": name})
 
     def _get(self, path: str, params: Mapping[str, Any]) -> dict[str, Any]:
         if not self.url.startswith(("http://", "https://")):
             raise UsageError(f"--url takes http://HOST:PORT or https://HOST:PORT, not `{self.url}`")
         given = {name: value for name, value in params.items() if value is not None}
         query = f"?{urllib.parse.urlencode(given, doseq=True)}" if given else ""
-        where = f"{self.url.rstrip('/')}/api/v1/groups{path}{query}"
+        where = f"{self.url.rstrip('/')}{path}{query}"
         # A proxy could read the token of an unencrypted request.
         proxies = {scheme: proxy for scheme, proxy in urllib.request.getproxies().items() if scheme == "https"}
         opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies), _NoRedirects)

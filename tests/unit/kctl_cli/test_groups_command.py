@@ -14,6 +14,8 @@ from typing import ClassVar
 import pytest
 
 from kctl.errors import NoMaster
+from kctl.groups.advising import GroupAdvisers
+from kctl.rows.advice import Advice, Answer
 from kctl.status import Status
 from tests.command_lines import Kctl
 from tests.served_groups import Latest, cluster, group, serving_groups
@@ -244,3 +246,17 @@ def test_names_and_reasons_cannot_steer_the_terminal(latest: Latest, url: str) -
             seen = terminal.read_until("evil.*evil")
         assert r"\u001b]0;owned\u0007" in seen
         assert all(bad not in seen for bad in ("\x1b]", "\x07", "\x1b[2J", "\u202e")), ascii(seen)
+
+
+def test_a_group_has_advice_once_its_members_were_busy(
+    kctl: Kctl, url: str, latest: Latest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = kctl("advise", "--group", "billing", "--url", url)
+    missing = kctl("advise", "--group", "nobody", "--url", url)
+    keep = Advice(Answer.KEEP, "the most loaded of 2 needs 0.50 workers", 2, workers=2, needed=2)
+    monkeypatch.setattr(GroupAdvisers, "advice", lambda *_: keep)
+    known = kctl("advise", "-g", "billing", "--url", url)
+
+    assert (first.code, first.err) == (3, "kctl: the group is watched from now on: ask again in a minute\n")
+    assert missing.code == 19
+    assert (known.code, known.out.splitlines()[0]) == (0, "keep: the most loaded of 2 needs 0.50 workers")
