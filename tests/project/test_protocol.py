@@ -1,4 +1,4 @@
-"""docs/protocol.md can be believed: its bytes, its bounds and its client."""
+"""docs/protocol.md and agent/README.md can be believed: bytes, bounds and examples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from kctl_agent.rpc.messages import MAX_ID_LENGTH
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.wire import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, encode
 
-PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+AGENT = ROOT / "agent" / "README.md"
 
 
 def test_the_client_on_the_page_works(short_dir: Path) -> None:
@@ -25,6 +27,18 @@ def test_the_client_on_the_page_works(short_dir: Path) -> None:
 
     reply = json.loads(done.stdout)
     assert (reply["ok"], reply["from"], reply["result"]["name"]) == (True, "worker-0", "worker-0")
+
+
+def test_the_process_in_the_readme_of_the_agent_answers(short_dir: Path) -> None:
+    [process] = re.findall(r"```python\n(.*?)```", AGENT.read_text(encoding="utf-8"), re.DOTALL)
+    question = """\
+    from kctl_agent.rpc.client import ask
+    print(ask(Path("run/my-process.sock"), "workers", {}, 5.0)["state"])
+"""
+    command = [sys.executable, "-c", process + question]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=short_dir)
+
+    assert done.stdout == "running\n"
 
 
 def test_the_frame_on_the_page_is_the_one_that_is_sent() -> None:

@@ -120,5 +120,5 @@ def _run_a_batch(spark: SparkSession, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what lies beside is removed
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the temporary folder is removed
     sys.stderr.write(f"class archive: {archive_path() if java_options('') else record()}\n")

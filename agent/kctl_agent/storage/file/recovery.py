@@ -36,7 +36,7 @@ def recover(path: Path) -> None:
         found = sync_failures(path)
         if not found:  # another process was faster
             return
-        _write_anew(Path(f"{path}-wal"))
+        _rewrite(Path(f"{path}-wal"))
         _forget(index)
         db.execute("commit")  # not "rollback", for which SQLite looks into the index
         db.execute("begin immediate")  # SQLite rebuilds the index before the next write
@@ -54,7 +54,7 @@ def _begin(db: sqlite3.Connection, index: Path) -> None:
         db.execute("begin immediate")
 
 
-def _write_anew(log: Path) -> None:
+def _rewrite(log: Path) -> None:
     descriptor = os.open(log, os.O_RDWR)
     try:
         start = 0

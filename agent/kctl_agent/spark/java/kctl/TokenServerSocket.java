@@ -11,12 +11,12 @@ import java.net.Socket;
 import java.security.MessageDigest;
 import java.util.concurrent.ConcurrentLinkedQueue;
 
-/** Takes connections that begin with a token, as Py4J's clients do. Of others no more bytes are read than it has. */
+/** Accepts connections that begin with a token, as Py4J's clients do. Reads at most as many bytes of others. */
 public final class TokenServerSocket extends ServerSocket {
     private static final int MOST_UNKNOWN = 256; // each has a thread of Py4J, which waits
 
     private final byte[] opening;
-    private final ConcurrentLinkedQueue unknown = new ConcurrentLinkedQueue(); // the oldest first
+    private final ConcurrentLinkedQueue unknown = new ConcurrentLinkedQueue(); // oldest first
 
     public TokenServerSocket(String token) throws IOException {
         opening = ("A\n" + token + "\n").getBytes("US-ASCII");

@@ -1,5 +1,5 @@
 -- ARGV: tp, version that was planned on, start, end; and so on. Forward only, all or nothing.
--- {}: done. Else {topic_id, next, version} of each as it is, for the caller to judge.
+-- Returns {} if done, else {topic_id, next, version} of each stored offset, for the caller to judge.
 local found, is_allowed = {}, true
 for i = 1, #ARGV, 4 do
   local stored = read_stored_offset(ARGV[i])

@@ -1,5 +1,5 @@
--- ARGV: group, cluster_id ('': not known), id for a storage that has none, '1' to take it over.
--- {id, group, cluster_id} as they are now; the caller compares.
+-- ARGV: group, cluster_id ('': unknown), id for a storage that has none, '1' to take it over.
+-- Returns {id, group, cluster_id} of the storage; the caller compares.
 local group, cluster_id, id, take_over = unpack(ARGV)
 local key = P .. 'storage'
 local is_new = not redis.call('HGET', key, 'id')

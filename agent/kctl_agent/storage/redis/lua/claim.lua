@@ -1,6 +1,6 @@
--- ARGV: owner, token, limit, lease in milliseconds, '1' for ordered, bytes at the most ('': any; one block at least).
--- {id, tries, tp, topic_id, first, last, count, body} of each block that is leased now. A claim that is repeated because
--- its reply was lost gets the same blocks: else the first ones would wait for their lease to run out.
+-- ARGV: owner, token, limit, lease in milliseconds, '1' for ordered, most bytes ('': any number; at least one block).
+-- Returns {id, tries, tp, topic_id, first, last, count, body} of each leased block. A claim that is repeated because
+-- its reply was lost gets the same blocks, which would otherwise wait for their lease to expire.
 local owner, token, limit, lease, ordered = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5] == '1'
 local room = tonumber(ARGV[6] or '') or math.huge
 local MOST_WOKEN = 1000 -- a script must be short: the next claim wakes the rest
@@ -30,7 +30,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', P .. 'timed', '-inf', now, 'LIMI
   free(id, redis.call('HGET', P .. 'block:' .. id, 'state') == 'processing')
 end
 
--- Does nothing, and ends the claim, when the block would be too much.
+-- If the block would be too large, does nothing and ends the claim.
 local function take(id)
   local block = P .. 'block:' .. id
   room = room - size_of(id)

@@ -1,5 +1,5 @@
--- ARGV: token, tp, id to go on after, blocks to read, offset_from, offset_to ('': any), age in milliseconds ('': any).
--- Removes what waits in a partition. {messages removed, the last id read}; the id is '' at the end.
+-- ARGV: token, tp, id to continue after, blocks to read, offset_from, offset_to, age in milliseconds ('' each: any).
+-- Removes pending messages of a partition. Returns {messages removed, the last id read}; the id is '' at the end.
 return once(ARGV[1], function()
   local _, tp, after, most, offset_from, offset_to, age = unpack(ARGV)
   local ids = redis.call('ZRANGEBYSCORE', P .. 'line:' .. tp, '(' .. after, '+inf', 'LIMIT', 0, most)

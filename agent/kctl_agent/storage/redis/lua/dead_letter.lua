@@ -1,5 +1,5 @@
 -- ARGV: token, topic_id, then tp, version, start and end of an advance, or '' four times; then tp, offset, tries, error,
--- cause, body of each message. {}: done. Else {topic_id, next, version} of the stored offset, which is another one.
+-- cause, body of each message. Returns {} if done, else {topic_id, next, version} of the stored offset, if it differs.
 return once(ARGV[1], function()
   if ARGV[3] ~= '' then
     local stored = read_stored_offset(ARGV[3])

@@ -1,6 +1,6 @@
--- ARGV: tp, next and version as they were seen ('': there was none), then topic_id, next, version to write; and so on.
--- All or nothing. {}: written, or there already, as when the reply to the first try was lost. Else {topic_id, next,
--- version} of each as it is.
+-- ARGV: tp, next and version as seen ('': none), then topic_id, next, version to write; and so on.
+-- All or nothing. Returns {} if written, or written by a first try whose reply was lost. Else {topic_id, next, version}
+-- of each stored offset.
 local found, is_seen = {}, true
 for i = 1, #ARGV, 6 do
   local stored = read_stored_offset(ARGV[i])

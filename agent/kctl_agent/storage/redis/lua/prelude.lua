@@ -1,32 +1,32 @@
--- Before every script. All keys begin with KEYS[1], which holds a hash tag: in a cluster they are in one slot.
+-- Precedes every script. All keys begin with KEYS[1], which has a hash tag: in a cluster they are in one slot.
 --
 --   layout       number  the version of this list
---   storage      hash    id, group, cluster_id: the id of this storage, and whose messages it holds
+--   storage      hash    id, group, cluster_id: the storage's id and its owner
 --   offset:TP    hash    next, topic_id, version of a partition, token of its last put; TP is topic:partition
 --   partitions   set     every TP that has a stored offset or had a block
 --   seq          number  the last id of a block or a dead letter
 --   block:ID     hash    tp, topic_id, first, last, count, since; state, tries; owner, token, leased while leased
 --   body:ID      string  the bytes of a block
---   sent:NAME    string  such bytes before the script of the same transaction has judged them
---   ready        zset    ids that can be claimed; score is the id, so what was put first comes first
+--   sent:NAME    string  bytes of a block that the script of the same transaction has not judged yet
+--   ready        zset    ids that can be claimed; score is the id, so that earlier puts come first
 --   timed        zset    ids that are leased or delayed; score is when that ends, on the storage's clock
 --   line:TP      zset    every id of a partition that is not dead
 --   dead         zset    ids of dead letters; score is when it died, in milliseconds; dead:ID hash
---   dead_of:RUN  zset    the same of one partition and one cause: RUN is "TP CLASS<tab>LINE" (`causes.py`)
+--   dead_of:RUN  zset    dead letters of one partition and one cause: RUN is "TP CLASS<tab>LINE" (`causes.py`)
 --   dead_runs    set     every RUN that has a dead letter
---   dead_at      hash    where it was in Kafka (`place_of`) -> id of the newest dead letter of there
+--   dead_at      hash    place in Kafka (`place_of`) -> id of its newest dead letter
 --   counts       hash    "TP STATE" -> messages, "TP bytes" -> bytes: what `stats` reads
 --   claimed      hash    owner -> its last claim, and
---   settled      hash    owner -> its last settle, so that one whose reply was lost can be repeated
+--   settled      hash    owner -> its last settle, so that a call whose reply was lost can be repeated
 --   done:TOKEN   string  the reply of a call that can be repeated (`once`)
 --   clock        hash    machine: the server's TIME when it was last read; now: the storage's clock; milliseconds
 --
 -- Numbers are compared as Lua's doubles, exact up to 2^53, and stored as the text they came in.
 local P = KEYS[1]
 
--- A Redis at `maxmemory` refuses a script at its first write if that is a command that may need memory, and no later one
--- (scriptVerifyOOM in script.c; 6.2 the same). So the first write is one that needs none: what is full can be drained.
--- Puts are refused all the same, by the SETs of their transaction. The flag `allow-oom` is unknown to Redis 6.2.
+-- A Redis at `maxmemory` rejects a script if its first write is a command that may need memory, but no later write
+-- (scriptVerifyOOM in script.c; the same in 6.2). So the first write is one that needs none, to drain a full Redis.
+-- Puts are still rejected, by the SETs of their transaction. Redis 6.2 does not know the flag `allow-oom`.
 redis.call('DEL', P .. 'nothing')
 
 local function text(number) return string.format('%.0f', number) end
@@ -36,9 +36,9 @@ local function machine_time()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- The storage's clock: it goes on by what the server's clock went on since it was last read, by `most` at the most. So
--- a server clock that is set back stops it for a moment instead of an hour, and one that is set forward ends no lease
--- that is renewed at a third of its length.
+-- The storage's clock advances as far as the server's clock did since it was last read, by `most` at most. So a server
+-- clock that is set back stops it for a moment instead of an hour, and one that is set forward ends no lease that is
+-- renewed at a third of its length.
 local function clock(most)
   local machine = machine_time()
   local last = tonumber(redis.call('HGET', P .. 'clock', 'machine') or machine)
@@ -52,7 +52,7 @@ local function tick(most)
   return now, machine
 end
 
--- {topic_id, next, version} of a stored offset; '' for what it lacks.
+-- Returns {topic_id, next, version} of a stored offset; '' for a missing field.
 local function read_stored_offset(tp)
   local stored = redis.call('HMGET', P .. 'offset:' .. tp, 'topic_id', 'next', 'version')
   return {stored[1] or '', stored[2] or '', stored[3] or ''}
@@ -63,7 +63,7 @@ local function count(tp, state, messages, bytes)
   if bytes ~= 0 then redis.call('HINCRBY', P .. 'counts', tp .. ' bytes', bytes) end
 end
 
--- A new block, whose bytes the caller puts into body:ID.
+-- Adds a block, whose bytes the caller puts into body:ID.
 local function add(tp, topic_id, first, last, messages, size, machine)
   local id = redis.call('INCR', P .. 'seq')
   redis.call('HSET', P .. 'block:' .. id, 'tp', tp, 'topic_id', topic_id, 'first', first, 'last', last,
@@ -112,7 +112,7 @@ local function run_of(tp, cause)
   return tp .. ' ' .. cause
 end
 
--- The number of its messages; 0 when it is gone already.
+-- Returns the number of its messages; 0 if the block no longer exists.
 local function remove_dead_letter(id)
   local key = P .. 'dead:' .. id
   local tp, topic_id, first, last, messages, cause =
@@ -136,8 +136,8 @@ local function index_dead_letter(id, tp, cause, at)
   redis.call('SADD', P .. 'dead_runs', run)
 end
 
--- In the place of the one that there was of the same message. Ids have as many digits each: of those that died in one
--- millisecond a sorted set has them in the order of their text.
+-- Replaces an older dead letter of the same message. All ids have the same number of digits, because a sorted set
+-- orders those that died in one millisecond by their text.
 local function add_dead_letter(tp, topic_id, first, last, messages, tries, reason, cause, damaged, body, machine)
   local place = place_of(tp, topic_id, first, last)
   remove_dead_letter(redis.call('HGET', P .. 'dead_at', place) or '')
@@ -150,7 +150,7 @@ local function add_dead_letter(tp, topic_id, first, last, messages, tries, reaso
   count(tp, 'dead', messages, #body)
 end
 
--- Whether a block is selected: topic, partition, offset_from, offset_to as in ARGV, '' for any.
+-- Whether a block is selected by topic, partition, offset_from, offset_to as in ARGV, '' for any.
 local function selects(topic, partition, offset_from, offset_to, tp, first, last)
   local its_topic, its_partition = string.match(tp, '^(.*):(%d+)$')
   return (topic == '' or topic == its_topic) and (partition == '' or partition == its_partition)
@@ -158,7 +158,7 @@ local function selects(topic, partition, offset_from, offset_to, tp, first, last
     and (offset_to == '' or tonumber(first) <= tonumber(offset_to))
 end
 
--- What `change` returns, also when the call is repeated with its token since the reply was lost: it is done once.
+-- Runs `change` once. A call that is repeated with its token, because the reply was lost, returns the first result.
 local function once(token, change)
   local done = P .. 'done:' .. token
   local reply = redis.call('GET', done)

@@ -1,8 +1,8 @@
 -- ARGV: token of this put, then for each chunk, of a partition each: tp, topic_id, start, end, the stored offset's
---       version that was planned on, the stored offset that the blocks were cut at ('': none lie below it), how many
---       blocks, and first, last, count, NAME of sent:NAME of each.
--- Blocks and stored offsets of all chunks, or nothing. {}: done, also when this put is repeated because its reply was
--- lost. Else {topic_id, next, version} of each stored offset, for the caller to judge or cut anew.
+--       version that was planned on, the stored offset that the blocks were cut at ('': no messages lie below it), the
+--       number of blocks, and first, last, count, NAME of sent:NAME of each.
+-- Stores blocks and stored offsets of all chunks, or nothing. Returns {} if done, also by a first try whose reply was
+-- lost. Else {topic_id, next, version} of each stored offset, for the caller to judge or to cut again.
 local token, chunks, names, found, at = ARGV[1], {}, {}, {}, 2
 while at <= #ARGV do
   local tp, topic_id, start, finish, version, cut_at, blocks = unpack(ARGV, at, at + 6)

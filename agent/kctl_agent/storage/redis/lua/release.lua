@@ -1,4 +1,4 @@
--- ARGV: token, owner, '1' to count a try. The number of messages given back.
+-- ARGV: token, owner, '1' to count a try. Returns the number of released messages.
 return once(ARGV[1], function()
   local messages = 0
   for _, id in ipairs(redis.call('ZRANGE', P .. 'timed', 0, -1)) do

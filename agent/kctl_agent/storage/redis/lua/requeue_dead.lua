@@ -1,5 +1,5 @@
 -- ARGV: token, how many ids, the ids of dead letters, then tp, topic_id, first, last, count, body of each block made of
--- them. How many are dead no more; -1, and nothing is changed, when one of them is gone already.
+-- them. Returns how many were requeued; -1 if one no longer exists, and then nothing is changed.
 return once(ARGV[1], function()
   local ids = tonumber(ARGV[2])
   for i = 3, ids + 2 do

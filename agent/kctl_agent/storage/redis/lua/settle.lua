@@ -1,7 +1,7 @@
--- ARGV: id, token, owner, what became of it in words, 'gone' or 'again', delay in milliseconds,
---       first, last, count, body of the block that comes again (body '': unchanged), then first, last, count, tries,
+-- ARGV: id, token, owner, the outcome in words, 'gone' or 'again', delay in milliseconds,
+--       first, last, count, body of the block to retry (body '': unchanged), then first, last, count, tries,
 --       error, cause, '1' for damaged, body of each dead letter.
--- 1: done. 0: the lease is lost and nothing was changed. A repeated settle whose first reply was lost is done.
+-- Returns 1 if done, also by a first try whose reply was lost; 0 if the lease is lost, and nothing was changed.
 local id, token, owner, outcome, fate, delay = unpack(ARGV, 1, 6)
 local block = P .. 'block:' .. id
 local reply = id .. ' ' .. token .. ' ' .. outcome

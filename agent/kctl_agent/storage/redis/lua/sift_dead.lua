@@ -1,6 +1,6 @@
 -- ARGV: tries from, tries to, offset from, offset to, text of the error, key, text of the value ('' for any), then ids.
--- The ids of the dead letters that may be these. What is compressed may hold any text: the fourth byte of a block is its
--- codec (storage/block.py). Nobody else is served meanwhile, so after 4 MB the others may all be.
+-- Returns ids of dead letters that may match. Compressed blocks may hold any text: the fourth byte of a block is its
+-- codec (storage/block.py). Redis serves no other client meanwhile, so after 4 MB all others count as matches.
 local MOST_BYTES = 4194304
 local tries_from, tries_to, offset_from, offset_to, traceback, key, value = unpack(ARGV, 1, 7)
 local least, most = tonumber(tries_from) or 0, tonumber(tries_to) or math.huge

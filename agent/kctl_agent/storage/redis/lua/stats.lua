@@ -1,4 +1,4 @@
--- {counts as one list of name, value; then tp, age in milliseconds of its oldest block that is not dead, ...}
+-- Returns {counts as a list of name, value; then tp, age in milliseconds of its oldest block that is not dead, ...}
 local ages, machine = {}, machine_time()
 for _, tp in ipairs(redis.call('SMEMBERS', P .. 'partitions')) do
   local id = redis.call('ZRANGE', P .. 'line:' .. tp, 0, 0)[1]

@@ -1,5 +1,5 @@
--- ARGV: token, topic, partition, offset_from, offset_to ('': any), age of leases in milliseconds ('': those that ran
--- out). The number of messages put back.
+-- ARGV: token, topic, partition, offset_from, offset_to ('': any), age of leases in milliseconds ('': expired ones).
+-- Returns the number of requeued messages.
 return once(ARGV[1], function()
   local now, messages = clock(10000), 0
   local _, topic, partition, offset_from, offset_to, age = unpack(ARGV)
