@@ -13,6 +13,7 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from kctl.cli.command import CONFIG, OUTPUT, Option
 from kctl.cli.fleet.operate import command as command_of
+from kctl.cli.fleet.tables import VIEWS
 from kctl.operations import COMMANDS
 from kctl_agent.replies.questions import QUESTIONS, Question, named
 from tests.configuration_page import entry
@@ -57,8 +58,8 @@ def _question(name: str, question: Question) -> str:
     facts = [f"Asked of {asked}, and of attached applications."]
     if question.path:
         facts.append(f"Over HTTP: `/api/v1/{question.path}`.")
-    if question.compared:
-        facts.append(f"`--fail-above` compares {question.compared[0]}.")
+    if name in VIEWS and VIEWS[name].compared:
+        facts.append(f"`--fail-above` compares {VIEWS[name].compared}.")
     doc = "" if kind.__doc__ is None else " ".join(inspect.cleandoc(kind.__doc__).split()).replace("None", "null")
     about = " ".join([f"{question.title}.", *([doc] if doc else []), *facts])
     described = entry(about)[2:].replace("\n  ", "\n")

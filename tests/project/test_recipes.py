@@ -18,14 +18,14 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from kctl.cli.fleet.tables import lines_of, read
+from kctl.cli.fleet.tables import VIEWS, View, lines_of, read
 from kctl.http.api.paging import Key
 from kctl.master.reduction import COMMANDS
 from kctl.reduce.base import Answer, BrokerSnapshot
 from kctl.rows.workers import WorkerRow
 from kctl.rpc.fan_out import AgentPool, fan_out
 from kctl_agent.replies.block_size import StorageReply
-from kctl_agent.replies.questions import QUESTIONS, Question, named
+from kctl_agent.replies.questions import QUESTIONS, named
 from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
@@ -118,7 +118,7 @@ from urllib.parse import quote
 from kctl.http.api.lists import router
 from kctl.cli.app import tree
 from kctl.cli.completion import complete
-from kctl.cli.fleet.tables import lines_of, read
+from kctl.cli.fleet.tables import VIEWS, View, lines_of, read
 from kctl.http.api.paging import Key
 from kctl.cli.help import page
 from kctl.master.collector import _KEPT
@@ -404,9 +404,10 @@ def test_what_a_question_names_is_there_and_fits(rpc: str) -> None:
     if question.view:
         hints = get_type_hints(command.shown)
         assert list(hints.values()) == [reduced, sent]
-    for path in (question.lines, question.wide, question.compared[1] if question.compared else ""):
-        if path and path != Question._field_defaults["lines"]:
-            [taken, *_] = get_type_hints(named(path), localns=TYPES).values()
+    view, default = VIEWS.get(rpc, View()), View()
+    for function, of_any in zip(view, default, strict=True):
+        if callable(function) and function is not of_any:
+            [taken, *_] = get_type_hints(function, localns=TYPES).values()
             assert taken is sent
     assert question.key or not question.filters
     if question.key and question.path:

@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 _REPLIES = "kctl_agent.replies"
-_TABLES = "kctl.cli.fleet.tables"
 _REDUCERS = "kctl.reduce.reducers"
 
 
@@ -40,12 +39,6 @@ class Question(NamedTuple):
     path_summary: str = ""
     filters: Mapping[str, str] = {}
     """Query parameters of the resource that select rows -> the field they compare."""
-    lines: str = f"{_TABLES}.listed"
-    """Makes the lines of `kctl rpc`; the default shows every field of a row as a column."""
-    wide: str = ""
-    """For `-o wide`, if different."""
-    compared: tuple[str, str] | None = None
-    """Compared by `--fail-above`: in words, and the function that returns the values."""
 
     @property
     def sent(self) -> str:
@@ -67,8 +60,6 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         "kctl.rows.lag.LagTotals",
         "kctl.reduce.partitions.kafka_lag",
         age="rows",
-        lines=f"{_TABLES}.kafka_lag",
-        compared=("the total lag", f"{_TABLES}.total_lag"),
     ),
     "offset_checker": Question(
         "How far each partition has been read, and by which worker",
@@ -77,8 +68,6 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         "kctl.reduce.partitions.offset_checker",
         "kctl.rows.partitions.Offsets",
         age="rows",
-        lines=f"{_TABLES}.offset_checker",
-        compared=("a remaining-count", f"{_TABLES}.remaining_counts"),
     ),
     "block_size": Question(
         "How many messages are pending in the storage",
@@ -89,8 +78,6 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         not_yet="has not opened its storage",
         path="storage",
         path_summary="Messages and bytes in the storage, and its limit",
-        lines=f"{_TABLES}.block_size",
-        compared=("the number of pending messages", f"{_TABLES}.pending"),
     ),
     "member_leader": Question(
         "The leader of the consumer group, and its members",
@@ -105,8 +92,6 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         path="members",
         path_summary="The members of the group, as they see themselves, and their leader",
         filters={"worker": "worker"},
-        lines=f"{_TABLES}.member_leader",
-        wide=f"{_TABLES}.member_leader_wide",
     ),
     "metadata_brokers": Question(
         "The Kafka brokers",
@@ -140,8 +125,6 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         path="workers",
         path_summary="Workers and sinkers, as they and as their supervisor see them",
         filters={"worker": "name", "kind": "kind", "state": "state"},
-        lines=f"{_TABLES}.workers",
-        wide=f"{_TABLES}.workers_wide",
     ),
     "ping": Question(
         "The processes that answer",
@@ -150,7 +133,6 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         f"{_REDUCERS}.ping",
         "kctl.rows.workers.Pings",
         kinds=("worker", "sinker", "engine"),
-        lines=f"{_TABLES}.ping",
     ),
     "describe": Question(
         "The available methods",
@@ -159,7 +141,6 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         rows="methods",
         key=("method",),
         kinds=("worker", "sinker", "engine"),
-        lines=f"{_TABLES}.describe",
     ),
 }
 """In the order of the help page. A name from the wire is only a key of it."""

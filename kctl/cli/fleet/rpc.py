@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kctl import fleets
 from kctl.cli.command import CONFIG, WIDE_OUTPUT, Command, Option
 from kctl.cli.fleet.ask import OF_HOSTS, ask, incomplete, of_hosts, remark
-from kctl.cli.fleet.tables import OLD_SECONDS, check, lines_of, read
+from kctl.cli.fleet.tables import OLD_SECONDS, VIEWS, check, lines_of, read
 from kctl.cli.output import as_json, as_yaml, whole
 from kctl.cli.parsing import nearest
 from kctl.cli.table import clean, duration
@@ -22,7 +22,7 @@ from kctl_agent.rpc.messages import reducer_method
 if TYPE_CHECKING:
     from kctl.rpc.client import Reply
 
-_COMPARED = {name: each.compared[0] for name, each in QUESTIONS.items() if each.compared is not None}
+_COMPARED = {name: each.compared for name, each in VIEWS.items() if each.compared}
 _HIGHER = ", ".join(f"{what} ({name})" for name, what in _COMPARED.items())
 _COMMANDS = tuple((name, each.title) for name, each in QUESTIONS.items())
 

@@ -1,14 +1,13 @@
-"""Prints results of commands and compares them for `--fail-above`: functions named in
-`kctl_agent.replies.questions`."""
+"""Prints answers to the questions of `kctl_agent.replies.questions`, and compares them for `--fail-above`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from math import inf
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
 from kctl.cli.fleet.worker_table import RPC, RPC_WIDE, worker_table
 from kctl.cli.table import Column, cell, clip, columns, duration, ranges, render, render_columns
@@ -157,18 +156,39 @@ def read(command: str, result: Any) -> Any:
     return answered(command, named(QUESTIONS[command].sent), result)
 
 
+class View(NamedTuple):
+    """How the answer to a question is printed."""
+
+    lines: Callable[[Any], list[str]] = listed
+    wide: Callable[[Any], list[str]] | None = None
+    """For `-o wide`, if different."""
+    compared: str = ""
+    """What `--fail-above` compares, in words; empty: it cannot."""
+    values: Callable[[Any], list[int | None]] = lambda _: []
+    """What it compares."""
+
+
+VIEWS = {
+    "kafka_lag": View(kafka_lag, None, "the total lag", total_lag),
+    "offset_checker": View(offset_checker, None, "a remaining-count", remaining_counts),
+    "block_size": View(block_size, None, "the number of pending messages", pending),
+    "member_leader": View(member_leader, member_leader_wide),
+    "workers": View(workers, workers_wide),
+    "ping": View(ping),
+    "describe": View(describe),
+}
+"""Answers that are not printed with every field of a row as a column."""
+
+
 def lines_of(command: str, result: Any, *, is_wide: bool = False) -> list[str]:
-    question = QUESTIONS[command]
-    lines: list[str] = named((is_wide and question.wide) or question.lines)(result)
-    return lines
+    view = VIEWS.get(command, View())
+    return ((is_wide and view.wide) or view.lines)(result)
 
 
 def check(command: str, result: Any, limit: int) -> None:
     """Compares a result's values with the limit. Raises ThresholdExceeded, IncompleteAnswer (no known value is above
     it, but some are unknown, which must not pass for healthy)."""
-    compared = QUESTIONS[command].compared
-    assert compared is not None
-    what, values = compared[0], named(compared[1])(result)
+    what, values = VIEWS[command].compared, VIEWS[command].values(result)
     highest = max((value for value in values if value is not None), default=None)
     if highest is not None and highest > limit:
         raise ThresholdExceeded(f"{what} is {highest}, above {limit}")
