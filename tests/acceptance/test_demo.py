@@ -88,23 +88,6 @@ def total_rows() -> int:
     return sum(row["rows_total"] for row in rows)
 
 
-@pytest.mark.shows("`kctl demo --for` exits with 0 only if every message is stored exactly once")
-@pytest.mark.long
-def test_with_for_it_ends_by_itself_and_prints_its_stats_meanwhile(demo: Demo, short_dir: Path) -> None:
-    process = demo("--for", "5")
-
-    out, err = process.communicate(timeout=250)
-
-    assert process.returncode == 0, out + err
-    assert err == ""
-    summary = {words[0]: words[-1] for line in out.splitlines()[-6:] if (words := line.split())}
-    assert summary.keys() == {"produced", "stored", "lost", "duplicated", "largest-lag", "seconds-to-first-batch"}
-    assert (summary["lost"], summary["duplicated"]) == ("0", "0")
-    assert summary["stored"] == summary["produced"] != "0"
-    assert "committed" in out
-    assert processes_in(short_dir / "demo") == []
-
-
 @pytest.mark.parametrize("options", [("-o", "json"), ("--broker-only",)])
 @pytest.mark.shows("Ctrl-C while the demo's broker starts ends everything at once")
 def test_ctrl_c_while_the_broker_starts_ends_all_at_once(demo: Demo, short_dir: Path, options: tuple[str, ...]) -> None:

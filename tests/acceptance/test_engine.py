@@ -145,24 +145,6 @@ def test_a_worker_killed_in_a_backlog_leaves_nothing_in_the_engine_and_others_re
 
 
 @pytest.mark.long
-def test_a_frozen_worker_holds_up_no_other(two: Fleet) -> None:
-    load = two.load(rate=500)
-    eventually(lambda: all(row["batches_total"] for row in two.workers().values()), SETTLE_SECONDS, "both store")
-    frozen = two.workers()["worker-0"]["pid"]
-
-    os.kill(frozen, signal.SIGSTOP)
-    try:
-        before = two.workers()["worker-1"]["batches_total"]
-        eventually(lambda: two.workers()["worker-1"]["batches_total"] > before + 5, 45.0, "the other one stores on")
-    finally:
-        os.kill(frozen, signal.SIGCONT)
-
-    two.finish(load)
-    eventually(two.is_caught_up, START_SECONDS, "everything is stored")
-    two.stored_once()
-
-
-@pytest.mark.long
 def test_a_worker_started_again_with_new_code_runs_it_in_the_executors_too(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(workers=1, partitions=1, engine="shared", workers_more='transform = "marking:mark"')
     (fleet.directory / "marking.py").write_text(TRANSFORM.format(version=b"old"))
@@ -179,48 +161,6 @@ def test_a_worker_started_again_with_new_code_runs_it_in_the_executors_too(make_
     stored = sorted((record.offset, record.value) for block in fleet.storage.blocks() for record in block.messages())
     assert stored == [(0, b"old"), (1, b"newer")]
     assert fleet.engine()["pid"] == engine
-
-
-HANDLER = """
-import pathlib
-import time
-
-SLOW = pathlib.Path(__file__).with_name("slow")
-
-def handle(messages):
-    while SLOW.exists() and str(messages[0].partition) in SLOW.read_text().split():
-        time.sleep(0.05)
-    return [True] * len(messages)
-"""
-
-
-@pytest.mark.long
-def test_a_worker_whose_handler_does_not_return_keeps_no_other_waiting(make_fleet: MakeFleet) -> None:
-    fleet = make_fleet(
-        workers=2,
-        partitions=8,
-        engine="shared",
-        storage='mode = "directly"',
-        sinkers='handler = "slow_at_times:handle"',
-    )
-    (fleet.directory / "slow_at_times.py").write_text(HANDLER)
-    fleet.start("worker-0", "worker-1")
-    fleet.send(80)
-    eventually(fleet.is_caught_up, SETTLE_SECONDS, "all are handled")
-    slow = [str(partition) for partition, row in fleet.offsets().items() if row["worker"] == "worker-0"]
-    (fleet.directory / "slow").write_text(" ".join(slow))
-
-    for number in (2, 3):
-        fleet.send(80)
-        eventually(lambda: waiting(fleet) == {int(each): 10 * (number - 1) for each in slow}, SETTLE_SECONDS)  # noqa: B023
-
-    (fleet.directory / "slow").unlink()
-    eventually(fleet.is_caught_up, SETTLE_SECONDS, "all are handled")
-
-
-def waiting(fleet: Fleet) -> dict[int, int]:
-    """Of each partition with lag, how many messages are not committed."""
-    return {partition: lag for partition, row in fleet.offsets().items() if (lag := row["remaining_count"])}
 
 
 OWN_SESSION = """

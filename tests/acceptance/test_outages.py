@@ -99,17 +99,6 @@ def test_a_master_that_is_frozen_or_gone_is_no_fleet_that_is_well(bench: Bench) 
 
 
 @pytest.mark.long
-def test_a_worker_that_was_just_restarted_is_shown_until_it_works(bench: Bench) -> None:
-    bench.begin()
-
-    bench.fleet.kctl("restart", "worker-0")
-
-    bench.begin()
-    texts = "\n".join(text for _, text in events(bench))
-    assert "degraded: 1 of 2 workers has not worked" in texts
-
-
-@pytest.mark.long
 @pytest.mark.shows("a restart of the only sinker, or of the engine, is reported as `degraded`, never `failing`")
 @pytest.mark.parametrize("name", ["sinker-0", "engine"])
 def test_a_restart_on_request_is_never_failing(bench: Bench, name: str) -> None:

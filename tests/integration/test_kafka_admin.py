@@ -102,14 +102,6 @@ def test_a_topic_is_refused_in_the_brokers_words(kctl: Kctl, words: tuple[str, .
         assert "defect" not in ran.err
 
 
-def test_a_dry_run_asks_the_brokers_and_creates_nothing(broker: KafkaBroker, kctl: Kctl) -> None:
-    would = kctl("create-topic", "imagined", "-p", "5", "--dry-run", "-o", "json").document
-
-    assert (would["rows"][0]["partitions"], would["executed"]) == (5, False)
-    assert not topics.has_topic(broker.bootstrap_servers, "imagined")
-    assert audit_lines() == []
-
-
 def test_a_topic_is_deleted_only_when_confirmed(broker: KafkaBroker, kctl: Kctl, at_terminal: Kctl) -> None:
     topics.create_topic(broker.bootstrap_servers, "doomed", 2)
     kctl("produce", "-t", "doomed", "--repeat", "3", "hello")

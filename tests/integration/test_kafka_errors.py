@@ -3,7 +3,6 @@ code; and what is right, with TLS and every SASL mechanism."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 import threading
@@ -13,8 +12,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kctl.config.load import load
-from kctl.errors import BrokerUnreachable, KctlError, WrongProtocol
-from kctl.groups.broker_cache import BrokerCache
 from kctl.kafka.client.access import of_fleet
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.master.launch import worker_settings
@@ -80,32 +77,6 @@ def test_workers_and_masters_speak_tls_and_every_mechanism(secured: SecuredBroke
         master.close()
 
 
-@pytest.mark.parametrize(
-    ("reported", "error", "sentence"),
-    [
-        ("TLS", WrongProtocol, "speaks TLS, and was spoken to in plain: set security_protocol to SSL"),
-        ("nobody", BrokerUnreachable, "no Kafka broker answers at 127.0.0.1:1 .*start it, or correct kafka.bootstrap"),
-    ],
-)
-def test_a_master_that_cannot_start_reports_why_as_kctl_kafka_does(
-    secured: SecuredBroker, reported: str, error: type[KctlError], sentence: str
-) -> None:
-    servers = {"TLS": secured.tls, "nobody": "127.0.0.1:1"}[reported]
-    file = secured.directory / "kctl.toml"
-    file.write_text(f'[kafka]\nbootstrap_servers = "{servers}"\ngroup = "g"\ntopics = ["orders"]\n')
-    config = load(file, {})
-
-    async def check() -> None:
-        cluster = BrokerCache.of(config.kafka, of_fleet(config), 5)
-        try:
-            await cluster.check()
-        finally:
-            await cluster.close()
-
-    with pytest.raises(error, match=sentence):
-        asyncio.run(check())
-
-
 @pytest.mark.shows("`kctl kafka`, worker and master use TLS, SASL PLAIN, SCRAM, OAUTHBEARER; no password is shown")
 @pytest.mark.parametrize("context", MECHANISMS)
 def test_with_tls_and_every_mechanism_messages_go_in_and_out(kctl: Kctl, secured: SecuredBroker, context: str) -> None:
@@ -161,13 +132,6 @@ def test_what_is_wrong_has_a_sentence_and_a_code(kctl: Kctl, words: tuple[str, .
     assert got == code
     assert err.startswith("kctl: ")
     assert err.count("\n") == 1
-
-
-def test_an_unknown_group_is_reported_by_every_command_that_is_about_one(kctl: Kctl) -> None:
-    for words in (("group", "nobody"), ("offset-fetch", "-g", "nobody")):
-        code, _, err = kctl(*words, "--context", "tls")
-
-        assert (code, "GROUP_ID_NOT_FOUND" in err) == (19, True)
 
 
 def test_a_controllers_port_is_no_broker(secured: SecuredBroker, kctl: Kctl) -> None:

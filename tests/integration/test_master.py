@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,37 +18,6 @@ from kctl.start.main import run
 from tests.conftest import eventually
 
 pytestmark = pytest.mark.real
-
-
-def test_master_json_names_process_and_place_and_is_ours_alone(master: Callable[..., Any]) -> None:
-    fleet = master()
-
-    path = fleet.run_dir / "master.json"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert set(fleet.about) == {"pid", "start_time", "version", "http_url", "config", "fleet"}
-    assert fleet.about["pid"] == fleet.process.pid
-    assert [found.config for found in fleets.running()] == [fleet.config]
-
-
-def test_a_killed_worker_is_missed_by_name_and_comes_back(master: Callable[..., Any]) -> None:
-    fleet = master(workers={"backoff_min_seconds": 2.0, "backoff_max_seconds": 2.0})
-    pid = fleet.status()["worker-1"]["pid"]
-    eventually(lambda: len(session_members(pid)) == 2)
-
-    os.kill(pid, signal.SIGKILL)
-    eventually(lambda: fleet.status()["worker-1"]["state"] == "backoff")
-
-    assert session_members(pid) == []
-    reply = fleet.ask("block_size")
-    assert (reply.complete, reply.answered) == (False, ("worker-0",))
-    assert [(failed.sender, failed.code) for failed in reply.failed] == [("worker-1", "unreachable")]
-    assert "backoff" in reply.failed[0].message
-    row = eventually(lambda: (r := fleet.status()["worker-1"])["state"] == "running" and r)
-    assert (row["restarts"], row["last_error"]) == (1, "signal 9, SIGKILL")
-    assert eventually(lambda: fleet.ask("block_size").complete)
-    assert re.search(
-        r"action=backoff worker=worker-1: died \(signal 9, SIGKILL\), restart 1 in [12]\.\d s", fleet.log.read_text()
-    )
 
 
 def test_a_stop_leaves_no_process_no_socket_and_no_entry(master: Callable[..., Any]) -> None:
@@ -76,14 +43,6 @@ def test_a_second_signal_ends_workers_that_will_not_go(master: Callable[..., Any
 
     assert [session_members(pid) for pid in pids] == [[], []]
     assert os.listdir(fleet.run_dir) == []
-
-
-def test_a_master_waits_for_the_workers_of_a_killed_one_and_starts_over(master: Callable[..., Any]) -> None:
-    master().stop(signal.SIGKILL)
-
-    again = master()
-
-    assert {row["restarts"] for row in again.status().values()} == {0}
 
 
 def test_a_boot_failure_is_reported_and_the_others_question_is_still_answered(master: Callable[..., Any]) -> None:

@@ -298,22 +298,6 @@ def test_sighup_rotates_tokens_and_certificate(master: Callable[..., Master], sh
     assert "a-token-that" not in fleet.log.read_text()
 
 
-def test_sighup_reloads_and_a_broken_file_changes_nothing(master: Callable[..., Master]) -> None:
-    fleet = master(workers={"count": 1})
-    fleet.config.write_text(fleet.config.read_text() + "\nnonsense = [\n")
-
-    fleet.process.send_signal(signal.SIGHUP)
-
-    def reloaded() -> dict[str, Any] | None:
-        rows = fleet.ask("operations", of_master=True).result["rows"]
-        return rows[0] if rows and rows[0]["state"] != "running" else None
-
-    reported = eventually(reloaded)
-    assert (reported["operation"], reported["via"], reported["state"]) == ("reload", "signal", "failed")
-    assert "kctl.toml: line " in reported["text"]
-    assert fleet.states() == ["running"]
-
-
 def audit(fleet: Master) -> list[dict[str, Any]]:
     """The ends of operations, as they were written down."""
     lines = (fleet.config.parent / "logs" / "operations.jsonl").read_text().splitlines()

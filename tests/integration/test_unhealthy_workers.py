@@ -65,14 +65,6 @@ def test_a_worker_that_dies_at_once_is_tried_on_with_growing_pauses(faulty: Call
     eventually(lambda: row(fleet)["state"] == "running")
 
 
-def test_a_worker_that_cannot_start_as_configured_is_not_tried_again(faulty: Callable[..., Any]) -> None:
-    fleet, _ = faulty("boot_failure", until="fatal")
-
-    reported = row(fleet)
-
-    assert (reported["restarts"], reported["last_error"]) == (0, "no such transform: module:function")
-
-
 def test_where_configured_a_worker_given_up_ends_the_fleet(config_file: Callable[..., Path], short_dir: Path) -> None:
     config = config_file(workers={"on_fatal": "exit"}, spark={"conf": {"KCTL_TEST_WORKER": "boot_failure"}})
 

@@ -1,4 +1,4 @@
-"""The agent's loop: many peers, well and badly behaved, on one thread."""
+"""The agent's loop: many peers, well and badly behaved, on one thread; see also tests/conformance/sockets.py."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import pytest
 
+from kctl.rpc.client import Reply
 from kctl_agent.rpc.commands import COMMANDS, AgentCommand, Param
 from kctl_agent.rpc.connection import AcceptedConnection
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
-from kctl_agent.rpc.wire import HEADER_BYTES, MAX_REQUEST_BYTES, JsonObject, encode
+from kctl_agent.rpc.wire import HEADER_BYTES, MAX_REQUEST_BYTES, JsonObject
 from tests.caller import Caller, question
-from tests.conftest import eventually
+from tests.conformance.sockets import Sockets
 from tests.unit.rpc.conftest import Bench
 
 BIG = AgentCommand(
@@ -31,35 +33,40 @@ WITH_BIG = COMMANDS | {"big": BIG}
 SHORT_SECONDS = 0.2
 
 
+class ServedAgent:
+    """For the suite that every socket passes."""
+
+    large = question("big", size=1_000_000)
+
+    def __init__(self, bench: Bench, snapshot: Snapshot) -> None:
+        self.path, self.connect = bench.path, bench.connect
+        self._bench, self._snapshot = bench, snapshot
+
+    def serve(self, *, write_timeout_seconds: float | None = None, **limits: Any) -> None:
+        """One time-out is for both, a frame that does not come and a reply that is not read."""
+        if write_timeout_seconds is not None:
+            limits["frame_timeout_seconds"] = write_timeout_seconds
+        self._server = self._bench.serve(self._snapshot, commands=WITH_BIG, **limits)
+
+    def stop(self) -> None:
+        self._server.close()
+
+    def is_answer(self, rpc: str, reply: Reply) -> bool:
+        return ("rows" in reply.result) == (rpc == "offset_checker")
+
+    def are_counted(self, *mistakes: str) -> bool:
+        return self._server.counts == dict.fromkeys(mistakes, 1)
+
+
+@pytest.fixture
+def served(bench: Bench, snapshot: Snapshot) -> ServedAgent:
+    return ServedAgent(bench, snapshot)
+
+
+class TestSocket(Sockets): ...
+
+
 # ---- what is asked is answered
-
-
-@pytest.mark.shows("a request needs only `role`, `rpc` and `method`")
-def test_a_caller_that_sends_only_role_rpc_and_method_is_served(bench: Bench, snapshot: Snapshot) -> None:
-    bench.serve(snapshot=snapshot)
-    caller = bench.connect()
-
-    caller.send(encode({"role": 0, "rpc": "kafka_lag", "method": "getKafkaLag"}))
-
-    reply = caller.read()
-    assert reply.ok
-    assert reply.id is None
-
-
-def test_pipelined_requests_are_answered_in_order_with_their_ids(bench: Bench, snapshot: Snapshot) -> None:
-    bench.serve(snapshot=snapshot)
-    caller = bench.connect()
-    asked = [(str(number), "ping" if number % 3 else "offset_checker") for number in range(2000)]
-
-    sender = threading.Thread(target=caller.send, args=(b"".join(question(rpc, id_) for id_, rpc in asked),))
-    sender.start()
-    replies = [caller.read() for _ in asked]
-    sender.join()
-
-    assert [reply.id for reply in replies] == [id_ for id_, _ in asked]
-    assert all(
-        ("rows" in reply.result) == (rpc == "offset_checker") for reply, (_, rpc) in zip(replies, asked, strict=True)
-    )
 
 
 def test_a_caller_that_has_sent_all_and_closed_its_side_still_gets_its_replies(bench: Bench) -> None:
@@ -76,31 +83,6 @@ def test_a_caller_that_has_sent_all_and_closed_its_side_still_gets_its_replies(b
 # ---- what is refused
 
 
-@pytest.mark.parametrize(
-    ("data", "code"),
-    [
-        (b"\x00\x00\x00\x03abc", "bad_payload"),
-        (b"\x00\x00\x00\x00", "bad_payload"),
-        (b"\x00\x00\x00\x02[]", "bad_payload"),
-        (b"GET / HTTP/1.1\r\n\r\n", "frame_too_large"),
-        (b"\xff\xff\xff\xff", "frame_too_large"),
-    ],
-)
-def test_a_malformed_frame_is_reported_and_only_its_own_connection_ends(bench: Bench, data: bytes, code: str) -> None:
-    server = bench.serve()
-    bad, good = bench.connect(), bench.connect()
-    assert good.ask("ping").ok
-
-    bad.send(data)
-
-    reply = bad.read()
-    assert reply.error is not None
-    assert (reply.id, reply.error.code) == (None, code)
-    assert bad.is_ended()
-    assert good.ask("ping").ok
-    assert server.counts == {f"a malformed frame ({code})": 1}
-
-
 def test_a_client_refused_while_still_sending_can_read_why(bench: Bench) -> None:
     bench.serve()
     caller = bench.connect()
@@ -112,46 +94,7 @@ def test_a_client_refused_while_still_sending_can_read_why(bench: Bench) -> None
     assert reply.error.code == "frame_too_large"
 
 
-def test_above_the_bound_of_connections_callers_get_busy_until_one_leaves(bench: Bench) -> None:
-    bench.serve(max_connections=2)
-    first, second = bench.connect(), bench.connect()
-    assert first.ask("ping").ok
-    assert second.ask("ping").ok
-
-    third = bench.connect()
-    refusal = third.read()
-    assert refusal.error is not None
-    assert (refusal.error.code, refusal.error.retriable) == ("busy", True)
-    assert "2 connections" in refusal.error.message
-    assert third.is_ended()
-    assert first.ask("ping").ok
-
-    second.socket.close()
-    third.socket.close()
-
-    def is_served() -> bool:
-        with Caller(bench.path) as caller:
-            return caller.ask("ping").ok
-
-    eventually(is_served)
-
-
 # ---- callers that are silent, slow or gone
-
-
-@pytest.mark.shows("half a frame ends at the deadline; 200 callers are served, or rejected by a stated limit")
-def test_half_a_frame_and_silence_is_closed_at_the_deadline(bench: Bench) -> None:
-    server = bench.serve(frame_timeout_seconds=SHORT_SECONDS)
-    silent, idle = bench.connect(), bench.connect()
-    began = monotonic()
-
-    silent.send(question("ping", "1") + question("ping", "2")[:-1])
-
-    assert silent.read().id == "1"
-    assert silent.is_ended()
-    assert SHORT_SECONDS * 0.9 <= monotonic() - began < 5
-    assert server.counts == {"half a frame and silence": 1}
-    assert idle.ask("ping").ok
 
 
 def test_a_frame_that_trickles_in_has_no_longer_than_a_silent_one(bench: Bench) -> None:
@@ -169,18 +112,6 @@ def test_a_frame_that_trickles_in_has_no_longer_than_a_silent_one(bench: Bench) 
     assert server.counts == {"half a frame and silence": 1}
 
 
-def test_a_silent_connection_is_closed_at_the_idle_timeout(bench: Bench) -> None:
-    server = bench.serve(idle_timeout_seconds=SHORT_SECONDS)
-    caller = bench.connect()
-    assert caller.ask("ping").ok
-    began = monotonic()
-
-    assert caller.is_ended()
-
-    assert SHORT_SECONDS * 0.9 <= monotonic() - began < 5
-    assert server.counts == {}
-
-
 def test_a_connection_that_goes_on_asking_outlives_the_idle_timeout(bench: Bench) -> None:
     bench.serve(idle_timeout_seconds=1.0)
     caller, pause, began = bench.connect(), threading.Event(), monotonic()
@@ -188,15 +119,6 @@ def test_a_connection_that_goes_on_asking_outlives_the_idle_timeout(bench: Bench
     while monotonic() - began < 1.3:
         assert caller.ask("ping").ok
         pause.wait(0.05)
-
-
-def test_a_peer_that_does_not_read_its_reply_is_closed_and_the_others_are_served_meanwhile(bench: Bench) -> None:
-    server = bench.serve(commands=WITH_BIG, frame_timeout_seconds=SHORT_SECONDS)
-    deaf, good = bench.connect(), bench.connect()
-
-    deaf.send(b"".join(question("big", str(number), size=1_000_000) for number in range(50)))
-
-    eventually(lambda: good.ask("ping").ok and server.counts == {"a peer did not read its reply": 1})
 
 
 def test_what_is_held_for_a_peer_that_does_not_read_is_one_reply_and_not_all_of_them(bench: Bench) -> None:
@@ -282,21 +204,6 @@ def test_a_bug_in_the_loop_costs_one_connection_and_is_counted(bench: Bench, mon
 
 
 # ---- its life
-
-
-@pytest.mark.alone
-def test_closing_is_prompt_ends_every_connection_and_removes_the_socket(bench: Bench, short_dir: Path) -> None:
-    server = bench.serve()
-    callers = [bench.connect() for _ in range(20)]
-    assert all(caller.ask("ping").ok for caller in callers)
-    began = monotonic()
-
-    server.close()
-    server.close()
-
-    assert monotonic() - began < 1
-    assert all(caller.is_ended() for caller in callers)
-    assert os.listdir(short_dir) == []
 
 
 def test_closing_while_callers_ask_ends_them_between_two_frames(bench: Bench) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import tempfile
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,12 @@ from tests.skipping import (
     stored_rows,
 )
 from tests.table_conformance import compact
+
+
+@cache
+def database() -> duckdb.DuckDBPyConnection:
+    """One for all questions: to open one takes longer than to answer most."""
+    return duckdb.connect()
 
 
 class Reader:
@@ -78,9 +85,8 @@ class Reader:
         if not files:
             return []
         without = "" if all(is_exact(pq.read_metadata(file)) for file in files) else ", filter_pushdown"
-        with duckdb.connect() as database:
-            database.execute(f"set disabled_optimizers = 'statistics_propagation{without}'")
-            return [row[0] for row in database.execute(query, [files]).fetchall()]
+        database().execute(f"set disabled_optimizers = 'statistics_propagation{without}'")
+        return [row[0] for row in database().execute(query, [files]).fetchall()]
 
 
 def without_statistics(path: Path, rows: pa.Table) -> Reader:
@@ -111,7 +117,7 @@ def tables_and_predicates(draw: st.DrawFn) -> tuple[list[tuple[Rows, bool]], lis
 
 @pytest.mark.shows("queries with statistics find the same rows, for all types, also after a compaction")
 @given(tables_and_predicates(), st.booleans())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_what_is_found_through_statistics_is_what_is_found_without(
     drawn: tuple[list[tuple[Rows, bool]], list[Predicate]], is_compacted: bool
 ) -> None:
