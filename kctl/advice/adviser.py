@@ -18,7 +18,7 @@ from kctl.advice.shares import Shares
 from kctl.advice.window import Arrivals, BatchWindow, Work
 from kctl.config.sections import AdviceSection
 from kctl.rows.advice import Advice, Answer, HotPartition, Outcome
-from kctl.rows.columns import Bools, Partition, Reals
+from kctl.rows.columns import Partition, Reals
 
 _KNOWN = 1 / 15
 """The part of the window over which arrivals must be known: a minute of the default."""
@@ -214,15 +214,16 @@ class Adviser:
 
     def _need(self, sample: Sample, rates: Reals, each: float) -> _Need:
         rules, current = self._rules, sample.workers
+        self._shares.use(sample.keys, sample.owners)
         steady = rates / rules.utilisation
         is_hot = steady > each
         backlog = np.maximum(sample.lag - rates * _cycle(sample), 0.0)
-        backlog[_beside(is_hot, sample.owners)] = 0.0
+        worker_of = self._shares.of_each(max(current, 1))
+        backlog[np.isin(worker_of, worker_of[is_hot])] = 0.0  # it ends only with the heat
         needs = steady + backlog / rules.catch_up_seconds + rates * rules.pause_seconds / rules.catch_up_seconds
         # What no number of workers can meet in time does not spread the others.
         loads = np.where(needs <= each, needs, np.where(is_hot, 0.0, steady)) / each
         least = max(ceil(np.minimum(needs, each).sum() / each - _ROUNDING), 1)
-        self._shares.use(sample.keys, sample.owners)
         load = self._shares.largest(max(current, 1), loads)
         numbers = islice(range(least, len(sample.keys) + 1), _TRIED)
         fitting = ((n, then) for n in numbers if (then := self._shares.largest(n, loads)) <= 1 + _ROUNDING)
@@ -277,12 +278,6 @@ class Adviser:
                     number = 1 if self._last.outcome is None else self._last.outcome.number + 1
                     ended = Outcome(number, f"{what} {text}", is_met)
         return ended
-
-
-def _beside(is_hot: Bools, owners: tuple[str | None, ...]) -> Bools:
-    """Whether each partition has its worker in common with a hot one: its backlog ends only with the heat."""
-    of_hot = {owner for owner, hot in zip(owners, is_hot.tolist(), strict=True) if hot}
-    return np.array([owner in of_hot for owner in owners], np.bool_)
 
 
 def _unknown(sample: Sample, rates: Reals, seconds: float, least: float) -> str:

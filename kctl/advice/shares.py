@@ -19,8 +19,8 @@ from kafka.coordinator.assignors.sticky.sticky_assignor import (
 from kctl.rows.columns import Partition, Reals, Rows
 
 _STATELESS: dict[str, Any] = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
-_MOST_STICKY = 2000
-"""Partitions up to which the sticky assignors are asked, which take a second for so many."""
+_MOST_ASKED = 200
+"""Partitions up to which an assignor is asked, which takes 10 ms for so many; more count as dealt out in turn."""
 
 
 class Shares:
@@ -52,6 +52,8 @@ class Shares:
         if len(names) == count and None not in self._owners:
             return np.array([names.index(each) for each in self._owners if each], np.intp)
         members = [*names, *(f"new-{number:09}" for number in range(count))][:count]
+        if len(self._keys) > _MOST_ASKED:
+            return np.arange(len(self._keys)) % count
         owner_of = self._asked(members)
         return np.array([owner_of[key] for key in self._keys], np.intp)
 
@@ -60,8 +62,7 @@ class Shares:
         for topic, partition in self._keys:
             topics[topic].add(partition)
         cluster: Any = SimpleNamespace(topics=lambda: set(topics), partitions_for_topic=topics.get)
-        stateless = _STATELESS.get(self._assignor, RoundRobinPartitionAssignor)
-        if self._assignor in _STATELESS or len(self._keys) > _MOST_STICKY:
+        if (stateless := _STATELESS.get(self._assignor)) is not None:
             subscription = SimpleNamespace(topics=sorted(topics))
             joined = [
                 SimpleNamespace(member_id=each, group_instance_id=None, metadata=subscription) for each in members

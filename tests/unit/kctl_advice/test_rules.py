@@ -358,7 +358,7 @@ MUTATIONS: Mapping[Callable[[Make], None], Sequence[tuple[str, str, str]]] = {
         ("adviser", "<= 1 + _ROUNDING)", "<= 99)"),
     ],
     the_assignor_of_the_group_decides_who_gets_what: [
-        ("shares", "_STATELESS.get(self._assignor, RoundRobinPartitionAssignor)", "RoundRobinPartitionAssignor"),
+        ("shares", "_STATELESS.get(self._assignor)", "RoundRobinPartitionAssignor"),
     ],
     the_number_changes_only_with_the_largest_share: [
         ("adviser", "(is_same_share and", "(False and"),
@@ -368,7 +368,7 @@ MUTATIONS: Mapping[Callable[[Make], None], Sequence[tuple[str, str, str]]] = {
     ],
     a_hot_partition_is_named_and_moves_nothing: [
         ("adviser", "is_hot = steady > each", "is_hot = steady > 1e9"),
-        ("adviser", "backlog[_beside(is_hot, sample.owners)] = 0.0", "pass"),
+        ("adviser", "backlog[np.isin(worker_of, worker_of[is_hot])] = 0.0", "pass"),
     ],
     an_interruption_begins_the_three_minutes_again: [
         ("policy", "at - self._steady_at >= rules.up_after_seconds", "True"),
