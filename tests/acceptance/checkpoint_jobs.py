@@ -1,4 +1,5 @@
-"""A Spark of any version that runs one query after the other, each until it has read everything or has failed.
+"""A Spark of any version that runs one query after the other, each until it has read everything or has failed; with
+`forever`, until a line follows.
 
 A line of JSON on stdin is a query, a line of JSON on stdout what became of it. It imports PySpark alone, unless the
 query is to be attached, so that the Python of another environment can run it. Usage:
@@ -38,6 +39,8 @@ def source(spark: Any, bootstrap: str, topics: str, options: dict[str, str]) -> 
 
 
 def query(spark: Any, bootstrap: str, job: dict[str, Any]) -> Any:
+    from pyspark.sql.functions import window
+
     frames = [source(spark, bootstrap, topics, job.get("options", {})) for topics in job["topics"]]
     frame = frames[0]
     for other in frames[1:]:
@@ -46,12 +49,13 @@ def query(spark: Any, bootstrap: str, job: dict[str, Any]) -> Any:
         import kctl_agent
 
         kctl_agent.attach(spark, **job["attach"])
-    if job.get("stateful"):
-        frame = frame.withWatermark("timestamp", "1 minute").groupBy("partition").count()
+    if job.get("stateful") or job.get("windowed"):
+        keys = [window("timestamp", "10 seconds")] if job.get("windowed") else []
+        frame = frame.withWatermark("timestamp", "1 minute").groupBy(*keys, "partition").count()
     writer = frame.writeStream.format(job.get("sink", "noop")).option("checkpointLocation", job["checkpoint"])
     for key, value in job.get("write", {}).items():
         writer = writer.option(key, value)
-    if job.get("stateful"):
+    if job.get("stateful") or job.get("windowed"):
         writer = writer.outputMode("update")
     return writer.trigger(processingTime=job.get("every", "0 seconds")).start(job.get("path"))
 
@@ -62,8 +66,10 @@ def run(spark: Any, bootstrap: str, job: dict[str, Any]) -> dict[str, Any]:
         started = query(spark, bootstrap, job)
         if job.get("forever"):
             print(json.dumps({"started": True}), flush=True)
-            started.awaitTermination()
-        started.processAllAvailable()
+            sys.stdin.readline()
+            started.stop()
+        else:
+            started.processAllAvailable()
     except Exception as raised:
         error = str(raised)
     reports = [] if started is None else started.recentProgress

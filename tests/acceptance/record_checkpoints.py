@@ -1,7 +1,6 @@
 """Makes the checkpoints of tests/unit/recorded/checkpoints, by a Spark of any version and a broker that is running.
 
-usage: python -m tests.acceptance.record_checkpoints BOOTSTRAP PYTHON JARS FOLDER [KEY=VALUE …]: PYTHON is that of an
-environment with pyspark, JARS its Kafka connector with what it needs; or '' with spark.jars.packages=… as KEY=VALUE.
+usage: python -m tests.acceptance.record_checkpoints BOOTSTRAP VERSION FOLDER [KEY=VALUE …]
 """
 
 from __future__ import annotations
@@ -32,6 +31,6 @@ def record(bootstrap: str, jobs: SparkJobs, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    servers, python, jars, where, *conf = sys.argv[1:]
-    with SparkJobs(servers, python, jars, Path(where) / "spark.log", conf) as started:
+    servers, version, where, *conf = sys.argv[1:]
+    with SparkJobs(servers, Path(where) / "spark.log", version, conf) as started:
         record(servers, started, Path(where))

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from kctl.errors import KctlError
-from kctl.jars.lock import jar_paths
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.acceptance.spark_jobs import SparkJobs
 from tests.conftest import BRIEF_JVM, eventually
@@ -129,7 +128,7 @@ def test_without_a_fleet_a_job_behind_tls_and_sasl_shows_its_lag_to_ordinary_too
             "kafka.sasl.mechanism": "SCRAM-SHA-512",
             "kafka.sasl.jaas.config": f"org.apache.kafka.common.security.scram.{login}",
         }
-        jars, log = ",".join(map(str, jar_paths("spark"))), tmp_path / "log"
+        log = tmp_path / "log"
 
         def seen_by_kafkas_tool() -> bool:
             try:
@@ -138,7 +137,7 @@ def test_without_a_fleet_a_job_behind_tls_and_sasl_shows_its_lag_to_ordinary_too
                 return False
             return [(row.current_offset, row.lag) for row in described] == [(50, 0), (50, 0)]
 
-        with SparkJobs(broker.sasl_tls, jars=jars, log=log) as job:
+        with SparkJobs(broker.sasl_tls, log) as job:
             job.begin(tmp_path / "checkpoint", ["orders"], options=options, attach={"commit_group": "report-shadow"})
             refused = "offsets cannot be committed: the Kafka brokers at .* answered GROUP_AUTHORIZATION_FAILED"
             eventually(lambda: re.search(refused, log.read_text()), START_SECONDS, "the right is named")

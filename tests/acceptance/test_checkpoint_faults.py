@@ -6,8 +6,6 @@ With KCTL_TEST_SPARK_PYTHON, the Python of an environment with another PySpark, 
 
 from __future__ import annotations
 
-import os
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +15,6 @@ import pytest
 from kctl.checkpoints.checkpoint import read, starts
 from kctl.checkpoints.logs import findings, read_rows
 from kctl.checkpoints.places import place
-from kctl.jars.lock import jar_paths
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from tests.acceptance.spark_jobs import Outcome, SparkJobs
@@ -31,17 +28,17 @@ pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
-PYTHON = os.environ.get("KCTL_TEST_SPARK_PYTHON")
-CONF = os.environ.get("KCTL_TEST_SPARK_CONF", "").split()
+VERSIONS = ("4.2.0", "3.5.7")
 LEFT = 2
 """Messages that each partition has after those that were processed."""
 
 
-@pytest.fixture(scope="module")
-def spark(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkJobs]:
-    jars = "" if PYTHON else ",".join(map(str, jar_paths("spark")))
+@pytest.fixture(scope="module", params=VERSIONS)
+def spark(
+    request: pytest.FixtureRequest, broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkJobs]:
     log = tmp_path_factory.mktemp("spark") / "spark.log"
-    with SparkJobs(broker.bootstrap_servers, PYTHON or sys.executable, jars, log, CONF) as running:
+    with SparkJobs(broker.bootstrap_servers, log, request.param) as running:
         yield running
 
 
@@ -53,7 +50,7 @@ class Case:
         self.spark = spark
         self.topic = f"c{uuid.uuid4().hex[:8]}"
         self.is_stateful = name == "stateful"
-        self.folder = copied(RECORDED / "4.2.0" / name, folder / "checkpoint", orders=self.topic)
+        self.folder = copied(RECORDED / spark.version / name, folder / "checkpoint", orders=self.topic)
         self.create(2, NEXT_OFFSETS + LEFT)
 
     def create(self, partitions: int, count: int) -> None:

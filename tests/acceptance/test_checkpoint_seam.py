@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 import threading
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pytest
 from kctl.checkpoints.checkpoint import Checkpoint, read
 from kctl.checkpoints.places import place
 from kctl.errors import CheckpointUnreadable
-from kctl.jars.lock import jar_paths
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.acceptance.spark_jobs import SparkJobs
 from tests.conftest import eventually
@@ -40,8 +38,7 @@ def written_by_job(sink: Path) -> set[tuple[int, int]]:
 
 
 def run_and_kill(fleet: Fleet, folder: Path, at: random.Random) -> None:
-    jars = ",".join(map(str, jar_paths("spark")))
-    with SparkJobs(fleet.broker.bootstrap_servers, sys.executable, jars, folder / "spark.log") as job:
+    with SparkJobs(fleet.broker.bootstrap_servers, folder / "spark.log") as job:
         job.begin(
             folder / "checkpoint",
             [fleet.topic],
