@@ -75,7 +75,7 @@ def _owner(local: tuple[str, int], remote: tuple[str, int], state: int) -> int |
 
 
 def _packed(address: str) -> tuple[int, bytes]:
-    """The kernel also finds IPv4 in IPv6 sockets."""
+    """Family and bytes of an address. The kernel also finds IPv4 in IPv6 sockets."""
     packed = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
     packed = packed.removeprefix(_MAPPED)
     return (socket.AF_INET if len(packed) == 4 else socket.AF_INET6), packed  # struct pads it with zeros

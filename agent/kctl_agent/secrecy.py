@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 SECRET_NAMES = "(?i)secret|passw|token|credential|access[.]?key|account[.]?key|keystore[.]key|jaas"  # noqa: S105 - names, no secret
-"""For `spark.redaction.regex` and our own views."""
+"""Names of secret settings, for `spark.redaction.regex` and our own views."""
 
 _OTHERS = stat.S_IRWXO
 

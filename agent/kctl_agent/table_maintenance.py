@@ -29,7 +29,7 @@ from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import TableStorage
 
 LEAST_FILES = 50
-"""In one partition, like Delta's `autoCompact.minNumFiles`."""
+"""Compact from this many small files in one partition, like Delta's `autoCompact.minNumFiles`."""
 VACUUM_SECONDS = 86_400.0
 VACUUMED = f"{FOLDER}/vacuumed"
 

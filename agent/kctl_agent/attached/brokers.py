@@ -18,7 +18,7 @@ Partition = tuple[str, int]
 
 
 class EndOffsets:
-    """For one thread."""
+    """Log starts and ends of partitions. For one thread."""
 
     def __init__(self, admin: Any) -> None:
         self._admin = admin

@@ -37,7 +37,7 @@ class _Query:
 
 
 class Queries:
-    """For any thread, including Spark's."""
+    """The state of an application's queries. For any thread, including Spark's."""
 
     def __init__(self, name: str) -> None:
         self._name = name

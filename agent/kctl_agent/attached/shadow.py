@@ -16,7 +16,7 @@ Partition = tuple[str, int]
 
 
 class ShadowGroup:
-    """For one thread."""
+    """Commits an application's positions to its shadow group. For one thread."""
 
     def __init__(self, admin: Any, group: str) -> None:
         self._admin = admin

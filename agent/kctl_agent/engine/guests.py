@@ -41,7 +41,7 @@ class _Guest:
 
 
 class Guests:
-    """For the main thread."""
+    """The workers that use the engine's JVM. For the main thread."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark: Any = spark

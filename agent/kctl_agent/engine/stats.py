@@ -12,7 +12,7 @@ from kctl_agent.rpc.snapshot import Snapshot
 
 
 class EngineProcessStats(ProcessStats):
-    """For any thread."""
+    """An engine's state. For any thread."""
 
     def __init__(self, name: str, server: AgentServer, inbox: Inbox) -> None:
         super().__init__(name, server, inbox)

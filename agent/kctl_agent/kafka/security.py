@@ -39,7 +39,7 @@ class Security(NamedTuple):
         return f"Security({self.protocol})"
 
     def client_settings(self, read_token: Callable[[Path], str] = token_in) -> dict[str, Any]:
-        """For kafka-python. OAUTHBEARER calls `read_token` at each authentication."""
+        """Settings for kafka-python's clients. OAUTHBEARER calls `read_token` at each authentication."""
         settings: dict[str, Any] = {"security_protocol": self.protocol}
         if self.is_encrypted:
             settings |= {

@@ -21,7 +21,7 @@ def go_on(begun: tuple[float, float]) -> None:
 
 
 def left() -> float:
-    """Infinite without a deadline, negative when it is over."""
+    """Seconds until the deadline: infinite without one, negative when it is over."""
     at: float = getattr(_of, "at", _NEVER)
     return at - time.monotonic()
 

@@ -34,7 +34,7 @@ _RATE_WINDOW_SECONDS = 10.0
 
 
 class ProcessStats(ABC):
-    """For any thread."""
+    """State, troubles and events of a process. For any thread."""
 
     usual_states: frozenset[str] = frozenset()
     """Changes between these states are logged at DEBUG only."""

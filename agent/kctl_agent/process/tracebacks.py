@@ -35,7 +35,7 @@ def stack_of(thread: int | None) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Py4J appends a Java stack trace."""
+    """The first line of an error's message, to which Py4J appends a Java stack trace."""
     return str(error).split("\n", 1)[0].rstrip("\r")
 
 

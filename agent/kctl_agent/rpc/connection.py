@@ -37,7 +37,7 @@ class AgentService:
 
 
 class AcceptedConnection:
-    """Dropped at `deadline` (monotonic) if nothing happens before."""
+    """An accepted socket, dropped at `deadline` (monotonic) if nothing happens before."""
 
     __slots__ = ("_decoder", "_is_ending", "_out", "_peer_is_done", "_service", "_waiting", "deadline", "fd", "socket")
 

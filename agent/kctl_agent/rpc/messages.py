@@ -37,7 +37,7 @@ def _camel(rpc: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`deadline_ms` counts from sending."""
+    """A question or an operation. `deadline_ms` counts from sending."""
 
     role: Role
     rpc: str

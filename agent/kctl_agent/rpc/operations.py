@@ -74,7 +74,7 @@ _PENDING: Final = ("waiting", "running")
 
 
 class Inbox:
-    """For any thread."""
+    """Operations that the agent's thread accepts and their owner takes and reports. For any thread."""
 
     def __init__(self, paused: Sequence[Scope] = ()) -> None:
         self._lock = threading.Lock()

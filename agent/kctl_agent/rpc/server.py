@@ -66,7 +66,7 @@ class AgentServer:
         return self._faults.counts
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Any thread: it swaps one reference."""
+        """Replaces the snapshot, from any thread: it swaps one reference."""
         self._dispatcher.snapshot = snapshot
 
     def start(self) -> None:

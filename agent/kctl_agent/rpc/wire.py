@@ -95,7 +95,7 @@ class FrameDecoder(Generic[_T]):
         return frames
 
     def end(self) -> None:
-        """The peer has closed. Raises BrokenFrame inside a frame."""
+        """Records that the peer has closed. Raises BrokenFrame inside a frame."""
         if self._buffer:
             raise BrokenFrame("the peer closed inside a frame")
 

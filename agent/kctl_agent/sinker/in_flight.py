@@ -16,7 +16,7 @@ from kctl_agent.storage.causes import RETURNED_FALSE
 from kctl_agent.storage.claim import Claim
 
 Ack = bool | str
-"""Done, not done, or the reason why not."""
+"""A handler's result for a message: done, not done, or the reason why not."""
 
 
 @dataclass(slots=True, eq=False)

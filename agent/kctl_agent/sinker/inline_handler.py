@@ -145,7 +145,7 @@ class _HandlingWriter(Writer):
         self._pause = threading.Event()
 
     def put_all(self, chunks: Sequence[Chunk]) -> list[Put]:
-        """Messages handled before an error stay handled."""
+        """Calls the handler for each chunk; messages handled before an error stay handled."""
         with nullcontext() if self._storage.slots is None else self._storage.slots.held():
             return [self._put(chunk) for chunk in chunks]
 

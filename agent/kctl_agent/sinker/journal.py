@@ -23,7 +23,7 @@ from kctl_agent.storage.claim import Claim
 log = logging.getLogger(__name__)
 
 FORMAT = 3
-"""1 was a pickle, 2 did not preallocate notes."""
+"""Version of the file: 1 was a pickle, 2 did not preallocate notes."""
 BEGUN, DONE, FAILED = b"?", b"+", b"-"
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -32,7 +32,7 @@ UNKNOWN = "the handler failed with this message alone, and the sinker died befor
 
 
 class Journal:
-    """For the main thread only."""
+    """A sinker's journal file. For the main thread only."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

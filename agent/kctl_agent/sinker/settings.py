@@ -27,7 +27,7 @@ class SinkerSettings(ProcessSettings):
     owner: str
     """Owns the claims. Two processes with one owner never run at the same time."""
     batch_bytes: int = 16 << 20
-    """As stored; at least one block is claimed."""
+    """The most bytes to claim, as stored; at least one block is claimed."""
 
 
 def parse(line: str) -> SinkerSettings:

@@ -109,7 +109,7 @@ class Sinker:
             log.warning("a sinker of this name died with %s in flight; retrying them", number_of(count, "message"))
 
     def _claim(self) -> None:
-        """Waits up to `batch_wait_seconds` after the first message."""
+        """Claims messages, waiting up to `batch_wait_seconds` after the first."""
         wanted, room = self._settings.batch_size, self._settings.batch_bytes
         deadline = float("inf")
         while wanted > 0 and room > 0 and not self._stop.is_asked:
@@ -138,7 +138,7 @@ class Sinker:
         return found
 
     def _work(self) -> None:
-        """After a stop, untouched claims stay in flight."""
+        """Handles and settles claims; after a stop, untouched claims stay in flight."""
         for parts in cut(
             [claimed for claimed in self._in_flight if not claimed.comes_again], self._settings.batch_size
         ):
@@ -233,7 +233,7 @@ class Sinker:
         return not settled.is_lost
 
     def report_lost(self, claimed: InFlightClaim) -> None:
-        """Also from the watchdog's thread."""
+        """Counts a lost lease. Also called on the watchdog's thread."""
         messages = claimed.claim.messages
         text = f"the lease of {described(messages)} was lost while in flight; the messages are handled again"
         self._stats.happened(

@@ -23,7 +23,7 @@ FAILING_TRIES = 10
 
 
 class SinkerProcessStats(StoringStats):
-    """For any thread."""
+    """A sinker's state and counters. For any thread."""
 
     usual_states = frozenset({"idle", "running"})
 

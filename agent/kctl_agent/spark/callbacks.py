@@ -94,7 +94,7 @@ def _take_none_of_others(gateway: Any) -> None:
 
 
 def _let_the_jvm_send(gateway: Any, token: str) -> None:
-    """The JVM forgets the token when it learns PySpark's port (`PythonClient.copyWith`, 0.10.9.9)."""
+    """Gives the JVM the token, which it forgets when it learns PySpark's port (`PythonClient.copyWith`, 0.10.9.9)."""
     from py4j.java_gateway import JavaObject
 
     client = JavaObject("GATEWAY_SERVER", gateway._gateway_client).getCallbackClient()  # noqa: SLF001 - as PySpark does

@@ -88,7 +88,7 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
 
 
 def is_local(spark_master: str) -> bool:
-    """Driver and executors are one JVM: `local`, `local[2]`, `local[*,3]`."""
+    """Whether driver and executors are one JVM: `local`, `local[2]`, `local[*,3]`."""
     return re.fullmatch(r"local(\[.*\])?", spark_master) is not None
 
 

@@ -19,7 +19,7 @@ CAPACITY = "spark.kafka.consumer.cache.capacity"
 CONSUMER_BYTES, PARTITION_BYTES = 65_000, 650
 HEAP_SHARE = 0.5
 LEAST = 64
-"""Spark's default."""
+"""Spark's default capacity."""
 FETCHED_BYTES = 1 << 20
 """The assumed size of a consumer's fetched records, multiplied by four after each out-of-memory exit. A consumer keeps
 the last and the next record, and brokers accept 1 MB by default (`message.max.bytes`)."""

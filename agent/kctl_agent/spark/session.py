@@ -42,7 +42,7 @@ JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _OUT_OF_MEMORY = "its JVM has run out of memory"
 _OUT_OF_MEMORY_CODE = 3
-"""Of a JVM with `-XX:+ExitOnOutOfMemoryError`."""
+"""Exit code of a JVM with `-XX:+ExitOnOutOfMemoryError`."""
 _END_SECONDS = 2.0
 """The longest time from the end of a connection to the exit of the process behind it."""
 
@@ -78,7 +78,7 @@ def serve_this_user(accumulators: TCPServer) -> None:
 
 
 def java_options(scratch_dir: Path, given: str) -> str:
-    """The user's options come last and take precedence."""
+    """Java options of the driver; the user's come last and take precedence."""
     # Spark unpacks libraries and artifacts into java.io.tmpdir, and a killed JVM leaves them there.
     # A JVM that has run out of memory may live on uselessly: any of its threads may have ended.
     ours = f'{LOG_OPTION} "-Djava.io.tmpdir={scratch_dir}" -XX:+ExitOnOutOfMemoryError'

@@ -123,11 +123,11 @@ class OffsetStore(ABC):
         return 0
 
     def dead_letter_store(self) -> DeadLetterStore | None:
-        """None until a table knows its owner."""
+        """The dead letters of this storage; None until a table knows its owner."""
         return None
 
     def close(self) -> None:  # noqa: B027 - not every storage holds something open
-        """The next call connects again."""
+        """Closes connections; the next call connects again."""
 
 
 class DeadLetterStore(ABC):
@@ -228,7 +228,7 @@ class Storage(OffsetStore, DeadLetterStore):
 
     @abstractmethod
     def writer(self) -> Writer:
-        """The caller closes it."""
+        """A connection for puts, which the caller closes."""
 
     @abstractmethod
     def blocks(self) -> Iterator[Block]: ...

@@ -185,7 +185,7 @@ def _header_json(headers: Headers) -> bytes | None:
 
 
 def binary_column(values: list[bytes | None]) -> BinaryColumn | None:
-    """None if every value is null."""
+    """Joins values; None if every value is null."""
     if all(value is None for value in values):
         return None
     lengths = np.array([-1 if value is None else len(value) for value in values], np.int32)

@@ -61,13 +61,13 @@ class Advance(_OfPartition):
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """`cluster_id` is None if the brokers report none."""
+    """The group whose messages a storage holds. `cluster_id` is None if the brokers report none."""
 
     group: str
     cluster_id: str | None
 
     def differs_from(self, other: Binding) -> bool:
-        """An unknown cluster id equals any."""
+        """Whether group or cluster differ; an unknown cluster id equals any."""
         ids = {self.cluster_id, other.cluster_id} - {None}
         return self.group != other.group or len(ids) > 1
 
@@ -95,7 +95,7 @@ class Chunk(_OfPartition):
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """`skipped` messages were below the stored offset."""
+    """The result of a put. `skipped` messages were below the stored offset."""
 
     stored: int
     skipped: int

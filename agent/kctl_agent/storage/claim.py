@@ -23,7 +23,7 @@ class Claim:
     block: Block = field(repr=False)
     tries: int
     lease_until: float
-    """By the claiming process's `time.monotonic()`, with a safety margin."""
+    """When the lease ends, by the claiming process's `time.monotonic()`, with a safety margin."""
     messages: list[Message] = field(repr=False)
 
     @property
@@ -80,7 +80,7 @@ class DeadLetterPage:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterGroup:
-    """Times in Unix seconds."""
+    """Dead letters with the same cause; times in Unix seconds."""
 
     cause: DeathCause
     count: int

@@ -24,7 +24,7 @@ class Kind:
     is_handled_inside: bool = False
     """Workers call the handler inside their batch."""
     is_file: bool = False
-    """Executors on other machines cannot reach it."""
+    """The storage is a file, which executors on other machines cannot reach."""
     is_table: bool = False
     """Batches become rows; dead letters are in a second table."""
 

@@ -24,7 +24,7 @@ class StorageLimits:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> StorageLimits:
-        """A missing setting or 0 is no limit."""
+        """Reads `[storage]`; a missing setting or 0 is no limit."""
         names = ("limit", "limit_bytes", "dead_limit", "min_free_bytes", "dead_expire_seconds")
         return cls(*(settings.get(name) or None for name in names))
 
@@ -32,7 +32,7 @@ class StorageLimits:
 @dataclass(frozen=True, slots=True)
 class Free:
     where: str
-    """In a sentence, for example "the disk of /var/lib/kctl"."""
+    """The place in a sentence, for example "the disk of /var/lib/kctl"."""
     bytes: int
     minimum: int | None
     inodes: float | None = None
@@ -79,7 +79,7 @@ class StorageStats:
     limits: StorageLimits
     delayed: int = 0
     oldest_seconds: float | None = None
-    """Of messages that are not dead."""
+    """Age of the oldest message that is not dead."""
     partitions: tuple[PartitionStats, ...] = ()
     free: Free | None = None
 
@@ -105,14 +105,14 @@ class TableCounts:
     rows: int | None
     """None if the log lacks the count of a file."""
     small_files: int
-    """Smaller than half of the compaction target."""
+    """Files smaller than half of the compaction target."""
     committed_at: float | None
-    """By any writer, in Unix seconds."""
+    """The last commit by any writer, in Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableStats:
-    """`counts` is None before the first count."""
+    """A table's limits and counts; `counts` is None before the first count."""
 
     limits: StorageLimits
     free: Free | None

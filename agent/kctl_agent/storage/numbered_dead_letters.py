@@ -50,7 +50,7 @@ class NumberedDeadLetters(DeadLetterStore):
 
     @abstractmethod
     def _dead_now(self) -> float:
-        """Unix seconds, by the clock that dates dead letters."""
+        """The time in Unix seconds, by the clock that dates dead letters."""
 
     @abstractmethod
     def _last_dead(self) -> int: ...
@@ -66,7 +66,7 @@ class NumberedDeadLetters(DeadLetterStore):
 
     @abstractmethod
     def _indexed_groups(self, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
-        """For a selection of `counted` criteria only."""
+        """Counts by cause, for a selection of `counted` criteria only."""
 
     @abstractmethod
     def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int: ...

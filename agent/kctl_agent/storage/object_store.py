@@ -18,7 +18,7 @@ _PRINTABLE = re.compile(r"[!-~]+")
 _ENDPOINT = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>\d{1,5}))?(/[!-~]*)?")
 _PROFILE = "default"
 _REGION = "us-east-1"
-"""Usual for servers other than AWS."""
+"""The usual region of servers other than AWS."""
 _TIMEOUT_SECONDS = 30
 _CONNECT_SECONDS = 5
 RETRY_SECONDS = 20
@@ -33,7 +33,7 @@ class StoreKeys:
 
     @classmethod
     def read(cls, path: Path) -> StoreKeys:
-        """The format is that of `~/.aws/credentials`. Raises StorageMisconfigured."""
+        """Reads a file in the format of `~/.aws/credentials`. Raises StorageMisconfigured."""
         parser = configparser.RawConfigParser()
         try:
             parser.read_string(read_private(path))
@@ -65,7 +65,7 @@ class ObjectStore:
 
     @classmethod
     def of(cls, storage: Mapping[str, Any], env: Mapping[str, str] = os.environ) -> ObjectStore:
-        """Falls back to AWS' own variables. Raises StorageMisconfigured."""
+        """Reads `[storage]`, then AWS' own variables. Raises StorageMisconfigured."""
         endpoint = storage["endpoint"] or env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or None
         region = storage["region"] or env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or _REGION
         _check(endpoint, region)

@@ -14,7 +14,7 @@ from kctl_agent.storage.claim import DeadLetter
 
 OF_BLOCKS = frozenset({"topic", "partition", "offset_from", "offset_to", "older_than_seconds"})
 INDEXED = frozenset({"topic", "partition", "older_than_seconds", "error_class", "line", "died_from", "died_to"})
-"""Selectable without reading dead letters."""
+"""Criteria that select without reading dead letters."""
 
 
 def _by(help_: str, **more: Any) -> Any:
@@ -68,7 +68,7 @@ class Selection:
         return self
 
     def takes(self, topic: str, partition: int, first: int, last: int) -> bool:
-        """Ignores the age."""
+        """Whether a block is selected; ignores the age."""
         return (
             self.takes_partition(topic, partition)
             and (self.offset_from is None or last >= self.offset_from)
@@ -82,7 +82,7 @@ class Selection:
         return self.error_class in (None, cause.error_class) and self.line in (None, cause.line)
 
     def takes_dead_letter(self, dead_letter: DeadLetter) -> bool:
-        """Call it on a `dated` selection."""
+        """Whether a dead letter is selected. Call it on a `dated` selection."""
         block = dead_letter.block
         return (
             self.takes(block.topic, block.partition, block.first, block.last)

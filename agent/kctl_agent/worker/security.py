@@ -46,5 +46,5 @@ def _jaas(security: Security) -> str:
 
 
 def _quoted(text: str | None) -> str:
-    """For JAAS: StreamTokenizer's rules, where a backslash escapes."""
+    """Quotes a text for JAAS: StreamTokenizer's rules, where a backslash escapes."""
     return '"' + (text or "").replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -46,7 +46,7 @@ class WorkerSettings(ProcessSettings):
     pipeline: PipelineSettings
     storage: dict[str, Any]
     spark: SparkSettings | None = None
-    """None: it uses the engine's driver."""
+    """Settings of its own driver; None: it uses the engine's."""
 
 
 def parse(line: str) -> WorkerSettings:

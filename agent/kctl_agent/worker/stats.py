@@ -42,7 +42,7 @@ class Sources:
 
 
 class WorkerStats(StoringStats):
-    """Thread-safe."""
+    """State, work and events of one worker. Thread-safe."""
 
     def __init__(self, name: str, server: AgentServer, storage: OffsetStore, inbox: Inbox) -> None:
         super().__init__(name, server, storage, inbox)

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Worker:
-    """`run` and `close` are for the main thread."""
+    """A worker without Spark session, socket and exit code. `run` and `close` are for the main thread."""
 
     def __init__(self, settings: WorkerSettings, stats: WorkerStats, storage: OffsetStore, inbox: Inbox) -> None:
         self._settings = settings
@@ -41,7 +41,7 @@ class Worker:
         self._endings: list[Callable[[], None]] = [self._pipeline.close]
 
     def stop(self) -> None:
-        """From a signal handler and any thread."""
+        """Asks the worker to stop, from a signal handler or any thread."""
         self._stop.ask()
 
     def run(self) -> None:
@@ -72,6 +72,6 @@ class Worker:
         return MainLoop(self._settings, self._pipeline, brokers, self._storage, self._stats, self._inbox, self._stored)
 
     def _batch_done(self, batch: Batch) -> None:
-        """On Spark's callback thread."""
+        """Records a stored batch, on Spark's callback thread."""
         self._stored.append(frozenset(batch.ends))
         self._stats.batch(batch)

@@ -17,7 +17,7 @@ Answer: TypeAlias = Callable[[Snapshot, JsonObject, float], JsonObject]
 
 @dataclass(frozen=True, slots=True)
 class AgentCommand:
-    """`changes`: it is an operation."""
+    """A method of an agent. `changes`: it is an operation."""
 
     name: str
     answer: Answer

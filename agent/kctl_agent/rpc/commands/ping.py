@@ -18,7 +18,7 @@ _OLD_SECONDS = 15.0
 
 
 def answer(snapshot: Snapshot, _params: JsonObject, now: float, taken_at: float | None = None) -> JsonObject:
-    """`taken_at` is the main thread's last turn."""
+    """`taken_at` is when the main thread last took operations."""
     worker = snapshot.worker
     document: JsonObject = encoded(
         PingReply(

@@ -18,7 +18,7 @@ from kctl_agent.storage.file.sync_failures import note_sync_failure, noted
 
 
 class Log:
-    """For the connection's thread. Close it before the connection."""
+    """One connection's view of the log, for that connection's thread. Close it before the connection."""
 
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
         self._path = path

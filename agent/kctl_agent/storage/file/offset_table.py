@@ -11,7 +11,7 @@ _COLUMNS = "topic, partition, topic_id, next, version"
 
 
 def bound(db: sqlite3.Connection) -> tuple[str, Binding | None]:
-    """ "" and None before the first `bind`."""
+    """The storage's id and owner; "" and None before the first `bind`."""
     row = db.execute("select id, group_name, cluster_id from storage").fetchone()
     return (row[0], Binding(row[1], row[2])) if row else ("", None)
 

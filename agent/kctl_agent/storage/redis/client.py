@@ -143,7 +143,7 @@ def check_server(client: Any, place: str) -> None:
 
 
 def free_memory(client: Any, place: str) -> Free | None:
-    """Counted as Redis does; a tenth should stay free."""
+    """Free part of `maxmemory`, counted as Redis does; a tenth should stay free."""
     info = client.info("memory")
     most = int(info.get("maxmemory") or 0)
     if not most:

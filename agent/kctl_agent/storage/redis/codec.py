@@ -18,7 +18,7 @@ def words(*values: object) -> list[object]:
 
 
 def name_of(tp: TopicPartition) -> str:
-    """A topic name contains no colon."""
+    """`topic:partition`; a topic name contains no colon."""
     return f"{tp[0]}:{tp[1]}"
 
 

@@ -24,7 +24,7 @@ Run = tuple[str, DeathCause]
 
 
 def last(session: RedisSession) -> int:
-    """Dead letters and blocks share their numbers."""
+    """The highest number, which dead letters and blocks share."""
     with as_unusable(session.place):
         return int(session.client.get(session.prefix + "seq") or 0)
 
@@ -148,7 +148,7 @@ def requeue(
 
 
 def remove(session: RedisSession, dead_letters: list[DeadLetter]) -> int:
-    """Deletes them by requeuing no blocks; returns how many."""
+    """Deletes them by a requeue that makes no blocks; returns how many."""
     removed = int(session.run_once("requeue_dead", len(dead_letters), *(each.id for each in dead_letters)))
     return removed if removed >= 0 else remove(session, _left(session, dead_letters))
 

@@ -11,7 +11,7 @@ from kctl_agent.storage.redis.client import REPLY_SECONDS, as_unusable, connect,
 
 
 class RedisSession:
-    """For any thread. An unpickled copy connects again."""
+    """The keys and scripts of one storage. For any thread. An unpickled copy connects again."""
 
     def __init__(self, url: str, prefix: str, password_file: Path | None, reply_seconds: float = REPLY_SECONDS) -> None:
         self.place = where(url)
@@ -27,7 +27,7 @@ class RedisSession:
 
     @property
     def client(self) -> Any:
-        """Wrap its errors in `as_unusable`. Raises StorageUnusable."""
+        """The client. Wrap its errors in `as_unusable`. Raises StorageUnusable."""
         if self._client is None:
             self._client = connect(self._url, self._password_file, self.reply_seconds)
         return self._client

@@ -49,7 +49,7 @@ class Commits:
         self._refused = still
 
     def waiting(self, assigned: Collection[TopicPartition], now: float) -> frozenset[TopicPartition]:
-        """Forgets partitions that are no longer assigned."""
+        """Rejected partitions in back-off. Forgets those that are no longer assigned."""
         self._refused = {tp: refused for tp, refused in self._refused.items() if tp in assigned}
         return frozenset(tp for tp, refused in self._refused.items() if now < refused.retry_at)
 
@@ -58,6 +58,6 @@ class Commits:
         return bool(self._refused)
 
     def done(self, offsets: Offsets) -> None:
-        """Never blocks: kafka-python's I/O thread calls it too."""
+        """Records committed offsets. Never blocks: kafka-python's I/O thread calls it too."""
         self.known = {**self.known, **offsets}
         self._changed_at = time.monotonic()

@@ -141,7 +141,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         )
 
     def poll(self, timeout_seconds: float) -> None:
-        """Rejoins if needed, calls the listener. Raises Fenced, KafkaError."""
+        """Takes part in the group. Raises MemberFenced, KafkaError."""
         take_up_forgotten_join(self._consumer)
         try:
             self._consumer.poll(timeout_ms=int(timeout_seconds * 1000))
@@ -152,7 +152,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     def commit(self, offsets: Offsets, *, is_reset: bool = False) -> dict[TopicPartition, type[KafkaError]]:
         """Commits offsets, without a note if it is a reset. Returns the partitions that the broker rejects. Raises
-        Lost, Fenced, KafkaError."""
+        MemberLost, MemberFenced, KafkaError."""
         commit = self._commit(offsets, (lambda _: "") if is_reset else self.note)
         try:
             self._consumer.commit(commit, timeout_ms=COMMIT_TIMEOUT_MS)

@@ -75,7 +75,7 @@ class Drain(Action):
 
 @dataclass(frozen=True, slots=True)
 class StopQuery(Action):
-    """None: all queries."""
+    """Ends a query, or (None) all."""
 
     group: Group | None = None
     is_waited_for: bool = False

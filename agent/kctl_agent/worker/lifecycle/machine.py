@@ -216,7 +216,7 @@ class Lifecycle:
         return [*found, actions.Throttle(why)] if why != before else found
 
     def _enter(self, state: WorkerState) -> list[Action]:
-        """A stopping worker keeps that state."""
+        """Publishes a state; a stopping worker keeps its state."""
         if state is self.state or self.state is WorkerState.STOPPING:
             return []
         self.state = state

@@ -16,7 +16,7 @@ from kctl_agent.worker.stats import WorkerStats
 
 @dataclass(eq=False)
 class Committer:
-    """For the main thread."""
+    """Commits stored offsets. For the main thread."""
 
     _membership: Membership
     _progress: ReadProgress
@@ -24,7 +24,7 @@ class Committer:
     _describe: Callable[[KafkaError, str], str]
 
     def commit(self, positions: Mapping[TopicPartition, int], now: float) -> None:
-        """Commits what is due; failures are retried in the next turn. Raises Lost, Fenced."""
+        """Commits what is due; failures are retried in the next turn. Raises MemberLost, MemberFenced."""
         commits, epochs = self._progress.commits, self._progress.epochs
         waiting = commits.waiting(self._membership.partitions, now)
         positions = {tp: position for tp, position in positions.items() if tp not in waiting}

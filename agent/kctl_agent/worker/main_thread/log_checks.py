@@ -24,7 +24,7 @@ STORAGE_CHECK_SECONDS = 5.0
 
 
 class LogChecks:
-    """For the main thread."""
+    """Checks the running queries. For the main thread."""
 
     def __init__(self, pipeline: Pipeline, brokers: Brokers, storage: OffsetStore, progress: ReadProgress) -> None:
         self._pipeline = pipeline

@@ -272,7 +272,7 @@ class MainLoop:
             log.warning("%s; tried again in %.0f s", action.why, action.seconds)
 
     def _on_watched(self, why: str | None) -> None:
-        """On the watcher's thread."""
+        """Called on the watcher's thread."""
         if why is None:
             self._stats.works("offsets")
         else:

@@ -38,7 +38,7 @@ JVM_SECONDS = 15.0
 
 @dataclass(eq=False)
 class QueryStart:
-    """For the main thread; blocks."""
+    """Starts queries. For the main thread; blocks."""
 
     _lifecycle: Lifecycle
     _pipeline: Pipeline
@@ -51,8 +51,8 @@ class QueryStart:
     """Moves that failed starts have reported; a retry finds the same again."""
 
     def start(self, wanted: frozenset[TopicPartition], *, is_careful: bool = False) -> list[Action]:
-        """Reads these partitions, or the readable ones. Raises Lost, Fenced, BootstrapError; Py4J's errors if this
-        process's JVM has ended."""
+        """Reads these partitions, or the readable ones. Raises MemberLost, MemberFenced, BootstrapError; Py4J's errors
+        if this process's JVM has ended."""
         try:
             return self._start(wanted, is_careful=is_careful)
         except Exception as error:

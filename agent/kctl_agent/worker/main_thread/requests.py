@@ -27,7 +27,7 @@ _WAITS = Outcome("waiting", "the running batch is finished first")
 
 @dataclass(eq=False)
 class Requests:
-    """For the main thread."""
+    """Executes a worker's operations. For the main thread."""
 
     _name: str
     _inbox: Inbox

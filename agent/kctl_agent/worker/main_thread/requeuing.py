@@ -42,7 +42,7 @@ class Requeuing:
         self._due_at = self._recheck_at = 0.0
 
     def turn(self, now: float) -> None:
-        """Never waits."""
+        """Starts a requeue or reports its end; never waits."""
         if self._thread is not None:
             if self._thread.is_alive():
                 return

@@ -27,7 +27,7 @@ class HalfMoved(Exception):
 
 @dataclass(eq=False)
 class Seeking:
-    """For the main thread; blocks."""
+    """Executes seeks. For the main thread; blocks."""
 
     _pipeline: Pipeline
     _brokers: Brokers
@@ -52,7 +52,7 @@ class Seeking:
 
     def move(self, tp: TopicPartition, found: Found, planned: SeekPlan) -> None:
         """Moves the group first: if the broker rejects the commit, nothing has changed. If the stored offset has moved
-        meanwhile, the next start sees a reset. Raises Lost, KafkaError, StorageError (nothing has changed) or
+        meanwhile, the next start sees a reset. Raises MemberLost, KafkaError, StorageError (nothing has changed) or
         HalfMoved."""
         stored_offsets = self._storage.stored_offsets([tuple(tp)])
         stored = stored_offsets.get(tuple(tp))

@@ -100,7 +100,7 @@ class Bounds:
 
 
 class Brokers:
-    """Blocking; thread-safe (kafka-python runs one I/O thread)."""
+    """Requests to the cluster. Blocking; thread-safe (kafka-python runs one I/O thread)."""
 
     def __init__(self, settings: KafkaSettings, client_id: str) -> None:
         self._settings = settings

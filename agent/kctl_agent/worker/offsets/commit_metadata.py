@@ -46,7 +46,7 @@ def log_seen(note: CommitNote | None, offset: int, leader_epoch: int | None) -> 
 
 
 def parse(metadata: str | None) -> CommitNote | None:
-    """None: another client has committed the offset."""
+    """Reads a note; None if another client has committed the offset."""
     try:
         document = json.loads(metadata or "null")
     except ValueError:

@@ -53,7 +53,7 @@ class Epochs:
         self._given_up |= frozenset(partitions)
 
     def observe(self, logs: Mapping[TopicPartition, LogSeen]) -> None:
-        """Ignores older leaders."""
+        """Records newer log ends; ignores older leaders."""
         newer = {tp: log for tp, log in logs.items() if (before := self._seen.get(tp)) is None or log > before}
         self._seen = {**self._seen, **newer}
 
@@ -63,7 +63,7 @@ class Epochs:
         return self._seen.get(tp)
 
     def committed(self, partitions: Collection[TopicPartition]) -> None:
-        """If more has been seen meanwhile, the note is uncommitted again."""
+        """Records committed notes. If more has been seen meanwhile, the note is uncommitted again."""
         self._committed = {**self._committed, **{tp: self._seen[tp] for tp in partitions if tp in self._seen}}
 
     def uncommitted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -11,7 +11,7 @@ from kctl_agent.worker.offsets.brokers import BrokerView
 
 
 class Reading:
-    """For one thread, except `is_void`."""
+    """The topics that a worker reads. For one thread, except `is_void`."""
 
     def __init__(self) -> None:
         self._topic_ids: dict[TopicPartition, str | None] = {}

@@ -12,7 +12,7 @@ from kctl_agent.worker.offsets.epochs import LogSeen
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`committed` None: no offset; `note` None: another client's."""
+    """The brokers' answers about a partition. `committed` None: no offset; `note` None: another client's."""
 
     topic: str
     partition: int

@@ -19,7 +19,7 @@ UNEVEN_TASKS = 4
 
 @dataclass(frozen=True, slots=True)
 class BatchRange:
-    """`end` is exclusive; planned on a stored offset's `version`."""
+    """A batch's offsets of a partition. `end` is exclusive; planned on a stored offset's `version`."""
 
     start: int
     end: int
@@ -53,7 +53,7 @@ def task_count(sizes: Collection[int], at_a_time: int, least_records: int = 1) -
 
 
 class BatchPut(ABC):
-    """`token` identifies a batch's errors."""
+    """The driver's side of a put. `token` identifies a batch's errors."""
 
     def __init__(self, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
         self._transform = transform

@@ -51,7 +51,7 @@ _LEAST_STOP_SECONDS = 1.0
 
 
 class Pipeline:
-    """For one thread at a time."""
+    """The queries of a worker. For one thread at a time."""
 
     def __init__(self, settings: WorkerSettings, storage: OffsetStore, on_batch: Callable[[Batch], None]) -> None:
         self.on_batch = on_batch
@@ -152,7 +152,7 @@ class Pipeline:
         return self._driver.session
 
     def requeue_put(self) -> RequeuePut | None:
-        """None: no table, or its cluster is still unknown."""
+        """Puts dead letters of a table back; None without a table, or while its cluster is unknown."""
         from kctl_agent.storage.lake.storage import LakeStorage
         from kctl_agent.worker.query.requeue_put import RequeuePut
 

@@ -101,7 +101,7 @@ class _Task:
 
 
 def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
-    """Stores one task's Arrow record batches; yields one with a row of `RESULT_SCHEMA` per partition, or nothing.
+    """Stores one task's Arrow record batches. Yields one row of `RESULT_SCHEMA` per partition, in one record batch.
     Raises BadOrder, GapRefused, StoredOffsetMoved, StorageUnusable; then nothing of that portion was written."""
     task = _Task(job)
     with job.storage.writer() as writer:

@@ -36,7 +36,7 @@ GLOB = re.compile(r"([{}\[\]*?\\])")
 
 
 class RequeuePut:
-    """For one thread at a time."""
+    """Puts requeued dead letters back. For one thread at a time."""
 
     def __init__(
         self, storage: LakeStorage, transform: Callable[[DataFrame], DataFrame], name: str, group: str, worker: str
@@ -109,5 +109,5 @@ class RequeuePut:
 
 
 def _escaped(file: Folder) -> str:
-    """Spark treats a path as a pattern."""
+    """Escapes a path, which Spark treats as a pattern."""
     return GLOB.sub(r"\\\1", file.spark_uri)

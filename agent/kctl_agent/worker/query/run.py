@@ -36,7 +36,7 @@ IDLE_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """`rows` are stored messages; `last_timestamps` in Unix seconds."""
+    """A finished batch. `rows` are stored messages; `last_timestamps` in Unix seconds."""
 
     batch_id: int
     rows: int
@@ -46,7 +46,7 @@ class Batch:
 
 
 class Run:
-    """`positions` are the ends of its last finished batch."""
+    """A query from start to end. `positions` are the ends of its last finished batch."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Run:
         }
 
     def _ends(self, batch_id: int) -> dict[TopicPartition, int]:
-        """From the third line of the checkpoint's `offsets/BATCH`."""
+        """A batch's end offsets, from the third line of the checkpoint's `offsets/BATCH`."""
         lines = (self.checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
         offsets: dict[str, dict[str, int]] = json.loads(lines[2])
         return {TopicPartition(t, int(p)): end for t, of_topic in offsets.items() for p, end in of_topic.items()}

@@ -26,7 +26,7 @@ PLACE = ["failed_at", "topic", "partition", "offset", READING]
 OTHERS = ["error", TRIES, "timestamp", "cluster"]
 PAYLOAD = ["key", "value", "headers"]
 LATEST = 1 << 62
-"""In microseconds."""
+"""The latest time, in microseconds."""
 MOST_ROWS = 10_000
 
 

@@ -47,7 +47,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Checkpoints:
-    """For any thread, one at a time."""
+    """Checkpoints of one table. For any thread, one at a time."""
 
     def __init__(self, table: Folder) -> None:
         self._table = table

@@ -64,7 +64,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """`path` is escaped as in the log."""
+    """A file of the table; `path` is escaped as in the log."""
 
     path: str
     size: int

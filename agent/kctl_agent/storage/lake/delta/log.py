@@ -61,7 +61,7 @@ def reading_log(name: str) -> Iterator[None]:
 
 
 def entry_name(version: int) -> str:
-    """A clean-up of the log removes it."""
+    """The name of a version's entry, which a clean-up of the log removes."""
     return f"{LOG}/{version:020}.json"
 
 

@@ -34,7 +34,7 @@ class CheckpointMoved(LogUnreadable):
 
 
 class DeltaLogReader:
-    """For one thread at a time."""
+    """Reads one table's log. For one thread at a time."""
 
     def __init__(self, table: Folder) -> None:
         self._table = table

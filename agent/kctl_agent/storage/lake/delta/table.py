@@ -35,7 +35,7 @@ COMMIT_SECONDS = 30.0
 
 
 class LakeTable:
-    """For any thread, one at a time."""
+    """A Delta table. For any thread, one at a time."""
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder

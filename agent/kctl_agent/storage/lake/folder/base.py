@@ -31,7 +31,7 @@ class Folder(ABC):
     uri: str
     options: dict[str, str] | None = None
     local: Path | None = None
-    """None: not on this machine."""
+    """The path on this machine; None if the folder is elsewhere."""
 
     @property
     @abstractmethod
@@ -53,7 +53,7 @@ class Folder(ABC):
 
     @abstractmethod
     def exists(self) -> bool:
-        """Also true for an empty folder."""
+        """Whether the folder was created; also true for an empty one."""
 
     @abstractmethod
     def check(self) -> None:
@@ -80,11 +80,11 @@ class Folder(ABC):
 
     @abstractmethod
     def write(self, name: str, content: bytes) -> None:
-        """Atomic."""
+        """Writes a file atomically."""
 
     @abstractmethod
     def create(self, name: str, content: bytes) -> bool:
-        """Atomic and durable. False if the file already exists."""
+        """Creates a file atomically and durably; False if it already exists."""
 
     @abstractmethod
     def find(self, name: str) -> FolderFile | None: ...
@@ -103,7 +103,7 @@ class Folder(ABC):
 
     @abstractmethod
     def remove_all(self) -> None:
-        """Ignores errors: leftovers are found by their plan."""
+        """Removes the folder, ignoring errors: leftovers are found by their plan."""
 
     @abstractmethod
     def explain(self, error: Exception) -> str: ...

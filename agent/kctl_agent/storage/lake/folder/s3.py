@@ -30,7 +30,7 @@ MADE = "_made"
 AT_ONCE = 8
 CREATES = 5
 RETRIES = 1000
-"""More than fit into RETRY_SECONDS."""
+"""More retries than fit into RETRY_SECONDS."""
 BACKOFF_SECONDS = 0.1, 1.0
 _REFUSED = re.compile(
     r"\b(AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken)\b|\b40[13] \w"
@@ -159,7 +159,7 @@ class S3Folder(Folder):
         return None
 
     def stamps(self, names: Collection[str]) -> dict[str, str]:
-        """Uses one listing, from the first of them on."""
+        """Uses one listing, starting at the first name."""
         first = min(names)
         listed = self._listed(first[: first.rfind("/") + 1], first[:-1])
         return {file.name: file.stamp for file in listed if file.name in names}
