@@ -1,8 +1,5 @@
-"""One run of maintenance of a lake's tables: removes leftovers of batches, compacts small files, and once a day removes
-expired dead letters and unused files.
-
-The master starts it at quiet times with settings as JSON on stdin; the result is one line on stdout.
-"""
+"""One run of maintenance of a lake's tables. The master starts it at quiet times with settings as JSON on stdin; the
+result is one line on stdout."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""An engine's process: `python -m kctl_agent.engine`, with settings on the first line of stdin.
-
-The agent's socket is up before Java starts; workers ask there for a gateway. Exit codes: 0 stopped as requested; 78
-(EX_CONFIG) cannot start as configured; 1 any other reason. The log ends with the reason.
-"""
+"""An engine's process: `python -m kctl_agent.engine` (see `process.bootstrap`). The agent's socket is up before Java
+starts; workers ask there for a gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Starts a kctl process: settings from stdin, log and agent socket, before anything that may hang."""
+"""Starts a kctl process with settings from the first line of stdin; log and agent socket come before anything that may
+hang.
+
+Exit codes: 0 stopped as requested; 78 (EX_CONFIG) cannot start as configured, or a worker was fenced; 1 any other
+reason. The log ends with the reason.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +32,7 @@ from kctl_agent.storage.base import StorageMisconfigured
 _LOG = logging.getLogger(__name__)
 
 EX_CONFIG = 78
-"""Exit code of a process that cannot start as configured; the master does not restart it."""
+"""The master does not restart a process with this exit code."""
 _SWITCH_SECONDS = 0.0005
 """How long a thread may keep the interpreter while the agent waits; Python's default of 5 ms was the agent's p99."""
 

@@ -1,9 +1,5 @@
-"""A sinker's process: `python -m kctl_agent.sinker`, with settings on the first line of stdin.
-
-At the end of stdin the master is gone: the sinker finishes the current call, releases its other claims and exits. Exit
-codes: 0 stopped as requested; 78 (EX_CONFIG) the handler or storage cannot be used as configured; 1 any other reason,
-such as a call that did not return. The log ends with the reason.
-"""
+"""A sinker's process: `python -m kctl_agent.sinker` (see `process.bootstrap`). At the end of stdin the master is gone:
+the sinker finishes the current call, releases its other claims and exits."""
 
 from __future__ import annotations
 

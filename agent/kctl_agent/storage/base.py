@@ -214,9 +214,8 @@ class DeadLetterStore(ABC):
     ) -> int:
         """Removes dead letters that `send` has stored elsewhere; returns how many.
 
-        `send` gets some at a time and returns those it stored. After a crash it may get the same ones again, and a dead
-        letter requeued meanwhile may be in both places. Damaged ones stay. `progress` and CountChanged as in
-        `remove_dead`.
+        `send` gets some at a time and returns those it stored. After a crash it may get the same ones again, and one
+        requeued meanwhile may be in both places. Damaged ones stay. `progress` and CountChanged as in `remove_dead`.
         """
 
 

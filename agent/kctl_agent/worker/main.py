@@ -1,9 +1,5 @@
-"""A worker's process: `python -m kctl_agent.worker`, settings on the first line of stdin.
-
-The agent's socket is up before Java and Kafka are touched. At the end of stdin the master is gone: the worker finishes
-its batch, commits, leaves the group and exits. Exit codes: 0 stopped as requested; 78 (EX_CONFIG) cannot start with
-these settings, or was fenced; 1 any other reason. The log ends with the reason.
-"""
+"""A worker's process: `python -m kctl_agent.worker` (see `process.bootstrap`). At the end of stdin the master is gone:
+the worker finishes its batch, commits, leaves the group and exits."""
 
 from __future__ import annotations
 
