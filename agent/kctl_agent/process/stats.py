@@ -326,6 +326,6 @@ def _table(counts: TableCounts | None) -> TableReply:
 
 
 def _resident_bytes() -> int:
-    """Of this Python process, proc_pid_statm(5) field 2; the supervisor adds that of a JVM."""
+    """Memory of this Python process, proc_pid_statm(5) field 2; the supervisor adds that of a JVM."""
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -86,7 +86,7 @@ class OwnDriver(Driver):
             check_application(self.session)
         except ApplicationEnded:
             raise
-        except Exception:  # whatever Py4J raises of a JVM that is gone
+        except Exception:  # Py4J raises several errors for a dead JVM
             log.debug("Spark's context cannot be asked", exc_info=True)
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ class EngineDriver(Driver):
             raise DriverLost("there is no engine")
         try:
             is_stopped = self.session._jsparkSession.sparkContext().isStopped()
-        except Exception:  # whatever Py4J raises for a lost connection
+        except Exception:  # Py4J raises several errors for a lost connection
             is_stopped = True
         if is_stopped:
             self._leave()

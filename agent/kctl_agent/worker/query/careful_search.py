@@ -68,7 +68,7 @@ class CarefulSearch:
         self._was_good = False
 
     def next(self, ends: Mapping[TopicPartition, int], now: float) -> Ranges:
-        """What to read now; empty: no records, or a back-off has not ended."""
+        """The ranges to read now; empty: no records, or a back-off has not ended."""
         for tp, each in self.partitions.items():
             if each.goal is None:
                 each.goal = ends.get(tp)
