@@ -1,16 +1,21 @@
-"""The audit of the demo: every produced offset must be stored exactly once."""
+"""The audit of the demo: every produced offset must be stored exactly once. `Ledger` is its handler, which records and
+acknowledges each message."""
 
 from __future__ import annotations
 
+import os
+import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.chunk import Binding
 from kctl_agent.storage.claim import DeadLetter
 
 if TYPE_CHECKING:
+    from kctl_agent.message import Message
     from kctl_agent.storage.lake.storage import LakeStorage
 
 Place = tuple[str, int, int]
@@ -104,3 +109,35 @@ class _Seen:
 
     def missing(self, ends: Mapping[tuple[str, int], int]) -> int:
         return sum(self._seen[key][:end].count(0) for key, end in ends.items())
+
+
+HANDLER = "kctl.demo.audit:Ledger"
+FOLDER_VARIABLE = "KCTL_DEMO_LEDGER"
+"""A variable, because a handler receives only messages."""
+_RECORD = struct.Struct("<qi")
+
+
+class Ledger:
+    """Writes one file per process, and once per call, so that the records of a killed process survive."""
+
+    def __init__(self) -> None:
+        self._file: BinaryIO | None = None
+
+    def handle(self, messages: list[Message]) -> list[bool]:
+        if self._file is None:
+            path = Path(os.environ[FOLDER_VARIABLE], f"{os.getpid()}.ledger")
+            self._file = path.open("ab", buffering=0)
+        self._file.write(b"".join(_RECORD.pack(message.offset, message.partition) for message in messages))
+        return [True] * len(messages)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def handled(folder: Path, topic: str) -> Iterator[Place]:
+    """Yields every message as often as it was handled."""
+    for path in sorted(folder.glob("*.ledger")):
+        body = path.read_bytes()
+        for offset, partition in _RECORD.iter_unpack(body[: len(body) // _RECORD.size * _RECORD.size]):
+            yield topic, partition, offset

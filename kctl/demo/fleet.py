@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kctl.children import dies_with_parent, python_module, safe_environment
 from kctl.config.load import load
 from kctl.config.storage import storage_settings
-from kctl.demo.ledger import FOLDER_VARIABLE, HANDLER
+from kctl.demo.audit import FOLDER_VARIABLE, HANDLER
 from kctl.errors import KctlError, UsageError
 from kctl.rpc.client import call
 from kctl_agent.errors import AgentError

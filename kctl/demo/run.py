@@ -22,10 +22,9 @@ from typing import Any
 from kafka.errors import KafkaError
 
 from kctl.children import PRIVATE
-from kctl.demo.audit import Audit, audit, audit_table
+from kctl.demo.audit import Audit, audit, audit_table, handled
 from kctl.demo.fleet import GROUP, DemoFleet, lay_out
 from kctl.demo.kafka_broker import KafkaBroker
-from kctl.demo.ledger import handled
 from kctl.demo.producer import Producer
 from kctl.demo.screen import Screen
 from kctl.demo.summary import DemoOptions, DemoProgress, has_passed, show, summary
@@ -114,7 +113,8 @@ def main(options: DemoOptions, output: str, directory: Path | None) -> int:
     os.umask(PRIVATE)
     place = directory.absolute() if directory else Path(tempfile.mkdtemp(prefix="kctl-demo-"))
     lay_out(place)
-    with Interrupts().taken() as interrupts, Screen(to_stderr=output == "json") as screen, ExitStack() as stack:
+    screen = Screen(to_stderr=output == "json")
+    with Interrupts().taken() as interrupts, ExitStack() as stack:
         try:
             summary = _demo(place, options, interrupts, screen, stack)
         except KeyboardInterrupt:
@@ -288,7 +288,7 @@ def _refresh(run: _Run) -> None:
         shown = "-" if lag is None else f"{lag:,}"
         shown += f" · handled {progress.settled('handled'):,}" if progress.sinkers else ""
         head = f"produced {run.producer.total:,} · committed {progress.committed:,} · lag {shown} · {_since(progress)}"
-        run.screen.show(head, offsets["rows"], workers["rows"])
+        run.screen.show(head, workers["rows"])
     run.interrupts.pause(REFRESH_SECONDS)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from kctl.demo.ledger import FOLDER_VARIABLE
+from kctl.demo.audit import FOLDER_VARIABLE
 from kctl_agent.message import Message
 
 __all__ = [
