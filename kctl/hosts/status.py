@@ -1,20 +1,106 @@
-"""`kctl status` of a fleet on several hosts, joined from their masters' answers. Pure."""
+"""`kctl status` and the verdict of a fleet on several hosts, joined from their masters' answers. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
 
-from kctl.fields import qualified
+from kctl.fields import moment, qualified
 from kctl.hosts.hosts import HostsOutcome
-from kctl.hosts.verdict import joined_verdict
 from kctl.rows.lag import WORST, LagGlance
+from kctl.rows.verdict import UNOWNED, Finding, Level, Verdict
 from kctl.rows.workers import StatusAnswer, WorkerRow, WorkerStatus
 from kctl.rpc.decode import decoded
+from kctl.rpc.fan_out import Failed
 from kctl.status import Status
+from kctl.status.assessments import all_well
+from kctl.status.unhandled import older
 from kctl_agent.replies.block_size import StorageReply
+
+_NAMED = 3
+_SHARE = re.compile(r"(\d+) of (\d+) ")
+_COUNTS = re.compile(r"(\d+) (?:partitions? )?(idle|ok|elsewhere)(?:, |$)")
+_AMOUNT = re.compile(r"(?<![\w-])\d[\d,.]*")
+
+
+def joined_verdict(heard: Mapping[str, Verdict], failed: Collection[Failed], now: float) -> Verdict:
+    """Gives the same result on any host.
+
+    Hosts that `failed` to answer become findings. All hosts report partitions without a reader; the result names them
+    once.
+    """
+    missing = [Finding(Level.DEGRADED, "hosts", each.message, now) for each in failed]
+    if not heard:
+        reason = missing[0].reason if missing else "no host has answered"
+        return Verdict(Level.UNKNOWN, "hosts", reason, now)
+    in_order, is_shared = sorted(heard.items()), not any(each.has_own_storage for each in heard.values())
+    # Other hosts answer for the partitions of a host that has gone, but not for a storage of its own.
+    is_answered_for = not failed or (is_shared and all(each.code == "gone" for each in failed))
+    oldest = older(*(each.oldest_unhandled_seconds for each in heard.values())) if is_answered_for else None
+    unowned = [each for _, verdict in in_order for each in (verdict.main, *verdict.also) if each.about == UNOWNED]
+    unowned = sorted(unowned, key=lambda each: -each.level.severity)[:1]
+    findings = [*missing, *_findings(in_order), *unowned]
+    if not findings:
+        reason = "; ".join((*_well(in_order, is_shared), f"{len(heard)} hosts answer"))
+        return Verdict.of(msgspec.structs.replace(in_order[0][1].main, reason=reason), (), oldest)
+    main, *also = sorted(findings, key=lambda each: -each.level.severity)
+    return Verdict.of(main, tuple(also), oldest)
+
+
+def _findings(in_order: Sequence[tuple[str, Verdict]]) -> Iterator[Finding]:
+    """Merges equal findings. A finding about work that another host does is at most `degraded`."""
+    done = {about for _, verdict in in_order for about in verdict.works}
+    alike: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
+    for host, verdict in in_order:
+        for each in (verdict.main, *verdict.also):
+            if each.level is not Level.OK and each.about not in ("hosts", UNOWNED):  # these are for the one that asks
+                what, _, _ = _parts(each)
+                key = _SHARE.sub("", what) if each.about == "partitions" else what
+                alike.setdefault((each.about, key), []).append((host, each))
+    for (about, what), found in alike.items():
+        level = max((each.level for _, each in found), key=lambda each: each.severity)
+        since = min(each.since for _, each in found)
+        reason = _reason(what, found, since, is_of_all=len(found) == len(in_order) > 1)
+        yield Finding(Level.DEGRADED if about in done else level, about, reason, since)
+
+
+def _parts(finding: Finding) -> tuple[str, str, str]:
+    return finding.reason.partition(f" since {moment(finding.since)}")
+
+
+def _reason(what: str, found: Sequence[tuple[str, Finding]], since: float, *, is_of_all: bool) -> str:
+    """Names the hosts unless all of them have the finding."""
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    hosts = "" if is_of_all else ", ".join(host for host, _ in found[:_NAMED]) + f"{more}: "
+    if shares := [share for _, each in found if each.about == "partitions" and (share := _SHARE.match(each.reason))]:
+        what = f"{sum(int(each[1]) for each in shares)} of {max(int(each[2]) for each in shares)} {what}"
+    _, is_dated, why = _parts(found[0][1])
+    whys: dict[str, str] = {}
+    for host, each in found:
+        whys.setdefault(_AMOUNT.sub("", _parts(each)[2]), f"{host}{_parts(each)[2]}")
+    if len(whys) > 1:
+        why = ": " + "; ".join([*whys.values()][:_NAMED])
+    return f"{hosts}{what}{f' since {moment(since)}' if is_dated else ''}{why}"
+
+
+def _well(in_order: Sequence[tuple[str, Verdict]], is_shared: bool) -> Iterator[str]:
+    """Sums the hosts' partitions. Pending messages are one host's count if the storage is shared."""
+    counts: Counter[str] = Counter()
+    progress: dict[str, str] = {}
+    for host, verdict in in_order:
+        for words in verdict.reason.split("; ")[1:]:
+            counts.update({status: int(count) for count, status in _COUNTS.findall(words)})
+            if _COUNTS.sub("", words):
+                words = words if is_shared else f"{host}: {words}"
+                progress.setdefault(_AMOUNT.sub("", words), words)
+    yield in_order[0][1].reason.partition("; ")[0]
+    if counts["idle"] + counts["ok"]:
+        yield all_well(counts["idle"], counts["ok"])
+    yield from progress.values()
 
 
 def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.0) -> tuple[WorkerStatus, ...]:

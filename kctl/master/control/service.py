@@ -19,8 +19,7 @@ from kctl.fields import host_and_name
 from kctl.groups.broker_cache import BrokerCache
 from kctl.hosts.hosts import Hosts, HostsOutcome
 from kctl.hosts.replies import HostReplies, JudgedPartitions
-from kctl.hosts.status import joined_status, statuses_of
-from kctl.hosts.verdict import joined_verdict
+from kctl.hosts.status import joined_status, joined_verdict, statuses_of
 from kctl.master.events import EventFeed
 from kctl.master.members import Members
 from kctl.master.reduction import COMMANDS, OFFSET_CHECKER, WORKERS, ReducedCommand, reduced, with_supervisor

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from kctl.fields import moment
-from kctl.hosts.verdict import joined_verdict
+from kctl.hosts.status import joined_verdict
 from kctl.rows.verdict import Finding, Level, Verdict
 from kctl.rpc.fan_out import Failed
 
