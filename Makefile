@@ -31,6 +31,7 @@ help: ## list the targets
 setup: $(SETUP_DONE) ## what the tests need, and jars: downloads what is missing, verified; at once when nothing is
 	@$(BIN)/kctl jars fetch broker spark s3
 	@$(BIN)/python -m tests.delta_jars
+	@$(BIN)/python -m tests.servers.schema_registry
 	@$(BIN)/python -m tests.record_classes
 
 $(SETUP_DONE): requirements.lock pyproject.toml agent/pyproject.toml scripts/setup

@@ -96,3 +96,16 @@ class NotPermitted(AgentError):
 
 class StorageError(AgentError):
     code = "storage_error"
+
+
+class RegistryUnusable(StorageError):
+    """The schema registry does not answer, or has no schema that can be used, for now."""
+
+    code = "registry_unusable"
+    retriable = True
+
+
+class Undecodable(AgentError):
+    """A key or value cannot be decoded: its schema is unknown, or its bytes do not fit."""
+
+    code = "undecodable"

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 Headers = tuple[tuple[str, bytes | None], ...]
+Decode = Callable[[bytes | None, Headers], Any]
+
+
+class _Decoding:
+    """Decodes a value once, when it is read."""
+
+    __slots__ = ("_decoded", "_decoded_key")
+    _decoded: Any
+    _decoded_key: Any
+    decode_value: ClassVar[Decode] = staticmethod(lambda data, _: data)
+    decode_key: ClassVar[Decode] = staticmethod(lambda data, _: data)
+    """Of this process; set from `kafka.value_format` and `kafka.key_format`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class Message(_Decoding):
     """One Kafka message. `timestamp` is in milliseconds since 1970; a key or value of None is Kafka's null, not
     empty."""
 
@@ -21,3 +35,26 @@ class Message:
     headers: Headers = ()
     tries: int = 0
     """Earlier deliveries that were neither acknowledged nor released."""
+
+    @property
+    def decoded(self) -> Any:
+        """The value as `kafka.value_format` names it: Python objects of Avro or JSON. It is decoded once.
+
+        Raises Undecodable, after which the message becomes a dead letter; RegistryUnusable, after which the call is
+        repeated when the schema registry answers. Let both pass.
+        """
+        if not hasattr(self, "_decoded"):
+            object.__setattr__(self, "_decoded", _Decoding.decode_value(self.value, self.headers))
+        return self._decoded
+
+    @property
+    def decoded_key(self) -> Any:
+        """The key as `kafka.key_format` names it. As `decoded`."""
+        if not hasattr(self, "_decoded_key"):
+            object.__setattr__(self, "_decoded_key", _Decoding.decode_key(self.key, self.headers))
+        return self._decoded_key
+
+
+def decode_by(value: Decode, key: Decode) -> None:
+    """Sets how this process decodes messages."""
+    _Decoding.decode_value, _Decoding.decode_key = staticmethod(value), staticmethod(key)

@@ -21,7 +21,7 @@ def check_together(config: Config) -> None:
 
 def mistakes(config: Config) -> list[str]:
     checkpoints = checkpoint_mistakes(config.checkpoints, [config.kafka.cluster], config.kafka.group)
-    rules = (_of_times, _of_memory, _of_handler, _of_storage, _of_hosts)
+    rules = (_of_times, _of_memory, _of_handler, _of_storage, _of_hosts, _of_schemas)
     found = chain(*(rule(config) for rule in rules), checkpoints)
     return [f"{config.path}: {each}" for each in found]
 
@@ -84,6 +84,20 @@ def _of_storage(config: Config) -> Iterator[str]:
             f'storage.mode is "{mode}" and spark.master is "{master}", but executors on other machines cannot write to '
             "a file of this one: use `local[k]`"
         )
+
+
+def _of_schemas(config: Config) -> Iterator[str]:
+    registry = config.schema_registry
+    for name in ("value_format", "key_format"):
+        if getattr(config.kafka, name) == "avro" and not registry.url:
+            yield f'kafka.{name} is "avro" and schema_registry.url is empty: name the registry that has the schemas'
+    if config.kafka.value_format != "bytes" and config.storage.kind.is_table:
+        yield (
+            f'kafka.value_format is "{config.kafka.value_format}" and storage.mode is "lake", but a table has the '
+            "bytes of values: leave value_format out, and decode them in workers.transform"
+        )
+    if registry.basic_auth_file and registry.token_file:
+        yield "schema_registry.basic_auth_file and schema_registry.token_file are both set: leave one out"
 
 
 def _of_hosts(config: Config) -> Iterator[str]:

@@ -82,6 +82,11 @@ class _Group(Section):
     isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
     """Whether to read records of open and aborted transactions. With `read_committed` a partition ends at its last
     stable offset."""
+    value_format: Literal["bytes", "avro", "json"] = "bytes"
+    """How values are encoded, for handlers and for people. `avro`: with the ids of schemas in [schema_registry].
+    `json`: a schema id before the text is skipped (typed-messages.md)."""
+    key_format: Literal["bytes", "avro", "json"] = "bytes"
+    """How keys are encoded, as `value_format`."""
     static_membership: Annotated[bool, NEXT_START] = False
     """Workers keep their partitions over a quick restart. `group.instance.id` is made of the names of fleet and worker;
     with `[hosts]` also of the host."""
@@ -91,6 +96,31 @@ class _Group(Section):
 class KafkaSection(SecuritySection, _Group):
     """The brokers, the consumer group and the topics. Workers, master and `kctl kafka` use the settings for TLS and
     SASL."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaRegistrySection(Section):
+    """The schema registry of `kafka.value_format` and `kafka.key_format`: any server with Confluent's API. Paths are
+    relative to the configuration file; the files of credentials are read again for each request."""
+
+    effect: ClassVar = NEXT_START
+
+    url: Annotated[str, Form(r"|https?://[^\s?#@]+", "`https://host` or `http://host:port/path`")] = ""
+    """The URL of the registry, such as `https://registry:8081`."""
+    basic_auth_file: str = ""
+    """A file with `USER:PASSWORD` or `KEY:SECRET`."""
+    token_file: str = ""
+    """A file with a bearer token; instead of `basic_auth_file`."""
+    tls_ca_file: str = ""
+    """Certificates (PEM) that verify the registry's; empty: the system's."""
+    tls_certificate_file: str = ""
+    """kctl's own certificate (PEM), if the registry requires one."""
+    tls_key_file: str = ""
+    """The private key (PEM) of that certificate."""
+    tls_key_password_file: str = ""
+    """A file with the password of the private key."""
+    tls_check_hostname: bool = True
+    """Whether the registry's certificate must contain the requested host name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -475,6 +505,7 @@ class Config:
     path: Path
     fleet: FleetSection
     kafka: KafkaSection
+    schema_registry: SchemaRegistrySection
     workers: WorkersSection
     engine: EngineSection
     spark: SparkSection

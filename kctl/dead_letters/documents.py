@@ -11,6 +11,7 @@ from kctl_agent.storage.causes import sentence_of, traceback_in
 
 if TYPE_CHECKING:
     from kctl_agent.message import Message
+    from kctl_agent.schemas.decoding import Decoder
     from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
 
 Form = Literal["text", "json", "hex"]
@@ -30,8 +31,11 @@ def dead_letter_row(dead_letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-def dead_letter_document(dead_letter: DeadLetter, form: Form = "text") -> dict[str, Any]:
-    """Bytes become text if UTF-8, otherwise base64; with `form` JSON or hex. Each form has its own field name."""
+def dead_letter_document(
+    dead_letter: DeadLetter, form: Form = "text", decoder: Decoder | None = None
+) -> dict[str, Any]:
+    """Bytes become text if UTF-8, otherwise base64; with `form` JSON or hex. Each form has its own field name.
+    `decoder` adds decoded keys and values."""
     document = {
         **_head(dead_letter),
         "error": sentence_of(dead_letter.error),
@@ -47,6 +51,8 @@ def dead_letter_document(dead_letter: DeadLetter, form: Form = "text") -> dict[s
         "timestamp": message.timestamp,
         **_field("key", message.key, form),
         **_field("value", message.value, form),
+        **(decoder.document("key", message.key, message.headers) if decoder else {}),
+        **(decoder.document("value", message.value, message.headers) if decoder else {}),
         "headers": [{"key": name, **_field("value", value, form)} for name, value in message.headers],
     }
 

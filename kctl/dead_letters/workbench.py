@@ -21,6 +21,7 @@ from kctl_agent.errors import Busy, StorageError
 
 if TYPE_CHECKING:
     from kctl.dead_letters.sending import Send
+    from kctl_agent.schemas.decoding import Decoder
     from kctl_agent.storage.base import DeadLetterStore
     from kctl_agent.storage.dead_letter_pages import Progress
     from kctl_agent.storage.selection import Selection
@@ -83,8 +84,12 @@ class Workbench:
         audit_log: Callable[[], Path],
         sending: Callable[[str], AbstractContextManager[Send]],
         attend: Attend = _unlisted,
+        *,
+        decoder: Decoder | None = None,
     ) -> None:
-        """`sending` opens a sender to a topic; `attend` lists a change among the operations."""
+        """`sending` opens a sender to a topic; `attend` lists a change among the operations; `decoder` decodes messages
+        for people."""
+        self.decoder = decoder
         self._opened = opened
         self._audit_log = audit_log
         self._sending = sending

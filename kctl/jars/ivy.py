@@ -26,7 +26,7 @@ _REASONS = (  # the best first: Ivy prints "not found" for every jar of a server
 )
 _SETTINGS = """<ivysettings>
 <settings defaultResolver="central" defaultConflictManager="all"/>
-<caches defaultCacheDir={directory} artifactPattern="[artifact]-[revision].[ext]"/>
+<caches defaultCacheDir={directory} artifactPattern="[artifact]-[revision](-[classifier]).[ext]"/>
 <timeout-constraints>
 <timeout-constraint name="patient" connectionTimeout="20000" readTimeout="60000"/>
 </timeout-constraints>
@@ -78,14 +78,23 @@ def _ivy_command(jars: Sequence[Jar], directory: Path) -> list[str]:
     )
     ivy_file = directory / "ivy.xml"
     ivy_file.write_text(
-        '<ivy-module version="2.0"><info organisation="kctl" module="jars"/><dependencies>\n'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="kctl" module="jars"/><dependencies>\n'
         + "".join(
-            f'<dependency org="{jar.group}" name="{jar.artifact}" rev="{jar.version}" transitive="false"/>\n'
+            f'<dependency org="{jar.group}" name="{jar.artifact}" rev="{jar.version}" transitive="false">'
+            f"{_artifact(jar)}</dependency>\n"
             for jar in jars
         )
         + "</dependencies></ivy-module>\n"
     )
     return [str(java_command()), "-jar", str(_ivy_jar()), "-settings", str(settings), "-ivy", str(ivy_file)]
+
+
+def _artifact(jar: Jar) -> str:
+    """Names the file of a coordinate that is not its jar."""
+    classifier, _, extension = jar.kind.partition("@")
+    name = f'name="{jar.artifact}" type="{extension}" ext="{extension}" m:classifier="{classifier}"'
+    return f"<artifact {name}/>" if jar.kind else ""
 
 
 def require_pyspark() -> list[str]:

@@ -21,22 +21,27 @@ LOCKS: tuple[LockName, ...] = get_args(LockName)
 USUAL: tuple[LockName, ...] = ("broker", "spark")
 
 _LINE = re.compile(
-    r"(?P<group>[\w.-]+):(?P<artifact>[\w.-]+):(?P<version>[\w.-]+) sha256:(?P<sha256>[0-9a-f]{64}) (?P<size>\d+)"
+    r"(?P<group>[\w.-]+):(?P<artifact>[\w.-]+):(?P<version>[\w.-]+)(?::(?P<kind>[\w.-]+@[\w.]+))? "
+    r"sha256:(?P<sha256>[0-9a-f]{64}) (?P<size>\d+)"
 )
 _CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Jar:
+    """`kind`: `CLASSIFIER@EXTENSION` of another file than the jar."""
+
     group: str
     artifact: str
     version: str
     sha256: str
     size_bytes: int
+    kind: str = ""
 
     @property
     def file_name(self) -> str:
-        return f"{self.artifact}-{self.version}.jar"
+        classifier, _, extension = self.kind.partition("@")
+        return f"{self.artifact}-{self.version}{f'-{classifier}' if classifier else ''}.{extension or 'jar'}"
 
     @property
     def coordinate(self) -> str:
@@ -44,7 +49,8 @@ class Jar:
 
 
 def parse_lock(text: str) -> tuple[Jar, ...]:
-    """Parses lines `group:artifact:version sha256:HEX BYTES`; `#` starts a comment line. Raises ValueError."""
+    """Parses lines `group:artifact:version sha256:HEX BYTES`, also with `:CLASSIFIER@EXTENSION` after the version; `#`
+    starts a comment line. Raises ValueError."""
     jars = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line or line.startswith("#"):
@@ -52,7 +58,8 @@ def parse_lock(text: str) -> tuple[Jar, ...]:
         match = _LINE.fullmatch(line)
         if match is None:
             raise ValueError(f"line {number} is not `group:artifact:version sha256:HEX BYTES`: {line}")
-        jars.append(Jar(match["group"], match["artifact"], match["version"], match["sha256"], int(match["size"])))
+        coordinate = match["group"], match["artifact"], match["version"]
+        jars.append(Jar(*coordinate, match["sha256"], int(match["size"]), match["kind"] or ""))
     return tuple(jars)
 
 

@@ -19,6 +19,7 @@ from kctl.kafka.client.access import of_fleet
 from kctl.master.health import HealthRules
 from kctl.master.process_supervisor import Launch, SupervisionPolicy
 from kctl.master.restart import RestartPolicy
+from kctl.schemas import formats
 from kctl.secrets import cluster_secret
 from kctl_agent.paths import ENGINE_NAME, socket_path
 from kctl_agent.rpc.wire import JsonObject
@@ -109,6 +110,7 @@ def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObjec
             **_fields(workers, "revoke_timeout_seconds", "on_unreadable"),
             "import_dir": str(config.path.parent),
         },
+        "formats": formats(config),
         "spark": None if _has_engine(config) else _spark(config, jars),
         "storage": storage_settings(config) | _handler_inside(config, name),
     }
@@ -231,7 +233,7 @@ def _random_id(data_dir: Path) -> str:
 def _handler_settings(config: Config) -> JsonObject:
     tries = _fields(config.sinkers, "max_tries", "retry_backoff_seconds", "handler_timeout_seconds")
     calls = _fields(config.sinkers, "handler", "batch_size", "ordered")
-    return {**calls, **tries, "import_dir": str(config.path.parent)}
+    return {**calls, **tries, "import_dir": str(config.path.parent), "formats": formats(config)}
 
 
 def _handler_inside(config: Config, name: str) -> JsonObject:

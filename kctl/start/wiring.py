@@ -48,6 +48,7 @@ from kctl.master.table_maintenance import TableMaintenance
 from kctl.master.verdict import Verdicts
 from kctl.operations import operations as operations_by_name
 from kctl.rpc.fan_out import AgentPool
+from kctl.schemas import decoder
 from kctl.start.hosts import hosts_of, with_access
 
 
@@ -138,6 +139,7 @@ def wired(
             lambda: fleet_log(context.config),
             lambda topic: sending(context.config, topic),
             operations.attend,
+            decoder=decoder(config),
         ),
     )
     http = HttpServer(create_app(source, access, refusals=http_refusals), http_socket, access)

@@ -48,7 +48,12 @@ def test_make_test_runs_what_must_be_alone_by_itself() -> None:
     assert marked - set(alone.split()) <= {"tests/project/test_setup.py"}
 
 
-EACH_TIME = ["kctl jars fetch broker spark s3", "python -m tests.delta_jars", "python -m tests.record_classes"]
+EACH_TIME = [
+    "kctl jars fetch broker spark s3",
+    "python -m tests.delta_jars",
+    "python -m tests.servers.schema_registry",
+    "python -m tests.record_classes",
+]
 """At once where nothing is missing."""
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final, TypeVar
 
+from kctl_agent.errors import RegistryUnusable
 from kctl_agent.kafka.errors import is_of_kafka
 from kctl_agent.process.stats import ProcessStats
 from kctl_agent.process.stop import StopRequest
@@ -37,6 +38,8 @@ def outage(error: BaseException) -> Outside | None:
     """Names the external system that caused an error; None if waiting would not help."""
     if isinstance(error, StorageUnusable) and error.retriable:
         return "storage"
+    if isinstance(error, RegistryUnusable):
+        return "registry"
     if is_of_kafka(error) and type(error).__name__ != "KafkaConfigurationError":
         return "brokers"
     return "disk" if isinstance(error, OSError) and error.errno in _PASSING else None

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from kctl_agent.replies.encode import renamed
 from kctl_agent.replies.fields import age, counter, optional, value
 
-Outside: TypeAlias = Literal["brokers", "storage", "engine", "disk"]
+Outside: TypeAlias = Literal["brokers", "storage", "registry", "engine", "disk"]
 """A process depends on these external systems and cannot restore them."""
 
 

@@ -8,8 +8,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from kctl_agent.errors import AgentError
+from kctl_agent.errors import AgentError, Undecodable
 from kctl_agent.process.tracebacks import indented
+from kctl_agent.sinker.in_flight import Final
 
 REPEAT_SECONDS = 60.0
 """A known traceback is logged again after this time; its sentence always is."""
@@ -28,6 +29,8 @@ class HandlerError(AgentError):
 
     @property
     def text(self) -> str:
+        if isinstance(self.__cause__, Undecodable):
+            return Final(self.__cause__)
         return f"{self}\n{self.trace}" if self.trace else str(self)
 
 

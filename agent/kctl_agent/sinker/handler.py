@@ -11,12 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from kctl_agent.errors import RegistryUnusable, Undecodable
 from kctl_agent.message import Message
 from kctl_agent.process.bootstrap import BootstrapError, missing_module, search_first
 from kctl_agent.process.tracebacks import plain, stack_of, traceback_of
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.sinker.failures import HandlerError
-from kctl_agent.sinker.in_flight import Ack
+from kctl_agent.sinker.in_flight import Ack, Final
 
 MAX_NAMED_RUNS = 5
 MAX_SHOWN_CHARACTERS = 200
@@ -57,12 +58,13 @@ class Handler:
             self._runner.close()
 
     def __call__(self, messages: list[Message]) -> list[Ack]:
-        """Returns the result for each message. Raises HandlerError, also after a time-out."""
+        """Returns the result for each message. Raises HandlerError, also after a time-out; RegistryUnusable: the
+        handler has read a value that could not be decoded for now."""
         try:
             returned = self._handle(messages)
             if inspect.isawaitable(returned):
                 returned = self._runner.run(self._within_time(returned, messages))
-        except HandlerError:
+        except (HandlerError, RegistryUnusable):
             raise
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             raise self.failed(f"raised {_named(error)}", messages, traceback_of(error)) from error
@@ -95,8 +97,10 @@ class Handler:
         for i, ack in enumerate(returned):
             if ack is True or ack is False:
                 continue
+            if isinstance(ack, RegistryUnusable):
+                raise ack
             if isinstance(ack, BaseException):
-                acks[i] = _reason(ack)
+                acks[i] = Final(ack) if isinstance(ack, Undecodable) else _reason(ack)
             elif not isinstance(ack, str) or not ack.strip():
                 where = f"{messages[i].topic}-{messages[i].partition} offset {messages[i].offset}"
                 raise self.failed(f"returned {_shown(ack)}, neither a bool nor a reason, for {where}", messages)

@@ -19,6 +19,12 @@ Ack = bool | str
 """A handler's result for a message: done, not done, or the reason why not."""
 
 
+class Final(str):
+    """The reason of a message that no retry can help: it becomes a dead letter at once."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True, eq=False)
 class InFlightClaim:
     """`acks` has None for a message if the handler has returned nothing for it alone."""
@@ -105,7 +111,8 @@ def decide(claimed: InFlightClaim, max_tries: int, ordered: bool) -> Decision:
     failed = [i for i, ack in enumerate(results) if ack is False]
     handled = results.count(True)
     is_last = claimed.claim.tries + 1 >= max_tries
-    dying = {i: claimed.errors.get(i, RETURNED_FALSE) for i in failed} if is_last else {}
+    errors = {i: claimed.errors.get(i, RETURNED_FALSE) for i in failed}
+    dying = {i: error for i, error in errors.items() if is_last or isinstance(error, Final)}
     again = len(results) - handled - len(dying)
     acks = [ack is True for ack in results]
     return Decision(acks, dying, handled, again, bool(failed or claimed.shared_error))

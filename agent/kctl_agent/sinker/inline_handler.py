@@ -15,10 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from kctl_agent.errors import RegistryUnusable
 from kctl_agent.message import Message
+from kctl_agent.schemas.formats import Formats
+from kctl_agent.schemas.in_process import decode_messages
 from kctl_agent.sinker.failures import FailureLog, HandlerError
 from kctl_agent.sinker.handler import Handler, load
-from kctl_agent.sinker.in_flight import Ack
+from kctl_agent.sinker.in_flight import Ack, Final
 from kctl_agent.sinker.slots import Slots
 from kctl_agent.storage.base import StorageUnusable, Writer
 from kctl_agent.storage.causes import RETURNED_FALSE
@@ -44,8 +47,10 @@ class HandlerSettings:
     retry_backoff_seconds: float
     handler_timeout_seconds: float
     ordered: bool
+    formats: Formats = Formats()  # noqa: RUF009 - it is immutable
 
     def load(self) -> Handler:
+        decode_messages(self.formats)
         return load(self.handler, self.handler_timeout_seconds, Path(self.import_dir))
 
 
@@ -54,7 +59,9 @@ class HandlingStorage(DirectlyStorage):
         """Takes the settings of `open_storage` with `handler` (for `HandlerSettings`), and `slots` (folder, count) if
         fewer tasks may call the handler than may run."""
         self.settings = dict(settings)
-        self.handler_settings = HandlerSettings(**settings["handler"])
+        given = settings["handler"]
+        formats = Formats.of(given["formats"]) if "formats" in given else Formats()
+        self.handler_settings = HandlerSettings(**{**given, "formats": formats})
         slots = settings.get("slots")
         self.slots = None if slots is None else Slots(Path(slots["folder"]), slots["count"])
         common: dict[str, Any] = {
@@ -122,7 +129,7 @@ def _serve(
     while (messages := inbox.get()) is not None:
         try:
             answers.put(handler(messages))
-        except HandlerError as error:
+        except (HandlerError, RegistryUnusable) as error:
             answers.put(error)
     handler.close()
 
@@ -181,10 +188,16 @@ class _HandlingWriter(Writer):
 
     def _retry(self, failed: list[Message], errors: dict[int, str | None]) -> list[tuple[Message, str]]:
         rounds = max(self._settings.max_tries - 1, int(None in errors.values()))
+        dead: list[tuple[Message, str]] = []
         for tries in range(1, rounds + 1):
+            final = [m for m in failed if isinstance(errors[m.offset], Final)]
+            dead += [(replace(m, tries=tries), errors[m.offset] or "") for m in final]
+            failed = [m for m in failed if m not in final]
+            if not failed:
+                return dead
             self._pause.wait(min(self._settings.retry_backoff_seconds * 2.0 ** min(tries - 1, 30), MAX_WAIT_SECONDS))
             errors = {k: v for m in failed for k, v in self._errors([replace(m, tries=tries)]).items()}
             failed = [message for message in failed if message.offset in errors]
             if not failed:
                 break
-        return [(replace(m, tries=rounds + 1), errors[m.offset] or RETURNED_FALSE) for m in failed]
+        return dead + [(replace(m, tries=rounds + 1), errors[m.offset] or RETURNED_FALSE) for m in failed]

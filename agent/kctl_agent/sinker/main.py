@@ -18,6 +18,7 @@ from kctl_agent.rpc.commands import COMMANDS, AgentCommand, operation_commands
 from kctl_agent.rpc.commands.operations import PauseScopes
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
+from kctl_agent.schemas.in_process import decode_messages
 from kctl_agent.sinker.handler import Handler, load
 from kctl_agent.sinker.in_flight import InFlightClaim, Part
 from kctl_agent.sinker.settings import SinkerSettings, parse
@@ -46,6 +47,7 @@ def _serve(settings: SinkerSettings, server: AgentServer, inbox: Inbox) -> int:
     stats.start()
     try:
         until_it_works(storage.prepare, stats, stop)
+        decode_messages(settings.formats)
         handler = load(settings.handler, settings.handler_timeout_seconds, settings.import_dir)
         stats.handles(handler.name)
         _run(settings, storage, handler, stats, stop, inbox)

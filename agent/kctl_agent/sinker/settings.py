@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kctl_agent.process.bootstrap import ProcessSettings, decoded, fitting
+from kctl_agent.schemas.formats import Formats
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class SinkerSettings(ProcessSettings):
     storage: dict[str, Any]
     owner: str
     """Owns the claims. Two processes with one owner never run at the same time."""
+    formats: Formats = Formats()  # noqa: RUF009 - it is immutable
     batch_bytes: int = 16 << 20
     """The most bytes to claim, as stored; at least one block is claimed."""
 
@@ -33,4 +35,5 @@ class SinkerSettings(ProcessSettings):
 def parse(line: str) -> SinkerSettings:
     with fitting("sinker"):
         given = decoded(line)
-        return SinkerSettings(**{**given, "import_dir": Path(given["import_dir"])})
+        formats = Formats.of(given["formats"]) if "formats" in given else Formats()
+        return SinkerSettings(**{**given, "import_dir": Path(given["import_dir"]), "formats": formats})

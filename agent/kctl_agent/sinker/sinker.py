@@ -17,7 +17,7 @@ from kctl_agent.rpc.messages import number_of
 from kctl_agent.rpc.operations import Inbox, Outcome, outcome_of
 from kctl_agent.sinker.failures import FailureLog, HandlerError
 from kctl_agent.sinker.handler import Handler, described
-from kctl_agent.sinker.in_flight import Decision, InFlightClaim, Part, cut, decide
+from kctl_agent.sinker.in_flight import Ack, Decision, InFlightClaim, Part, cut, decide
 from kctl_agent.sinker.journal import Journal
 from kctl_agent.sinker.settings import SinkerSettings
 from kctl_agent.sinker.stats import SinkerProcessStats
@@ -187,11 +187,15 @@ class Sinker:
         count, started = len(messages), time.monotonic()
         error: HandlerError | None = None
         self._stats.calling()
-        with self._guard.calling(call):
-            try:
-                acks = self._handler(messages)
-            except HandlerError as failure:
-                error = failure
+
+        def handled() -> list[Ack]:
+            with self._guard.calling(call):
+                return self._handler(messages)
+
+        try:
+            acks = until_it_works(handled, self._stats, self._stop)
+        except HandlerError as failure:
+            error = failure
         seconds = time.monotonic() - started
         if error is None:
             self._stats.called(seconds, count, [ack or RETURNED_FALSE for ack in acks if ack is not True], None)

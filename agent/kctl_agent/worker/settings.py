@@ -8,6 +8,7 @@ from typing import Any
 
 from kctl_agent.kafka.security import Security
 from kctl_agent.process.bootstrap import ProcessSettings, decoded, fitting
+from kctl_agent.schemas.formats import Formats
 from kctl_agent.spark.settings import SparkSettings
 
 
@@ -45,6 +46,7 @@ class WorkerSettings(ProcessSettings):
     kafka: KafkaSettings
     pipeline: PipelineSettings
     storage: dict[str, Any]
+    formats: Formats = Formats()  # noqa: RUF009 - it is immutable
     spark: SparkSettings | None = None
     """Settings of its own driver; None: it uses the engine's."""
 
@@ -53,10 +55,12 @@ def parse(line: str) -> WorkerSettings:
     with fitting("worker"):
         given = decoded(line)
         kafka, pipeline, spark = given.pop("kafka"), given.pop("pipeline"), given.pop("spark")
+        formats = Formats.of(given.pop("formats")) if "formats" in given else Formats()
         security = Security(**kafka.get("security", {}))
         return WorkerSettings(
             kafka=KafkaSettings(**{**kafka, "topics": tuple(kafka["topics"]), "security": security}),
             pipeline=PipelineSettings(**{**pipeline, "import_dir": Path(pipeline["import_dir"])}),
+            formats=formats,
             spark=None if spark is None else SparkSettings.of(spark, given["name"], given["scratch_dir"]),
             **given,
         )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kctl.config.sections import Config
     from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.client.layout import Partition, Topic
+    from kctl_agent.schemas.decoding import Decoder
 
 _CONTEXT_VARIABLE = "KCTL_CONTEXT"
 _USERS_FILE = Path("kctl", "kctl.toml")
@@ -53,6 +54,13 @@ def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str)
         if contexts.alone(_file_of_contexts(options, env)):
             raise UsageError(no_group) from None
         raise
+
+
+def decoder(options: argparse.Namespace, env: Mapping[str, str]) -> Decoder | None:
+    """What decodes messages of the fleet's cluster; None: they are bytes, or it is another cluster."""
+    from kctl import schemas
+
+    return schemas.decoder(_fleet_config(options, env)) if _named_cluster(options, env) is None else None
 
 
 def audit_log(options: argparse.Namespace, env: Mapping[str, str]) -> Path:

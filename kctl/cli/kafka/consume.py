@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kctl.cli.kafka.cluster import connected
+from kctl.cli.kafka.cluster import connected, decoder
 from kctl.cli.output import as_json
 from kctl.cli.table import cell
 from kctl.errors import BrokerRefused, UsageError
@@ -18,10 +19,12 @@ from kctl.terminal import bytes_writer
 if TYPE_CHECKING:
     from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.consume import Record
+    from kctl_agent.schemas.decoding import Decoder
 
 
 def consume(options: argparse.Namespace, env: Mapping[str, str]) -> int:
-    written = _FORMATS[options.format]
+    decode = decoder(options, env)
+    written = partial(_FORMATS[options.format], decode)
     begin_at = _place(options.from_)
     with connected(options, env) as connection:
         begin, end = _span(connection, options, begin_at)
@@ -107,27 +110,47 @@ def _partition(text: str) -> int:
     return int(text)
 
 
-def _line(record: Record) -> str:
-    texts = [None if part is None else part.decode("utf-8", "replace") for part in (record.key, record.value)]
-    return "  ".join(
-        (f"{record.topic}-{record.partition}", str(record.offset), cell(record.timestamp), *map(cell, texts))
-    )
+def _value(decode: Decoder | None, record: Record) -> bytes:
+    found = _decoded(decode, record, "value")
+    return _text(found).encode() if found else record.value or b""
 
 
-def _document(record: Record) -> dict[str, Any]:
-    return {
+def _line(decode: Decoder | None, record: Record) -> bytes:
+    texts = [
+        _text(found)
+        if (found := _decoded(decode, record, name))
+        else None
+        if part is None
+        else part.decode("utf-8", "replace")
+        for name, part in (("key", record.key), ("value", record.value))
+    ]
+    place = f"{record.topic}-{record.partition}", str(record.offset), cell(record.timestamp)
+    return "  ".join((*place, *map(cell, texts))).encode()
+
+
+def _json(decode: Decoder | None, record: Record) -> bytes:
+    document = {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
         **bytes_field("key", record.key),
         **bytes_field("value", record.value),
+        **_decoded(decode, record, "key"),
+        **_decoded(decode, record, "value"),
         "headers": [{"key": name, **bytes_field("value", value)} for name, value in record.headers],
     }
+    return as_json(document, in_one_line=True).encode()
 
 
-_FORMATS: dict[str, Callable[[Record], bytes]] = {
-    "value": lambda record: record.value or b"",
-    "line": lambda record: _line(record).encode(),
-    "json": lambda record: as_json(_document(record), in_one_line=True).encode(),
-}
+def _decoded(decode: Decoder | None, record: Record, name: str) -> dict[str, Any]:
+    return {} if decode is None else decode.document(name, getattr(record, name), record.headers)
+
+
+def _text(found: Mapping[str, Any]) -> str:
+    """The decoded value and its schema, or why it cannot be decoded."""
+    [value, *schema] = found.values()
+    return " ".join((value if isinstance(value, str) else as_json(value, in_one_line=True), *schema))
+
+
+_FORMATS: dict[str, Callable[[Decoder | None, Record], bytes]] = {"value": _value, "line": _line, "json": _json}

@@ -19,6 +19,7 @@ from kctl.dead_letters.documents import dead_letter_document, group_document
 from kctl.dead_letters.sending import sending
 from kctl.dead_letters.storage import opened_dead_letters
 from kctl.errors import UsageError
+from kctl.schemas import decoder
 from kctl.terminal import line_of
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.selection import Selection
@@ -91,14 +92,15 @@ def show_dead(
     output: OutputOption = "table",
 ) -> None:
     """Show one dead letter: its message, error and traceback."""
-    with opened_dead_letters(load_fleet(config)) as storage:
+    fleet = load_fleet(config)
+    with opened_dead_letters(fleet) as storage:
         dead_letter = storage.find_dead(id_)
     if dead_letter is None:
         raise UsageError(f"there is no dead letter {id_}; `kctl storage dead list` lists them")
     if output == "table":
-        echo("\n".join(dead_letter_lines(dead_letter)))
+        echo("\n".join(dead_letter_lines(dead_letter, decoder(fleet))))
     else:
-        echo(as_text(dead_letter_document(dead_letter), output))
+        echo(as_text(dead_letter_document(dead_letter, decoder=decoder(fleet)), output))
 
 
 def export_dead(selection: Selection, config: ConfigOption = None) -> None:
@@ -106,9 +108,11 @@ def export_dead(selection: Selection, config: ConfigOption = None) -> None:
 
     Bytes that are not UTF-8 are in fields with `_base64`.
     """
-    with opened_dead_letters(load_fleet(config)) as storage:
+    fleet = load_fleet(config)
+    decode = decoder(fleet)
+    with opened_dead_letters(fleet) as storage:
         for dead_letter in storage.dead(selection):
-            sys.stdout.write(as_json(dead_letter_document(dead_letter), in_one_line=True) + "\n")
+            sys.stdout.write(as_json(dead_letter_document(dead_letter, decoder=decode), in_one_line=True) + "\n")
 
 
 def requeue(selection: Selection, config: ConfigOption = None, expect: ExpectOption = None) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from kctl.cli.output import as_json
 from kctl.cli.table import cell, clean, clip, columns, duration, render
 from kctl.dead_letters.documents import dead_letter_document
 from kctl.fields import moment
 from kctl_agent.storage.causes import sentence_of
 
 if TYPE_CHECKING:
+    from kctl_agent.schemas.decoding import Decoder
     from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
     from kctl_agent.storage.lake.storage import LakeStorage
     from kctl_agent.storage.limits import StorageStats, TableStats
@@ -131,8 +133,11 @@ def group_table(groups: list[DeadLetterGroup], *, is_wide: bool = False) -> list
     return render(columns(">count >last-hour >last-day last-died newest line error-class"), rows)
 
 
-def dead_letter_lines(dead_letter: DeadLetter) -> list[str]:
-    document = dead_letter_document(dead_letter)
+def dead_letter_lines(dead_letter: DeadLetter, decoder: Decoder | None = None) -> list[str]:
+    document = dead_letter_document(dead_letter, decoder=decoder)
+    for name in ("key_decoded", "value_decoded"):
+        if name in document:
+            document[name] = as_json(document[name], in_one_line=True)
     headers = document.pop("headers", [])
     del document["error"], document["traceback"]
     wide = max(map(len, document))

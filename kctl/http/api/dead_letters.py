@@ -189,7 +189,8 @@ def _by_class(store: DeadLetterStore, progress: Progress) -> list[dict[str, Any]
 async def export(request: Request, given: Annotated[Filter, Query()]) -> Response:
     """Each with its message; bytes that are not UTF-8 are in a field with `_base64`. A last line with an `error` is not
     a dead letter: the rest could not be read."""
-    page = partial(_page, dead_letter_document, selection_of(given), EXPORT_ROWS, EXPORT_SECONDS)
+    document = partial(dead_letter_document, decoder=_workbench(request).decoder)
+    page = partial(_page, document, selection_of(given), EXPORT_ROWS, EXPORT_SECONDS)
     first = await _read(request, page(None))
 
     async def documents() -> AsyncIterator[dict[str, Any]]:
@@ -238,7 +239,7 @@ async def one(
 ) -> Response:
     def document(store: DeadLetterStore, _: Progress) -> dict[str, Any] | None:
         found = store.find_dead(id)
-        return None if found is None else dead_letter_document(found, form)
+        return None if found is None else dead_letter_document(found, form, _workbench(request).decoder)
 
     found = await _read(request, document)
     if found is None:

@@ -101,11 +101,16 @@ async function showOne(id) {
     if (known === undefined || of[known] === null) return "null";
     return known.endsWith("_json") ? JSON.stringify(of[known], null, 2) : (known.endsWith("_base64") ? "base64: " : "") + of[known];
   };
-  const value = one.damaged ? "a damaged block, as base64: " + one.block_base64 : bytesOf(one, "value");
+  const shownOf = name => {
+    const more = one[name + "_schema"] ?? one[name + "_error"];
+    const isDecoded = name + "_decoded" in one && el("dead-as").value !== "hex";
+    return (isDecoded ? JSON.stringify(one[name + "_decoded"], null, 2) : bytesOf(one, name)) + (more ? "\n" + more : "");
+  };
+  const value = one.damaged ? "a damaged block, as base64: " + one.block_base64 : shownOf("value");
   const cut = value.length > MOST_CHARACTERS ? "\n… " + whole(value.length - MOST_CHARACTERS) + " characters more; an export has them" : "";
   numbers("dead-fields", [
     ["topic", visible(one.topic)], ["partition", String(one.partition)], ["offset", String(one.offset)], ["tries", String(one.tries)], ["died", one.died],
-    ["key", visible(bytesOf(one, "key")).slice(0, 1000)],
+    ["key", visible(shownOf("key")).slice(0, 1000)],
     ...(one.headers || []).slice(0, 100).map(each => [visible(each.key), visible(bytesOf(each, "value")).slice(0, 1000)]),
   ]);
   set("dead-value", visible(value.slice(0, MOST_CHARACTERS)) + cut);

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kctl_agent.errors import RegistryUnusable
 from kctl_agent.sinker import inline_handler
 from kctl_agent.sinker.failures import FailureLog
 from kctl_agent.sinker.inline_handler import HandlingStorage
@@ -19,6 +20,7 @@ from tests.conformance.given import chunk
 
 CODE = """
 import threading
+from kctl_agent.errors import RegistryUnusable, Undecodable
 calls = []
 def record(messages):
     calls.append([(m.offset, m.tries) for m in messages])
@@ -34,6 +36,12 @@ def refuses_once(messages):
 def explains(messages):
     record(messages)
     return [m.offset != 2 or KeyError("amount") for m in messages]
+def decodes(messages):
+    record(messages)
+    return [m.offset != 2 or Undecodable("BadRecord: cut") for m in messages]
+def waits(messages):
+    record(messages)
+    raise RegistryUnusable("the schema registry does not answer")
 def chokes(messages):
     record(messages)
     if any(m.offset == 2 for m in messages):
@@ -173,3 +181,20 @@ def test_a_call_that_hangs_is_left_behind(make: Make, module: Any, monkeypatch: 
 def test_a_handler_that_cannot_be_opened_fails_the_batch_which_is_tried_again(make: Make, module: Any) -> None:
     with pytest.raises(StorageUnusable, match="no route"):
         make("CannotOpen").writer()
+
+
+def test_an_undecodable_value_is_dead_at_once(make: Make, module: Any) -> None:
+    storage = make("decodes")
+    with storage.writer() as writer:
+        writer.put(chunk(0, 4))
+    assert [[offset for offset, _ in call] for call in module.calls] == [[0, 1, 2, 3]]
+    assert [(each.offset, each.error) for each in storage.dead()] == [(2, "BadRecord: cut")]
+
+
+def test_an_outage_of_the_registry_fails_the_batch_and_makes_no_dead_letter(make: Make, module: Any) -> None:
+    storage = make("waits")
+
+    with pytest.raises(RegistryUnusable), storage.writer() as writer:
+        writer.put(chunk(0, 4))
+
+    assert (stored(storage), list(storage.dead()), len(module.calls)) == (0, [], 1)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from kctl_agent.errors import RegistryUnusable, Undecodable
 from kctl_agent.message import Message
-from kctl_agent.process import stats
+from kctl_agent.process import outages, stats
 from kctl_agent.process.stop import StopRequest
 from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.operations import Inbox
@@ -261,3 +262,43 @@ def test_a_handler_that_only_fails_is_reported_until_it_has_handled_a_message(tm
     assert not failing[0]
     assert failing[-1]
     assert not is_failing()
+
+
+def test_an_outage_of_the_registry_is_waited_for_and_counts_no_try(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outages, "RETRY_SECONDS", (0.0,))
+
+    def decoding(messages: list[Message]) -> list[object]:
+        if len(own.calls) > 2:
+            return [True] * len(messages)
+        error = RegistryUnusable("the schema registry at http://r does not answer")
+        if len(own.calls) == 1:
+            raise error
+        return [error, True, True]
+
+    own = bench(decoding, stop_after=3, max_tries=1)
+    fill(own.storage, 3)
+    own.run()
+
+    assert own.calls == [[0, 1, 2]] * 3
+    assert total(own.storage) == (0, 0, 0, 0)
+
+
+def test_a_value_that_cannot_be_decoded_is_a_dead_letter_at_once(bench: Callable[..., Bench]) -> None:
+    def decoding(messages: list[Message]) -> list[object]:
+        error = Undecodable("BadRecord: not shop.Order (id 7)")
+        if len(messages) > 1 and len(own.calls) > 1:
+            raise error
+        if [message.offset for message in messages] == [4]:
+            raise error
+        return [error if message.offset == 1 else True for message in messages]
+
+    own = bench(decoding, stop_after=5, max_tries=9)
+    fill(own.storage, 6)
+    own.run()
+
+    assert own.calls == [[0, 1, 2], [3, 4, 5], [3], [4], [5]]
+    dead = {each.offset: (each.tries, each.error) for each in own.storage.dead()}
+    assert dead == {1: (1, "BadRecord: not shop.Order (id 7)"), 4: (2, "BadRecord: not shop.Order (id 7)")}
+    assert total(own.storage)[:3] == (0, 0, 0)

@@ -256,7 +256,7 @@ class MainLoop:
 
     def _explained(self, failure: BatchFailure) -> tuple[str, Outside | None]:
         if failure.is_storage:
-            return failure.text, "storage"
+            return failure.text, failure.outside
         known = self._stats.outside(besides="query")
         if known is not None:
             return failure.text, known

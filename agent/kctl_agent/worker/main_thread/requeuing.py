@@ -81,7 +81,7 @@ class Requeuing:
             self._failures, self._due_at = self._failures + 1, now + seconds
             why = failure(outcome, "-")
             text = f"dead letters cannot be put back: {why}; next try in {seconds:.0f} s"
-            self._stats.failing("requeue", text, "storage" if why.is_storage else None)
+            self._stats.failing("requeue", text, why.outside)
             return
         if outcome is None:  # all earlier requests are put back
             self._seen = self._began_on

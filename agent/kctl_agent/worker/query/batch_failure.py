@@ -6,7 +6,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kctl_agent.errors import StorageError
+from kctl_agent.errors import RegistryUnusable, StorageError
+from kctl_agent.replies.workers import Outside
 from kctl_agent.storage.base import RowRefused, StorageUnusable
 from kctl_agent.storage.causes import innermost
 from kctl_agent.storage.chunk import GapRefused, StoredOffsetMissing, StoredOffsetMoved
@@ -21,7 +22,8 @@ JAVA_CLASS = re.compile(r"^: (\w+\.)*")
 
 @dataclass(frozen=True, slots=True)
 class BatchFailure:
-    """`is_storage`: the storage was unusable, whatever the data. `code` is that of a storage error."""
+    """`is_storage`: the storage or the schema registry was unusable, whatever the data. `code` is that of a storage
+    error."""
 
     text: str
     is_storage: bool = False
@@ -34,6 +36,11 @@ class BatchFailure:
     @property
     def may_be_of_record(self) -> bool:
         return self.code in OF_RECORD
+
+    @property
+    def outside(self) -> Outside | None:
+        """What was unusable."""
+        return None if not self.is_storage else "registry" if self.code == RegistryUnusable.code else "storage"
 
     def __str__(self) -> str:
         return self.text
@@ -48,9 +55,9 @@ class TaskFailed(Exception):
 def failure(error: BaseException, token: str) -> BatchFailure:
     if isinstance(error, StorageError):
         text = f"{type(error).__name__}: {_one_line(error)}"[:MAX_TEXT]
-        return BatchFailure(text, isinstance(error, StorageUnusable), error.code)
+        return BatchFailure(text, isinstance(error, StorageUnusable | RegistryUnusable), error.code)
     if found := re.search(rf"{re.escape(token)} (\w+) ([^\r\n]*)", str(error)):
-        return BatchFailure(found[2], found[1] == StorageUnusable.code, found[1])
+        return BatchFailure(found[2], found[1] in (StorageUnusable.code, RegistryUnusable.code), found[1])
     return BatchFailure(_one_line(error))
 
 

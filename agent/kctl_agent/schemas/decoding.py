@@ -1,0 +1,83 @@
+"""Decodes keys and values as `kafka.key_format` and `kafka.value_format` name them, for handlers and for people."""
+
+from __future__ import annotations
+
+import json
+from math import isfinite
+from typing import Any, NamedTuple
+
+from kctl_agent.errors import RegistryUnusable, Undecodable
+from kctl_agent.message import Headers
+from kctl_agent.schemas.avro import decode
+from kctl_agent.schemas.formats import Formats
+from kctl_agent.schemas.framing import KEY_HEADER, VALUE_HEADER, split, unframed
+from kctl_agent.schemas.registry import Registry
+
+
+class Decoded(NamedTuple):
+    """A value, and its schema for people: `shop.Order (id 7)`; empty: it has none."""
+
+    value: Any
+    schema: str = ""
+
+    @property
+    def as_json(self) -> Any:
+        """The value as JSON can have it: other types become text, and bytes Latin-1, as in Avro's own JSON."""
+        return _plain(self.value)
+
+
+class Decoder:
+    """For any thread."""
+
+    def __init__(self, formats: Formats) -> None:
+        self.formats = formats
+        self._registry = None if formats.registry is None else Registry(formats.registry)
+
+    def value(self, data: bytes | None, headers: Headers) -> Decoded:
+        """Decodes a value. Raises Undecodable, RegistryUnusable."""
+        return self._decoded(self.formats.value, data, headers, VALUE_HEADER)
+
+    def key(self, data: bytes | None, headers: Headers) -> Decoded:
+        """Decodes a key. Raises as `value`."""
+        return self._decoded(self.formats.key, data, headers, KEY_HEADER)
+
+    def document(self, name: str, data: bytes | None, headers: Headers) -> dict[str, Any]:
+        """Returns fields for people: `value_decoded` and `value_schema`, or `value_error`; `name` is `value` or `key`.
+        Empty: it is null, or bytes."""
+        form = self.formats.value if name == "value" else self.formats.key
+        if data is None or form == "bytes":
+            return {}
+        try:
+            found = self.value(data, headers) if name == "value" else self.key(data, headers)
+        except (Undecodable, RegistryUnusable) as error:
+            return {f"{name}_error": str(error)}
+        return {f"{name}_decoded": found.as_json, **({f"{name}_schema": found.schema} if found.schema else {})}
+
+    def _decoded(self, form: str, data: bytes | None, headers: Headers, header: str) -> Decoded:
+        if data is None or form == "bytes":
+            return Decoded(data)
+        if form == "json":
+            return Decoded(_json(unframed(data, headers, header)))
+        prefix, payload = split(data, headers, header)
+        if self._registry is None:
+            raise Undecodable("UnknownSchema: schema_registry.url is not set")
+        schema = self._registry.by_prefix(prefix)
+        return Decoded(decode(schema.text, payload), f"{schema.name} ({schema.label})")
+
+
+def _json(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise Undecodable(f"BadRecord: no JSON: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    is_json = value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and isfinite(value))
+    return value if is_json else str(value)

@@ -1,0 +1,37 @@
+"""How keys and values are encoded, and where their schemas are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class RegistrySettings(NamedTuple):
+    """Paths are absolute. Files with secrets are read at each request, so that they can be replaced."""
+
+    url: str
+    basic_auth_file: str | None = None
+    token_file: str | None = None
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+    key_password: str | None = None
+    check_hostname: bool = True
+
+    def __repr__(self) -> str:
+        return f"RegistrySettings({self.url})"
+
+
+@dataclass(frozen=True, slots=True)
+class Formats:
+    """How keys and values are encoded: `bytes`, `avro` or `json`."""
+
+    key: str = "bytes"
+    value: str = "bytes"
+    registry: RegistrySettings | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Formats:
+        registry = given.get("registry")
+        return cls(given["key"], given["value"], RegistrySettings(**registry) if registry else None)

@@ -1,0 +1,175 @@
+"""A client of a schema registry with Confluent's API: schemas by id, by GUID, and the newest of a subject.
+
+Found schemas never change, so they are kept for ever. Threads that ask for the same one share one request.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from base64 import b64encode
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
+from threading import Lock
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from kctl_agent.errors import RegistryUnusable, Undecodable
+from kctl_agent.schemas.avro import self_contained
+from kctl_agent.schemas.formats import RegistrySettings
+from kctl_agent.schemas.framing import named, path_of
+from kctl_agent.secrecy import read_private
+
+TIMEOUT_SECONDS = 5.0
+"""Of each step of a request; a registry in the same network answers in milliseconds."""
+RETRY_SECONDS = 1.0
+"""How long an outage is assumed to last: waiting threads would each wait for its time-out."""
+UNKNOWN_SECONDS = 10.0
+"""How long an id that the registry does not know is not asked for again."""
+MOST_BYTES = 16 << 20
+UNKNOWN = (40401, 40402, 40403)
+"""Confluent's codes of a missing subject, version and schema. Any other 404 is an outage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A schema of the registry. `text` is Avro's JSON without references; `label` names the schema for people."""
+
+    text: str
+    name: str
+    label: str
+    version: int | None = None
+    id: int | None = None
+
+
+class Registry:
+    """For any thread."""
+
+    def __init__(self, settings: RegistrySettings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._lock = Lock()
+        self._found: dict[str, Future[Any]] = {}
+        self._down: tuple[float, str] | None = None
+        """Until when an outage is assumed, and its sentence."""
+        self._unknown: dict[str, tuple[float, str]] = {}
+
+    def by_prefix(self, prefix: bytes) -> Schema:
+        """Returns the schema of a framed key or value. Raises Undecodable: the registry does not know it, or it is not
+        Avro; RegistryUnusable."""
+        path, label = path_of(prefix), named(prefix)
+        found: Schema = self._once(f"avro {path}", lambda: self._schema(self._get(path), label))
+        return found
+
+    def newest(self, subject: str) -> Schema:
+        """Returns the newest version of a subject; it is not kept. Raises as `by_prefix`."""
+        return self._schema(self._get(f"/subjects/{quote(subject, safe='')}/versions/latest"), subject)
+
+    def _schema(self, document: dict[str, Any], label: str) -> Schema:
+        if (kind := document.get("schemaType") or "AVRO") != "AVRO":
+            raise Undecodable(f"UnsupportedSchema: {label} has a schema of type {kind}, and kctl decodes only Avro")
+        text, name = self_contained(document["schema"], self._referenced(document, []), label)
+        return Schema(text, name, label, document.get("version"), document.get("id"))
+
+    def _referenced(self, document: dict[str, Any], above: list[str]) -> list[str]:
+        """Returns the texts of referenced schemas, each after those that it refers to."""
+        texts = []
+        for each in document.get("references") or ():
+            path = f"/subjects/{quote(each['subject'], safe='')}/versions/{int(each['version'])}"
+            if path in above:
+                raise Undecodable(f"UnsupportedSchema: {path} refers to itself")
+            found = self._once(path, partial(self._get, path))
+            texts += [*self._referenced(found, [*above, path]), found["schema"]]
+        return texts
+
+    def _once(self, key: str, fetch: Callable[[], Any]) -> Any:
+        """Returns what `fetch` returned before, or returns for the first of several threads."""
+        with self._lock:
+            future = self._found.get(key)
+            is_first = future is None
+            if future is None:
+                future = self._found[key] = Future()
+        if is_first:
+            try:
+                future.set_result(fetch())
+            except BaseException as error:
+                with self._lock:
+                    del self._found[key]
+                future.set_exception(error)
+        return future.result()
+
+    def _get(self, path: str) -> dict[str, Any]:
+        """Returns a document that has a schema. Raises Undecodable: the registry does not know it; RegistryUnusable."""
+        until, why = self._unknown.get(path, (0.0, ""))
+        if self._clock() < until:
+            raise Undecodable(why)
+        if self._down is not None and self._clock() < self._down[0]:
+            raise RegistryUnusable(self._down[1])
+        try:
+            status, body = self._answer(path)
+        except (OSError, HTTPException, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise self._outage(f"does not answer ({reason})") from error
+        document = _json(body)
+        if status == 404 and document.get("error_code") in UNKNOWN:
+            why = f"UnknownSchema: the schema registry does not know {path.removeprefix('/')}"
+            self._unknown[path] = self._clock() + UNKNOWN_SECONDS, why
+            raise Undecodable(why)
+        if status in (401, 403):
+            raise self._outage(f"rejects the credentials of kctl (HTTP {status})")
+        if status != 200:
+            raise self._outage(f"answers {path} with HTTP {status}")
+        if not isinstance(document.get("schema"), str):
+            raise self._outage(f"answers {path} with something other than a schema")
+        self._down = None
+        return document
+
+    def _outage(self, what: str) -> RegistryUnusable:
+        sentence = f"the schema registry at {self._settings.url} {what}"
+        self._down = self._clock() + RETRY_SECONDS, sentence
+        return RegistryUnusable(sentence)
+
+    def _answer(self, path: str) -> tuple[int, bytes]:
+        address = urlsplit(self._settings.url)
+        host, port = address.hostname or "", address.port
+        connection = (
+            HTTPSConnection(host, port, timeout=TIMEOUT_SECONDS, context=self._tls())
+            if address.scheme == "https"
+            else HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+        )
+        try:
+            connection.request("GET", address.path.rstrip("/") + path, headers=self._headers())
+            answer = connection.getresponse()
+            return answer.status, answer.read(MOST_BYTES)
+        finally:
+            connection.close()
+
+    def _headers(self) -> dict[str, str]:
+        given, accepted = self._settings, {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        if given.token_file:
+            return accepted | {"Authorization": f"Bearer {read_private(Path(given.token_file)).strip()}"}
+        if given.basic_auth_file:
+            pair = b64encode(read_private(Path(given.basic_auth_file)).strip().encode()).decode()
+            return accepted | {"Authorization": f"Basic {pair}"}
+        return accepted
+
+    def _tls(self) -> ssl.SSLContext:
+        given = self._settings
+        context = ssl.create_default_context(cafile=given.ca_file)
+        context.check_hostname = given.check_hostname
+        if given.certificate_file:
+            context.load_cert_chain(given.certificate_file, given.key_file, given.key_password or "")
+        return context
+
+
+def _json(body: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(body)
+    except ValueError:  # also bytes that are not UTF-8
+        return {}
+    return document if isinstance(document, dict) else {}

@@ -1,0 +1,241 @@
+"""The client of a schema registry against Apicurio's: what it asks for, and that a bad record is not an outage."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+
+from kctl_agent.errors import RegistryUnusable, Undecodable
+from kctl_agent.message import Headers, Message, decode_by
+from kctl_agent.schemas import registry as client
+from kctl_agent.schemas.decoding import Decoded, Decoder
+from kctl_agent.schemas.formats import Formats, RegistrySettings
+from kctl_agent.schemas.in_process import decode_messages
+from kctl_agent.schemas.registry import Registry
+from tests.servers.schema_registry import FaultyRegistry, SchemaRegistry, framed, guid_of
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+ITEM = {"type": "record", "name": "Item", "namespace": "shop", "fields": [{"name": "sku", "type": "string"}]}
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "shop",
+    "fields": [{"name": "first", "type": "Item"}, {"name": "others", "type": {"type": "array", "items": "shop.Item"}}],
+}
+VALUE = {"first": {"sku": "a"}, "others": [{"sku": "b"}]}
+UNKNOWN = "UnknownSchema: the schema registry does not know schemas/ids/4711"
+
+
+@pytest.fixture(scope="module")
+def apicurio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistry]:
+    with SchemaRegistry(tmp_path_factory.mktemp("registry")) as registry:
+        yield registry
+
+
+@pytest.fixture(scope="module")
+def order_id(apicurio: SchemaRegistry) -> int:
+    apicurio.register("items", ITEM)
+    return apicurio.register("orders-value", ORDER, ("shop.Item", "items", 1))
+
+
+@pytest.fixture
+def proxy(apicurio: SchemaRegistry) -> Iterator[FaultyRegistry]:
+    with FaultyRegistry(apicurio) as proxy:
+        yield proxy
+
+
+def prefix(number: int) -> bytes:
+    return framed(number, b"")
+
+
+def payload() -> bytes:
+    names: dict[str, Any] = {}
+    fastavro.parse_schema(ITEM, names)
+    written = io.BytesIO()
+    fastavro.schemaless_writer(written, fastavro.parse_schema(ORDER, names), VALUE)
+    return written.getvalue()
+
+
+def decoder(proxy: FaultyRegistry, form: str = "avro") -> Decoder:
+    return Decoder(Formats(key="avro", value=form, registry=RegistrySettings(proxy.url)))
+
+
+@pytest.mark.shows("a value with a schema by id, by GUID or in a header is decoded, with references between schemas")
+def test_each_framing_is_decoded_with_referenced_schemas(proxy: FaultyRegistry, order_id: int) -> None:
+    decode = decoder(proxy)
+    in_header: Headers = (("__value_schema_id", b"old"), ("__value_schema_id", prefix(order_id)))
+    key_in_header: Headers = (("__key_schema_id", prefix(order_id)),)
+
+    assert decode.value(framed(order_id, payload()), ()) == Decoded(VALUE, f"shop.Order (id {order_id})")
+    assert decode.value(framed(order_id, payload(), by_guid=True), ()) == Decoded(
+        VALUE, f"shop.Order (GUID {guid_of(order_id)})"
+    )
+    assert decode.value(payload(), in_header).value == VALUE
+    assert decode.key(payload(), key_in_header).value == VALUE
+    assert decode.value(None, ()) == Decoded(None)
+
+
+def test_a_schema_is_asked_for_once_by_however_many_threads(proxy: FaultyRegistry, order_id: int) -> None:
+    registry = Registry(RegistrySettings(proxy.url))
+
+    with ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(registry.by_prefix, [prefix(order_id)] * 100))
+
+    assert len(found) == 1
+    assert proxy.asked == {f"/schemas/ids/{order_id}": 1, "/subjects/items/versions/1": 1}
+
+
+@pytest.mark.shows("a registry that is silent, rejects credentials or answers garbage is an outage, not a bad record")
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (None, "does not answer (timed out)"),
+        ((401, b"{}"), "rejects the credentials of kctl (HTTP 401)"),
+        ((403, b"no"), "rejects the credentials of kctl (HTTP 403)"),
+        ((404, b"<html>"), "with HTTP 404"),
+        ((404, b'{"error_code": 0}'), "with HTTP 404"),
+        ((500, b'{"error_code": 50001}'), "with HTTP 500"),
+        ((200, b"\xff garbage"), "with something other than a schema"),
+        ((200, b'{"schema": 7}'), "with something other than a schema"),
+    ],
+)
+def test_an_outage_is_named_and_schemas_that_are_known_keep_working(
+    proxy: FaultyRegistry,
+    order_id: int,
+    apicurio: SchemaRegistry,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: tuple[int, bytes] | None,
+    words: str,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(client, "TIMEOUT_SECONDS", 0.3)
+    registry = Registry(RegistrySettings(proxy.url), clock=lambda: now[0])
+    known = registry.by_prefix(prefix(order_id))
+    other = apicurio.register("other-value", {**ITEM, "name": "Other"})
+
+    proxy.fault = fault
+    with pytest.raises(RegistryUnusable) as first:
+        registry.by_prefix(prefix(other))
+    asked = proxy.asked.total()
+    with pytest.raises(RegistryUnusable) as second:
+        registry.by_prefix(prefix(other))
+    proxy.fault = False
+    now[0] += client.RETRY_SECONDS
+
+    assert f"the schema registry at {proxy.url} " in str(first.value)
+    assert words in str(first.value)
+    assert str(second.value) == str(first.value)
+    assert proxy.asked.total() == asked, "an outage that is known is not met again by each thread"
+    assert registry.by_prefix(prefix(order_id)) is known
+    assert registry.by_prefix(prefix(other)).name == "shop.Other"
+
+
+def test_a_registry_that_is_gone_is_an_outage(proxy: FaultyRegistry) -> None:
+    registry = Registry(RegistrySettings("http://127.0.0.1:1"))
+
+    with pytest.raises(RegistryUnusable, match="Connection refused"):
+        registry.newest("orders-value")
+
+
+@pytest.mark.shows("an id that the registry does not know makes a dead letter, and is asked for again after 10 s")
+def test_an_id_that_the_registry_does_not_know_is_the_messages_fault(proxy: FaultyRegistry) -> None:
+    now = [0.0]
+    registry = Registry(RegistrySettings(proxy.url), clock=lambda: now[0])
+
+    for seconds, asked in ((0.0, 1), (client.UNKNOWN_SECONDS - 1, 1), (1.0, 2)):
+        now[0] += seconds
+        with pytest.raises(Undecodable) as raised:
+            registry.by_prefix(prefix(4711))
+        assert str(raised.value) == UNKNOWN
+        assert proxy.asked["/schemas/ids/4711"] == asked
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "NotFramed"),
+        (b"{}", "NotFramed"),
+        (b"\0\0\0\1", "NotFramed"),
+        (framed(4711, b"x"), UNKNOWN),
+        (framed(1, b""), "BadRecord"),
+    ],
+)
+def test_bytes_that_do_not_fit_have_their_reason(proxy: FaultyRegistry, order_id: int, data: bytes, words: str) -> None:
+    del order_id
+    decode = decoder(proxy)
+
+    with pytest.raises(Undecodable, match=f"^{words}"):
+        decode.value(data, ())
+
+    assert decode.document("value", data, ())["value_error"].startswith(words)
+
+
+def test_protobuf_is_rejected_with_a_sentence(proxy: FaultyRegistry, apicurio: SchemaRegistry) -> None:
+    number = apicurio.register("proto-value", 'syntax = "proto3"; message Order { string id = 1; }', kind="PROTOBUF")
+
+    with pytest.raises(Undecodable) as raised:
+        Registry(RegistrySettings(proxy.url)).by_prefix(prefix(number))
+
+    assert str(raised.value) == (
+        f"UnsupportedSchema: id {number} has a schema of type PROTOBUF, and kctl decodes only Avro"
+    )
+
+
+def test_framed_and_plain_json_are_decoded_without_the_registry(proxy: FaultyRegistry) -> None:
+    decode = decoder(proxy, form="json")
+
+    for data in (b'{"a": 1}', framed(1, b'{"a": 1}'), framed(1, b'{"a": 1}', by_guid=True)):
+        assert decode.value(data, ()) == Decoded({"a": 1})
+    with pytest.raises(Undecodable, match="BadRecord: no JSON"):
+        decode.value(b"{", ())
+    assert not proxy.asked
+
+
+@pytest.mark.parametrize(
+    ("setting", "text", "expected"),
+    [("basic_auth_file", "key:secret\n", "Basic a2V5OnNlY3JldA=="), ("token_file", "token\n", "Bearer token")],
+)
+def test_credentials_are_sent_and_read_again(
+    proxy: FaultyRegistry, order_id: int, tmp_path: Path, setting: str, text: str, expected: str
+) -> None:
+    file = tmp_path / "secret"
+    given: dict[str, Any] = {setting: str(file)}
+    settings = RegistrySettings(proxy.url, **given)
+    registry = Registry(settings)
+
+    with pytest.raises(RegistryUnusable, match="No such file"):
+        registry.by_prefix(prefix(order_id))
+    file.write_text(text)
+    file.chmod(0o600)
+    registry = Registry(settings)
+    registry.by_prefix(prefix(order_id))
+
+    assert proxy.headers[-1]["Authorization"] == expected
+    assert "secret" not in repr(registry._settings)
+
+
+def test_a_message_is_decoded_once_when_it_is_read(proxy: FaultyRegistry, order_id: int) -> None:
+    calls: list[bytes | None] = []
+
+    def decode(data: bytes | None, _: Headers) -> object:
+        calls.append(data)
+        return json.loads(data or b"null")
+
+    message = Message("t", 0, 0, b"1", b'{"a": 1}', 0)
+    try:
+        decode_by(decode, decode)
+        assert not calls
+        assert message.decoded is message.decoded
+        assert (message.decoded, message.decoded_key, calls) == ({"a": 1}, 1, [b'{"a": 1}', b"1"])
+        decode_messages(Formats(value="avro", registry=RegistrySettings(proxy.url)))
+        assert Message("t", 0, 0, b"k", framed(order_id, payload()), 0).decoded == VALUE
+    finally:
+        decode_by(lambda data, _: data, lambda data, _: data)
+    assert Message("t", 0, 0, None, b"x", 0).decoded == b"x"

@@ -1,0 +1,195 @@
+"""A real schema registry, Apicurio's, with Confluent's API and in memory; and a proxy before it that has its faults."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+import urllib.error
+import urllib.request
+from collections import Counter
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from tempfile import mkdtemp
+from types import TracebackType
+from typing import Any
+from uuid import UUID, uuid5
+
+from kctl.children import dies_with_parent
+from kctl.demo.kafka_broker import free_ports
+from kctl.jars.fetcher import fetch_jars, shown_on
+from kctl.jars.java import java_command
+from kctl.jars.lock import jars_dir, parse_lock
+from tests.conftest import eventually
+
+__all__ = ["FaultyRegistry", "SchemaRegistry", "framed", "guid_of"]
+
+START_SECONDS = 120.0
+_API = "/apis/ccompat/v7"
+_JSON = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+_GUIDS = UUID("5f0c4a1e-2f63-4d0b-9a6e-0f5d3c1b2a90")
+
+
+def guid_of(number: int) -> UUID:
+    """The GUID that `FaultyRegistry` has for an id; Apicurio 2 has none."""
+    return uuid5(_GUIDS, str(number))
+
+
+def framed(number: int, payload: bytes, *, by_guid: bool = False) -> bytes:
+    """As Confluent's serializers do it."""
+    prefix = b"\1" + guid_of(number).bytes if by_guid else b"\0" + number.to_bytes(4)
+    return prefix + payload
+
+
+class SchemaRegistry:
+    """A context manager that starts and stops it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        [self.port] = free_ports(1)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}{_API}"
+
+    def __enter__(self) -> SchemaRegistry:
+        home = _unpacked()
+        java = [
+            str(java_command()),
+            "-Xmx300m",
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            f"-Duser.home={self._folder}",
+        ]
+        options = [f"-Dquarkus.http.port={self.port}", "-Dquarkus.http.host=127.0.0.1"]
+        with (self._folder / "registry.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [*dies_with_parent("KILL"), *java, *options, "-jar", str(next(home.glob("*-runner.jar")))],
+                cwd=home,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        eventually(self._answers, START_SECONDS)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def freeze(self, *, is_frozen: bool) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP if is_frozen else signal.SIGCONT)
+
+    def register(self, subject: str, schema: Any, *references: tuple[str, str, int], kind: str = "AVRO") -> int:
+        """Returns the id; references are (name, subject, version)."""
+        names = ("name", "subject", "version")
+        given = {"references": [dict(zip(names, each, strict=True)) for each in references]} if references else {}
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        body = json.dumps({"schema": text, "schemaType": kind, **given}).encode()
+        request = urllib.request.Request(f"{self.url}/subjects/{subject}/versions", body, _JSON)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return int(json.loads(answer.read())["id"])
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/subjects", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+
+class FaultyRegistry:
+    """Passes requests on to a registry, unless `fault` is set: the status and body of each answer, or None for silence.
+
+    `asked` counts requests by path. It knows schemas by GUID, too.
+    """
+
+    def __init__(self, registry: SchemaRegistry) -> None:
+        self.registry = registry
+        self.fault: tuple[int, bytes] | bool | None = False
+        self.asked: Counter[str] = Counter()
+        self.headers: list[dict[str, str]] = []
+        self.stopped = threading.Event()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Passing, self))
+        self._thread = threading.Thread(target=self._server.serve_forever, name="faulty-registry")
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> FaultyRegistry:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stopped.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class _Passing(BaseHTTPRequestHandler):
+    def __init__(self, proxy: FaultyRegistry, *of_request: Any) -> None:
+        self._proxy = proxy
+        super().__init__(*of_request)
+
+    def do_GET(self) -> None:
+        proxy = self._proxy
+        proxy.asked[self.path] += 1
+        proxy.headers.append(dict(self.headers))
+        if proxy.fault is None:
+            proxy.stopped.wait(60)
+            return
+        status, body = self._passed() if isinstance(proxy.fault, bool) else proxy.fault
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _passed(self) -> tuple[int, bytes]:
+        path, of_guid = self.path, "/schemas/guids/"
+        if path.startswith(of_guid):
+            known = [number for number in range(1, 1000) if str(guid_of(number)) == path.removeprefix(of_guid)]
+            path = f"/schemas/ids/{known[0] if known else 999_999}"
+        try:
+            with urllib.request.urlopen(f"{self._proxy.registry.url}{path}", timeout=30) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+
+    def log_message(self, *_: Any) -> None:
+        """Prints nothing."""
+
+
+def _unpacked() -> Path:
+    """The folder of the registry, fetched and unpacked if it is missing."""
+    lock = parse_lock(Path(__file__).parents[1].joinpath("registry.lock").read_text(encoding="utf-8"))
+    fetch_jars(lock, partial(shown_on, sys.stderr))
+    [archive] = lock
+    home = jars_dir().parent / archive.file_name.removesuffix(".tar.gz")
+    if not home.exists():
+        made = Path(mkdtemp(prefix=".registry-", dir=home.parent))
+        with tarfile.open(jars_dir() / archive.file_name) as packed:
+            packed.extractall(made, filter="data")
+        try:
+            os.rename(made, home)
+        except OSError:  # another process was faster
+            shutil.rmtree(made)
+    return home
+
+
+if __name__ == "__main__":
+    _unpacked()

@@ -1,0 +1,72 @@
+"""`[schema_registry]` and the formats of keys and values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kctl.config.load import load
+from kctl.config.sections import Config
+from kctl.errors import ConfigError
+from kctl.schemas import decoder, formats
+from kctl_agent.schemas.formats import Formats, RegistrySettings
+
+SMALLEST = """\
+[kafka]
+bootstrap_servers = "localhost:9092"
+group = "orders-to-lake"
+topics = ["orders"]
+"""
+URL = "http://registry:8081/apis/ccompat/v7"
+AVRO = f'{SMALLEST}value_format = "avro"\n[schema_registry]\nurl = "{URL}"\n'
+
+
+def loaded(folder: Path, text: str) -> Config:
+    path = folder / "kctl.toml"
+    path.write_text(text)
+    return load(path, {})
+
+
+def test_without_formats_nothing_is_decoded(tmp_path: Path) -> None:
+    config = loaded(tmp_path, SMALLEST)
+
+    assert decoder(config) is None
+    assert Formats.of(formats(config)) == Formats()
+
+
+def test_processes_get_the_registry_with_absolute_paths_and_read_secrets_themselves(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("of the key\n")
+    password.chmod(0o600)
+    more = 'basic_auth_file = "basic"\ntls_ca_file = "ca.pem"\ntls_key_password_file = "password"\n'
+
+    found = Formats.of(formats(loaded(tmp_path, AVRO + more)))
+
+    files: dict[str, Any] = {"basic_auth_file": str(tmp_path / "basic"), "ca_file": str(tmp_path / "ca.pem")}
+    assert found == Formats("bytes", "avro", RegistrySettings(URL, **files, key_password="of the key"))
+    assert repr(found.registry) == f"RegistrySettings({URL})"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f'{SMALLEST}value_format = "avro"\n', 'kafka.value_format is "avro" and schema_registry.url is empty'),
+        (f'{SMALLEST}key_format = "avro"\n', 'kafka.key_format is "avro" and schema_registry.url is empty'),
+        (f'{AVRO}token_file = "t"\nbasic_auth_file = "b"\n', "are both set: leave one out"),
+        (f'{SMALLEST}value_format = "protobuf"\n', 'kafka.value_format is "protobuf", but it takes'),
+        (AVRO.replace("http://", "http://user:secret@"), "schema_registry.url"),
+    ],
+)
+def test_what_does_not_fit_is_named(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        loaded(tmp_path, text)
+
+    assert message in str(raised.value)
+    assert "user:secret" not in str(raised.value)
+
+
+def test_values_of_a_table_are_not_decoded(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a table has the bytes of values"):
+        loaded(tmp_path, AVRO + '[storage]\nmode = "lake"\nuri = "file:///srv/t"\n')
