@@ -108,18 +108,6 @@ def test_small_and_abandoned_files_are_cleared(config: Config, table: Path, capl
     assert at(opened(table)) == StoredOffset(*TP, TOPIC_ID, LEAST_FILES, 1)
 
 
-def test_the_table_of_dead_letters_is_looked_after_too(
-    config: Config, table: Path, filled: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    dead_letters = table.with_name("orders_dead_letters")
-    shutil.copytree(filled, dead_letters)
-
-    run_until(config, lambda: bool(caplog.messages))
-
-    assert len(DeltaTable(dead_letters).file_uris()) == 1
-    assert offsets(dead_letters) == list(range(LEAST_FILES))
-
-
 def test_what_fails_keeps_nothing_else_from_being_done(config: Config, table: Path, filled: Path) -> None:
     dead_letters = table.with_name("orders_dead_letters")
     shutil.copytree(filled, dead_letters)

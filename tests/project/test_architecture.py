@@ -6,6 +6,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,8 +34,13 @@ def modules() -> Iterator[Path]:
         yield from (path.relative_to(ROOT) for path in (ROOT / package).rglob("*.py"))
 
 
+@cache
+def tree(module: Path) -> ast.Module:
+    return ast.parse((ROOT / module).read_text(encoding="utf-8"))
+
+
 def docstring(module: Path) -> str:
-    return ast.get_docstring(ast.parse((ROOT / module).read_text(encoding="utf-8"))) or ""
+    return ast.get_docstring(tree(module)) or ""
 
 
 def test_every_module_begins_with_what_it_is() -> None:
@@ -116,11 +122,7 @@ def test_no_modules_import_each_other_not_even_for_types_alone() -> None:
 
 
 def test_a_docstring_begins_with_what_the_thing_is_not_with_its_errors() -> None:
-    nodes = (
-        (module, node)
-        for module in modules()
-        for node in ast.walk(ast.parse((ROOT / module).read_text(encoding="utf-8")))
-    )
+    nodes = ((module, node) for module in modules() for node in ast.walk(tree(module)))
     documented = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     found = [
         f"{module}: {node.name}"

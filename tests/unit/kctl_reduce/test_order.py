@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kctl.master.reduction import COMMANDS
@@ -98,6 +98,7 @@ def test_every_reducer_is_held_to_this() -> None:
 
 
 @pytest.mark.parametrize("command", sorted(RESULTS))
+@settings(max_examples=30)
 @given(data=st.data())
 def test_order_and_repetition_of_the_answers_do_not_matter(command: str, data: st.DataObject) -> None:
     answers = parsed(command, data.draw(st.lists(st.builds(Answer, names, RESULTS[command], ages), max_size=6)))
@@ -109,6 +110,7 @@ def test_order_and_repetition_of_the_answers_do_not_matter(command: str, data: s
 
 
 @pytest.mark.parametrize("command", sorted(RESULTS))
+@settings(max_examples=30)
 @given(data=st.data())
 def test_answers_may_be_brought_together_in_groups_before_they_are_reduced(command: str, data: st.DataObject) -> None:
     answers = parsed(command, data.draw(st.lists(st.builds(Answer, names, RESULTS[command], ages), max_size=6)))
