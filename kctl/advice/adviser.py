@@ -210,7 +210,8 @@ class Adviser:
             alone = f"{topic}-{partition} alone needs {workers:.1f} workers, more workers will not help"
             cures = "add partitions, choose another key, or make the transform faster"
             return _Finding(Answer.HOT, f"{alone}: {cures}", current, need.number)
-        return _Finding(Answer.KEEP, f"{facts}; {now}", current, need.number)
+        later = "" if need.number == current else f"; {need.number} would fit better, but not for long enough yet"
+        return _Finding(Answer.KEEP, f"{facts}; {now}{later}", current, need.number)
 
     def _need(self, sample: Sample, rates: Reals, each: float) -> _Need:
         rules, current = self._rules, sample.workers

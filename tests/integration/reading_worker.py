@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from math import ceil, inf
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
@@ -27,10 +28,18 @@ class Reader:
     none of them."""
 
     def __init__(
-        self, membership: Membership, kafka: KafkaSettings, storage: Mapping[str, Any], at_once: int, skipped: str
+        self,
+        membership: Membership,
+        kafka: KafkaSettings,
+        storage: Mapping[str, Any],
+        at_once: int,
+        skipped: str,
+        capacity: float = inf,
     ) -> None:
-        """`skipped` is the number of a partition that it never reads, as text; empty: there is none."""
-        self.rows_total = 0
+        """`skipped` is the number of a partition that it never reads, as text; empty: there is none. `capacity` is how
+        many messages of all partitions it reads in a second."""
+        self.rows_total = self.batches_total = 0
+        self._capacity = capacity
         self.storage: StorageReply | None = None
         self._membership = membership
         self._at_once = at_once
@@ -69,8 +78,14 @@ class Reader:
         is_full = self.storage is None or self.storage.full is not None
         read = [each for each in assigned if not is_full and not is_paused(each)]
         read = [each for each in read if str(each.partition) != self._skipped]
-        if done := {each: waiting[: self._at_once] for each in read if (waiting := [*self._fetched[each]])}:
+        waiting = {each: [*self._fetched[each]] for each in read if self._fetched[each]}
+        share = min(self._capacity * _READ_SECONDS / max(sum(map(len, waiting.values())), 1), 1.0)
+        if done := {each: found[: min(self._at_once, ceil(len(found) * share))] for each, found in waiting.items()}:
             self._commit(done)
+
+    @property
+    def batch_seconds_total(self) -> float:
+        return self.rows_total / self._capacity
 
     def partitions(self, generation: int) -> tuple[PartitionReply, ...]:
         nothing = None, None
@@ -94,6 +109,7 @@ class Reader:
             self._membership.commit({each: messages[-1][0] for each, messages in done.items()})
         except (KafkaError, MemberLost):  # a rebalance: the next owner reads them
             return
+        self.batches_total += 1
         for each, messages in done.items():
             self._read[each] = messages[-1]
             self.rows_total += len(messages)

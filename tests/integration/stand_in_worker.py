@@ -12,7 +12,8 @@ in the state `starting` · `slow` needs a second for the batch that an operation
 grandchild writes all the time to the file that `KCTL_TEST_FAULT_FILE` names
 
 With `KCTL_TEST_JOINS` it is a member of the real group, has the partitions that it is assigned, and commits nothing;
-with `KCTL_TEST_READS` it reads so many messages of each in half a second, but for the partition `KCTL_TEST_SKIPPED`.
+with `KCTL_TEST_READS` it reads so many messages of each in half a second, but for the partition `KCTL_TEST_SKIPPED`,
+and not more than `KCTL_TEST_CAPACITY` of all in a second.
 """
 
 from __future__ import annotations
@@ -124,8 +125,9 @@ class StandIn:
             state=self.state,
             state_seconds=now - self.started_at,
             uptime_seconds=now - self.started_at,
-            batches_total=self.batches,
+            batches_total=self.batches if self.reader is None else self.reader.batches_total,
             rows_total=None if self.reader is None else self.reader.rows_total,
+            batch_seconds_total=None if self.reader is None else self.reader.batch_seconds_total,
             batch_running_seconds=300.0 if self.behaviour == "long_batch" else None,
             paused=self.inbox.paused,
         )
@@ -198,7 +200,8 @@ def main() -> int:
         worker.membership = Membership(kafka, kafka.client_id, lambda _: {}, lambda: None, lambda _: None)
         if at_once := int(conf.get("KCTL_TEST_READS", "0")):
             skipped = conf.get("KCTL_TEST_SKIPPED", "")
-            worker.reader = Reader(worker.membership, kafka, settings["storage"], at_once, skipped)
+            capacity = float(conf.get("KCTL_TEST_CAPACITY", "inf"))
+            worker.reader = Reader(worker.membership, kafka, settings["storage"], at_once, skipped, capacity)
     server = AgentServer(Path(settings["run_dir"]), settings["name"], commands)
     server.publish(worker.snapshot())
     server.start()

@@ -1,0 +1,76 @@
+"""Following `kctl advise` with `kctl scale`, in a real group of stand-in workers with a known capacity."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kctl.demo.producer import Producer
+from tests.conftest import eventually
+from tests.integration.conftest import Master
+from tests.servers import topics
+from tests.servers.kafka_broker import KafkaBroker
+
+CAPACITY = 300
+PARTITIONS = 32
+FOLLOWED_SECONDS = 200
+RULES: dict[str, object] = {
+    "window_seconds": 60,
+    "up_after_seconds": 3,
+    "max_up": 4,
+    "gap_seconds": 4,
+    "pause_seconds": 10,
+    "catch_up_seconds": 30,
+}
+
+
+@pytest.mark.real
+@pytest.mark.alone
+@pytest.mark.timeout(400)
+@pytest.mark.shows("following the advice meets a load of 2 (short), 4 and 8 times what a worker can do, with its event")
+@pytest.mark.parametrize("times", [2, pytest.param(4, marks=pytest.mark.long), pytest.param(8, marks=pytest.mark.long)])
+def test_following_the_advice_meets_the_load(times: int, broker: KafkaBroker, master: Callable[..., Master]) -> None:
+    topic = f"advised-{times}"
+    topics.create_topic(broker.bootstrap_servers, topic, PARTITIONS)
+    one = master(
+        kafka={"topics": [topic], "session_timeout_seconds": 6.0},
+        workers={"count": 1, "max_records_per_batch": CAPACITY // 2},
+        advice=RULES,
+        **{"spark.conf": {"KCTL_TEST_JOINS": "1", "KCTL_TEST_READS": "9999", "KCTL_TEST_CAPACITY": str(CAPACITY)}},
+    )
+    producer = Producer(broker.bootstrap_servers, topic, PARTITIONS, times * CAPACITY)
+    producer.start()
+    try:
+        outcome = eventually(lambda: followed(one), FOLLOWED_SECONDS, "the advice is followed, with an outcome")
+        found = advice(one)
+    finally:
+        producer.stop()
+
+    assert outcome["is_met"], outcome
+    assert found["current"] > times, "the utilisation leaves room"
+    assert found["capacity_per_second"] == pytest.approx(CAPACITY, rel=0.1)
+    assert outcome["text"] in [event["text"] for event in history(one)["marks"] if event["kind"] == "advice"]
+
+
+def advice(one: Master) -> Any:
+    return json.loads(one.kctl("advise", "-o", "json").stdout)
+
+
+def followed(one: Master) -> Any:
+    """Follows the advice; returns the outcome, once there is one."""
+    found = advice(one)
+    print(f"{time.monotonic():.1f}", found["answer"], found["reason"], found["current"], found["workers"])
+    if found["answer"] == "workers":
+        done = one.kctl("scale", f"workers={found['workers']}", "--wait")
+        assert done.returncode == 0, done.stderr
+    return found["outcome"]
+
+
+def history(one: Master) -> Any:
+    with urllib.request.urlopen(f"{one.about['http_url']}/api/v1/history", timeout=30) as answer:
+        return json.load(answer)
