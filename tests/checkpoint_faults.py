@@ -104,8 +104,14 @@ FAULTS = {
     "metadata is missing": Fault(_removed("metadata"), None, "metadata is missing"),
     "metadata is empty": Fault(_edited("metadata", lambda _: ""), False, "metadata is empty"),
     "metadata has no id": Fault(_edited("metadata", lambda text: text.replace("-", "0")), False, "no query id"),
-    "a wrong .crc": Fault(
+    "offsets with a wrong .crc": Fault(
         _edited("offsets/2", lambda text: text.replace('TimestampMs":1', 'TimestampMs":2'), keeps_crc=True), True
+    ),
+    "a commit with a wrong .crc": Fault(
+        _edited("commits/2", lambda text: text.replace(":", ": ", 1), keeps_crc=True), True
+    ),
+    "metadata with a wrong .crc": Fault(
+        _edited("metadata", lambda text: text.replace(":", ": ", 1), keeps_crc=True), True
     ),
     "offsets of an unknown version": Fault(
         _edited("offsets/2", lambda text: text.replace("v1", "v99", 1)), None, "'v99', which kctl does not know"

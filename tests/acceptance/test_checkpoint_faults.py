@@ -110,6 +110,20 @@ def test_metadata_that_is_missing_ends_spark_42_alone(case: Case) -> None:
     assert (outcome.error is not None) is outcome.version.startswith("4.2")
 
 
+@pytest.mark.parametrize("spark", [*VERSIONS, "4.1.1"], indirect=True)
+def test_a_state_that_differs_from_its_checksum_ends_spark_41_alone(
+    broker: KafkaBroker, spark: SparkJobs, tmp_path: Path
+) -> None:
+    case = Case(broker, spark, tmp_path, "stateful")
+    state = case.folder / "state/0/0/6.delta"
+    *others, last = state.read_bytes()
+    state.write_bytes(bytes([*others, last ^ 255]))
+
+    outcome = case.outcome()
+
+    assert (outcome.error is not None) is spark.version.startswith("4.1")
+
+
 LOGS: dict[str, tuple[Callable[[Case], object], bool]] = {
     "recreated and shorter": (lambda case: case.recreate(2, 5), False),
     "recreated and empty": (lambda case: case.recreate(2, 0), False),
