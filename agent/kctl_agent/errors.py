@@ -99,13 +99,13 @@ class StorageError(AgentError):
 
 
 class RegistryUnusable(StorageError):
-    """The schema registry does not answer, or has no schema that can be used, for now."""
+    """The schema registry does not answer, or has no usable schema at the moment."""
 
     code = "registry_unusable"
     retriable = True
 
 
 class Undecodable(AgentError):
-    """A key or value cannot be decoded: its schema is unknown, or its bytes do not fit."""
+    """A key or value cannot be decoded: its schema is unknown, or its bytes do not match the schema."""
 
     code = "undecodable"

@@ -18,7 +18,7 @@ class _Decoding:
     _decoded_key: Any
     decode_value: ClassVar[Decode] = staticmethod(lambda data, _: data)
     decode_key: ClassVar[Decode] = staticmethod(lambda data, _: data)
-    """Of this process; set from `kafka.value_format` and `kafka.key_format`."""
+    """The decoders of this process, by `kafka.value_format` and `kafka.key_format`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class Message(_Decoding):
 
     @property
     def decoded(self) -> Any:
-        """The value as `kafka.value_format` names it: Python objects of Avro or JSON. It is decoded once.
+        """The value, decoded once into Python objects if `kafka.value_format` is Avro or JSON; otherwise its bytes.
 
-        Raises Undecodable, after which the message becomes a dead letter; RegistryUnusable, after which the call is
-        repeated when the schema registry answers. Let both pass.
+        Let these errors pass: after Undecodable the message becomes a dead letter; after RegistryUnusable kctl repeats
+        the call when the schema registry answers.
         """
         if not hasattr(self, "_decoded"):
             object.__setattr__(self, "_decoded", _Decoding.decode_value(self.value, self.headers))
@@ -49,7 +49,7 @@ class Message(_Decoding):
 
     @property
     def decoded_key(self) -> Any:
-        """The key as `kafka.key_format` names it. As `decoded`."""
+        """The key, decoded by `kafka.key_format`. Raises as `decoded`."""
         if not hasattr(self, "_decoded_key"):
             object.__setattr__(self, "_decoded_key", _Decoding.decode_key(self.key, self.headers))
         return self._decoded_key

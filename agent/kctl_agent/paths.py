@@ -1,7 +1,7 @@
 """The sockets of agents: location, owner, and who may connect. Linux only (/proc, SO_PEERCRED).
 
-`run_dir` is a real directory that only this user can enter. A path has at most 107 bytes (unix(7)). A socket appears
-under its name only when it is ready, and is removed only when its recorded owner is gone.
+`run_dir` is a real directory that only this user can enter. A path has at most 107 bytes (unix(7)). A socket gets its
+name only when it is ready, and is removed only when its recorded owner is gone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`kctl_agent.attach`: shows how far a PySpark application has read, without changing its behaviour.
 
-In a fleet the agent answers what a worker answers, for every Kafka source; with a shadow group it commits these
-offsets, unless the group has members. The listener runs on Spark's threads and only copies, because Spark drops events
-of a slow one (sparkMeasure #7). Needs PySpark 3.4 and kafka-python.
+In a fleet the agent answers as a worker does, for every Kafka source; with a shadow group it commits these offsets. The
+listener runs on Spark's threads and only copies, because Spark drops events of a slow one (sparkMeasure #7). Needs
+PySpark 3.4 and kafka-python.
 """
 
 from __future__ import annotations

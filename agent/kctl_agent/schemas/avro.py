@@ -1,4 +1,4 @@
-"""Avro by fastavro: schemas without references, and values as Python objects."""
+"""Decodes Avro by fastavro into Python objects, and inlines the references of a schema."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ NAMED = ("record", "error", "enum", "fixed")
 
 
 def self_contained(text: str, referenced: Sequence[str], label: str) -> tuple[str, str]:
-    """Returns a schema that contains what it refers to, as JSON, and its name. `referenced` are those texts, each after
-    those that it refers to. Raises Undecodable."""
+    """Returns the name of a schema and its JSON with every reference replaced by its definition. `referenced` are the
+    texts of the referenced schemas, each after those that it refers to. Raises Undecodable."""
     try:
         names: dict[str, Any] = {}
         for each in referenced:
@@ -31,7 +31,7 @@ def self_contained(text: str, referenced: Sequence[str], label: str) -> tuple[st
 
 
 def decode(text: str, payload: bytes) -> Any:
-    """Returns a value that was written with this schema. Raises Undecodable."""
+    """Decodes a value that was written with this schema. Raises Undecodable."""
     try:
         return fastavro.schemaless_reader(BytesIO(payload), _parsed(text), None)
     except Exception as error:  # whatever fastavro raises for bytes that do not fit

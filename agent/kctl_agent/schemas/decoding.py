@@ -1,4 +1,4 @@
-"""Decodes keys and values as `kafka.key_format` and `kafka.value_format` name them, for handlers and for people."""
+"""Decodes keys and values by `kafka.key_format` and `kafka.value_format`, for handlers and for people."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from kctl_agent.schemas.registry import Registry
 
 
 class Decoded(NamedTuple):
-    """A value, and its schema for people: `shop.Order (id 7)`; empty: it has none."""
+    """A decoded value, and its schema for people, such as `shop.Order (id 7)`; the schema is empty if there is none."""
 
     value: Any
     schema: str = ""
 
     @property
     def as_json(self) -> Any:
-        """The value as JSON can have it: other types become text, and bytes Latin-1, as in Avro's own JSON."""
+        """The value with JSON's types only: bytes become Latin-1 text, as in Avro's own JSON, and other types become
+        text."""
         return _plain(self.value)
 
 
 class Decoder:
-    """For any thread."""
+    """Decodes keys and values. For any thread."""
 
     def __init__(self, formats: Formats) -> None:
         self.formats = formats
@@ -43,7 +44,7 @@ class Decoder:
 
     def document(self, name: str, data: bytes | None, headers: Headers) -> dict[str, Any]:
         """Returns fields for people: `value_decoded` and `value_schema`, or `value_error`; `name` is `value` or `key`.
-        Empty: it is null, or bytes."""
+        Returns no fields for a null or for the format `bytes`."""
         form = self.formats.value if name == "value" else self.formats.key
         if data is None or form == "bytes":
             return {}

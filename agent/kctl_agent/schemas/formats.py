@@ -1,4 +1,4 @@
-"""How keys and values are encoded, and where their schemas are."""
+"""Settings of decoding: the encoding of keys and values, and the schema registry."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 
 class RegistrySettings(NamedTuple):
-    """Paths are absolute. Files with secrets are read at each request, so that they can be replaced."""
+    """The connection to the registry. Paths are absolute. Files with secrets are read at each request, so that you can
+    replace them."""
 
     url: str
     basic_auth_file: str | None = None

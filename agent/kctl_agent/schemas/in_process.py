@@ -1,4 +1,4 @@
-"""Lets `Message.decoded` of this process decode keys and values."""
+"""Sets how `Message.decoded` decodes keys and values in this process."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A client of a schema registry with Confluent's API: schemas by id, by GUID, and the newest of a subject.
 
-Found schemas never change, so they are kept for ever. Threads that ask for the same one share one request.
+Schemas never change, so they are kept for ever. Threads that ask for the same schema share one request.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from kctl_agent.schemas.framing import named, path_of
 from kctl_agent.secrecy import read_private
 
 TIMEOUT_SECONDS = 5.0
-"""Of each step of a request; a registry in the same network answers in milliseconds."""
+"""The time-out of each step of a request; a registry in the same network answers in milliseconds."""
 RETRY_SECONDS = 1.0
-"""How long an outage is assumed to last: waiting threads would each wait for its time-out."""
+"""How long an outage is assumed to last, so that waiting threads do not each wait for the time-out."""
 UNKNOWN_SECONDS = 10.0
-"""How long an id that the registry does not know is not asked for again."""
+"""How long kctl does not ask again for an id that the registry does not know."""
 MOST_BYTES = 16 << 20
 UNKNOWN = (40401, 40402, 40403)
-"""Confluent's codes of a missing subject, version and schema. Any other 404 is an outage."""
+"""Confluent's codes for a missing subject, version or schema. Any other 404 counts as an outage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Schema:
 
 
 class Registry:
-    """For any thread."""
+    """Gets schemas from the registry. For any thread."""
 
     def __init__(self, settings: RegistrySettings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
@@ -56,18 +56,18 @@ class Registry:
         self._lock = Lock()
         self._found: dict[str, Future[Any]] = {}
         self._down: tuple[float, str] | None = None
-        """Until when an outage is assumed, and its sentence."""
+        """The end of the assumed outage, and its sentence."""
         self._unknown: dict[str, tuple[float, str]] = {}
 
     def by_prefix(self, prefix: bytes) -> Schema:
-        """Returns the schema of a framed key or value. Raises Undecodable: the registry does not know it, or it is not
-        Avro; RegistryUnusable."""
+        """Returns the schema of a framed key or value. Raises Undecodable (the registry does not know it, or it is not
+        Avro), RegistryUnusable."""
         path, label = path_of(prefix), named(prefix)
         found: Schema = self._once(f"avro {path}", lambda: self._schema(self._get(path), label))
         return found
 
     def newest(self, subject: str) -> Schema:
-        """Returns the newest version of a subject; it is not kept. Raises as `by_prefix`."""
+        """Returns the newest version of a subject, which is not kept. Raises as `by_prefix`."""
         return self._schema(self._get(f"/subjects/{quote(subject, safe='')}/versions/latest"), subject)
 
     def _schema(self, document: dict[str, Any], label: str) -> Schema:
@@ -77,7 +77,7 @@ class Registry:
         return Schema(text, name, label, document.get("version"), document.get("id"))
 
     def _referenced(self, document: dict[str, Any], above: list[str]) -> list[str]:
-        """Returns the texts of referenced schemas, each after those that it refers to."""
+        """Returns the texts of all referenced schemas, each after those that it refers to."""
         texts = []
         for each in document.get("references") or ():
             path = f"/subjects/{quote(each['subject'], safe='')}/versions/{int(each['version'])}"
@@ -88,7 +88,7 @@ class Registry:
         return texts
 
     def _once(self, key: str, fetch: Callable[[], Any]) -> Any:
-        """Returns what `fetch` returned before, or returns for the first of several threads."""
+        """Calls `fetch` once for each key, whose threads share the result; an error is not kept."""
         with self._lock:
             future = self._found.get(key)
             is_first = future is None
@@ -104,7 +104,7 @@ class Registry:
         return future.result()
 
     def _get(self, path: str) -> dict[str, Any]:
-        """Returns a document that has a schema. Raises Undecodable: the registry does not know it; RegistryUnusable."""
+        """Requests a document with a schema. Raises Undecodable (the registry does not know it), RegistryUnusable."""
         until, why = self._unknown.get(path, (0.0, ""))
         if self._clock() < until:
             raise Undecodable(why)

@@ -58,8 +58,8 @@ class Handler:
             self._runner.close()
 
     def __call__(self, messages: list[Message]) -> list[Ack]:
-        """Returns the result for each message. Raises HandlerError, also after a time-out; RegistryUnusable: the
-        handler has read a value that could not be decoded for now."""
+        """Returns the result for each message. Raises HandlerError, also after a time-out; RegistryUnusable if the
+        handler read a value that cannot be decoded at the moment."""
         try:
             returned = self._handle(messages)
             if inspect.isawaitable(returned):

@@ -20,7 +20,7 @@ Ack = bool | str
 
 
 class Final(str):
-    """The reason of a message that no retry can help: it becomes a dead letter at once."""
+    """The reason for a message that no retry can help: it becomes a dead letter at once."""
 
     __slots__ = ()
 

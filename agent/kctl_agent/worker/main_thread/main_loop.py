@@ -57,7 +57,7 @@ LEADERLESS_SECONDS = 15.0
 ABANDON_SECONDS = 30.0
 """A batch that has run this long while a leader is missing waits for its records, and is abandoned."""
 REQUEUE_SECONDS = 5.0
-"""When a worker stops, dead letters that are being put back get this long, after it has left the group."""
+"""When a worker stops, the requeuing of dead letters gets this long, after the worker has left the group."""
 RESUME_FRACTION = 0.8
 """A throttled worker resumes when the storage holds less than this part of its limit."""
 

@@ -1,5 +1,7 @@
-"""Puts dead letters of a table back in a thread, because the main thread must not wait for Spark. The tables decide
-which worker takes a request and prevent duplicates, so nothing has to stop when partitions move."""
+"""Requeues dead letters of a table in a thread, because the main thread must not wait for Spark.
+
+The tables decide which worker takes a request and prevent duplicates, so nothing has to stop when partitions move.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ SCHEMA = (
 )
 """A record's columns have the types of Spark's source `kafka`."""
 WHOLE = {"ignoreMissingFiles": False, "ignoreCorruptFiles": False}
-"""Spark may skip no file, whatever the session's options: skipped rows would be removed without being put back."""
+"""Spark may skip no file, whatever the session's options: skipped rows would be removed without being requeued."""
 COPY = "_kctl_copy"
 GLOB = re.compile(r"([{}\[\]*?\\])")
 

@@ -1,1 +1,1 @@
-"""Messages that a transform could not read: a second table, and the way back into the first."""
+"""Messages that a transform could not read: a second table, and how they are requeued from it."""

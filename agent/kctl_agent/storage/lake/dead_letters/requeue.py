@@ -90,10 +90,10 @@ class Requeues:
         return self._dead.table.rewrite(update)
 
     def cancel(self) -> int:
-        """Cancels the requests of rows that no worker has put back; returns their number. Raises RequeueTaken.
+        """Cancels the requests of rows that no worker has requeued yet; returns their number. Raises RequeueTaken.
 
-        The number in the main table comes first: it stops a worker that is putting them back, and the next call
-        completes an interrupted one.
+        The number in the main table comes first: it stops a worker that is requeuing them, and the next call completes
+        an interrupted one.
         """
         state = self._finished_state()
         if state.requested <= state.stored:
@@ -124,9 +124,11 @@ class Requeues:
         return state
 
     def _finish(self, state: RequeueState) -> None:
-        """The third step adds remaining dead letters, then removes completed ones, so that none is ever missing. After
-        a cancellation all remain. So do those that earlier batches put back, if the dead-letter table was restored from
-        an older copy."""
+        """The third step adds remaining dead letters, then removes completed ones, so that none is ever missing.
+
+        After a cancellation all remain. So do those that earlier batches requeued, if the dead-letter table was
+        restored from an older copy.
+        """
         if state.finished < state.stored:
             self._unnumber(state.finished, state.stored if state.kept == CANCELLED else state.above)
             self._add_kept(state)

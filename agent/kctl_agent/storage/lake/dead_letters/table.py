@@ -59,7 +59,7 @@ class EarlierTry:
 class DeadLetterTable(DeadLetterStore):
     def __init__(self, lake: TableStorage, group: str, ask_cluster: Callable[[], str | None] | None = None) -> None:
         """`ask_cluster` returns the id of the group's current cluster; it is called if the group has stored offsets of
-        several. Without it, dead letters of every cluster are put back."""
+        several. Without it, dead letters of every cluster are requeued."""
         self.group = group
         self._lake = lake
         self._ask_cluster = ask_cluster
