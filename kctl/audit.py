@@ -54,7 +54,7 @@ def append(path: Path, line: Mapping[str, Any]) -> None:
 
 
 class AuditedOperation:
-    """`text` is its outcome or progress in one sentence; an error is added to it."""
+    """A change in progress. `text` is its outcome or progress in one sentence; an error is added to it."""
 
     def __init__(self) -> None:
         self.text = ""

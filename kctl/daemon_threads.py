@@ -16,8 +16,8 @@ DISK_SECONDS = 5.0
 
 
 class DaemonThreads:
-    """Start with the first work and, unlike `concurrent.futures`, do not delay the end of the process. For one
-    submitting thread."""
+    """Threads that start with the first work and, unlike `concurrent.futures`, do not delay the end of the process. For
+    one submitting thread."""
 
     def __init__(self, number: int, name: str) -> None:
         self._number = number

@@ -27,7 +27,7 @@ _STATE = re.compile(r"(?P<store>\d+/\d+(/.+)?)/(?P<version>\d+)(_[^./]+)?\.(delt
 
 
 class Finding(NamedTuple):
-    """`starts` None: unknown from outside."""
+    """A fact that matters for a restart of the query. `starts` None: unknown from outside."""
 
     starts: bool | None
     text: str
@@ -35,7 +35,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Times are in seconds since 1970."""
+    """A checkpoint at one moment. Times are in seconds since 1970."""
 
     uri: str
     query_id: str | None = None

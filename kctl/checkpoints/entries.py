@@ -25,7 +25,7 @@ class BadEntry(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The end of a batch. A source is None if it is not Kafka, or has no offset yet."""
+    """An entry of `offsets/`: where a batch ends. A source is None if it is not Kafka, or has no offset yet."""
 
     sources: tuple[Offsets | None, ...]
     planned_at: float | None = None

@@ -43,7 +43,8 @@ _FINE = ("ok", "new partition")
 
 
 class Row(NamedTuple):
-    """`error` is the reason for a None. `record_at`: time of the last processed record, in seconds since 1970."""
+    """A partition of a query. `error` is the reason for a None. `record_at`: time of the last processed record, in
+    seconds since 1970."""
 
     topic: str
     partition: int

@@ -12,8 +12,8 @@ from kctl.cli.output import OUTPUTS
 
 
 class Option(NamedTuple):
-    """An argument if its only name has no dash. `kind`: `text`, `path`, `int`, `number`, `seconds`, `flag`, `texts`
-    (may be repeated) or `words` (several)."""
+    """An option, or an argument if its only name has no dash. `kind`: `text`, `path`, `int`, `number`, `seconds`,
+    `flag`, `texts` (may be repeated) or `words` (several)."""
 
     names: tuple[str, ...]
     help: str
@@ -43,7 +43,7 @@ class Option(NamedTuple):
 
 
 class Command(NamedTuple):
-    """`examples` are command lines, each with a remark or an empty text."""
+    """A command and its help. `examples` are command lines, each with a remark or an empty text."""
 
     name: str
     summary: str

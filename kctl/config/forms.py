@@ -8,7 +8,7 @@ from msgspec import Meta
 
 
 class Effect(StrEnum):
-    """In words for the answer to `kctl reload`."""
+    """When a changed setting takes effect, in words for the answer to `kctl reload`."""
 
     NOW = "applied"
     NEXT_START = "after the next start of a process"

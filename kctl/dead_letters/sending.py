@@ -29,7 +29,7 @@ class _Unsendable(Exception):
 
 
 class Sender:
-    """For one topic and one thread."""
+    """Sends dead letters to one topic, on one thread."""
 
     def __init__(self, production: Production) -> None:
         self._production = production

@@ -76,7 +76,7 @@ class _Change:
 
 
 class Workbench:
-    """Belongs to one event loop."""
+    """Reads and changes dead letters. Belongs to one event loop."""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ LINE_EVERY_SECONDS = 2.0
 
 
 class Screen:
-    """Prints to stderr with `-o json`."""
+    """The demo's output while it runs; goes to stderr with `-o json`."""
 
     def __init__(self, *, to_stderr: bool) -> None:
         self._file = sys.stderr if to_stderr else sys.stdout

@@ -16,7 +16,7 @@ from kctl_agent.storage.kinds import KINDS
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """`seconds` None: until Ctrl-C."""
+    """The options of `kctl demo`. `seconds` None: until Ctrl-C."""
 
     workers: int
     partitions: int

@@ -54,7 +54,8 @@ class Seen:
 
 
 class HostsMember:
-    """Runs its own thread, `kctl-hosts`. Any thread may read `seen`, which is replaced, never mutated."""
+    """This master's membership in the group of masters. Runs its own thread, `kctl-hosts`. Any thread may read `seen`,
+    which is replaced, never mutated."""
 
     def __init__(self, access: ClusterAccess, group: str, topic: str, me: Host, forget_seconds: float) -> None:
         """`topic` must exist, because a consumer must subscribe, but kctl neither assigns nor reads it."""

@@ -21,7 +21,8 @@ _KEPT_SECONDS: Final = 15.0
 
 @dataclass(frozen=True, slots=True)
 class PeersAccess:
-    """Tokens go only to servers with a certificate of `ca`, unless `allow_plain`."""
+    """Tokens and certificates for other hosts. Tokens go only to servers with a certificate of `ca`, unless
+    `allow_plain`."""
 
     tokens: tuple[str, ...] = ()
     """Tried in turn, because during a replacement a host may know only the second."""
@@ -32,7 +33,7 @@ class PeersAccess:
 
 
 class Peers:
-    """Belongs to one event loop; `close` it there."""
+    """A client of other masters. Belongs to one event loop; `close` it there."""
 
     def __init__(self, access: PeersAccess) -> None:
         """Reads the certificates. Raises OSError."""

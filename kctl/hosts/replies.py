@@ -16,7 +16,7 @@ class AgentReply(Struct, frozen=True):
 
 
 class HostReplies(Struct, frozen=True):
-    """`cluster`, `group`, `host` and `incarnation` identify the host."""
+    """A host's replies to one command. `cluster`, `group`, `host` and `incarnation` identify the host."""
 
     cluster: str
     group: str
@@ -33,6 +33,6 @@ class HostReplies(Struct, frozen=True):
 
 
 class JudgedPartitions(Struct, frozen=True):
-    """By topic and number, with their state."""
+    """The partitions that a host's workers read, by topic and number, with their state."""
 
     rows: tuple[tuple[str, int, Assessment], ...] = ()

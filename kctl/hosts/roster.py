@@ -66,7 +66,7 @@ class Refused(Struct, frozen=True):
 
 
 class Roster(Struct, frozen=True):
-    """One generation of the group; each part sorted by name."""
+    """The hosts of a fleet in one generation of their group; each part sorted by name."""
 
     leader: Annotated[str, Meta(max_length=64)] = ""
     protocol: int = PROTOCOLS[1]

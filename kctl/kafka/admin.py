@@ -18,7 +18,7 @@ _RETRY = {14, 15, 16}
 
 
 class NewTopic(NamedTuple):
-    """An old broker does not report the fields that are None."""
+    """A topic as created. An old broker does not report the fields that are None."""
 
     topic: str
     partitions: int | None

@@ -19,7 +19,7 @@ _MESSAGE_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`timestamp` in milliseconds since 1970."""
+    """A message as stored; `timestamp` in milliseconds since 1970."""
 
     topic: str
     partition: int

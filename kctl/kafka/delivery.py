@@ -18,7 +18,7 @@ class PartitionReport:
 
 
 class DeliveryReport:
-    """The producer's thread writes it, any thread reads it."""
+    """Counts acknowledged and failed messages. The producer's thread writes it, any thread reads it."""
 
     def __init__(self) -> None:
         self._partitions: dict[int, PartitionReport] = {}

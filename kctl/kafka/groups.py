@@ -24,7 +24,7 @@ _RETRY = {14, 15, 16}
 
 
 class Member(NamedTuple):
-    """`assigned` maps topics to partitions; None if the protocol does not reveal it."""
+    """A member of a group. `assigned` maps topics to partitions; None if the protocol does not reveal it."""
 
     member_id: str
     client_id: str
@@ -34,7 +34,7 @@ class Member(NamedTuple):
 
 
 class ListedGroup(NamedTuple):
-    """From ListGroups; older brokers report neither state nor type."""
+    """A group from ListGroups; older brokers report neither state nor type."""
 
     group: str
     type: str | None
@@ -44,8 +44,8 @@ class ListedGroup(NamedTuple):
 
 
 class Group(NamedTuple):
-    """With `error`, perhaps only the coordinator is known. `type` is `classic`, `consumer`, `share` or `streams`;
-    `members` None: not reported."""
+    """A described group; with `error`, perhaps only the coordinator is known. `type` is `classic`, `consumer`, `share`
+    or `streams`; `members` None: not reported."""
 
     group: str
     coordinator: int | None

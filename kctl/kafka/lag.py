@@ -14,7 +14,7 @@ from kctl.kafka.share import share_starts
 
 
 class LagRow(NamedTuple):
-    """`error` is the reason for a None. A share group's partition has no single member."""
+    """A partition's lag. `error` is the reason for a None. A share group's partition has no single member."""
 
     group: str
     topic: str

@@ -31,7 +31,7 @@ _MAX_VERSION_WITH_NAMES = 9
 
 
 class LogOffset(NamedTuple):
-    """`offset` is None without an error if there is no such record."""
+    """An offset of a log. `offset` is None without an error if there is no such record."""
 
     offset: int | None
     timestamp: int | None = None
@@ -39,8 +39,8 @@ class LogOffset(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """`offset` None: nothing is committed. `lag` is the broker's, for share groups, which may have processed messages
-    above the offset."""
+    """A group's committed offset. `offset` None: nothing is committed. `lag` is the broker's, for share groups, which
+    may have processed messages above the offset."""
 
     offset: int | None
     leader_epoch: int | None = None
@@ -113,8 +113,8 @@ def committed(
 
 
 class LogOffsets(NamedTuple):
-    """`errors` has the broker's names. A partition without such a record is in neither, and neither is one whose leader
-    is in `failed`."""
+    """Offsets of many logs. `errors` has the broker's names. A partition without such a record is in neither, and
+    neither is one whose leader is in `failed`."""
 
     offsets: dict[Partition, int]
     errors: dict[Partition, str]

@@ -42,8 +42,8 @@ class Sent:
 
 
 class Production:
-    """For one thread. `send` may wait for room; `finish` waits for all acknowledgements. The producer's thread writes
-    the report."""
+    """A producer for one topic and one thread. `send` may wait for room; `finish` waits for all acknowledgements. The
+    producer's thread writes the report."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from kctl.kafka.target import Target
 
 
 class OffsetChange(NamedTuple):
-    """`error` is the reason for a None."""
+    """A change of a committed offset. `error` is the reason for a None."""
 
     topic: str
     partition: int

@@ -12,8 +12,8 @@ _NAMED = ("earliest", "latest")
 
 
 class Target(NamedTuple):
-    """`kind`: `earliest`, `latest`, or with `number`: `offset`, `time` (milliseconds), `shift`, `last` (this many
-    before the end)."""
+    """A position in a log. `kind`: `earliest`, `latest`, or with `number`: `offset`, `time` (milliseconds), `shift`,
+    `last` (this many before the end)."""
 
     kind: str
     number: int = 0

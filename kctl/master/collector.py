@@ -72,7 +72,7 @@ T = TypeVar("T")
 
 
 class Collector:
-    """Belongs to one event loop; any thread may read `latest`."""
+    """Takes the fleet's snapshots. Belongs to one event loop; any thread may read `latest`."""
 
     def __init__(
         self,

@@ -13,8 +13,8 @@ _NO_MARKS = frozenset({"verdict", "state", "status"})
 
 
 class EventFeed:
-    """Belongs to one event loop. Numbers events from 1; kinds: `verdict`, `state`, `restart`, `rebalance`, `status`,
-    `operation`, or an agent's own (`rewound`, `records_lost`, …)."""
+    """The fleet's events. Belongs to one event loop. Numbers events from 1; kinds: `verdict`, `state`, `restart`,
+    `rebalance`, `status`, `operation`, or an agent's own (`rewound`, `records_lost`, …)."""
 
     def __init__(self) -> None:
         self._events: deque[tuple[int, Event]] = deque(maxlen=KEPT)

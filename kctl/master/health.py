@@ -21,7 +21,7 @@ _MEBIBYTE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class HealthRules:
-    """None switches a rule off."""
+    """Limits for a healthy process; None switches a rule off."""
 
     ping_timeout_seconds: float
     memory_soft_bytes: int | None = None
@@ -52,7 +52,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Unhealthy:
-    """`at_once`: asking the process to leave is pointless."""
+    """Why a process is unhealthy. `at_once`: asking the process to leave is pointless."""
 
     cause: Cause
     at_once: bool

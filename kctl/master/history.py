@@ -89,7 +89,7 @@ class _Table:
 
 
 class FleetHistory:
-    """One thread adds; any thread may read."""
+    """The last day of a fleet. One thread adds; any thread may read."""
 
     def __init__(self, interval_seconds: float = 1.0) -> None:
         step = _STEP_SECONDS if interval_seconds <= _SLOW_SECONDS else _SPARK_SECONDS

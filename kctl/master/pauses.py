@@ -48,7 +48,7 @@ def _refused(constant: str) -> NoReturn:
 
 
 class Pauses:
-    """Belongs to one event loop."""
+    """All pauses of a fleet. Belongs to one event loop."""
 
     def __init__(self, path: Path) -> None:
         """If the file is unreadable, everything is paused until it is resumed."""

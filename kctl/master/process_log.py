@@ -73,7 +73,7 @@ class ProcessLog:
 
 
 class LogRotation:
-    """Reports a failure once and retries each time."""
+    """Rotates logs that are too large; reports a failure once and retries each time."""
 
     def __init__(self) -> None:
         self._failing: set[Path] = set()

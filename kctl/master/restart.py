@@ -27,7 +27,7 @@ class SupervisionState(StrEnum):
 
 
 class Cause(StrEnum):
-    """The `reason` label of `kctl_worker_restarts_total`."""
+    """Why a process was restarted; the `reason` label of `kctl_worker_restarts_total`."""
 
     EXIT = "exit"
     SIGNAL = "signal"
@@ -39,8 +39,8 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """Only an unusable configuration ends retries, because anything else may recover. After `stable_seconds` of
-    running, the next death counts as the first failure."""
+    """When and how fast a process is restarted. Only an unusable configuration ends retries, because anything else may
+    recover. After `stable_seconds` of running, the next death counts as the first failure."""
 
     backoff_min_seconds: float
     backoff_max_seconds: float
@@ -74,14 +74,15 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """`timeout_seconds`: time to leave before the process is killed; None: as configured."""
+    """A request to end the process. `timeout_seconds`: time to leave before the process is killed; None: as
+    configured."""
 
     timeout_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """`at_once` kills the process; otherwise it is asked to leave."""
+    """A request to replace a living process. `at_once` kills the process; otherwise it is asked to leave."""
 
     cause: Cause
     at_once: bool = False

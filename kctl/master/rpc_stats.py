@@ -25,7 +25,7 @@ class _Counts:
 
 
 class RpcCounts:
-    """Belongs to one event loop."""
+    """Counts requests by command. Belongs to one event loop."""
 
     def __init__(self) -> None:
         self._counts: dict[str, _Counts] = {}

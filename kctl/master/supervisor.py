@@ -24,7 +24,7 @@ _OLD_SECONDS = 5.0
 
 
 class Supervisor:
-    """Belongs to one event loop."""
+    """Supervises all processes of a fleet. Belongs to one event loop."""
 
     def __init__(
         self,

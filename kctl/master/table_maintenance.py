@@ -35,7 +35,7 @@ LIMIT_SECONDS = 21_600.0
 
 
 class Schedule:
-    """Pure. Times are seconds of a monotonic clock."""
+    """When to maintain the table. Pure. Times are seconds of a monotonic clock."""
 
     def __init__(self, now: float) -> None:
         self._last_at = now
@@ -62,7 +62,7 @@ class Schedule:
 
 
 class TableMaintenance:
-    """Belongs to one event loop."""
+    """Runs the maintenance of the table. Belongs to one event loop."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[R]):
-    """`age_seconds` is that of the agent's snapshot."""
+    """One agent's result. `age_seconds` is that of the agent's snapshot."""
 
     sender: str
     result: R
@@ -41,7 +41,7 @@ class Answer(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class GroupStats:
-    """Includes members of other clients."""
+    """The group's state, and its members, including those of other clients."""
 
     state: str
     """Kafka's words: `stable`, `preparing_rebalance`, `completing_rebalance`, `empty`, `dead`, ..."""
@@ -60,7 +60,7 @@ def _state(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSnapshot:
-    """All partitions of the configured topics, whether or not a worker reports them."""
+    """The brokers' view: all partitions of the configured topics, whether or not a worker reports them."""
 
     partitions: PartitionColumns = _NO_PARTITIONS
     """Does not have the columns that only workers know; empty before the first answer. `now` is when it was taken."""

@@ -21,7 +21,7 @@ _NONE: Final = msgspec.Raw(b"null")
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True, rename={"sender": "from"}):
-    """`sender` is set in a master's `failed`."""
+    """An error on the wire; `sender` is set in a master's `failed`."""
 
     code: str
     message: str
@@ -34,7 +34,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True, rename={"sender":
 
 
 class Reply(msgspec.Struct, frozen=True, rename={"sender": "from", "raw": "result"}):
-    """`error` is set exactly if `ok` is false; an agent's reply is always complete."""
+    """A reply from an agent or master. `error` is set exactly if `ok` is false; an agent's reply is always complete."""
 
     ok: bool
     id: str | None = None

@@ -17,7 +17,7 @@ _BACKLOG_RETRY_SECONDS = 0.005
 
 
 class AgentConnection(asyncio.Protocol):
-    """Ends only in `connection_lost`, which fails every pending request."""
+    """One kept connection to an agent. Ends only in `connection_lost`, which fails every pending request."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None

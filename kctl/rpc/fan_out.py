@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 class Failed(Struct, frozen=True, rename={"sender": "from"}):
-    """`code` is `timeout`, `unreachable`, a wire error's, or the agent's own."""
+    """An agent without an answer. `code` is `timeout`, `unreachable`, a wire error's, or the agent's own."""
 
     sender: str
     code: str
@@ -35,7 +35,7 @@ class Failed(Struct, frozen=True, rename={"sender": "from"}):
 
 @dataclass(frozen=True, slots=True)
 class FanOut(Generic[R]):
-    """Every agent is in exactly one of the three, sorted by name."""
+    """All agents' answers. Every agent is in exactly one of the three, sorted by name."""
 
     answers: list[Answer[R]]
     failed: list[Failed]

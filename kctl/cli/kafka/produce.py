@@ -146,7 +146,7 @@ def _header(text: str) -> tuple[str, bytes]:
 
 
 class ProgressLine:
-    """`show` may be called for each message; it writes five times per second."""
+    """Shows the progress on a terminal line. `show` may be called for each message; it writes five times per second."""
 
     def __init__(
         self, report: DeliveryReport, total_bytes: int | None, began: float, write: Callable[[str], None]

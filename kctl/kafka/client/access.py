@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ClusterAccess(NamedTuple):
-    """`repr` shows no secrets."""
+    """How to reach a cluster; `repr` shows no secrets."""
 
     servers: tuple[str, ...]
     setting: str = "-b"

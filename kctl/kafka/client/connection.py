@@ -37,7 +37,8 @@ class Broker(NamedTuple):
 
 
 class ClusterConnection:
-    """Not thread-safe. Use it with `with`, or `close` it. `has_retries=False` is for callers that poll anyway."""
+    """A client of a cluster's brokers. Not thread-safe. Use it with `with`, or `close` it. `has_retries=False` is for
+    callers that poll anyway."""
 
     def __init__(self, access: ClusterAccess, timeout_seconds: float, *, has_retries: bool = True) -> None:
         self.access = access

@@ -30,7 +30,7 @@ class PartitionLayout(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """If `error_code` is not 0, the topic has no partitions here."""
+    """A topic with its partitions. If `error_code` is not 0, the topic has no partitions here."""
 
     name: str
     topic_id: str | None
@@ -46,7 +46,7 @@ class Setting(NamedTuple):
 
 
 class BrokerLoad(NamedTuple):
-    """Numbers of partitions; `not_in_sync` are stored out of sync."""
+    """How many partitions a broker leads and stores; `not_in_sync` are stored out of sync."""
 
     leaders: int
     replicas: int

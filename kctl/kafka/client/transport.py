@@ -26,7 +26,7 @@ _FRAME_BYTES = 512 * 1024 * 1024
 
 
 class Deadline:
-    """`timeout_seconds` after construction or the last `renew`."""
+    """A deadline, `timeout_seconds` after construction or the last `renew`."""
 
     def __init__(
         self, timeout_seconds: float, *, has_retries: bool, clock: Callable[[], float] = time.monotonic
@@ -78,7 +78,7 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is
 
 
 class Transport:
-    """Not thread-safe; `close` it."""
+    """Connections to brokers. Not thread-safe; `close` it."""
 
     def __init__(self, access: ClusterAccess, deadline: Deadline) -> None:
         self._deadline = deadline

@@ -23,8 +23,8 @@ _TOPICS_SECONDS = 5.0
 
 
 class ClusterReader:
-    """Not thread-safe. A poll ends within a few times `timeout_seconds`. Connects at the first poll, and again after a
-    broker did not answer."""
+    """Polls a cluster's groups and their logs. Not thread-safe. A poll ends within a few times `timeout_seconds`.
+    Connects at the first poll, and again after a broker did not answer."""
 
     def __init__(
         self,

@@ -72,7 +72,7 @@ class MissingGroups:
 
 
 class AllGroups:
-    """Belongs to one `ClusterReader`, on its thread."""
+    """All groups of a cluster. Belongs to one `ClusterReader`, on its thread."""
 
     def __init__(self, wants: Callable[[str], bool] = lambda _: True) -> None:
         self._wants = wants
@@ -137,7 +137,8 @@ class _Absent(NamedTuple):
 
 
 class NamedGroups:
-    """Belongs to one `ClusterReader`, on its thread. A group that does not exist becomes `Dead`, without members."""
+    """Groups by name. Belongs to one `ClusterReader`, on its thread. A group that does not exist becomes `Dead`,
+    without members."""
 
     def __init__(self, names: Iterable[str], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._names = sorted(set(names))

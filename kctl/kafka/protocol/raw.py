@@ -47,7 +47,8 @@ class Raw:
 
 
 class KeptRequests:
-    """Encoding a request for thousands of groups takes as long as reading the answer."""
+    """The last poll's requests, because encoding a request for thousands of groups takes as long as reading the
+    answer."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, tuple[list[str], Raw]] = {}

@@ -34,7 +34,7 @@ _QUESTIONS = methods(
 
 
 class Router:
-    """Belongs to one event loop."""
+    """Finds who answers a request. Belongs to one event loop."""
 
     def __init__(self, service: Callable[[Request], Awaitable[JsonObject]], operations: OperationLog) -> None:
         self._service = service

@@ -18,7 +18,7 @@ OperationState: TypeAlias = Literal["running", "done", "failed", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The operation must end before `until` (`time.monotonic()`)."""
+    """Reports an operation's progress. The operation must end before `until` (`time.monotonic()`)."""
 
     write: Callable[[str], object]
     until: float = math.inf

@@ -47,7 +47,7 @@ async def _nothing() -> None: ...
 
 @dataclass(slots=True)
 class Context:
-    """Belongs to the master's event loop. `scale` and `reload` replace `config`."""
+    """What operations act on. Belongs to the master's event loop. `scale` and `reload` replace `config`."""
 
     config: Config
     supervisor: Supervisor

@@ -54,8 +54,8 @@ def with_host(params: JsonObject) -> JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class FleetOperation:
-    """A frozen dataclass whose fields are the parameters and whose docstring is the help text. A caller gets the id of
-    an `is_long` operation while it runs; without `changes` it is a question."""
+    """An operation: a frozen dataclass whose fields are the parameters and whose docstring is the help text. A caller
+    gets the id of an `is_long` operation while it runs; without `changes` it is a question."""
 
     rpc: ClassVar[str]
     is_long: ClassVar[bool] = False

@@ -34,7 +34,7 @@ def check_host(hosts: Hosts | None, host: str, kind: type[FleetOperation]) -> No
 
 @dataclass(frozen=True, slots=True)
 class OnHosts:
-    """Belongs to the master's event loop."""
+    """An operation that other hosts execute. Belongs to the master's event loop."""
 
     caller: Caller
     given: FleetOperation

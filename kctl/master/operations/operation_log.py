@@ -37,7 +37,7 @@ _SHORT_SECONDS = 0.2
 
 
 class OperationLog:
-    """Belongs to one event loop. Each operation is a task with a deadline."""
+    """Runs and records operations. Belongs to one event loop. Each operation is a task with a deadline."""
 
     def __init__(
         self,
