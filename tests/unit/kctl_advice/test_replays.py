@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from functools import cache
-from itertools import pairwise
+from itertools import groupby, pairwise
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks._loads import LOADS, SLOT_SECONDS, Advised, Load, Slot, run
+from kctl.advice.adviser import Adviser, Sample
+from kctl.advice.window import Work
 from kctl.config.sections import AdviceSection
 from kctl.rows.advice import Answer
 
@@ -96,3 +102,42 @@ def test_a_day_follows_the_curve() -> None:
 
     assert at_noon.workers >= 9
     assert at_night.workers <= 3
+
+
+RECORDED = Path(__file__).parents[1] / "recorded" / "advice.json"
+"""What a master saw of a real group at twice what a worker can do, second by second (tests/integration/test_advice.py),
+and what was answered."""
+
+
+@pytest.mark.shows("a recorded run of a real group is answered again as it was")
+def test_a_recorded_run_is_answered_as_it_was() -> None:
+    rules = AdviceSection(
+        window_seconds=60, up_after_seconds=3, max_up=4, gap_seconds=4, pause_seconds=10, catch_up_seconds=30
+    )
+    adviser, answers, recorded = Adviser(rules, "cooperative-sticky"), [], []
+    for row in json.loads(RECORDED.read_text()):
+        found = adviser.seen(
+            Sample(
+                at=row["at"],
+                keys=tuple(("advised-2", number) for number in range(len(row["end"]))),
+                end=np.array(row["end"], np.float64),
+                lag=np.array(row["lag"], np.float64),
+                owners=tuple(None if each is None else f"worker-{each}" for each in row["owners"]),
+                workers=row["workers"],
+                work={name: Work(*counts) for name, counts in row["work"].items()},
+                full_batch=150,
+                cycle_seconds=row["cycle_seconds"],
+                blocked=row["blocked"],
+            )
+        )
+        answers.append((found.answer.value, found.workers, found.current))
+        recorded.append((row["answer"], row["advised"], row["workers"]))
+
+    assert known(answers) == known(recorded) == [("keep", 1, 1), ("workers", 4, 1), ("keep", 4, 4)]
+    assert found.outcome is not None
+    assert found.outcome.is_met
+
+
+def known(answers: Iterable[tuple[str, int | None, int]]) -> list[tuple[str, int | None, int]]:
+    """Each answer once in a row, without the unknown ones."""
+    return [answer for answer, _ in groupby(answers) if answer[0] != "unknown"]
