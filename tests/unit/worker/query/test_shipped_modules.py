@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -55,9 +56,35 @@ def test_executors_get_the_modules_that_the_transform_has_imported_and_nothing_e
     with zipfile.ZipFile(path) as archive:
         assert set(archive.namelist()) == {
             "kctl_test_steps.py",
+            "kctl_test_package/",
             "kctl_test_package/__init__.py",
             "kctl_test_package/later.py",
         }
+
+
+def test_executors_can_import_a_package_without_an_init_file(import_dir: Path, tmp_path: Path) -> None:
+    (import_dir / "kctl_test_folder" / "deep").mkdir(parents=True)
+    (import_dir / "kctl_test_folder" / "deep" / "steps.py").write_text("def same(frame): return frame\n")
+    load_transform("kctl_test_folder.deep.steps:same", import_dir)
+    context = Context(tmp_path)
+
+    ship_modules(context, import_dir)
+
+    script = f"import sys; sys.path.insert(0, {context.shipped[0]!r}); import kctl_test_folder.deep.steps"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_what_a_killed_worker_has_left_half_written_is_replaced(import_dir: Path, tmp_path: Path) -> None:
+    load_transform("kctl_test_steps:same", import_dir)
+    context = Context(tmp_path)
+    ship_modules(context, import_dir)
+    [path] = context.shipped
+    whole = Path(path).read_bytes()
+    Path(path).write_bytes(whole[:100])
+
+    ship_modules(context, import_dir)
+
+    assert Path(path).read_bytes() == whole
 
 
 def test_changed_modules_have_another_name_and_the_same_ones_the_same(import_dir: Path, tmp_path: Path) -> None:
