@@ -174,11 +174,12 @@ def test_a_cluster_that_starts_no_executor_is_reported_within_30_seconds_and_use
 
 @pytest.mark.long
 @pytest.mark.shows("a cluster that has lost all executors is reported within 30 s, and used once there are others")
+@pytest.mark.parametrize("engine", ["shared", "own"])
 def test_a_cluster_that_has_lost_all_executors_is_reported_within_30_seconds_and_used_once_it_has_others(
-    make_cluster: MakeCluster, start: StartFleet, shared: Path
+    engine: str, make_cluster: MakeCluster, start: StartFleet, shared: Path
 ) -> None:
     table, cluster = Lake(shared), make_cluster(workers=1)
-    fleet = start(cluster, table.settings())
+    fleet = start(cluster, table.settings(), engine=engine)
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
 
     os.kill(cluster.pid("worker-0"), signal.SIGKILL)
@@ -205,7 +206,7 @@ def test_tasks_follow_the_cores_of_the_executors_and_a_partition_stays_with_its_
         **cluster.settings(),
     )
     (fleet.directory / "placing.py").write_text(PLACED)
-    fleet.start()
+    fleet.start("worker-0")
 
     def batch() -> tuple[int, dict[int, str]]:
         """The number of tasks, and the executor that has read each partition."""

@@ -23,6 +23,7 @@ def write_committed(rows: DataFrame, uri: str, partition_by: Sequence[str]) -> f
     the user's code."""
     session: Any = rows.sparkSession._jsparkSession
     jvm: Any = rows.sparkSession._jvm
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)  # a thread of our own has none
     sql, python = jvm.org.apache.spark.sql.execution, jvm.org.apache.spark.api.python.PythonUtils
     none, empty = jvm.scala.Option.empty(), python.toScalaMap({})
     plan = rows._jdf.queryExecution()
