@@ -176,7 +176,7 @@ def _has_engine(config: Config) -> bool:
 
 def _for_all(config: Config, workers: int) -> str:
     """`local[k]` with k tasks for each worker. If workers call the handler, k is so large that one slow handler leaves
-    enough tasks to the others (`kctl_agent.sinker.slots`)."""
+    enough tasks to the others (`kctl_agent.sinker.inline_handler`)."""
     found = _LOCAL.fullmatch(config.spark.master)
     if found is None:
         return config.spark.master

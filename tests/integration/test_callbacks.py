@@ -26,8 +26,7 @@ from kctl_agent.peers import is_own, owner_of_listener
 from kctl_agent.process import deadline
 from kctl_agent.spark.callbacks import authenticate
 from kctl_agent.spark.conf import memory_exits
-from kctl_agent.spark.exported import exported
-from kctl_agent.spark.own_gateway import JAVA_CLASSES, OwnGateways, launched
+from kctl_agent.spark.own_gateway import JAVA_CLASSES, OwnGateways, exported, launched
 from kctl_agent.spark.py4j_connections import guard_connections
 from kctl_agent.spark.session import serve_this_user, why_lost
 from kctl_agent.worker.query.daemon import for_own_user

@@ -6,11 +6,13 @@ acknowledged or a dead letter; then the stored offset moves past the call.
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,6 @@ from kctl_agent.schemas.in_process import decode_messages
 from kctl_agent.sinker.failures import FailureLog, HandlerError
 from kctl_agent.sinker.handler import Handler, load
 from kctl_agent.sinker.in_flight import Ack, Final
-from kctl_agent.sinker.slots import Slots
 from kctl_agent.storage.base import StorageUnusable, Writer
 from kctl_agent.storage.causes import RETURNED_FALSE
 from kctl_agent.storage.chunk import Advance, Chunk, Put
@@ -201,3 +202,39 @@ class _HandlingWriter(Writer):
             if not failed:
                 break
         return dead + [(replace(m, tries=rounds + 1), errors[m.offset] or RETURNED_FALSE) for m in failed]
+
+
+_POLL_SECONDS = 0.02
+
+
+class Slots:
+    """Limits how many tasks of a worker call its handler at the same time, or one slow handler would fill all slots of
+    an engine: a semaphore of one locked file per holder, which the kernel unlocks however the holder ends."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self._paths = [folder / f"slot-{number}" for number in range(count)]
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        descriptor = self._take()
+        try:
+            yield
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a process forked by the handler may still have the file open
+            os.close(descriptor)
+
+    def _take(self) -> int:
+        pause = threading.Event()
+        while True:
+            for path in self._paths:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    os.close(descriptor)
+                except BaseException:
+                    os.close(descriptor)
+                    raise
+                else:
+                    return descriptor
+            pause.wait(_POLL_SECONDS)

@@ -8,15 +8,30 @@ the owner of a connection only from `/proc/net/tcp`, which takes longer the more
 # ruff: noqa: SLF001 - PySpark and Py4J have no public names for what is done here
 from __future__ import annotations
 
+import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-from kctl_agent.spark.exported import exported
 
 JAVA_CLASSES = Path(__file__).parent / "java"
 
 _TOKEN_BYTES = 32
+
+
+@contextmanager
+def exported(name: str, text: str) -> Iterator[None]:
+    """Sets an environment variable for a JVM that PySpark starts."""
+    given = os.environ.get(name)
+    os.environ[name] = text
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = given
 
 
 class OwnGateways:

@@ -22,9 +22,8 @@ from kctl_agent.spark.conf import (
     properties_file,
     use_this_python,
 )
-from kctl_agent.spark.exported import exported
 from kctl_agent.spark.jvm_locale import LC_ALL, PYTHON_LC_ALL, UTF8, is_utf8
-from kctl_agent.spark.own_gateway import launched
+from kctl_agent.spark.own_gateway import exported, launched
 from kctl_agent.spark.py4j_connections import guard_connections
 from kctl_agent.spark.settings import SparkSettings
 from kctl_agent.spark.without_pandas import convert_without_pandas

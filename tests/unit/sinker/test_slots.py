@@ -8,13 +8,13 @@ import sys
 import threading
 from pathlib import Path
 
-from kctl_agent.sinker.slots import Slots
+from kctl_agent.sinker.inline_handler import Slots
 from tests.conftest import eventually
 
 HOLD = """
 import sys
 from pathlib import Path
-from kctl_agent.sinker.slots import Slots
+from kctl_agent.sinker.inline_handler import Slots
 with Slots(Path(sys.argv[1]), 2).held():
     print("held", flush=True)
     sys.stdin.read()

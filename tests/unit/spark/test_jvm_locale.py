@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from kctl_agent.spark.exported import exported
 from kctl_agent.spark.jvm_locale import LC_ALL, UTF8, is_utf8
+from kctl_agent.spark.own_gateway import exported
 
 
 @pytest.mark.parametrize(
