@@ -27,7 +27,7 @@ def fingerprint(files: Iterable[Path]) -> str:
 
 
 def is_private(path: Path) -> bool:
-    """Only this user or root can have written the file; a JVM runs its contents."""
+    """Whether only this user or root can have written the file, whose contents a JVM runs."""
     try:
         found = path.stat(follow_symlinks=False)
     except OSError:

@@ -38,7 +38,7 @@ from kctl_agent.storage.put_rules import judged, judged_at_start, next_version, 
 from kctl_agent.storage.selection import EVERYTHING, INDEXED, Selection
 
 LONG_SECONDS = 1.0
-"""How often to try to copy a log that a reader of an old snapshot keeps long."""
+"""How often to retry copying a log that stays long because a reader uses an old snapshot."""
 
 _INHERITED: list[sqlite3.Connection] = []
 """Connections of a parent process, which must not even be closed here (https://sqlite.org/howtocorrupt.html, 2.6)."""

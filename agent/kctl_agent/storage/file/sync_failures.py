@@ -42,7 +42,7 @@ def note_recovery(path: Path, failures: list[Path]) -> None:
 
 
 def noted(path: Path) -> frozenset[str]:
-    """If these names are the same as before, no sync has failed in the meantime."""
+    """The names of noted failures. If they are the same as before, no sync has failed in the meantime."""
     return frozenset(each.name for each in _entries(path))
 
 

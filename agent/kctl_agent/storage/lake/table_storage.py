@@ -217,8 +217,8 @@ class TableStorage(OffsetStore):
 
 @dataclass(eq=False)
 class LakeBatch:
-    """Offsets under `below` are stored already. `claims`: who was last about to store dead letters of its
-    partitions."""
+    """Offsets under `below` are stored already. `claims` name the last batches that were about to store dead letters of
+    these partitions."""
 
     _storage: TableStorage
     table_id: str

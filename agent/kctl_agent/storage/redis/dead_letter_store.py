@@ -54,8 +54,8 @@ def places(session: RedisSession, selection: Selection, after: Place | None, lim
 def _behind(
     session: RedisSession, keys: list[str], selection: Selection, after: Place | None, limit: int
 ) -> list[list[Place]]:
-    """Finds up to `limit` places of each sorted set. In a set without `after`, those that died in its millisecond are
-    skipped here."""
+    """Finds up to `limit` places after `after` in each sorted set. If a set does not contain `after`, its dead letters
+    of the same millisecond are compared here."""
     least, most = _scores(selection)
     begin = least if after is None or least > after.at * 1000 else f"{after.at * 1000:.0f}"
     found: list[list[Place]] = []

@@ -55,7 +55,7 @@ TURN_SHARE = 0.8
 LEADERLESS_SECONDS = 15.0
 """A query leaves out a partition that has had no leader for this long; a dead leader is noticed after 9 s."""
 ABANDON_SECONDS = 30.0
-"""A batch that has run this long while a leader is missing waits for its records, and is abandoned."""
+"""A batch that has run this long while a leader is missing is waiting for its records, and is abandoned."""
 REQUEUE_SECONDS = 5.0
 """When a worker stops, the requeuing of dead letters gets this long, after the worker has left the group."""
 RESUME_FRACTION = 0.8

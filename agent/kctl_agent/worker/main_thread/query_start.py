@@ -33,7 +33,7 @@ from kctl_agent.worker.stats import WorkerStats
 log = logging.getLogger("kctl_agent.worker")
 
 JVM_SECONDS = 15.0
-"""A healthy JVM starts a query sooner; with a shorter limit it would seem to hang."""
+"""A healthy JVM starts a query within this time; with a shorter limit it would seem to hang."""
 
 
 @dataclass(eq=False)
@@ -48,7 +48,7 @@ class QueryStart:
     _stats: WorkerStats
     _describe: Callable[[KafkaError, str], str]
     _reported: set[tuple[TopicPartition, Moved]] = field(default_factory=set)
-    """Moves that failed starts have reported; a retry finds the same again."""
+    """Moves that failed starts have reported already; a retry finds them again."""
 
     def start(self, wanted: frozenset[TopicPartition], *, is_careful: bool = False) -> list[Action]:
         """Reads these partitions, or the readable ones. Raises MemberLost, MemberFenced, BootstrapError; Py4J's errors

@@ -40,7 +40,7 @@ class Requests:
     _waiting: list[AcceptedOperation] = field(default_factory=list)
 
     def carry_out(self) -> None:
-        """Executes as many as possible without waiting. If a waiting one is dropped, the queries begin again."""
+        """Executes as many as possible without waiting. If a waiting one is dropped, the queries restart."""
         self._waiting += self._inbox.take()
         while self._waiting:
             operation = self._waiting[0]

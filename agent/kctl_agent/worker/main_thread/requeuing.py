@@ -23,7 +23,7 @@ POLL_SECONDS = 1.0
 REMOTE_POLL_SECONDS = 10.0
 """Interval for a log that is not a local folder: a check takes two HTTP requests."""
 RECHECK_SECONDS = 60.0
-"""After so long the tables are read even without a commit: two commits may have the same time."""
+"""After this time the tables are read even if no commit is seen: two commits may have the same time."""
 
 
 class Requeuing:

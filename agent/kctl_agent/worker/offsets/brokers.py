@@ -63,7 +63,7 @@ class Topics:
 
     def undescribed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         """Partitions whose topic has an error: without its id a recreation would not be noticed. Raises KafkaError if
-        those are all."""
+        every topic has one."""
         errors = {tp: self.errors[tp.topic] for tp in partitions if tp.topic in self.errors}
         if errors and len(errors) == len(partitions):
             tp = min(errors)
@@ -199,7 +199,8 @@ class Brokers:
     def divergences_of_each(
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-        """As `divergences`, with reasons where it is unknown. Raises KafkaError if it is unknown for all."""
+        """Like `divergences`, with the reasons why it is unknown. Raises KafkaError if it is unknown for all
+        partitions."""
         try:
             return self.divergences(before, now), {}
         except KafkaError as error:
@@ -292,7 +293,7 @@ class Brokers:
 def _of_epochs(
     partitions: Collection[TopicPartition], asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]
 ) -> OffsetForLeaderEpochRequest:
-    """A broker that leads in another epoch than the newer one rejects the request."""
+    """Asks with the newer epoch as the current one: a broker that leads in another epoch rejects the request."""
     topics: dict[str, list[Any]] = {}
     for tp in partitions:
         before, now = asked[tp]

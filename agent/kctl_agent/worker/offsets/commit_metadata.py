@@ -20,7 +20,8 @@ class StorageId:
     name: str
 
     def is_of(self, other: StorageId) -> bool:
-        """The same storage, wherever it is now. One without an id keeps nothing and equals any other."""
+        """Whether this is the same storage, even if it has moved. A storage without an id keeps nothing and equals any
+        other."""
         return not self.id or not other.id or self.id == other.id
 
 

@@ -20,13 +20,13 @@ class LogSeen:
     end: int
 
     def is_newer_than(self, before: LogSeen | None) -> bool:
-        """Another leader has reported this end: the log may be another one."""
+        """Whether another leader reported this end, so that the log may be another one."""
         return before is not None and self.epoch > before.epoch
 
 
 def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
-    """Where a log differs from the one seen before; None: nowhere, or unknown. `end_of_epoch`: where the log of the
-    epoch of `before` ends; negative: unknown."""
+    """The offset from which a log differs from the one seen before; None if it does not, or if that is unknown.
+    `end_of_epoch` is the end of its log for the epoch of `before`; negative if unknown."""
     if end_of_epoch is None or end_of_epoch < 0 or end_of_epoch >= before.end:
         return None
     return end_of_epoch
@@ -67,7 +67,7 @@ class Epochs:
         self._committed = {**self._committed, **{tp: self._seen[tp] for tp in partitions if tp in self._seen}}
 
     def uncommitted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Positions whose committed notes have an older log end; the last note of a flow usually does."""
+        """Positions whose committed notes have an older log end. When messages stop, the last note usually does."""
         return {
             tp: position
             for tp, position in positions.items()

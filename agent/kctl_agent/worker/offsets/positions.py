@@ -12,7 +12,8 @@ from kctl_agent.worker.offsets.epochs import LogSeen
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The brokers' answers about a partition. `committed` None: no offset; `note` None: another client's."""
+    """The brokers' answers about a partition. `committed` is None without a committed offset, `note` if another client
+    committed it."""
 
     topic: str
     partition: int
@@ -24,7 +25,7 @@ class Found:
     seen: LogSeen | None = None
     """None if the brokers are too old for leader epochs."""
     diverged: int | None = None
-    """The offset from which the log differs from the one that was read; None: the same, or unknown."""
+    """The offset from which the log differs from the one that was read; None if it does not, or if that is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""The version of the user's code in a worker: Spark separates Pythons by environment, and an engine's Pythons outlive a
-worker."""
+"""The version of the user's code in a worker. Spark starts other Pythons for another environment, so the environment
+contains the version: an engine's Pythons outlive a worker."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Rows that Spark counts while it writes them, to compare with the files found: a file system, a locale and a listing
-are between them."""
+"""Spark's count of the rows it writes, to compare with the files found: a file system, a locale or a listing may hide
+files."""
 
 # ruff: noqa: SLF001 - PySpark waits for an observation without end
 from __future__ import annotations
@@ -29,7 +29,7 @@ class CountedRows:
 
 
 def observed(seen: Observation) -> dict[str, Any] | None:
-    """Returns Spark's observation; None if Spark found before it ran anything that there are no rows (`toPyRow` then
+    """Returns Spark's observation; None if Spark knew without running anything that there are no rows (`toPyRow` then
     fails by an assertion). Raises StorageUnusable without a report."""
     inner: Any = seen
     scala = inner._jvm.scala.concurrent

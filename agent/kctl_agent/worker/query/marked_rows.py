@@ -57,7 +57,7 @@ def check_marks(name: str, rows: DataFrame) -> None:
 
 
 class MarkedRows:
-    """`others`, the rows without a mark, must be written first."""
+    """The marked rows. `others`, the rows without a mark, must be written first."""
 
     def __init__(self, rows: DataFrame) -> None:
         self._rows = rows

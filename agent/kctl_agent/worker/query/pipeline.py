@@ -71,7 +71,7 @@ class Pipeline:
         self.log_ends: Callable[[], Mapping[TopicPartition, int]] = dict
         """Log ends as the brokers reported them last, up to which a careful query may read. For any thread."""
         self.is_own_fault: Callable[[BatchFailure], bool] = lambda failure: not failure.is_storage
-        """The cause of a failure is in the records, as far as is known. For any thread."""
+        """Whether the records caused a failure, as far as is known. For any thread."""
 
     def open(self) -> None:
         self._driver.open()
@@ -152,7 +152,7 @@ class Pipeline:
         return self._driver.session
 
     def requeue_put(self) -> RequeuePut | None:
-        """Puts dead letters of a table back; None without a table, or while its cluster is unknown."""
+        """Returns what requeues dead letters of a table; None without a table, or while its cluster is unknown."""
         from kctl_agent.storage.lake.storage import LakeStorage
         from kctl_agent.worker.query.requeue_put import RequeuePut
 
@@ -249,7 +249,7 @@ class Pipeline:
         )
 
     def drain(self, group: frozenset[TopicPartition] | None = None) -> bool:
-        """Lets no further batch begin, of this query or of any; True if none is running."""
+        """Prevents further batches of this query, or of all; True if none is running."""
         runs = self._of(group).values()
         for run in runs:
             run.gate.set()

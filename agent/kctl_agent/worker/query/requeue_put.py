@@ -36,7 +36,7 @@ GLOB = re.compile(r"([{}\[\]*?\\])")
 
 
 class RequeuePut:
-    """Puts requeued dead letters back. For one thread at a time."""
+    """Transforms requeued dead letters again and commits the result. For one thread at a time."""
 
     def __init__(
         self, storage: LakeStorage, transform: Callable[[DataFrame], DataFrame], name: str, group: str, worker: str

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_OTHERS = 10
-"""So many other records are tried, until one can be read, before a record counts as unreadable."""
+"""At most this many other records are tried. If one can be read, the failed record counts as unreadable."""
 IDLE_SECONDS = 0.2
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The same time for each file, so that the same modules make the same archive."""
+"""A fixed time for each file, so that the same modules make the same archive."""
 
 
 def ship_modules(context: Any, import_dir: Path) -> None:

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def stop_queries(queries: Mapping[Path, Any], seconds: float) -> None:
-    """Stops each query in its own thread. One that takes longer, or hangs with its JVM, is over for its worker."""
+    """Stops each query in its own thread. The worker does not wait for one that takes longer, or hangs with its JVM."""
     threads = [threading.Thread(target=_stop, args=each, name="kctl-stop", daemon=True) for each in queries.items()]
     for thread in threads:
         thread.start()

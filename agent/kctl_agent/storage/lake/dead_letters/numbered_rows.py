@@ -41,8 +41,8 @@ def batches(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Ite
 
 
 def parts(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Iterator[tuple[str, pa.Table]]:
-    """Yields the file with the oldest row first. By pyarrow: a query of delta-rs holds the interpreter while a store
-    does not answer, and blocks the whole process."""
+    """Yields the file with the oldest row first. Uses pyarrow, because a query of delta-rs holds the interpreter while
+    a store does not answer, which blocks the whole process."""
     try:
         dataset = table.to_pyarrow_dataset()
         of_condition = [name for name in dataset.schema.names if name in CONDITIONS]

@@ -1,5 +1,7 @@
-"""Numbers of requests to put dead letters back: `txn` actions of both tables that show the progress of each step. A
-request has one number for all clusters with a group of this name."""
+"""Numbers of requests to requeue dead letters: `txn` actions of both tables that show the progress of each step.
+
+A request has one number for all clusters with a group of this name.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ class RequeueTaken(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class RequeueState:
-    """0: no number. `table` and `dead` are the tables' ids, `version` the main table's."""
+    """The number 0 means that there is none. `table` and `dead` are the tables' ids, `version` the main table's."""
 
     table: str
     version: int

@@ -183,8 +183,8 @@ class DeadLetterTable(DeadLetterStore):
     def requeue_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Has a worker transform them again (`requeue`). Those of a cluster that the group has left stay, because no
-        worker would transform them."""
+        """Lets a worker transform dead letters again (`requeue`). Those of a cluster that the group has left stay,
+        because no worker would transform them."""
         ask = self._ask_cluster
         owners = self._lake.group_offsets(self.group) if ask is not None and self.storage.table.exists() else []
         if ask is None or len({owner.cluster_id for owner, _ in owners}) < 2:
@@ -248,7 +248,7 @@ class DeadLetterTable(DeadLetterStore):
         return sum(self._deleted(_always(f"{condition.sql} and {part}")) for part in parts)
 
     def _remove_files(self, rows: Counter[str]) -> int:
-        """Removes the files that have exactly so many rows: a DELETE would rewrite the rest of a file. Raises
+        """Removes each file that has exactly this number of rows: a DELETE would rewrite the rest of a file. Raises
         Overtaken."""
         basis, files = self.storage.table.rewritable_files() if rows else (None, [])
         whole = [each for each in files if each.rows is not None and each.rows == rows[own_file(each.path)]]

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, Field
 TYPES = frozenset(
     {"string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary", "date", "timestamp"}
 )
-"""Types that need no feature of the table; `timestamp_ntz` has one that is written here."""
+"""Types that need no feature of the table. Only `timestamp_ntz` needs one, which kctl writes."""
 
 
 def new_columns(there: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -184,7 +184,7 @@ class LakeTable:
         raise StorageUnusable(f"other writers of the table {self.folder} came first {ATTEMPTS} times: {refused}")
 
     def exists(self) -> bool:
-        """By the names in its log: delta-rs would hold the interpreter while a store does not answer."""
+        """Looks for names in the log, because delta-rs would hold the interpreter while a store does not answer."""
         with self.errors():
             if self._log.is_there():
                 return True

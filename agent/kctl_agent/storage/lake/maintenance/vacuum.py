@@ -1,4 +1,4 @@
-"""Removes files that no version needs: replaced before the retention, or never committed and as old."""
+"""Removes files that no version needs: replaced, or never committed, before the start of the retention."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ RETENTION_HOURS = 168
 """Delta's own default of `delta.deletedFileRetentionDuration`."""
 
 COMMIT_SECONDS = 86_400.0
-"""A log entry takes less time to write unless its process was killed. Files of other engines do not wait longer for
-their commit either; younger ones stay regardless of the retention."""
+"""Younger files stay regardless of the retention, because their commit may follow. Only a killed process takes
+longer."""
 
 
 def unused(lake: LakeTable, hours: int | None = None) -> list[FolderFile]:
