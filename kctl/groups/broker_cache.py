@@ -1,7 +1,7 @@
 """A cache of the brokers' reports on a fleet's group, part by part with their ages; no loop waits for a broker.
 
-`ClusterReader` makes the requests, in its own thread. During an outage old offsets stay and age; they never become
-zeros. A failed part, or an unanswered partition, keeps its old offsets and does not affect others.
+During an outage old offsets stay and age; they never become zeros. A failed part, or an unanswered partition, keeps its
+old offsets and does not affect others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BACKOFF_MIN_SECONDS = 0.5
 _BACKOFF_MAX_SECONDS = 5.0
 _STALE_INTERVALS = 3
 _SHORTEST_STALE_SECONDS = 5.0
-"""The shortest age of stale offsets: below it a busy machine alone makes some "older than three intervals"."""
+"""With a shorter limit, a busy machine alone makes offsets older than three intervals."""
 _PARTS = ("committed", "offsets", "group")
 _PART_OF = {"groups": "group", "members": "group", "committed": "committed", "offsets": "offsets"}
 _PASSING = frozenset(
@@ -46,8 +46,7 @@ def _stats(reading: ClusterReading, group: str) -> GroupStats | None:
 
 
 def _errors(reading: ClusterReading, group: str) -> dict[str, str]:
-    """A poll's errors by part. A temporary error of a single partition is none: the others, and the broker, may be
-    fine."""
+    """By part. Ignores a temporary error of a single partition, because the others, and the broker, may be fine."""
     errors = {_PART_OF[part]: why for part, why in reading.errors.items()}
     if group in reading.unclear:
         why = f"group {group}: its coordinator does not know it, but may have just taken over; believed after 30 s"
@@ -78,9 +77,8 @@ class BrokerCache:
         interval_seconds: float = 1.0,
         reset: ResetPolicy = ResetPolicy.EARLIEST,
     ) -> None:
-        """`interval_seconds`: the interval of `refresh`. `reset`: where the group begins."""
+        """`interval_seconds`: between calls of `refresh`. `reset`: where the group begins."""
         self.nothing_known = BrokerSnapshot(PartitionColumns(Names({group: ()})), reset=reset)
-        """The snapshot of one who knows of no partition, nor of the group."""
         self._interval_seconds = interval_seconds
         self._kept_interval_seconds = 0.0
         self._answered_at: float | None = None
@@ -111,15 +109,14 @@ class BrokerCache:
         timeout_seconds: float,
         interval_seconds: float = 1.0,
     ) -> BrokerCache:
-        """Makes the cache of the configured cluster; a request may take `timeout_seconds`."""
         reader = ClusterReader.of_group(access, kafka.group, kafka.topics, kafka.isolation_level, timeout_seconds)
         reset = ResetPolicy(kafka.auto_offset_reset)
         return cls(reader, kafka.bootstrap_servers, kafka.group, interval_seconds=interval_seconds, reset=reset)
 
     async def check(self) -> None:
-        """Polls once, before anything is started.
+        """Polls once before anything starts.
 
-        Raises BrokerUnreachable, WrongProtocol, AuthenticationFailed, NotAuthorised, TopicMissing: one sentence each.
+        Raises: BrokerUnreachable, WrongProtocol, AuthenticationFailed, NotAuthorised, TopicMissing.
         """
         missing = await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.missing_topics)
         if missing:
@@ -131,8 +128,8 @@ class BrokerCache:
             )
 
     async def refresh(self, timeout_seconds: float) -> None:
-        """Polls again and waits at most that long; a longer poll continues and serves a later call, which does not wait
-        for it."""
+        """Polls again and waits for at most `timeout_seconds`; a longer poll continues for a later call, which does not
+        wait for it."""
         if self._clock() < self._not_before or not (self._running is None or self._running.done()):
             return
         self._running = asyncio.ensure_future(self._poll())
@@ -141,13 +138,11 @@ class BrokerCache:
                 await asyncio.shield(self._running)
 
     def snapshot(self) -> BrokerSnapshot:
-        """Returns every partition with the age of its oldest part; none before the brokers were reached. On any
-        thread."""
+        """Returns every partition with the age of its oldest part. For any thread."""
         partitions = replace(self._partitions, now=self._clock())
         return BrokerSnapshot(partitions, self._group, self.nothing_known.reset, self._assigned)
 
     def freshness(self) -> Freshness:
-        """Returns the age of the brokers' answers. On any thread."""
         now, answered_at, complete_at = self._clock(), self._answered_at, self._complete_at
         return Freshness(
             None if answered_at is None else now - answered_at,
@@ -158,17 +153,17 @@ class BrokerCache:
         )
 
     async def close(self) -> None:
-        """Waits for a running poll (a few request time-outs at most) and ends the thread."""
+        """Waits for a running poll, for a few request time-outs at most."""
         if self._running is not None:
             await self._running
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)
         self._thread.shutdown(wait=False)
 
     async def _poll(self) -> None:
-        now, unix = self._clock(), time.time()  # of the question: no offset is newer than its time
+        now, unix = self._clock(), time.time()  # when it was asked: no offset is newer
         try:
             reading = await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.read)
-        except Exception as error:  # a boundary: a client library in trouble must not take the master with it
+        except Exception as error:  # a boundary: a failing client library must not stop the master
             if not isinstance(error, KctlError):
                 log.exception("action=brokers_failed")
             self._group = None
@@ -192,13 +187,13 @@ class BrokerCache:
         self._complete_at = now
 
     def _merged(self, reading: ClusterReading, now: float) -> PartitionColumns:
-        """Merges a poll into the known state; takes a while for thousands of partitions."""
+        """Slow with thousands of partitions."""
         self._known.add(reading, now)
         return self._known.partitions(now, lambda _: False)
 
     def _answered(self, at: float) -> None:
-        """Uses the interval between two polls without a failure as the real one. Bounded: a broker that hung for a
-        while has not failed, but that pause is no interval."""
+        """Uses the interval between two polls without a failure as the real one. Bounded, because after a hanging
+        broker that pause is no interval."""
         if self._answered_at is not None and self._failures == 0:
             self._kept_interval_seconds = min(at - self._answered_at, _BACKOFF_MAX_SECONDS)
         self._answered_at = at

@@ -1,7 +1,5 @@
-"""The collector of a cluster: takes snapshots periodically on its own thread; a scrape reads the last one.
-
-One collector per cluster: one that does not answer delays no other.
-"""
+"""The collector of a cluster: takes snapshots periodically on its own thread; a scrape reads the last one. Each cluster
+has its own collector, so a silent cluster does not delay others."""
 
 from __future__ import annotations
 
@@ -40,28 +38,26 @@ _SHARING = frozenset({"preparing_rebalance", "completing_rebalance", "assigning"
 
 @dataclass(frozen=True, slots=True)
 class CollectedCluster:
-    """A cluster whose groups are to be collected. Equal ones are collected alike."""
+    """A cluster whose groups are collected, with the settings for them."""
 
     cluster: str
     access: ClusterAccess
     exporter: ExporterSection
     status: StatusSection
     excluded: Collection[str] = ()
-    """Groups that are not collected."""
     checkpoints: Mapping[str, CheckpointSection] = field(default_factory=dict)
-    """Checkpoints by the group that represents each; a group of Kafka of this name is not collected."""
+    """By the group that represents each checkpoint; a group of Kafka with this name is not collected."""
 
     def is_same_place(self, other: CollectedCluster) -> bool:
-        """Whether knowledge of the other's groups is valid for this cluster's groups."""
+        """Whether knowledge about the other's groups is valid for this one's."""
         return other.access.servers == self.access.servers
 
 
 class ClusterCollector:
-    """Collects one cluster. Belongs to one event loop; `latest` may be read from any thread. Call `close` at the
-    end."""
+    """Collects one cluster. Belongs to one event loop; any thread may read `latest`. Call `close` at the end."""
 
     def __init__(self, collected: CollectedCluster) -> None:
-        """Makes no request before `run` or `collect`. Raises ConfigError: a pattern is no regular expression."""
+        """Makes no request before `run` or `collect`. Raises ConfigError for an invalid pattern."""
         exporter, status, excluded = collected.exporter, collected.status, collected.excluded
         checkpoints = collected.checkpoints
         try:
@@ -101,38 +97,36 @@ class ClusterCollector:
         self._latest: ClusterSnapshot | None = None
 
     def latest(self) -> ClusterSnapshot | None:
-        """The last snapshot; None before the first poll has ended."""
         return self._latest
 
     async def run(self) -> None:
-        """Collects every `interval_seconds` until cancelled; a collection longer than half of that is followed by a
-        pause as long as itself."""
+        """Collects every `interval_seconds` until cancelled. After a collection longer than half of that, pauses for as
+        long."""
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
             try:
                 await loop.run_in_executor(self._thread, self.collect)
-            except Exception:  # a boundary: the last snapshot grows older, and a master goes on with its own group
+            except Exception:  # a boundary: the last snapshot ages, and a master continues with its own group
                 log.exception("action=groups_failed cluster=%s", self.cluster)
             took = loop.time() - started
             await asyncio.sleep(max(self._settings.interval_seconds - took, took))
 
     async def adopt(self, other: ClusterCollector) -> None:
-        """Collects and judges like `other`, which has never run, from now on; keeps the knowledge of the groups.
+        """Takes over the settings of `other`, which has never run, and keeps the knowledge about the groups.
 
-        Not while this one runs. Waits for a running poll, and closes what `other` has in its place.
+        Not while this one runs. Waits for a running poll, and closes `other`.
         """
         await asyncio.get_running_loop().run_in_executor(self._thread, self._adopt, other)
         await other.close()
 
     async def close(self) -> None:
-        """Waits for a running poll (a few request time-outs at most) and ends the thread."""
+        """Waits for a running poll, for a few request time-outs at most."""
         self._watcher.close()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)
         self._thread.shutdown(wait=False)
 
     def collect(self) -> ClusterSnapshot:
-        """Takes one snapshot, which becomes the last one; blocks."""
         started, unix = time.monotonic(), time.time()
         self._watcher.start()
         self._poll(started, unix)
@@ -173,7 +167,7 @@ class ClusterCollector:
     def _poll(self, at: float, unix: float) -> None:
         try:
             reading = self._reader.read()
-        except Exception as error:  # a boundary: a client library in trouble must not take the process with it
+        except Exception as error:  # a boundary: a failing client library must not stop the process
             if not isinstance(error, KctlError):
                 log.exception("action=groups_failed cluster=%s", self.cluster)
             self._failed(dict.fromkeys(PARTS, str(error) or type(error).__name__))
@@ -246,9 +240,9 @@ def _described(watcher: CheckpointWatcher, access: ClusterAccess, timeout_second
 
 @lru_cache(_KEPT_OWNERS)
 def _owner(protocol_type: str | None, stats: GroupStats | None) -> Owner:
-    """The owner that represents a group; cached, because the same object is compared at once.
+    """The owner that represents a group; cached, because comparing the same object is fast.
 
-    For clients that choose their partitions themselves the coordinator knows no protocol type and no members.
+    If clients choose their partitions themselves, the coordinator knows no protocol type and no members.
     """
     if stats is None or not (protocol_type or stats.members):
         return Owner(None, None, None)

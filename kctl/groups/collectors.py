@@ -1,4 +1,4 @@
-"""The collectors of several clusters, by the settings: clusters are added, removed and changed at run time."""
+"""The collectors of several clusters; clusters are added, removed and changed at run time."""
 
 from __future__ import annotations
 
@@ -18,16 +18,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Checked settings for `Collectors.use`."""
-
     wanted: Mapping[str, CollectedCluster]
     collectors: Mapping[str, ClusterCollector]
-    """Collectors of clusters that are new, or whose settings have changed."""
 
 
 class Collectors:
-    """Collectors of clusters. Belongs to one event loop; `latest` and `whole` are safe on any thread. Call `close` at
-    the end."""
+    """The collectors of all clusters. Belongs to one event loop; `latest` and `whole` are safe on any thread. Call
+    `close` at the end."""
 
     def __init__(self) -> None:
         self.prepare: list[Callable[[Clusters], None]] = []
@@ -42,11 +39,11 @@ class Collectors:
         self._whole = Clusters(())
 
     def latest(self) -> dict[str, ClusterSnapshot | None]:
-        """The last snapshots by cluster, in the order of the settings; None before the first poll has ended."""
+        """By cluster, in the order of the settings; None before the end of the first poll."""
         return {cluster: each.latest() for cluster, each in self._running.items()}
 
     def whole(self) -> Clusters:
-        """Returns the last snapshots of all clusters as one object, which changes as soon as any of them does."""
+        """The last snapshots as one object, which changes with any of them."""
         latest = tuple(each for each in self.latest().values() if each is not None)
         whole = self._whole
         if whole.clusters != latest:
@@ -58,17 +55,16 @@ class Collectors:
         return self._running[cluster].describe(group)
 
     def prepared(self, wanted: Iterable[CollectedCluster]) -> Prepared:
-        """Checks the settings of these clusters without applying them. Raises ConfigError: a pattern is no regular
-        expression."""
+        """Checks settings without applying them. Raises ConfigError for an invalid pattern."""
         by_name = {each.cluster: each for each in wanted}
         changed = {name: ClusterCollector(each) for name, each in by_name.items() if self._wanted.get(name) != each}
         return Prepared(by_name, changed)
 
     async def use(self, prepared: Prepared) -> None:
-        """Collects these clusters from now on, by these settings.
+        """Collects these clusters from now on.
 
-        Unchanged ones continue; if only the way to collect or to judge has changed, the knowledge of their groups
-        stays. Returns when unneeded ones are closed, which takes a few request time-outs if brokers hang.
+        Unchanged ones continue. If only the settings for collecting or judging changed, the knowledge about the groups
+        stays. Returns when unneeded collectors are closed, which takes a few request time-outs if brokers hang.
         """
         async with self._changing:
             old, self._wanted = self._wanted, dict(prepared.wanted)
@@ -87,7 +83,7 @@ class Collectors:
         await self._has_failed.wait()
 
     async def close(self) -> None:
-        """Closes all collectors; waits for running polls, a few request time-outs at most."""
+        """Waits for running polls, for a few request time-outs at most."""
         await self.use(Prepared({}, {}))
 
     def _start(self, name: str) -> None:
@@ -103,7 +99,7 @@ class Collectors:
 
     def _prepare(self, collector: ClusterCollector, _: ClusterSnapshot) -> None:
         if self._running.get(collector.cluster) is not collector:
-            return  # the last poll of one that is being closed
+            return  # the last poll of a collector that is being closed
         with self._preparing:
             whole = self.whole()
             for prepare in self.prepare:

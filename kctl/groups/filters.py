@@ -14,10 +14,10 @@ _KEPT_NAMES = 200_000
 
 
 def fits(patterns: Sequence[str]) -> Callable[[str], bool]:
-    """Returns whether any of the patterns fits a name: a glob such as `payments-*`, or a regular expression for the
-    whole name between slashes, such as `/payments-(eu|us)/`.
+    """A pattern is a glob such as `payments-*`, or a regular expression for the whole name between slashes, such as
+    `/payments-(eu
 
-    Results are cached. Raises ValueError: invalid regular expression.
+    us)/`. Caches results. Raises ValueError for an invalid regular expression.
     """
     if not patterns:
         return lambda _: False
@@ -26,8 +26,6 @@ def fits(patterns: Sequence[str]) -> Callable[[str], bool]:
 
 
 class NameFilter:
-    """A filter for names that are allowed and not denied."""
-
     def __init__(self, allow: Sequence[str] = ("*",), deny: Sequence[str] = ()) -> None:
         self._allows_all = "*" in allow
         self._allows, self._denies = fits(allow), fits(deny)
@@ -46,8 +44,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def detail_of(without_partitions: Sequence[str], without_topics: Sequence[str]) -> Callable[[str], Detail]:
-    """Returns the detail for a group's name, by the patterns of `[exporter]`. Raises ValueError: invalid regular
-    expression."""
+    """By the patterns of `[exporter]`. Raises ValueError."""
     no_partitions, no_topics = fits(without_partitions), fits(without_topics)
 
     def detail(group: str) -> Detail:
@@ -59,11 +56,8 @@ def detail_of(without_partitions: Sequence[str], without_topics: Sequence[str]) 
 
 
 def bounded(groups: tuple[GroupSnapshot, ...], max_partitions: int) -> tuple[tuple[GroupSnapshot, ...], int]:
-    """Returns the groups with series for at most so many partitions in total (0: any number), and the number of groups
-    cut.
-
-    Those with the most partitions are cut first, to cut as few as possible.
-    """
+    """Limits the number of partitions with series (0: no limit); also returns the number of groups cut. Cuts the
+    largest groups first, to cut as few as possible."""
     shown = [group for group in groups if group.detail == "partition"]
     left = sum(len(group.partitions) for group in shown) - max_partitions
     if max_partitions == 0 or left <= 0:

@@ -1,9 +1,8 @@
 """The state of a cluster's groups and logs after many polls, each value with its own time. No clock, no I/O.
 
-An unanswered part keeps its old values, which age and are omitted when they are too old. For a fleet's own group every
-partition of its topics is included, committed or not, and however old its values are, because workers report the rest.
-For a checkpoint every partition is included, too: without a lag if its log does not exist, ends before the offset, or
-is in another cluster.
+An unanswered part keeps its old values, which are omitted when they are too old. A fleet's own group includes every
+partition of its topics, however old its values are, because workers report the rest. A checkpoint includes every
+partition too: without a lag if its log does not exist, ends before the offset, or is in another cluster.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _NOWHERE = by_topic({})
 
 @dataclass(slots=True)
 class KnownGroup:
-    """One group, and when each part of it was reported; None: never."""
+    """One group, with the time of each report; None: never reported."""
 
     listed: ListedGroup
     listed_at: float
@@ -35,17 +34,16 @@ class KnownGroup:
     members_at: float | None = None
     committed_at: float | None = None
     read_at: float | None = None
-    """When the offsets were read: before `committed_at` if they are a checkpoint's."""
+    """When the offsets were read: for a checkpoint, before `committed_at`."""
     elsewhere: frozenset[str] = frozenset()
-    """Topics of another cluster."""
     share_lag: Mapping[Partition, int] = field(default_factory=dict)
     partitions: tuple[Partition, ...] = ()
-    """Partitions with a committed offset, sorted; the same object while they are the same."""
+    """Partitions with a committed offset, sorted; the same object if unchanged."""
     offsets: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    """Committed offsets, in the order of `partitions`."""
+    """Committed offsets in the order of `partitions`."""
     _reported: tuple[TopicPartitions, ...] = ()
     _order: Rows | None = None
-    """Places of `partitions` among the reported ones; None: the same order."""
+    """Indices of `partitions` among the reported ones; None: the same order."""
 
     def commit(
         self,
@@ -54,7 +52,7 @@ class KnownGroup:
         at: float | None,
         same: dict[Partition, Partition],
     ) -> None:
-        """Takes in committed offsets. `same` has one object for each partition: many groups read it."""
+        """`same` has one object for each partition, because many groups read it."""
         if committed.topics != self._reported:
             known = [same.setdefault(key, key) for key, _ in committed.items()]
             self.partitions = tuple(sorted(known))
@@ -65,7 +63,7 @@ class KnownGroup:
         self.share_lag, self.committed_at, self.read_at = share_lag, at, at
 
     def commit_whole(self, reading: ClusterReading, committed: GroupOffsets | None, at: float, gone: set[str]) -> None:
-        """Takes in committed offsets, None if unanswered, for every partition of the topics, without `gone` topics."""
+        """Includes every partition of the topics, without `gone` topics. `committed` is None if unanswered."""
         whole = {topic: tuple(range(count)) for topic, count in reading.partitions.items()}
         for topic, number in self.partitions:
             if topic in reading.unclear_topics and topic not in reading.partitions:
@@ -78,7 +76,7 @@ class KnownGroup:
 
 
 class _Logs:
-    """Offsets of logs, in columns, and when they were reported; unknown: `ABSENT`, or NaN."""
+    """Offsets of logs in columns, with the time of the report; unknown: `ABSENT`, or NaN."""
 
     def __init__(self) -> None:
         self.places: dict[Partition, int] = {}
@@ -88,7 +86,6 @@ class _Logs:
         """Whether the brokers have answered that a partition does not exist."""
 
     def choose(self, keys: Sequence[Partition]) -> None:
-        """Restricts the columns to these logs."""
         rows = np.array([self.places.get(key, -1) for key in keys], np.intp)
         self.places = {key: place for place, key in enumerate(keys)}
         is_old = rows >= 0
@@ -105,7 +102,6 @@ class _Logs:
         self.end[rows] = self.start[rows] = self.stable_end[rows] = self.high_watermark[rows] = ABSENT
 
     def add(self, reading: ClusterReading, unknown: set[Partition], at: float) -> None:
-        """Takes in the offsets of a poll; `unknown` do not exist."""
         gone = self._rows(unknown)
         self.forget(gone)
         self.does_not_exist[gone] = True
@@ -131,19 +127,18 @@ def _only(values: Mapping[Partition, int], wanted: Mapping[Partition, int]) -> d
 
 
 class KnownGroups:
-    """The state of a cluster after many polls. Not thread-safe. Times are the caller's monotonic clock."""
+    """The state of a cluster after many polls. Not thread-safe. Times are the caller's monotonic seconds."""
 
     def __init__(
         self, stale_after_seconds: float, own: str | None = None, reset: ResetPolicy = ResetPolicy.NONE
     ) -> None:
-        """`own`: a fleet's group, alone, with every partition. `reset`: the basis of the lag if nothing was ever
-        committed."""
+        """`own`: a fleet's group, alone, with every partition. `reset`: the basis of the lag without a commit."""
         self.stale_after_seconds = stale_after_seconds
         self._own, self._reset = own, reset
         self.groups: dict[str, KnownGroup] = {} if own is None else {own: KnownGroup(_unlisted(own), -np.inf)}
         self._logs = _Logs()
         self._sorted: dict[str, None] = {}
-        """Names of the groups: to sort thousands each time would hold up all other threads."""
+        """Sorted names, because sorting thousands each time would delay all other threads."""
         self._topic_ids: dict[str, str] = {}
         self._same: dict[Partition, Partition] = {}
         self._names = Names({})
@@ -153,7 +148,6 @@ class KnownGroups:
         self._shown = _Shown(self._names, np.empty(0, np.bool_))
 
     def add(self, reading: ClusterReading, at: float) -> None:
-        """Takes in a poll that was begun `at`."""
         recreated = self._recreated(reading)
         if self._own is None:
             self._add_groups(reading, at)
@@ -167,23 +161,22 @@ class KnownGroups:
         self._logs.add(reading, reading.unknown if self._own is None else set(), at)
 
     def forget(self, now: float) -> None:
-        """Drops what is too old to be shown, and logs that no group reads any more."""
+        """Drops values that are too old to show, and logs that no group reads any more."""
         limit = now - self.stale_after_seconds
         self.groups = {name: group for name, group in self.groups.items() if group.listed_at >= limit}
         self._find_logs()
         self._logs.forget(self._logs.at < limit)
 
     def members(self, group: KnownGroup, now: float) -> int | None:
-        """Returns the number of members, if reported recently."""
+        """Returns None unless reported recently."""
         is_stale = group.members_at is None or now - group.members_at > self.stale_after_seconds
         return None if is_stale else group.members
 
     def partitions(self, now: float, reads_committed: Callable[[str], bool]) -> PartitionColumns:
-        """Returns each group's committed partitions, groups and partitions sorted; none if that is too old.
+        """Returns each group's committed partitions, sorted; none if they are too old.
 
-        If the log is unknown, or has been for too long, there is no end and no lag; a partition that does not exist is
-        omitted, unless a checkpoint names it. `reads_committed`: whether a group's lag is counted to the last stable
-        offset.
+        If the log is unknown, or was for too long, there is no end and no lag. Omits a partition that does not exist,
+        unless a checkpoint names it. `reads_committed`: whether a group's lag counts to the last stable offset.
         """
         names, logs, places = self._names, self._logs, self._places
         groups, limit = [self.groups[name] for name in names.groups], now - self.stale_after_seconds
@@ -196,7 +189,7 @@ class KnownGroups:
             end = np.where(is_stable, logs.stable_end[places], end)
         committed, share_lag = _committed(groups), _share_lag(groups)
         start, end = (np.where(np.isnan(log_at), ABSENT, each) for each in (logs.start[places], end))
-        # Of what is not known there is no lag.
+        # Unknown partitions have no lag.
         reset = ResetPolicy.NONE if np.isnan(committed_at).any() else self._reset
         first = lag_from(committed, start, None, reset)
         if is_watched.any():
@@ -241,7 +234,6 @@ class KnownGroups:
                 group.read_at = reading.read_at.get(name, at)
 
     def _find_logs(self) -> None:
-        """Finds the logs that the groups read and forgets the others."""
         if self.groups.keys() != self._sorted.keys():
             self._sorted = dict.fromkeys(sorted(self.groups))
         keys = {name: self.groups[name].partitions for name in self._sorted}
@@ -258,7 +250,7 @@ class KnownGroups:
 
 
 class _Shown:
-    """The names of shown partitions; cached, because nothing must be moved while they are the same."""
+    """Names of shown partitions; cached, so that nothing moves while they stay the same."""
 
     def __init__(self, names: Names, is_shown: Bools) -> None:
         self.all, self.is_shown = names, is_shown
@@ -274,26 +266,24 @@ def _committed(groups: Sequence[KnownGroup]) -> Ints:
 
 
 def _is_elsewhere(groups: Sequence[KnownGroup]) -> Bools | np.bool_:
-    """Whether a partition's log is in another cluster."""
     if not any(each.elsewhere for each in groups):
         return np.bool_(False)
     return np.array([topic in each.elsewhere for each in groups for topic, _ in each.partitions], np.bool_)
 
 
 def _share_lag(groups: Sequence[KnownGroup]) -> Ints | None:
-    """Returns the lag by the coordinators of share groups; None if there are none."""
     if not any(each.share_lag for each in groups):
         return None
     return np.array([each.share_lag.get(key, ABSENT) for each in groups for key in each.partitions], np.int64)
 
 
 def _of_shares(first: Ints, end: Ints, share_lag: Ints | None) -> Ints:
-    """Returns the offset from which lag is counted, except for share groups, whose coordinators count it."""
+    """Returns the offsets from which lag is counted; coordinators count the lag of share groups."""
     return first if share_lag is None else np.where((share_lag != ABSENT) & (end != ABSENT), end - share_lag, first)
 
 
 def _behind(end: Ints, high_watermark: Ints) -> Ints:
-    """Returns the messages from the last stable offsets, which are then the ends, to the high watermarks."""
+    """`end` has last stable offsets."""
     is_known = (high_watermark != ABSENT) & (end != ABSENT)
     return np.where(is_known, np.maximum(high_watermark - end, 0), ABSENT)
 

@@ -1,7 +1,5 @@
-"""Immutable snapshots of groups and clusters, `GroupSnapshot` and `ClusterSnapshot`, for any thread.
-
-A `FleetSnapshot` has its own group as a `GroupSnapshot` too: pages are made from these, whatever the source.
-"""
+"""Immutable snapshots of groups and clusters, for any thread. A `FleetSnapshot` has its own group as a `GroupSnapshot`
+too, so that pages are made from one type."""
 
 from __future__ import annotations
 
@@ -22,27 +20,24 @@ Detail: TypeAlias = Literal["partition", "topic", "group"]
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """The state of one group. What is unknown, or was not reported for too long, is None or missing."""
+    """The state of one group. Unknown or outdated values are None or missing."""
 
     cluster: str
     group: str
     partitions: PartitionRows
-    """The partitions, sorted by topic and number."""
     assessments: Assessments
-    """The assessment of each of `partitions`, in the same order."""
     assessment: Assessment = UNKNOWN
     lag: LagTotals = field(default_factory=LagTotals)
     stats: GroupStats | None = None
-    """State and members; None if the coordinator did not report them."""
+    """None if the coordinator did not report them."""
     type: str | None = None
     """`classic`, `consumer` (KIP-848), `share`, `streams`; None if not requested, or the broker is too old."""
     coordinator: int | None = None
     is_own: bool = False
-    """Whether it is the group of this master's fleet."""
     detail: Detail = "partition"
     """The smallest unit with series."""
     age_seconds: float | None = None
-    """The age of the oldest offsets at the collection; None without partitions."""
+    """Age of the oldest offsets at the collection; None without partitions."""
     protocol_type: str | None = None
     """`consumer`, `connect`, ...; empty if the group's clients choose their partitions themselves."""
 
@@ -63,31 +58,27 @@ class ClusterSnapshot:
 
     cluster: str
     groups: tuple[GroupSnapshot, ...]
-    """The groups, sorted by name; none before the first poll without a failure."""
+    """Sorted by name; none before the first poll without a failure."""
     taken_at: float
-    """Monotonic seconds of the collection."""
+    """Monotonic seconds."""
     taken_at_unix: float
     collect_seconds: float
     up: Mapping[str, bool]
-    """For each part (`groups`, `committed`, `members`, `offsets`) whether the last poll was complete."""
+    """Part (`groups`, `committed`, `members`, `offsets`) -> whether the last poll was complete."""
     last_success: Mapping[str, float]
-    """For each part the Unix seconds of its last success; never: absent."""
+    """Part -> Unix seconds; absent before the first success."""
     errors: Mapping[str, str] = field(default_factory=dict)
-    """For each failed part the reason."""
     cut_groups: int = 0
-    """Groups without series for their partitions, because there would be too many."""
+    """Groups without partition series, because there would be too many."""
     is_ready: bool = True
-    """Whether there was a poll without a failure, or none for so long that the present state must do."""
+    """False before the first poll without a failure, unless there is none for too long."""
     sequence: int = 0
-    """The number of this collection."""
     columns: GroupColumns = NOTHING_KNOWN
     """The partitions of all `groups`, one group after the other."""
 
     def __del__(self, at_once: int = _LET_GO_AT_ONCE) -> None:
-        """Releases the groups in parts: tens of thousands at once block all other threads for 60 ms.
-
-        (The number is an argument, since at the interpreter's end a module's names are gone.)
-        """
+        """Releases the groups in parts, because tens of thousands at once block all other threads for 60 ms. (The
+        number is an argument, because at the interpreter's end a module's names are gone.)"""
         groups = list(self.groups)
         object.__setattr__(self, "groups", ())
         while groups:

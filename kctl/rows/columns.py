@@ -1,7 +1,6 @@
-"""Partitions of groups by the column, the one form in which they are kept; a row is made when it is asked for. Pure.
+"""Partitions of groups in columns, the only form in which they are kept; rows are made on demand. Pure.
 
-There may be a hundred thousand: as objects they would cost more, in each collection, than all that is found out about
-them. A fleet's partitions are those of a group with a few more columns.
+100,000 partitions as objects would cost more per collection than everything that is computed about them.
 """
 
 from __future__ import annotations
@@ -25,10 +24,9 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Reals = NDArray[np.float64]
 Rows = NDArray[np.intp]
-"""Numbers of partitions."""
 Partition = tuple[str, int]
 ABSENT = int(np.iinfo(np.int64).min)
-"""An offset, or another number of a partition, that is not known."""
+"""Unknown offset, or other number of a partition."""
 _FIELDS = PartitionRow.__struct_fields__
 _RENAMED = {"current_offset": "committed", "kafka_max_offset": "end", "remaining_count": "lag"}
 """Columns of fields that are sent with another name."""
@@ -38,11 +36,10 @@ class Names:
     """The names of partitions by group, in order. Immutable."""
 
     def __init__(self, groups: Mapping[str, Sequence[Partition]]) -> None:
-        """`groups` has the sorted partitions of each group."""
+        """Each group's partitions must be sorted."""
         self.groups = tuple(groups)
         self.of_groups = tuple(groups.values())
         self.begins = [0, *accumulate(map(len, self.of_groups))]
-        """Indices at which the partitions of each group begin, and where all end."""
         self.keys: list[Partition] = list(chain.from_iterable(self.of_groups))
         runs = [
             [(topic, sum(1 for _ in keys)) for topic, keys in groupby(each, itemgetter(0))] for each in self.of_groups
@@ -70,15 +67,14 @@ class Names:
     __hash__ = None  # type: ignore[assignment]
 
     def of_each(self) -> Iterator[tuple[str, Partition]]:
-        """Yields the group and the key of each partition."""
         return zip(self.spread(np.array(self.groups, np.object_)).tolist(), self.keys, strict=True)
 
     def is_of(self, groups: Mapping[str, Sequence[Partition]]) -> bool:
-        """Whether these are the same objects; then nothing needs to be compared."""
+        """Whether these are the same objects, so that no comparison is needed."""
         return (*groups,) == self.groups and all(map(_is_same, self.of_groups, groups.values()))
 
     def moved_from(self, old: Names) -> Rows:
-        """Returns where each of these partitions stood among the `old` ones; -1: nowhere."""
+        """Returns the index of each partition among the `old` ones; -1: not there."""
         places = dict(zip(old.groups, zip(old.of_groups, old.begins, strict=False), strict=True))
         found = np.full(len(self), -1, np.intp)
         for name, keys, begin in zip(self.groups, self.of_groups, self.begins, strict=False):
@@ -91,7 +87,7 @@ class Names:
         return found
 
     def only(self, is_shown: Bools) -> Names:
-        """Returns the names without the partitions that are not shown."""
+        """Leaves out partitions that are not shown."""
         shown = is_shown.tolist()
         return Names(
             {
@@ -101,7 +97,6 @@ class Names:
         )
 
     def spread(self, of_groups: NDArray[Any]) -> NDArray[Any]:
-        """Spreads a value of each group over its partitions."""
         return np.repeat(of_groups, self._sizes)
 
 
@@ -115,28 +110,27 @@ def _no_offsets() -> Ints:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionColumns:
-    """The partitions of one collection. What is not known is `ABSENT`, NaN or None; a column that is None has nothing
-    of any partition."""
+    """The partitions of one collection. Unknown is `ABSENT`, NaN or None; a column is None if it is unknown for all
+    partitions."""
 
     names: Names = field(default_factory=lambda: Names({"": ()}))
     now: float = 0.0
     """Monotonic seconds, as `at`."""
     at: Reals = field(default_factory=lambda: np.empty(0))
-    """When the offsets were reported."""
     start: Ints = field(default_factory=_no_offsets)
     committed: Ints = field(default_factory=_no_offsets)
     lag_from: Ints = field(default_factory=_no_offsets)
-    """The offset from which lag is counted."""
+    """Lag is counted from this offset."""
     end: Ints = field(default_factory=_no_offsets)
     share_lag: Ints | None = None
-    """The lag of share groups."""
+    """The coordinators' count for share groups."""
     behind_transaction: Ints | None = None
     position: Ints | None = None
     last_timestamp: Reals | None = None
     worker: NDArray[np.object_] | None = None
     generation: Ints | None = None
     stored_messages: Ints | None = None
-    """None: there is no storage between Kafka and the consumer."""
+    """None without a storage between Kafka and the consumer."""
     stored_seconds: Reals | None = None
 
     @property
@@ -150,7 +144,7 @@ class PartitionColumns:
         return ages
 
     def chosen(self, names: Names, rows: Rows) -> PartitionColumns:
-        """Returns these partitions, whose names are `names`; -1 is one of which nothing is known."""
+        """Returns the partitions `rows`, named `names`; -1 is an unknown one."""
         columns: Iterator[tuple[str, Any]] = ((each.name, getattr(self, each.name)) for each in fields(self)[2:])
         chosen: dict[str, Any] = {
             name: None if column is None else rearranged(column, rows, _absent(column)) for name, column in columns
@@ -158,11 +152,9 @@ class PartitionColumns:
         return PartitionColumns(names, self.now, **chosen)
 
     def of_group(self, number: int) -> PartitionRows:
-        """Returns the partitions of a group."""
         return PartitionRows(self, *self.names.begins[number : number + 2])
 
     def lags(self) -> list[LagTotals]:
-        """Returns the sums of each group."""
         names, lag = self.names, self.lag
         if not len(lag):
             return [LagTotals() for _ in names.groups]
@@ -198,11 +190,10 @@ class PartitionColumns:
         return found
 
     def rows(self, part: slice = slice(None)) -> Iterator[PartitionRow]:
-        """Makes the rows of some partitions."""
         return map(PartitionRow, *self._values(_FIELDS, part))
 
     def json_rows(self, *also: str, part: slice = slice(None)) -> list[JsonObject]:
-        """Returns the rows of some partitions as they are sent, with more columns."""
+        """Returns rows as they are sent, with further columns."""
         names = (*_FIELDS, *also)
         rows = [dict(zip(names, values, strict=True)) for values in zip(*self._values(names, part), strict=True)]
         for row in rows:
@@ -211,7 +202,6 @@ class PartitionColumns:
         return rows
 
     def _values(self, names: Iterable[str], part: slice) -> Iterator[Sequence[Any]]:
-        """Yields columns as they stand in rows, where None is unknown."""
         keys = self.names.keys[part]
         for name in names:
             if name in ("topic", "partition"):
@@ -220,18 +210,16 @@ class PartitionColumns:
                 yield _listed(getattr(self, _RENAMED.get(name, name)), part, len(keys))
 
     def listed(self, name: str, absent: Any) -> list[Any]:
-        """Returns a column as a list, filled with `absent` where it is None."""
+        """Fills a missing column with `absent`."""
         column: NDArray[Any] | None = getattr(self, name)
         return [absent] * len(self.names) if column is None else column.tolist()
 
     def to_json(self) -> JsonObject:
-        """Returns the answer to `offset_checker`."""
         return {"rows": self.json_rows()}
 
 
 def lag_from(committed: Ints, start: Ints, position: Ints | None, reset: ResetPolicy) -> Ints:
-    """Returns the offset from which lag is counted. Where nothing was ever committed, the reset policy decides:
-    `earliest` the log start, `latest` the position, as soon as there is one."""
+    """Without a commit, the reset policy decides: `earliest` takes the log start, `latest` the position, if known."""
     first = {ResetPolicy.EARLIEST: start, ResetPolicy.LATEST: position}.get(reset)
     return committed if first is None else np.where(committed == ABSENT, first, committed)
 
@@ -257,8 +245,6 @@ def _listed(column: NDArray[Any] | None, part: slice, size: int) -> Sequence[Any
 
 
 class PartitionRows(Sequence[PartitionRow]):
-    """The rows of one group's partitions. Immutable."""
-
     __slots__ = ("_begin", "_columns", "_end")
 
     def __init__(self, columns: PartitionColumns, begin: int, end: int) -> None:
@@ -268,7 +254,6 @@ class PartitionRows(Sequence[PartitionRow]):
         return self._end - self._begin
 
     def to_json(self, *also: str) -> list[JsonObject]:
-        """Returns the rows as they are sent, with more columns."""
         return self._columns.json_rows(*also, part=slice(self._begin, self._end))
 
     def __iter__(self) -> Iterator[PartitionRow]:

@@ -6,8 +6,8 @@ from msgspec import Struct
 
 
 class HostRow(Struct, frozen=True):
-    """A host: `here` (it answers this), `present`, `silent` (a member of the group that does not answer), `gone`,
-    `leaving`, `refused`."""
+    """A host. `state`: `here` (it answers this), `present`, `silent` (a member of the group that does not answer),
+    `gone`, `leaving`, `refused`."""
 
     name: str
     state: str
@@ -15,12 +15,12 @@ class HostRow(Struct, frozen=True):
     version: str = ""
     protocols: tuple[int, int] | None = None
     since: float | None = None
-    """Unix seconds from when it has been silent or gone, as far as this master knows."""
+    """Unix seconds when it became silent or gone, as far as this master knows."""
     reason: str | None = None
 
     @property
     def is_missing(self) -> bool:
-        """Whether its workers are not among those of all hosts."""
+        """Whether its workers are missing from those of all hosts."""
         return self.state in ("silent", "gone", "refused")
 
 
@@ -28,12 +28,11 @@ class HostsAnswer(Struct, frozen=True):
     """The answer to `hosts`."""
 
     host: str
-    """The one that answers."""
+    """The host that answers."""
     leader: str
     protocol: int
-    """The newest protocol that all hosts speak."""
+    """The newest protocol that all hosts support."""
     rows: tuple[HostRow, ...] = ()
     age_seconds: float | None = None
-    """Seconds since the coordinator of the masters' group was heard; None: it has not answered yet."""
+    """Seconds since the coordinator of the masters' group answered; None: not yet."""
     error: str | None = None
-    """Why the rows may not be those of now."""

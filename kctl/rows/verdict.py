@@ -1,4 +1,4 @@
-"""The verdict on a fleet as a whole: one level, one reason, and what else is wrong."""
+"""The verdict on a fleet as a whole: one level, one reason, and other findings."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from msgspec import Struct
 
 
 class Level(StrEnum):
-    """Levels of a verdict, from the best to the worst."""
+    """Levels of a verdict, from best to worst."""
 
     OK = "ok"
     DEGRADED = "degraded"
-    """Messages flow, and something needs a look or is being restarted."""
+    """Messages flow, but something needs attention or is restarting."""
     UNKNOWN = "unknown"
-    """What the fleet would be judged by is not there yet, or too old."""
+    """The data for a judgement is missing or too old."""
     FAILING = "failing"
-    """Messages of a partition at least do not flow, or are lost."""
+    """Messages of at least one partition do not flow, or are lost."""
 
     @property
     def severity(self) -> int:
@@ -24,49 +24,47 @@ class Level(StrEnum):
 
     @property
     def is_ready(self) -> bool:
-        """Whether the fleet does its work."""
         return self in (Level.OK, Level.DEGRADED)
 
 
 UNOWNED = "unowned"
-"""What a finding is about that every host of a fleet has alike: partitions that no host reads."""
+"""The subject of a finding that every host of a fleet has: partitions that no host reads."""
 _SEVERITY = {level: number for number, level in enumerate(Level)}
 
 
 class Finding(Struct, frozen=True):
-    """One thing that is wrong with a fleet, or that nothing is."""
+    """A problem of a fleet, or that there is none."""
 
     level: Level
     about: str
-    """The part of the fleet: `master`, `brokers`, `storage`, `engine`, `workers`, `sinkers`, `handler`,
-    `handler calls`, `dead letters`, `unhandled`, `attached`, `partitions`, `replicas`, `topic orders`; `unowned`
-    (partitions) and `hosts` in a fleet on several; `fleet` if all is well."""
+    """The part of the fleet: `master`, `brokers`, `storage`, `engine`, `workers`, `sinkers`, `handler`, `handler
+    calls`, `dead letters`, `unhandled`, `attached`, `partitions`, `replicas`, `topic orders`; with several hosts
+    `unowned` (partitions) and `hosts`; `fleet` without a problem."""
     reason: str
     """A sentence: what, since when, why."""
     since: float
-    """Unix seconds since when it is so."""
+    """Unix seconds."""
 
 
 class Verdict(Finding, frozen=True):
-    """The gravest finding, and the others, the gravest first."""
+    """The gravest finding; `also` has the others in order."""
 
     also: tuple[Finding, ...] = ()
     oldest_unhandled_seconds: float | None = None
-    """The age of the fleet's oldest unhandled message; None if it is not known."""
+    """The age of the fleet's oldest unhandled message, if known."""
     works: tuple[str, ...] = ()
-    """The parts of the fleet's work that a host of several does for all hosts: `engine`, `workers`, and `sinkers` if
-    the hosts share a storage. While it does, trouble of another host with that part is `degraded` for the fleet."""
+    """With several hosts, the parts of the fleet's work that this host does for all: `engine`, `workers`, and `sinkers`
+    with a shared storage. Another host's problem with such a part is only `degraded`."""
     has_own_storage: bool = False
-    """Whether a host of several has a storage of its own."""
+    """Whether this host of several has a storage of its own."""
 
     @property
     def main(self) -> Finding:
-        """Returns the gravest finding without the others."""
         return Finding(self.level, self.about, self.reason, self.since)
 
     @property
     def own_work(self) -> Finding:
-        """Returns the gravest finding about what the host itself has to do."""
+        """Returns the gravest finding about the host's own work."""
         own = (each for each in (self.main, *self.also) if each.about != UNOWNED)
         return next(own, Finding(Level.OK, "fleet", f"this host does its work; {self.reason}", self.since))
 

@@ -118,7 +118,7 @@ class StatusAnswer(Statuses, frozen=True):
 
 
 def with_statuses(rows: Iterable[WorkerRow], statuses: Iterable[WorkerStatus]) -> list[WorkerRow]:
-    """A row of each supervised process, in the supervisor's order, with its status; then those only attached."""
+    """Supervised processes in the supervisor's order, then attached applications."""
     own = {row.name: row for row in rows}
     supervised = [
         replace(own.pop(status.name, WorkerRow(status.name, status.kind, pid=status.pid)), supervisor=status)
