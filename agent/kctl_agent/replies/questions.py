@@ -28,7 +28,7 @@ class Question(NamedTuple):
     key: tuple[str, ...] = ()
     """Fields that identify and sort rows; each is a `str` or an `int`, never None."""
     kinds: tuple[str, ...] = ("worker",)
-    """Attached applications are asked what workers are."""
+    """Attached applications answer the same questions as workers."""
     not_yet: str = ""
     """Why a process has no reply yet, as text after its name; empty: an empty reply is correct."""
     age: str = ""

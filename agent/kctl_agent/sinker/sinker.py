@@ -96,7 +96,7 @@ class Sinker:
         return str(error)
 
     def _tidy_up(self) -> None:
-        """Settles and releases what an earlier sinker of this name died with."""
+        """Settles and releases the claims of an earlier sinker of this name that died."""
         left = self._journal.left_behind()
         if left is not None:
             self._in_flight = [left]

@@ -15,7 +15,7 @@ RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 MOST_RETRY_SECONDS = 5.0
 """The longest back-off during an outage, which may end at any time."""
 SUSPECT_AFTER = 2
-"""So many failures in a row make partitions suspicious."""
+"""After this many failures in a row, partitions become suspicious."""
 
 Group = frozenset[TopicPartition]
 

@@ -35,7 +35,7 @@ class _Partition:
     goal: int | None = None
     """The end of the log when the partition was first seen or last failed."""
     alone: int = 0
-    """Records read next, alone; 0: it is read with others."""
+    """The number of records to read next, without other partitions; 0: the partition is read with others."""
     bad_before: int = 0
     """The end of the last failed range, which contains a bad record; if not above `position`, there is none."""
     failures: int = 0
