@@ -18,7 +18,7 @@ _EOF = b"# EOF\n"
 Page: TypeAlias = tuple[bytes, str, bool]
 """Body, content type, and whether the body is gzipped."""
 _READY_COLLECTIONS = 120
-"""After this many collections without a request, a page is no longer prepared."""
+"""After this many collections without a request, kctl stops preparing a page."""
 
 
 class Format(NamedTuple):
@@ -30,7 +30,7 @@ class Format(NamedTuple):
 
 
 def accepted(accept: str, accept_encoding: str) -> Format:
-    """OpenMetrics if the Accept header names it, otherwise the text format; gzipped if accepted."""
+    """OpenMetrics if the Accept header names it; gzipped if accepted."""
     return Format("application/openmetrics-text" in accept, _takes_gzip(accept_encoding))
 
 
@@ -44,15 +44,13 @@ def _takes_gzip(accept_encoding: str) -> bool:
 
 @dataclass(slots=True)
 class _Pages:
-    """The pages of one snapshot that were requested."""
-
     snapshot: Exposed | None
     bodies: dict[Format, bytes] = field(default_factory=dict)
 
 
 class Exposition:
-    """A cache of pages; `latest` returns the last snapshot or None. A scrape asks no process and may run on any thread.
-    With `beside`, a prometheus_client registry, its samples follow on the same page, under other names."""
+    """A cache of pages. A scrape asks no process and may run on any thread. `beside`: a prometheus_client registry
+    whose samples follow on the page."""
 
     def __init__(
         self,
@@ -72,7 +70,7 @@ class Exposition:
         """The pages of a snapshot that is about to become the last, or just has."""
 
     def render(self, accept: str = "", accept_encoding: str = "") -> Page:
-        """The page of the last snapshot in a format that the scraper accepts."""
+        """The last snapshot in a format that the scraper accepts."""
         page_format = accepted(accept, accept_encoding)
         self._asked[page_format] = _READY_COLLECTIONS
         with self._lock:
@@ -84,7 +82,7 @@ class Exposition:
             return page_format.page(self._made(self._pages, page_format))
 
     def ready(self, accept: str = "", accept_encoding: str = "") -> Page | None:
-        """As `render`, if already made, otherwise None; never waits."""
+        """Like `render`, but returns None instead of waiting."""
         page_format, snapshot = accepted(accept, accept_encoding), self._latest()
         for pages in (self._ready, self._pages):
             body = pages.bodies.get(page_format)
@@ -94,7 +92,7 @@ class Exposition:
         return None
 
     def prepare(self, snapshot: Exposed) -> None:
-        """Renders recently requested pages before `snapshot` becomes the last one, so that no scrape waits. On any
+        """Renders recently requested pages before `snapshot` becomes the last one, so that no scrape waits. For any
         thread."""
         ready = _Pages(snapshot)
         for page_format in list(self._asked):

@@ -18,18 +18,17 @@ GROUP = ("cluster", "group")
 PARTITION = (*GROUP, "topic", "partition")
 
 Sample: TypeAlias = tuple[tuple[str, ...], float]
-"""Label values in order, and the value. Metrics omit `cluster` and `group`, which are added in front."""
+"""Label values in order, and the value. `cluster` and `group` are added in front."""
 HistogramSample: TypeAlias = tuple[tuple[str, ...], Sequence[int], float]
 """Label values, counts per bucket (not cumulative, the last without a bound), and the sum."""
 
 
 def single(value: float | None) -> list[Sample]:
-    """A sample without own labels; none if unknown."""
     return [] if value is None else [((), value)]
 
 
 def by_label(values: Mapping[str, float]) -> list[Sample]:
-    """A sample for each value of the last label."""
+    """One sample for each value of the last label."""
     return [((name,), value) for name, value in values.items()]
 
 
@@ -45,8 +44,8 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionColumn(Metric):
-    """A metric of partitions with labels `PARTITION`; values are a column, `ABSENT` or NaN if unknown, or None.
-    Rendered separately, because there may be a hundred thousand partitions."""
+    """A metric of partitions; unknown is `ABSENT` or NaN. Rendered separately, because there may be 100,000
+    partitions."""
 
     labels: tuple[str, ...] = PARTITION
     values: Callable[[GroupColumns], Ints | Reals | None]
@@ -54,7 +53,7 @@ class PartitionColumn(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordColumn(Metric):
-    """A word of every partition, such as its status, as last label with value 1. Otherwise like `PartitionColumn`."""
+    """A word of every partition, such as its status, as last label with value 1."""
 
     values: Callable[[GroupColumns], NDArray[np.int8]]
     """Indices into `words`, or negative."""
@@ -77,7 +76,7 @@ class OfGroup(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupValue(Metric):
-    """One value per group, None if unknown. Rendered faster than samples, because there may be tens of thousands."""
+    """One value per group. Rendered faster than samples, because there may be tens of thousands."""
 
     labels: tuple[str, ...] = GROUP
     value: Callable[[GroupSnapshot], float | None]

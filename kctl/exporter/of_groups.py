@@ -22,7 +22,6 @@ from kctl.rows.verdict import Level
 from kctl.status import Status
 
 _STATES = ("stable", "preparing_rebalance", "completing_rebalance", "assigning", "reconciling", "empty", "dead")
-"""States of classic groups and of KIP-848."""
 
 
 def _unowned(snapshot: FleetSnapshot) -> float | None:
@@ -36,7 +35,7 @@ def _state(group: GroupSnapshot) -> list[Sample]:
 
 
 def _one_of(group: GroupSnapshot, words: Iterable[str], current: str) -> list[Sample]:
-    """For the fleet's own group all words, 1 for the current one; for thousands of groups one series each."""
+    """All words for the fleet's own group; one series each for thousands of other groups."""
     return by_label({word: float(word == current) for word in words} if group.is_own else {current: 1.0})
 
 

@@ -27,13 +27,12 @@ def _assessed(name: str) -> Callable[[GroupColumns], Reals]:
 
 
 def _ahead(shown: GroupColumns) -> Ints:
-    """How far offsets are above the end; `ABSENT` if they are not."""
+    """How far offsets are above the end, else `ABSENT`."""
     end, committed = shown.partitions.end, shown.partitions.committed
     return np.where((end != ABSENT) & (committed > end), committed - end, ABSENT)
 
 
 def _lost(shown: GroupColumns) -> Ints:
-    """Lost messages; `ABSENT` if none."""
     start, committed, share_lag = shown.partitions.start, shown.partitions.committed, shown.partitions.share_lag
     is_lost = (committed != ABSENT) & (committed < start) & (share_lag is None or share_lag == ABSENT)
     return np.where(is_lost, start - committed, ABSENT)

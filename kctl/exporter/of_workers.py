@@ -38,7 +38,6 @@ def _restarts(snapshot: FleetSnapshot) -> Iterator[Sample]:
 
 
 def _declared(reply: type, labels: tuple[str, ...], named: _Named) -> Iterator[Metric]:
-    """The metrics declared with the fields of a reply."""
     found: dict[str, list[tuple[str, FieldMetric]]] = {}
     for each in fields(cast(Any, reply)):
         if "metric" in each.metadata:
@@ -66,7 +65,7 @@ def _samples(of: Sequence[tuple[str, FieldMetric]], named: _Named) -> _Samples:
 
 
 def _workers(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], WorkerRow]]:
-    """Not sinkers, whose calls have their own metrics, and not engines."""
+    """Leaves out sinkers, whose calls have their own metrics, and engines."""
     for row in snapshot.workers.result.rows:
         if row.kind not in NOT_GROUP_MEMBERS:
             yield (row.name,), row

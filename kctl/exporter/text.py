@@ -1,8 +1,7 @@
 """The text format of Prometheus: classic 0.0.4, or OpenMetrics 1.0.
 
-Partitions may number a hundred thousand, so their lines are not built one by one: the labels of each block are kept as
-one text between scrapes, and name and values are inserted at once (benchmarks/scrape.py). Blocks without a changed
-value are reused, and compressed only once. Gzip lets them be compressed separately: each ends with a flush after which
+There may be 100,000 partitions, so a block's labels stay one text between scrapes, and name and values are inserted at
+once (benchmarks/scrape.py). Unchanged blocks are reused, and compressed only once: each ends with a flush after which
 nothing refers back (RFC 1951, Z_FULL_FLUSH), and the check sums combine. Clients see one gzip member, because some read
 only the first of several.
 """
@@ -49,11 +48,10 @@ class _Packed(NamedTuple):
     body: bytes
     crc: int
     size: int
-    """Bytes of the text."""
 
 
 class TextBlock:
-    """Lines of a page. Keeps what was rendered, and nothing before it is requested."""
+    """Lines of a page, rendered on request and then kept."""
 
     __slots__ = ("_make", "_packed", "_text")
 
@@ -95,26 +93,22 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _Labels: TypeAlias = tuple[str, list[tuple[str, int]], list[Partition]]
 """The cluster, its groups with their numbers of partitions, and all partitions in order."""
 _BLOCK_ROWS = 2_000
-"""Lines per block; a changed partition re-renders its block."""
+"""A changed partition renders its block again."""
 
 
 @dataclass(slots=True)
 class _Kept:
-    """A metric's values in the last snapshot, and their lines."""
-
     values: NDArray[Any]
     blocks: list[TextBlock]
 
 
 class _Samples(NamedTuple):
-    """The lines of a metric with single samples."""
-
     text: str
     block: TextBlock
 
 
 class TextRenderer:
-    """Renders samples and keeps unchanged lines. Not thread-safe."""
+    """Keeps unchanged lines. Not thread-safe."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self._metrics = metrics
@@ -138,8 +132,6 @@ class TextRenderer:
 
 
 class _Part:
-    """The lines of one collection."""
-
     def __init__(self) -> None:
         self._collection: Collection | None = None
         self._groups: Sequence[GroupSnapshot] = ()
@@ -156,7 +148,7 @@ class _Part:
     def use(self, collection: Collection) -> None:
         if collection is self._collection:
             return
-        self._groups, self._made = (), {}  # before the new collection, to free the old one's first
+        self._groups, self._made = (), {}  # first, to free the old collection's
         self._collection = collection
         self._groups = collection.groups
         self._shown = shown_of(collection, self._groups)
@@ -202,7 +194,7 @@ class _Part:
         return "".join([f"{name}{labels} {value}\n" for labels, value in each if value is not None])
 
     def _lines(self, metric: Metric) -> str:
-        """Labels rarely need escaping, which one check of the whole text shows."""
+        """Labels rarely need escaping, which one check of the whole text reveals."""
         line = f"{metric.name}{{{_closing(metric.labels)}}} %s\n"
         samples = samples_of(metric, self._collection, self._groups)
         lines = [line % (*labels, value) for labels, value in samples]
@@ -245,7 +237,7 @@ def _label_texts(labels: _Labels) -> list[bytes]:
 def _joined(
     labels: bytes, metric: PartitionColumn | WordColumn, values: NDArray[Any], is_known: NDArray[np.bool_]
 ) -> bytes:
-    """The lines of a block; `labels` has one line per partition."""
+    """`labels` has one line per partition."""
     if not is_known.all():
         labels, values = b"\n".join(compress(labels.split(b"\n"), is_known.tolist())), values[is_known]
     if not len(values):
@@ -261,7 +253,6 @@ def _is_known(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _is_same(old: NDArray[Any], new: NDArray[Any]) -> list[bool]:
-    """Whether each block's values are unchanged."""
     bits = f"i{old.itemsize}"
     is_changed = old.view(bits) != new.view(bits)
     changed: list[bool] = np.logical_or.reduceat(is_changed, range(0, len(old), _BLOCK_ROWS)).tolist()
@@ -276,7 +267,7 @@ def _placeholder(metric: PartitionColumn | WordColumn, values: NDArray[Any]) -> 
 
 
 def _texts(metric: PartitionColumn | WordColumn, values: NDArray[Any]) -> Iterable[Any]:
-    """Values as texts, integers unchanged. Formatting a float is slow, and many are equal."""
+    """Integers stay unchanged. Formatting a float is slow, and many are equal."""
     if isinstance(metric, WordColumn):
         words = [_escaped(word).encode() for word in metric.words]
         return map(words.__getitem__, values.tolist())
@@ -321,7 +312,7 @@ def collections_of(snapshot: Exposed) -> tuple[Collection, ...]:
 
 
 def shown_of(collection: Collection, groups: Sequence[GroupSnapshot]) -> GroupColumns:
-    """The partitions of groups that have partition series."""
+    """Leaves out groups without partition series."""
     partitions, assessments = collection.columns
     is_shown = [group.detail == "partition" for group in groups]
     if all(is_shown):
@@ -332,7 +323,7 @@ def shown_of(collection: Collection, groups: Sequence[GroupSnapshot]) -> GroupCo
 
 
 def samples_of(metric: Metric, collection: Collection | None, groups: Sequence[GroupSnapshot]) -> Iterable[Sample]:
-    """The samples of a metric; none if it does not apply to the collection."""
+    """Yields none if the metric does not apply to the collection."""
     match metric:
         case OfGroup():
             of_groups = ((group, sample) for group in groups for sample in metric.samples(group))

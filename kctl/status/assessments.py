@@ -19,7 +19,7 @@ from kctl_agent.rpc.messages import number_of
 _NAMED = 3
 _KEPT_REASONS = 1000
 _ALL_WELL = NUMBERS[Status.OK]
-"""The greatest number of a status that is neither trouble nor unknown."""
+"""Statuses above this number are trouble or unknown."""
 _HELD = {
     Held.NO: "",
     Held.NOT_YET_OVER: "not yet over: ",
@@ -66,17 +66,14 @@ class Assessments(Sequence[Assessment]):
         return self._at(int(self._rows[index]))
 
     def chosen(self, rows: Rows) -> Assessments:
-        """Returns those with these numbers."""
         return Assessments(self._columns, np.arange(len(self))[rows])
 
     def column(self, name: str) -> Reals:
-        """Returns a column of seconds, or `growth_per_second`, of all."""
         found: Reals = getattr(self._columns, name)[self._places]
         return found
 
     @property
     def status(self) -> NDArray[np.int8]:
-        """Indices into `STATUSES`."""
         found: NDArray[np.int8] = self._columns.status[self._places]
         return found
 
@@ -88,7 +85,7 @@ class Assessments(Sequence[Assessment]):
         return [STATUSES[number] for number in self.status.tolist()]
 
     def reason_of_all(self, rows: Rows) -> str:
-        """Returns the reason of the first of these partitions, with the sums of all of them."""
+        """Returns the first partition's reason, with the sums of all."""
         places = rows + self._rows.start if isinstance(self._rows, range) else self._rows[rows]
         return self._reason(int(places[0]), places)
 
@@ -116,7 +113,6 @@ NOT_ASSESSED = Assessments(
         *(_NOTHING, _NOTHING, _NOTHING, _NOTHING, _NOTHING),
     )
 )
-"""Assessments of no partition."""
 
 
 def _known(value: float) -> float | None:
@@ -124,7 +120,7 @@ def _known(value: float) -> float | None:
 
 
 def of_groups(assessments: Assessments, begins: Sequence[int], name_of: Callable[[int], str]) -> list[Assessment]:
-    """Returns the assessments of groups, each as good as its worst partition.
+    """A group is as good as its worst partition.
 
     Group N has the partitions from `begins[N]` to `begins[N + 1]`; `name_of` returns a partition's name by its number.
     """
@@ -158,16 +154,16 @@ def of_groups(assessments: Assessments, begins: Sequence[int], name_of: Callable
 
 
 def _greatest(column: Reals, starts: NDArray[np.intp]) -> Reals:
-    """Returns the greatest known value of each group; 0 only if all of its values are known."""
+    """The greatest known value of each group; 0 only if all of its values are known."""
     known: Reals = np.fmax.reduceat(column, starts)
     return np.where(known > 0.0, known, np.maximum.reduceat(column, starts))
 
 
 def judged_lag_seconds(assessments: Assessments) -> tuple[float | None, float]:
-    """Returns the greatest time lag of unpaused partitions that this host judges, None if not known of each; and their
-    usual cycle.
+    """The greatest time lag of unpaused partitions that this host judges (None unless all are known), and their usual
+    cycle.
 
-    The cycle is the median: a partition with few messages learns long silences.
+    The cycle is the median, because a partition with few messages learns long silences.
     """
     others = NUMBERS[Status.ELSEWHERE], NUMBERS[Status.PAUSED]
     judged = np.flatnonzero(~np.isin(assessments.status, others))
@@ -176,10 +172,8 @@ def judged_lag_seconds(assessments: Assessments) -> tuple[float | None, float]:
 
 
 def longest_lag_seconds(assessments: Assessments) -> float | None:
-    """Returns the greatest time lag of partitions that this host judges.
-
-    None if none is known, or only of partitions where nothing waits.
-    """
+    """The greatest time lag of partitions that this host judges. None if none is known, or only those of partitions
+    without pending messages."""
     is_own = assessments.status != NUMBERS[Status.ELSEWHERE]
     seconds = assessments.column("lag_seconds")[is_own]
     known = seconds[~np.isnan(seconds)]
@@ -195,7 +189,7 @@ def _listed(column: NDArray[Any]) -> list[Any]:
 
 @lru_cache(_KEPT_REASONS)
 def all_well(idle: int, ok: int, elsewhere: int = 0) -> str:
-    """Returns the reason of a group without trouble: `3 partitions idle, 5 ok`."""
+    """The reason of a healthy group: `3 partitions idle, 5 ok`."""
     counts = (idle, Status.IDLE), (ok, Status.OK), (elsewhere, Status.ELSEWHERE)
     first, *more = [(count, status.value) for count, status in counts if count]
     return ", ".join([f"{number_of(first[0], 'partition')} {first[1]}", *(f"{count} {word}" for count, word in more)])

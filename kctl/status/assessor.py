@@ -24,7 +24,7 @@ from kctl.status.words import Status
 
 
 class Processed:
-    """The last stored record of many partitions, and the range of committed offsets for which it is the last."""
+    """The last stored record of many partitions, and the committed offsets for which it is the last."""
 
     def __init__(self, size: int) -> None:
         self.timestamp: Reals = np.broadcast_to(np.float64(np.nan), size)
@@ -44,11 +44,8 @@ class Processed:
             setattr(self, name, chosen)
 
     def add(self, timestamp: Reals, position: Ints, committed: Ints) -> None:
-        """Takes in the last processed record.
-
-        Without a report (its worker is gone, or new) the earlier one stays as long as the committed offset does not
-        contradict it.
-        """
+        """Without a report (the worker is gone, or new) the earlier record stays as long as the committed offset does
+        not contradict it."""
         is_reported = ~np.isnan(timestamp) & (position != ABSENT)
         at_most = np.where(committed == ABSENT, position, np.minimum(committed, position))
         is_agreed = (committed != ABSENT) & (self._committed <= committed) & (committed <= self._position)
@@ -58,11 +55,10 @@ class Processed:
 
 
 def lag_seconds(lag: Ints, timestamp: Reals, caught_up_at: Reals, now: float, now_unix: float) -> Reals:
-    """The time lag; 0 if nothing waits, NaN if unknown.
+    """The smaller of two upper bounds; 0 without pending messages, NaN if unknown.
 
-    The smaller of two upper bounds: the last record's timestamp alone would give an hour when one message arrives after
-    an hour of silence; the log's growth alone is not enough at the start with a backlog. Timestamps in the future are
-    ignored.
+    The last record's timestamp alone would give an hour when one message arrives after an hour of silence; the log's
+    growth alone is not enough at the start with a backlog. Timestamps in the future are ignored.
     """
     of_record = np.where(timestamp <= now_unix, now_unix - timestamp, np.nan)
     bound = np.fmin(now - caught_up_at, of_record)
@@ -70,10 +66,10 @@ def lag_seconds(lag: Ints, timestamp: Reals, caught_up_at: Reals, now: float, no
 
 
 class Assessor:
-    """Judges the partitions of groups, all at once. One thread at a time. Partitions that disappear are forgotten."""
+    """Judges the partitions of groups. One thread at a time. Forgets partitions that disappear."""
 
     def __init__(self, rules: StatusRules, allowed_lag_of: Callable[[str], int] = lambda _: 0) -> None:
-        """`allowed_lag_of` returns, by a group's name, the number of messages up to which nothing counts as waiting."""
+        """`allowed_lag_of`: group name -> number of messages that may remain."""
         self._rules, self._allowed_lag_of = rules, allowed_lag_of
         self._names = Names({})
         self._allowed_lag: Ints = np.empty(0, np.int64)
@@ -82,7 +78,7 @@ class Assessor:
         self._processed = Processed(0)
 
     def adopt(self, rules: StatusRules, allowed_lag_of: Callable[[str], int]) -> None:
-        """Judges by these rules from now on; forgets observations of groups whose rules have changed."""
+        """Forgets observations of groups whose rules have changed."""
         self._allowed_lag_of = allowed_lag_of
         if rules != self._rules:
             self._rules, self._names = rules, Names({})
@@ -92,7 +88,7 @@ class Assessor:
         self._choose(np.where(old == self._allowed_lag, np.arange(len(old)), -1))
 
     def assess(self, partitions: PartitionColumns, owners: Owners, now_unix: float) -> Assessments:
-        """Returns the assessment of each partition. `now_unix` is `partitions.now` in Unix seconds."""
+        """`now_unix` is `partitions.now` in Unix seconds."""
         names, now = partitions.names, partitions.now
         if names != self._names:
             self._choose(names.moved_from(self._names))
@@ -118,7 +114,6 @@ class Assessor:
         return found
 
     def _choose(self, rows: Rows) -> None:
-        """Reorders partitions: they become `rows` of the current ones; -1 is a new one."""
         for each in (self._history, self._hysteresis, self._processed):
             each.choose(rows)
 
@@ -135,8 +130,8 @@ class Assessor:
         seen.excuse(owners.is_in("paused") | owners.is_in("throttled") | owners.is_in("elsewhere"))
 
     def _begin_anew(self, reported: PartitionColumns) -> None:
-        """Restarts where the basis of the lag changes: from a position to the first commit, or from a deleted commit to
-        the log start, is no rewind."""
+        """Restarts observations if the basis of the lag changes: from a position to the first commit, or from a deleted
+        commit to the log start, is no rewind."""
         seen = self._history
         has_commit, had_commit = reported.committed != ABSENT, seen.uncommitted == Uncommitted.COMMITTED
         is_lag_known, is_seen = reported.lag_from != ABSENT, ~np.isnan(seen.newest.at)
@@ -152,7 +147,7 @@ class Assessor:
 
 
 def _oldest(lag_seconds: Reals, stored: Ints | None, stored_seconds: Reals | None) -> Reals:
-    """Returns the ages of the oldest unhandled messages, in Kafka or the storage: unknown if either is."""
+    """The age of the oldest message in Kafka or the storage; unknown if either is."""
     if stored is None or stored_seconds is None:
         return lag_seconds
     in_storage = np.where(stored == 0, 0.0, np.where(stored == ABSENT, np.nan, stored_seconds))
@@ -160,7 +155,7 @@ def _oldest(lag_seconds: Reals, stored: Ints | None, stored_seconds: Reals | Non
 
 
 def _rounded(values: Reals) -> Reals:
-    """Rounds to thousandths, which are shorter to write, send and store."""
+    """To thousandths, which are shorter to write, send and store."""
     return np.round(values, 3)
 
 

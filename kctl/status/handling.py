@@ -1,7 +1,5 @@
-"""Problems of messages behind Kafka: too long waits, dead letters, the handler. Pure.
-
-Each finding is `degraded`: messages flow, but not as they should.
-"""
+"""Problems of messages that have left Kafka: long waits, dead letters, the handler. Pure. Each finding is `degraded`:
+messages flow, but not as they should."""
 
 from __future__ import annotations
 
@@ -25,14 +23,12 @@ _NAMED = 3
 class HandlingFinding(NamedTuple):
     about: str
     what: str
-    """The finding, without numbers that change."""
     why: str | None
     seconds: float = 0.0
-    """For how long it is known."""
 
 
 def calls(sinkers: Sequence[WorkerRow]) -> Iterator[HandlingFinding]:
-    """Yields a finding if handler calls run much longer than usual."""
+    """Finds handler calls that run much longer than usual."""
     long = [(row, seconds) for row in sinkers if (seconds := _call_seconds(row)) > _limit_seconds(row)]
     if long:
         share = f"in {len(long)} of {number_of(len(sinkers), 'sinker')}"
@@ -44,8 +40,7 @@ def calls(sinkers: Sequence[WorkerRow]) -> Iterator[HandlingFinding]:
 
 
 def tries(sinkers: Sequence[WorkerRow], storage: StorageReply) -> Iterator[HandlingFinding]:
-    """Yields a finding if many tries have failed in the last minute; or few, and none has succeeded for longer, while
-    messages wait."""
+    """Finds many failed tries in the last minute; or few, without a success for longer, while messages are pending."""
     known = [row.sinker for row in sinkers if row.sinker is not None]
     count, failed = (sum(getattr(each, name) or 0 for each in known) for name in ("recent_tries", "recent_failures"))
     classes = sorted({each.error_class for each in known if each.error_class})
@@ -63,7 +58,6 @@ def tries(sinkers: Sequence[WorkerRow], storage: StorageReply) -> Iterator[Handl
 
 
 def dead_letters(storage: StorageReply) -> Iterator[HandlingFinding]:
-    """Yields a finding if messages have become dead letters in the last minutes."""
     recent = storage.recent_dead
     if recent is None or recent.last_seconds is None or recent.last_seconds > RECENT_DEAD_SECONDS:
         return
@@ -92,7 +86,7 @@ def _failing_seconds(row: WorkerRow) -> float:
 
 
 def stored_words(storage: StorageReply) -> str | None:
-    """Returns how many messages wait in the storage; None if none does, or it is unknown."""
+    """The number of messages in the storage; None without any, or if unknown."""
     count = (storage.pending or 0) + (storage.processing or 0)
     if not count:
         return None
@@ -101,7 +95,7 @@ def stored_words(storage: StorageReply) -> str | None:
 
 
 def late(unhandled: Unhandled, storage: StorageReply) -> Iterator[HandlingFinding]:
-    """Yields a finding if the oldest unhandled message is too old and its age does not fall."""
+    """Finds a fleet whose oldest unhandled message is too old and whose age does not fall."""
     if unhandled.is_late:
         limit = f"the limit (status.oldest_limit) is {unhandled.limit_seconds:.0f} s"
         why = "; ".join(filter(None, (f"{_oldest(unhandled)}, {limit}", stored_words(storage))))
@@ -109,7 +103,6 @@ def late(unhandled: Unhandled, storage: StorageReply) -> Iterator[HandlingFindin
 
 
 def progress_words(unhandled: Unhandled, storage: StorageReply) -> Iterator[str]:
-    """Yields texts about waiting messages without trouble."""
     if unhandled.is_catching_up:
         yield f"catching up: {_oldest(unhandled)}"
     if (stored := stored_words(storage)) is not None:

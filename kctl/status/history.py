@@ -1,7 +1,7 @@
 """The history of many partitions in a time window: bounded in memory. Pure.
 
-All times are seconds of the caller's monotonic clock. Everything is a column with a place for each partition: a cycle
-over a hundred thousand partitions takes some hundred operations. An unknown time is NaN, an unknown offset `ABSENT`.
+Times are the caller's monotonic seconds. Everything is a column: a cycle over 100,000 partitions takes some hundred
+operations. An unknown time is NaN, an unknown offset `ABSENT`.
 """
 
 from __future__ import annotations
@@ -17,35 +17,29 @@ from kctl.status.observations import Observations, whole
 
 _UNKNOWN = np.nan
 _PACE_SECONDS = 60.0
-"""The shortest time of arrivals that gives a pace."""
+"""Arrivals over a shorter time give no pace."""
 _BETWEEN_REMOVALS_SECONDS = 300.0
 """A broker's interval of removals (`log.retention.check.interval.ms`)."""
 _SILENCES = 8
 _SILENCES_LEARNED = 3
 _GAP_SECONDS = 10.0
 _GAP_INTERVALS = 3.0
-"""Offsets later than `_GAP_SECONDS`, and than so many intervals, were unavailable meanwhile."""
+"""Offsets later than both were unavailable in between."""
 
 
 class Uncommitted(IntEnum):
-    """Why there is no committed offset."""
-
     COMMITTED = 0
-    """There is a committed offset."""
     NEVER = 1
     GONE = 2
-    """The committed offset was deleted with its group, or expired."""
+    """Deleted with its group, or expired."""
 
 
 class SeenOffsets(NamedTuple):
-    """Offsets of every partition, reported at `at`."""
-
     at: Reals
     committed: Ints
-    """Offsets from which lag is counted."""
+    """Lag is counted from them."""
     end: Ints
     start: Ints
-    """Log start offsets; `ABSENT` if not reported."""
 
     @property
     def lag(self) -> Ints:
@@ -56,43 +50,38 @@ class SeenOffsets(NamedTuple):
 class History:
     """Observations of `size` partitions. Not thread-safe.
 
-    Columns are read-only; where `rows.count` is 0 nothing was observed yet, and `newest` is undefined.
+    Columns are read-only. If `rows.count` is 0 nothing was observed yet, and `newest` is undefined.
     """
 
     uncommitted: NDArray[np.int8]
-    """Why there is no committed offset.
-
-    Then `newest.committed` is the basis of the lag; if that is unknown too (`is_lag_known`), the log start.
-    """
+    """Without a commit, `newest.committed` is the basis of the lag; if that is unknown too (`is_lag_known`), the log
+    start is."""
     is_lag_known: Bools
     moved_at: Reals
     """When the committed offset was last seen to change."""
     left_over: Ints
-    """The lag right after the last commit."""
     waiting_since: Reals
-    """Since when messages wait without a commit; NaN while none wait.
+    """Since when messages are pending without a commit; else NaN.
 
-    Time without observations does not count: a commit may have happened then, or may have been impossible.
+    Time without observations does not count, because a commit may have happened then, or been impossible.
     """
     cadence_seconds: Reals
-    """How long messages usually wait for a commit; NaN while there were too few."""
+    """How long messages usually wait for a commit; NaN with too few observations."""
     interval_seconds: Reals
     """Seconds between the last two observations."""
     rewind_at: Reals
-    """The last time the offset went back; NaN once it is where it was."""
+    """The last time the offset went back; NaN once it has recovered."""
     rewind_from: Ints
     """The highest offset before the rewind."""
     rewind_to: Ints
     start: Ints
-    """The last reported log start offset."""
     removed_at: Reals
     """The last two removals by retention that are at least five minutes apart, as two columns, the older first."""
     removed_start: Ints
     removed_committed: Ints
     ahead_since: Reals
-    """Since when the committed offset is above the log's end; NaN while it is not."""
+    """Since when the committed offset is above the log's end; else NaN."""
     lagged_at: Reals
-    """When messages were last seen waiting."""
     _caught_up_at: Reals
     _silences: Reals
     _silence_count: NDArray[np.int32]
@@ -104,7 +93,6 @@ class History:
             setattr(self, name, _filled(name, size, fill))
 
     def choose(self, rows: Rows) -> None:
-        """Reorders partitions: they become `rows` of the current ones; -1 is a new one."""
         self.newest = SeenOffsets._make(rearranged(column, rows, 0) for column in self.newest)
         self.newest.at[rows < 0] = _UNKNOWN
         for name, fill in (_COLUMNS | _KINDS).items():
@@ -120,12 +108,11 @@ class History:
         self.moved_at[rows] = committed_at
 
     def add(self, new: SeenOffsets, is_known: Bools, keep_seconds: Reals, allowed_lag: Ints) -> None:
-        """Takes the latest known offsets; those no later than the last are ignored. Forgets what is older than
-        `keep_seconds`.
+        """Takes the latest known offsets, ignores older ones, and forgets what is older than `keep_seconds`.
 
-        With a lag of `allowed_lag` nothing waits. A log that ends before what was committed, and whose commit went back
-        too, is another one: nothing of the old one is kept. If only the end goes back, as after a change of leader, the
-        log was truncated.
+        Up to `allowed_lag`, no message counts as pending. If both the log end and the commit are now below the old
+        commit, the log was recreated, and all observations of the old one are dropped. If only the end went back, as
+        after a change of leader, the log was truncated.
         """
         rows = np.flatnonzero(is_known & ~(new.at <= self.newest.at))
         every = whole(rows, len(is_known))
@@ -155,7 +142,7 @@ class History:
         self._look_for_the_end(rows, every, new, is_waiting)
 
     def excuse(self, is_excused: Bools) -> None:
-        """Restarts the silence of these partitions: nobody had to read them until now."""
+        """Restarts the silence of these partitions, which had no reader until now."""
         is_waiting = is_excused & ~np.isnan(self.waiting_since)
         self.waiting_since[is_waiting] = self.newest.at[is_waiting]
 
@@ -167,7 +154,7 @@ class History:
         return is_other
 
     def caught_up_at(self) -> Reals:
-        """Returns the last time at which the log ended at or before the committed offset: everything that waits came
+        """Returns the last time at which the log ended at or before the committed offset: all pending messages came
         later.
 
         If that was before the oldest observation, it is estimated by the pace of arrivals since. NaN: unknown.
@@ -191,7 +178,7 @@ class History:
         self.rows.forget(rows)
 
     def _hold(self, *names: str) -> None:
-        """Allocates these columns, which most partitions never need."""
+        """Allocates columns that most partitions never need."""
         for name in names:
             column = getattr(self, name)
             if not column.flags.writeable:
@@ -205,7 +192,7 @@ class History:
         self.interval_seconds[every] = np.where(is_seen, interval, before)
 
     def _note_commits(self, rows: Rows, old: SeenOffsets, new: SeenOffsets, is_seen: Bools, lag: Ints) -> None:
-        # Where nothing is committed, lag may be counted from the log start, which retention moves.
+        # Without a commit, lag may be counted from the log start, which retention moves.
         every = whole(rows, len(self.moved_at))
         is_commit = (self.uncommitted[every] == Uncommitted.COMMITTED) | (new.committed != new.start)
         [chosen] = np.nonzero(is_seen & (new.committed != old.committed) & is_commit)
@@ -229,7 +216,7 @@ class History:
     def _learn(self, rows: Rows, silence_seconds: Reals) -> None:
         """Learns the cadence: the second longest of the last silences, because one accident is no cadence.
 
-        A silence that had already begun at the first observation was longer than observed, and is ignored.
+        Ignores a silence that had already begun at the first observation, because it was longer than observed.
         """
         if not len(rows):
             return
@@ -311,14 +298,14 @@ _COLUMNS: dict[str, Any] = {
 """Columns that are reset with the observations, and their first values."""
 _KINDS: dict[str, Any] = {"uncommitted": np.int8(Uncommitted.COMMITTED), "is_lag_known": True}
 _DEPTHS = {"removed_at": 2, "removed_start": 2, "removed_committed": 2, "_silences": _SILENCES}
-"""Columns of which there are several."""
+"""Number of values per partition."""
 _RARE = frozenset(
     {
         *("rewind_at", "rewind_from", "rewind_to"),
         *("removed_at", "removed_start", "removed_committed", "ahead_since"),
     }
 )
-"""Columns that most partitions never need: one read-only value for all, until the first has another."""
+"""Most partitions never need them: one read-only value for all, until the first differs."""
 
 
 def _shape(name: str, size: int) -> tuple[int, ...]:

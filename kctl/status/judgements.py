@@ -15,7 +15,7 @@ from kctl.status.words import Status
 
 STATUSES = tuple(Status)
 NUMBERS = {status: number for number, status in enumerate(STATUSES)}
-"""Numbers of statuses in columns, which rise with the severity."""
+"""Numbers rise with the severity."""
 _NO_COMMIT = {Uncommitted.NEVER: "nothing was ever committed", Uncommitted.GONE: "the committed offset is gone"}
 _TROUBLE = NUMBERS[Status.WARN]
 _NONE = -1
@@ -51,7 +51,7 @@ class JudgementReason(IntEnum):
 _SUMMED = frozenset(
     {JudgementReason.REMOVED, JudgementReason.OVERTAKEN, JudgementReason.TRANSACTION, JudgementReason.RISING}
 )
-"""Reasons whose `first` and `second` are numbers of messages."""
+"""Their `first` and `second` are numbers of messages."""
 
 
 class Judgements:
@@ -100,8 +100,6 @@ class Judgements:
 
 
 class _Case:
-    """One judgement, for its text."""
-
     def __init__(self, judgements: Judgements, row: int, owner: Owner) -> None:
         found = judgements
         self.owner, self.lag = owner, int(found.lag[row])
@@ -128,7 +126,7 @@ class _Case:
     @property
     def reader(self) -> str:
         if self.owner.state == "paused":
-            return "paused on request, `kctl resume` goes on"  # perhaps it alone of those that its owner has
+            return "paused on request, `kctl resume` goes on"  # perhaps only this partition of its owner's
         if self.owner.waits_for is not None:
             return f"{self.owner.name} waits for the {self.owner.waits_for}"
         return self.nobody if self.owner.name is None else f"{self.owner.name} is {self.owner.state or 'silent'}"
@@ -224,7 +222,7 @@ _TEXTS: dict[JudgementReason, Callable[[_Case], str]] = {
 
 
 class Held(IntEnum):
-    """Why trouble is reported although the rules have found something better."""
+    """Why trouble is reported although the rules have found a better status."""
 
     NO = 0
     NOT_YET_OVER = 1
@@ -242,16 +240,15 @@ class Hysteresis:
         self._better_since = np.full(size, np.nan)
 
     def choose(self, rows: Rows) -> None:
-        """Reorders partitions: they become `rows` of the current ones; -1 is a new one."""
         self.status = rearranged(self.status, rows, _NONE)
         self._better_since = rearranged(self._better_since, rows, np.nan)
 
     def settle(self, judged: NDArray[np.int8], now: float, hold_seconds: float, is_blind: Bools) -> NDArray[np.int8]:
-        """Returns the statuses to report: from trouble (`warn` and worse) to anything better takes `hold_seconds`.
+        """A change from trouble (`warn` and worse) to anything better takes `hold_seconds`.
 
-        `unknown` is accepted at once, unless `is_blind`: trouble does not end because nothing is observed. A partition
-        that went to another host is that host's trouble at once. If the status is not the judged one, `Held` is the
-        reason.
+        `unknown` is accepted at once unless `is_blind`, because trouble does not end when observations are missing. A
+        partition that moves to another host becomes that host's at once. If the status is not the judged one, `Held` is
+        the reason.
         """
         held = np.zeros(len(judged), np.int8)
         is_here = judged != NUMBERS[Status.ELSEWHERE]

@@ -1,7 +1,7 @@
-"""Observed offsets of many partitions over time: a window of 16 rows of each, in columns. Pure.
+"""Observed offsets of many partitions over time: a window of 16 rows each, in columns. Pure.
 
-As objects, the observations of a hundred thousand partitions would be millions, which the garbage collector would scan
-again and again.
+As objects, the observations of 100,000 partitions would be millions, which the garbage collector would scan again and
+again.
 """
 
 from __future__ import annotations
@@ -14,30 +14,28 @@ from numpy.typing import NDArray
 from kctl.rows.columns import Bools, Ints, Reals, Rows, rearranged
 
 WINDOW = 16
-"""The rows of a partition at most."""
+"""Maximum rows of a partition."""
 _SHORT = int(np.iinfo(np.int32).max)
 _EVEN_SECONDS = 10.0
-"""The age up to which rows lie about equally far apart; found by `benchmarks.status_rules`."""
+"""Rows up to this age are about equally far apart; found by `benchmarks.status_rules`."""
 
 Numbers = NDArray[np.int8]
-"""Numbers of rows, one for each partition."""
+"""Row numbers, one for each partition."""
 
 
 class Observations:
     """The observations of `size` partitions, oldest first. Times and ends of a partition never fall.
 
     A full window drops the row that is missed the least: the one whose gap is the shortest in proportion to its age. So
-    the last seconds and an hour both fit. Columns are to be read only; `at`, `committed` and `end` have `WINDOW` rows,
-    of which the first `count` of a partition hold anything.
+    the last seconds and an hour both fit. Columns are read-only; a partition uses the first `count` of `WINDOW` rows.
     """
 
     at: Reals
     committed: NDArray[np.signedinteger[Any]]
-    """Of 32 bits, as those of `end`, as long as all offsets that were seen are short enough."""
+    """32 bits, like `end`, while all offsets are small enough."""
     end: NDArray[np.signedinteger[Any]]
     count: Numbers
     end_since: Reals
-    """When the newest end was first seen."""
     _is_run: Bools
     """Whether the last two rows have the same offsets."""
 
@@ -47,7 +45,6 @@ class Observations:
         self.count, self._is_run = np.zeros(size, np.int8), np.zeros(size, np.bool_)
 
     def choose(self, rows: Rows) -> None:
-        """Reorders partitions: they become `rows` of the current ones; -1 is a new one."""
         for name, column in vars(self).items():
             setattr(self, name, rearranged(column, rows, 0))
 
@@ -55,12 +52,11 @@ class Observations:
         self.count[rows], self._is_run[rows] = 0, False
 
     def cut_off(self, rows: Rows, end: Ints) -> None:
-        """Lowers ends above `end` to that."""
         self.end[:, rows] = np.minimum(self.end[:, rows], end)
 
     def add(self, rows: Rows, at: Reals, committed: Ints, end: Ints, is_same: Bools, is_end_same: Bools) -> None:
-        """Adds one more row of each, seen at `at` (seconds), in which the offsets, or the end alone, are those of its
-        newest or not. In the middle of a run of the same offsets none is kept."""
+        """Adds one row each, seen at `at` (seconds), which may have the same offsets, or the same end, as the newest.
+        Keeps no row in the middle of a run of equal offsets."""
         if self.end.itemsize < end.itemsize and max(_highest(committed), _highest(end)) > _SHORT:
             self.committed, self.end = self.committed.astype(np.int64), self.end.astype(np.int64)
         every = whole(rows, len(self.count))
@@ -76,7 +72,7 @@ class Observations:
         self.end_since[every] = np.where(is_end_same, self.end_since[every], at)
 
     def forget_before(self, rows: Rows, since: Reals) -> None:
-        """Forgets older rows; the newest of those stays: it is what held then."""
+        """Keeps the newest older row, which was valid then."""
         while True:
             every = whole(rows, len(self.count))
             is_passed = (self.count[every] > 2) & (self.at[1, every] <= since)
@@ -86,12 +82,11 @@ class Observations:
             self._drop(rows, np.zeros(len(rows), np.int8))
 
     def held(self, rows: Rows, since: Reals) -> Numbers:
-        """Returns the row that held at `since`, before that of the newest; or the first."""
+        """Returns the row that was valid at `since`, before that of the newest; or the first."""
         return np.maximum(self.below(self.at, rows, since) - 1, 0)
 
     def ended_at(self, rows: Rows, end: Ints) -> Reals:
-        """Returns when logs ended at offsets from the first row's end up to below the newest: between two rows by the
-        pace of arrival."""
+        """Returns when logs ended at offsets between the first row's end and the newest, interpolated."""
         row = self.below(self.end, rows, end) - 1
         (at, first), (next_at, last) = ((self.at[each, rows], self.end[each, rows]) for each in (row, row + 1))
         found: Reals = at + (next_at - at) * (end - first) / (last - first)
@@ -106,7 +101,6 @@ class Observations:
         return found
 
     def _drop(self, rows: Rows, numbers: Numbers) -> None:
-        """Drops a row of each partition, by its number."""
         dropped = np.full(len(self.count), WINDOW, np.int8)
         dropped[rows] = numbers
         for number in range(int(numbers.min()), WINDOW - 1):
@@ -116,8 +110,8 @@ class Observations:
         self.count[rows] -= 1
 
     def _least_missed(self) -> Numbers:
-        """Returns the number of the row that a full window misses the least; never the first nor the newest. A row that
-        shows what a commit left over stays as long as there is a later one of the same commit."""
+        """Never the first or newest row. A row that shows what a commit left over stays as long as there is a later one
+        of the same commit."""
         at, committed = self.at, self.committed
         least, found = np.full(at.shape[1], np.inf), np.ones(at.shape[1], np.int8)
         is_commit = committed[1] != committed[0]
@@ -137,5 +131,5 @@ def _highest(column: Ints) -> int:
 
 
 def whole(rows: Rows, size: int) -> Rows | slice:
-    """Returns the rows, all of them as a slice, of which nothing is copied."""
+    """Returns a slice if these are all rows, so that nothing is copied."""
     return slice(None) if len(rows) == size else rows

@@ -17,10 +17,10 @@ UNSEEN = "stopped or slow"
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The worker that reads a partition, or why none does."""
+    """The worker that reads a partition, or the reason why none does."""
 
     name: str | None
-    """The worker's name; None if no worker answers for the partition."""
+    """None if no worker answers for the partition."""
     state: str | None = None
     """The reported state, or `UNSEEN`; without an owner, the fleet's: `starting`, `rebalancing`, or None."""
     trigger_seconds: float | None = 0.0
@@ -29,16 +29,15 @@ class Owner:
     batch_running_seconds: float | None = None
     """At the newest offsets."""
     waits_for: str | None = None
-    """What is missing and waited for, for example `engine`."""
     behind_transaction: int = 0
     """Messages that no `read_committed` reader gets before an open transaction ends."""
     transaction_seconds: float | None = None
-    """For how long an open transaction has held the last stable offset."""
+    """How long an open transaction has kept the last stable offset in place."""
     members: int | None = None
     """Without an owner: the number of members by the group's coordinator.
 
-    None if it did not answer, and for clients that choose their partitions themselves: their group has no protocol type
-    and never a member.
+    None if it did not answer, and for clients that choose their partitions themselves, whose group has no protocol type
+    and no members.
     """
     interval_seconds: float = 0.0
     """Seconds between readings of its offsets, if longer than others'."""
@@ -48,13 +47,12 @@ class Owners:
     """The owner of each of many partitions. Immutable; NaN: unknown."""
 
     def __init__(self, owners: Sequence[Owner], numbers: Rows) -> None:
-        """`numbers` is each partition's index into `owners`."""
+        """`numbers`: each partition's index into `owners`."""
         self._owners, self._numbers = tuple(owners), numbers
 
     @classmethod
     def of(cls, owners: Iterable[Owner], spread: Callable[[Rows], Rows] = lambda numbers: numbers) -> Owners:
-        """Makes the owners of partitions, or of groups, with `spread` from groups to partitions. Many are the same
-        object."""
+        """`spread` maps groups to partitions. Many owners are the same object."""
         distinct: dict[int, Owner] = {}
         found = [id(distinct.setdefault(id(owner), owner)) for owner in owners]
         numbers = {each: number for number, each in enumerate(distinct)}

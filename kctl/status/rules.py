@@ -1,9 +1,8 @@
-"""The rules for partitions: pure functions of observations in a time window.
+"""The rules for partitions: pure functions of observations in a time window. For the reasons see docs/status.md.
 
 Burrow's idea with other measures: micro-batches commit in jumps, so silence is compared with the trigger interval, the
-running batch and the previous intervals of commits, and the lag from commit to commit. They apply to our workers and to
-other clients' groups. For the reasons see docs/status.md. Each rule judges all its partitions at once: there may be a
-hundred thousand, and one by one they take a thousand times as long.
+running batch and previous intervals, and the lag from commit to commit. Each rule judges all its partitions at once,
+because one by one 100,000 take a thousand times as long.
 """
 
 from __future__ import annotations
@@ -40,52 +39,49 @@ _LONGER = 4.0
 _TRANSACTION_SECONDS = 60.0
 """How long a transaction may be open: a producer's default `transaction.timeout.ms`."""
 _HANGING_SECONDS = 900.0
-"""When an open transaction hangs: a broker's default `transaction.max.timeout.ms`."""
+"""A broker's default `transaction.max.timeout.ms`; then an open transaction hangs."""
 _MOST = int(np.iinfo(np.int64).max)
 
 
 @dataclass(frozen=True, slots=True)
 class StatusRules:
-    """The measures of the configuration (section `[status]`), in seconds."""
+    """The measures of the section `[status]`, in seconds."""
 
     window_seconds: float = 60.0
     hold_seconds: float = 5.0
     batch_limit_seconds: float = 600.0
     blind_seconds: float = inf
-    """The age at which offsets are too old to judge by, as are those older than the window."""
+    """Older offsets, and those older than the window, are too old for a judgement."""
 
 
 def allowed_lag(settings: Sequence[str], group: str) -> int:
-    """The allowed lag of the first `PATTERN=MESSAGES` that matches the group's name; 0 if none does."""
+    """The first matching `PATTERN=MESSAGES` counts; 0 without one."""
     pairs = (setting.rpartition("=") for setting in settings)
     return next((int(messages) for pattern, _, messages in pairs if fnmatchcase(group, pattern)), 0)
 
 
 def cycle_seconds(seen: History, owners: Owners) -> Reals:
-    """Returns the present time from one commit to the next."""
     known = np.fmax(np.fmax(seen.cadence_seconds, owners.trigger_seconds), owners.last_batch_seconds)
     return np.fmax(known, 0.0)
 
 
 def span_seconds(cycle: Reals, rules: StatusRules) -> Reals:
-    """Returns the window with enough commits to judge by."""
+    """A window with enough commits for a judgement."""
     return np.maximum(rules.window_seconds, np.minimum(_CYCLES_OF_A_WINDOW * cycle, _LONGEST_WINDOW_SECONDS))
 
 
 def kept_seconds(cycle: Reals) -> Reals:
-    """Returns how long observations are kept: long enough to show what is only slightly too slow."""
+    """Long enough to reveal a reader that is only slightly too slow."""
     return np.maximum(_LEAST_KEPT_SECONDS, np.minimum(_CYCLES_KEPT * cycle, _LONGEST_WINDOW_SECONDS))
 
 
 def is_blind(seen: History, owners: Owners, rules: StatusRules, now: float) -> Bools:
-    """Whether the newest offsets are too old to judge by."""
+    """Whether the newest offsets are too old for a judgement."""
     found: Bools = now - seen.newest.at > min(rules.window_seconds, rules.blind_seconds) + owners.interval_seconds
     return found
 
 
 class _Case(NamedTuple):
-    """The facts for the rules. Columns have a place for each partition."""
-
     seen: History
     owners: Owners
     rules: StatusRules
@@ -95,25 +91,23 @@ class _Case(NamedTuple):
     span: Reals
     lag: Ints
     limit: Reals
-    """Normal silence: how long messages may wait without a commit."""
+    """How long messages may be pending without a commit."""
 
     def quiet(self, rows: Rows) -> Reals:
-        """Returns the silence at the newest offsets: missing observations are not the consumer's fault."""
+        """The silence at the newest offsets, because missing observations are not the consumer's fault."""
         quiet = self.seen.newest.at[rows] - self.seen.waiting_since[rows]
         return np.where(np.isnan(quiet), 0.0, quiet)
 
 
 _Rule = Callable[[_Case, Rows, Judgements], Bools]
-"""A rule: writes its findings for these rows; returns those that match."""
+"""Writes its findings for these rows; returns those that match."""
 
 
 def judge(
     seen: History, owners: Owners, rules: StatusRules, allowed_lag: Ints, now: float, stored: Ints | None = None
 ) -> Judgements:
-    """Returns the statuses at `now`, before hysteresis, by the first matching rule of each partition.
-
-    `stored` are the messages that wait in the storage; None: there is no storage.
-    """
+    """Returns the statuses at `now`, before hysteresis, by the first matching rule of each partition. `stored`:
+    messages in the storage, if there is one."""
     cycle, lag = cycle_seconds(seen, owners), seen.newest.lag
     limit = _normal_silence(seen, owners, rules, cycle)
     case = _Case(seen, owners, rules, allowed_lag, now, cycle, span_seconds(cycle, rules), lag, limit)
@@ -126,8 +120,8 @@ def judge(
 
 
 def _normal_silence(seen: History, owners: Owners, rules: StatusRules, cycle: Reals) -> Reals:
-    """How long silence is normal. A batch past its limit is no excuse, however long batches are; and for a trigger of
-    an hour nobody wants to wait three hours for a warning."""
+    """A batch past its limit is no excuse, however long batches are; and with a trigger of an hour, a warning must not
+    take three hours."""
     limit = np.maximum(rules.window_seconds, np.minimum(_CYCLES_OF_SILENCE * cycle, cycle + rules.batch_limit_seconds))
     is_learned = ~np.isnan(owners.trigger_seconds) | ~np.isnan(seen.cadence_seconds)
     unlearned = np.where(owners.has_no_members, 0.0, rules.batch_limit_seconds)
@@ -176,10 +170,9 @@ def _overtaken(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _overtaken_soon(case: _Case, rows: Rows, found: Judgements) -> Bools:
-    """Finds partitions that retention overtakes soon: with each removal the log start comes nearer to the committed
-    offset.
+    """Finds partitions where each removal brings the log start nearer to the committed offset.
 
-    If more is removed at once than waits, the log is short and the consumer keeps up.
+    If more is removed at once than is pending, the log is short and the consumer keeps up.
     """
     seen = case.seen
     fits: Bools = (case.lag[rows] > case.allowed_lag[rows]) & ~np.isnan(seen.removed_at[0, rows])
@@ -201,8 +194,6 @@ def _overtaken_soon(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _owner_is(word: str, status: Status, reason: JudgementReason) -> _Rule:
-    """Returns the rule for what a partition's owner reports."""
-
     def rule(case: _Case, rows: Rows, found: Judgements) -> Bools:
         fits: Bools = case.owners.is_in(word)[rows]
         found.put(rows[fits], status, reason)
@@ -242,9 +233,9 @@ def _silent(case: _Case, rows: Rows, found: Judgements) -> Bools:
     is_seen = is_named & ~owners.is_in(UNSEEN)[these]
     status = np.where(is_seen | has_members, NUMBERS[Status.STALLED], NUMBERS[Status.STOPPED]).astype(np.int8)
     found.put(these, status, JudgementReason.SILENT, quiet, case.seen.uncommitted[these])
-    # A batch explains the silence since it began; batches that fail and begin anew do not.
+    # A batch explains the silence since it began; batches that fail and restart do not.
     is_excused = is_named & (running <= case.rules.batch_limit_seconds) & (quiet - running <= limit)
-    # A first batch has nothing to be held against, and a longer one than usual is not a broken one yet.
+    # A first batch cannot be compared, and a longer one than usual is not yet a broken one.
     is_usual = np.isnan(last) | (running <= limit)
     found.put(these[is_excused & is_usual], Status.OK, JudgementReason.LONG_BATCH)
     found.put(these[is_excused & ~is_usual], Status.WARN, JudgementReason.LONGER_BATCH)
@@ -262,8 +253,8 @@ def _rewound(case: _Case, rows: Rows, found: Judgements) -> Bools:
 def _rising(case: _Case, rows: Rows, found: Judgements) -> Bools:
     """Finds rising lag: over the window, and over longer and longer times while there are observations.
 
-    A consumer that is much too slow shows soon, one that is slightly too slow later, when the rise exceeds that between
-    two commits.
+    A consumer that is much too slow shows soon; one that is slightly too slow shows later, when the rise exceeds that
+    between two commits.
     """
     seen, fits = case.seen, np.zeros(len(rows), np.bool_)
     [left] = np.nonzero(seen.left_over[rows] > 0)
@@ -293,8 +284,8 @@ def _rising(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _rise(case: _Case, rows: Rows, first: Numbers, began: Reals, least: Reals) -> tuple[Bools, Ints]:
-    """Whether lag rises, and from which lag: the least of the first half and the last, if it was never gone, has
-    clearly risen from half to half, and still rises.
+    """Returns whether lag rises, and from which value: the least lag of the first half and the last lag, if lag never
+    was zero, has clearly risen from half to half, and still rises.
 
     Halves, because one lucky dip must not hide a growing lag, nor a burst that is being worked off imitate one; right
     after commits, because every lag grows between commits.
@@ -357,14 +348,14 @@ _RULES: tuple[_Rule, ...] = (
 
 
 def growth_per_second(seen: History, span: Reals) -> Reals:
-    """Returns the growth of the lag in messages per second; NaN before a second observation.
+    """Growth of the lag in messages per second; NaN before a second observation.
 
-    From the first commit in the window to the last, because it always grows between commits; over the whole window
-    while there are not two.
+    It is measured from the first commit in the window to the last, because lag always grows between commits; over the
+    whole window if there are not two.
     """
     kept, has_two = seen.rows, seen.rows.count > 1
     found = np.where(has_two, 0.0, np.nan)
-    [rows] = np.nonzero(has_two & (seen.lagged_at >= kept.at[0]))  # of the others there was never any lag
+    [rows] = np.nonzero(has_two & (seen.lagged_at >= kept.at[0]))  # the others never had any lag
     first = kept.held(rows, seen.newest.at[rows] - span[rows])
     begin, end = _commits(kept.committed, rows, first, kept.count[rows] - 1)
     seconds = kept.at[end, rows] - kept.at[begin, rows]
@@ -375,8 +366,8 @@ def growth_per_second(seen: History, span: Reals) -> Reals:
 
 
 def _commits(committed: NDArray[Any], rows: Rows, first: Numbers, last: Numbers) -> tuple[Numbers, Numbers]:
-    """Returns the rows of the first and last commit between `first` and `last` of each line; those two if there is
-    none, or only one."""
+    """Returns the rows of the first and last commit between `first` and `last`; those two if there is none, or only
+    one."""
     begin, end = first.copy(), last.copy()
     oldest, newest = committed[first, rows], committed[last, rows]
     more = np.arange(len(rows))

@@ -11,33 +11,30 @@ _LEAST_LIMIT_SECONDS = 60.0
 _CYCLES = 3.0
 _LEAST_WINDOW_SECONDS = 5.0
 _LEAST_FALL = 0.1
-"""Seconds by which the age falls per second, at least, while a fleet catches up."""
+"""While a fleet catches up, the age falls by at least this many seconds per second."""
 _FALL_WINDOWS = 2.0
-"""The fall that shows it, in windows: late or incomplete commits make a smaller difference."""
+"""Required fall in windows, because late or incomplete commits make a smaller difference."""
 _NEAR_WINDOWS = 4.0
-"""How long the age must stay below the limit while the next window may bring it back."""
+"""How long the age must stay below the limit while the next window may raise it again."""
 _MEMORY = _FALL_WINDOWS / _LEAST_FALL
-"""The windows in which it must fall so far."""
+"""The age must fall so far within these windows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unhandled:
-    """A fleet's oldest unhandled message, without partitions that are paused on request."""
+    """The fleet's oldest unhandled message, without partitions that are paused on request."""
 
     seconds: float | None = 0.0
-    """The age; None if it is not known completely."""
     limit_seconds: float = _LEAST_LIMIT_SECONDS
     is_late: bool = False
-    """Whether the age is over the limit and does not fall."""
     is_catching_up: bool = False
-    """Whether the age is over the limit and falls."""
 
 
 UNJUDGED = Unhandled()
 
 
 def stored_seconds(storage: StorageReply) -> float | None:
-    """Returns the age of the oldest message in the storage: 0 if none waits, also in a table; None: unknown."""
+    """0 without pending messages, also in a table; None: unknown."""
     if storage.table is not None:
         return 0.0
     if storage.error is not None or storage.pending is None or storage.processing is None:
@@ -46,22 +43,22 @@ def stored_seconds(storage: StorageReply) -> float | None:
 
 
 def older(*ages: float | None) -> float | None:
-    """Returns the greatest age; None if one is unknown."""
+    """None if one is unknown."""
     known = [age for age in ages if age is not None]
     return max(known) if len(known) == len(ages) else None
 
 
 def limit_seconds(configured: float, cycle_seconds: float) -> float:
-    """Returns the limit of the age; `configured` 0: derived from the usual cycle."""
+    """`configured` 0: derived from the usual cycle."""
     return configured or max(_LEAST_LIMIT_SECONDS, _CYCLES * cycle_seconds)
 
 
 class UnhandledTrend:
     """Judges the age over time.
 
-    Between commits it grows by a second per second, and falls with a commit: so the lows of windows of a cycle are
-    compared. They fall once the lower of the last two is two windows below the highest of `_MEMORY` windows; until they
-    have grown by a window, or fall too slowly for as long.
+    Between commits it grows by a second per second, and falls with a commit. So the lows of windows of a cycle are
+    compared: the age falls once the lower of the last two is two windows below the highest of `_MEMORY` windows, until
+    the lows have grown by a window, or fall too slowly for as long.
     """
 
     def __init__(self, hold_seconds: float) -> None:
@@ -75,7 +72,7 @@ class UnhandledTrend:
         self._better_since: float | None = None
 
     def seen(self, seconds: float | None, limit: float, cycle_seconds: float, now: float) -> Unhandled:
-        """Judges the age at `now`, in monotonic seconds; None (not known completely) changes no judgement.
+        """`seconds` at `now`, in monotonic seconds; None (not known completely) changes no judgement.
 
         Trouble ends after `hold_seconds` without it; just below the limit after `_NEAR_WINDOWS`.
         """

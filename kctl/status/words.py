@@ -9,10 +9,10 @@ from kctl_agent.rpc.wire import JsonObject
 
 
 class Status(StrEnum):
-    """From the best to the worst: a group has the worst status of its partitions."""
+    """Statuses from best to worst: a group has the worst status of its partitions."""
 
     ELSEWHERE = "elsewhere"
-    """A worker of another host of the fleet reads it, and that host judges it."""
+    """A worker of another host reads the partition, and that host judges it."""
     IDLE = "idle"
     OK = "ok"
     PAUSED = "paused"
