@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from prometheus_client import CollectorRegistry
@@ -42,10 +41,8 @@ def _takes_gzip(accept_encoding: str) -> bool:
     return False
 
 
-@dataclass(slots=True)
-class _Pages:
-    snapshot: Exposed | None
-    bodies: dict[Format, bytes] = field(default_factory=dict)
+_Pages: TypeAlias = tuple[Exposed | None, dict[Format, bytes]]
+"""A snapshot, and its pages that were requested."""
 
 
 class Exposition:
@@ -65,8 +62,8 @@ class Exposition:
         self._beside = beside
         self._lock = threading.Lock()
         self._asked: dict[Format, int] = {}
-        self._pages = _Pages(None)
-        self._ready = _Pages(None)
+        self._pages: _Pages = None, {}
+        self._ready: _Pages = None, {}
         """The pages of a snapshot that is about to become the last, or just has."""
 
     def render(self, accept: str = "", accept_encoding: str = "") -> Page:
@@ -75,18 +72,18 @@ class Exposition:
         self._asked[page_format] = _READY_COLLECTIONS
         with self._lock:
             snapshot = self._latest()
-            if self._is_cached and snapshot is self._ready.snapshot:
+            if self._is_cached and snapshot is self._ready[0]:
                 self._pages = self._ready
-            elif not self._is_cached or snapshot is not self._pages.snapshot:
-                self._pages = _Pages(snapshot)
+            elif not self._is_cached or snapshot is not self._pages[0]:
+                self._pages = snapshot, {}
             return page_format.page(self._made(self._pages, page_format))
 
     def ready(self, accept: str = "", accept_encoding: str = "") -> Page | None:
         """Like `render`, but returns None instead of waiting."""
         page_format, snapshot = accepted(accept, accept_encoding), self._latest()
-        for pages in (self._ready, self._pages):
-            body = pages.bodies.get(page_format)
-            if pages.snapshot is snapshot and body is not None and self._is_cached:
+        for shown, bodies in (self._ready, self._pages):
+            body = bodies.get(page_format)
+            if shown is snapshot and body is not None and self._is_cached:
                 self._asked[page_format] = _READY_COLLECTIONS
                 return page_format.page(body)
         return None
@@ -94,7 +91,7 @@ class Exposition:
     def prepare(self, snapshot: Exposed) -> None:
         """Renders recently requested pages before `snapshot` becomes the last one, so that no scrape waits. For any
         thread."""
-        ready = _Pages(snapshot)
+        ready: _Pages = snapshot, {}
         for page_format in list(self._asked):
             self._asked[page_format] -= 1
             if self._asked[page_format] <= 0:
@@ -103,14 +100,14 @@ class Exposition:
                 with self._lock:
                     self._made(ready, page_format)
         with self._lock:
-            if self._ready.snapshot is self._latest():
+            if self._ready[0] is self._latest():
                 self._pages = self._ready
             self._ready = ready
 
     def _made(self, pages: _Pages, page_format: Format) -> bytes:
-        bodies = pages.bodies
+        snapshot, bodies = pages
         if page_format not in bodies:
-            bodies[page_format] = self._body(pages.snapshot, page_format)
+            bodies[page_format] = self._body(snapshot, page_format)
         return bodies[page_format]
 
     def _body(self, snapshot: Exposed | None, page_format: Format) -> bytes:

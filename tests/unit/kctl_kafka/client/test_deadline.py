@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kctl.kafka.client.transport import Deadline
+from kctl.kafka.client.connection import Deadline
 from tests.clock import Clock
 
 
