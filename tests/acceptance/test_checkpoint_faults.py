@@ -124,6 +124,16 @@ def test_a_state_that_differs_from_its_checksum_ends_spark_41_alone(
     assert (outcome.error is not None) is spark.version.startswith("4.1")
 
 
+@pytest.mark.parametrize("spark", ["4.1.1"], indirect=True)
+def test_spark_41_fails_once_after_it_has_repeated_a_batch(case: Case) -> None:
+    FAULTS["the newest commit is missing"].make(case.folder)
+
+    outcomes = [case.outcome(), case.outcome()]
+
+    assert "scala.Option.get()" in str(outcomes[0].error)
+    assert (outcomes[1].error, outcomes[1].rows) == (None, 2 * LEFT)
+
+
 LOGS: dict[str, tuple[Callable[[Case], object], bool]] = {
     "recreated and shorter": (lambda case: case.recreate(2, 5), False),
     "recreated and empty": (lambda case: case.recreate(2, 0), False),
