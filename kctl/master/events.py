@@ -14,7 +14,7 @@ _NO_MARKS = frozenset({"verdict", "state", "status"})
 
 class EventFeed:
     """The fleet's events. Belongs to one event loop. Numbers events from 1; kinds: `verdict`, `state`, `restart`,
-    `rebalance`, `status`, `operation`, or an agent's own (`rewound`, `records_lost`, …)."""
+    `rebalance`, `status`, `operation`, `advice`, or an agent's own (`rewound`, `records_lost`, …)."""
 
     def __init__(self) -> None:
         self._events: deque[tuple[int, Event]] = deque(maxlen=KEPT)

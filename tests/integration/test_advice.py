@@ -6,15 +6,21 @@ import json
 import time
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kctl.demo.producer import Producer
+from kctl_agent.storage.file import FileStorage
+from tests.conformance.given import fill
 from tests.conftest import eventually
 from tests.integration.conftest import Master
+from tests.integration.sinkers import place, sinkers, storage
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
+
+__all__ = ["place", "storage"]
 
 CAPACITY = 300
 PARTITIONS = 32
@@ -55,6 +61,21 @@ def test_following_the_advice_meets_the_load(times: int, broker: KafkaBroker, ma
     assert found["current"] > times, "the utilisation leaves room"
     assert found["capacity_per_second"] == pytest.approx(CAPACITY, rel=0.1)
     assert outcome["text"] in [event["text"] for event in history(one)["marks"] if event["kind"] == "advice"]
+
+
+@pytest.mark.shows("sinkers are advised by what waits in the storage and by what a real handler takes")
+def test_sinkers_are_advised_for_what_waits(place: Path, master: Callable[..., Master], storage: FileStorage) -> None:
+    fill(storage, 40_000)
+    one = master(
+        sinkers=sinkers("takes_a_millisecond_each", count=1, batch_size=100),
+        workers={"count": 1},
+        advice={**RULES, "catch_up_seconds": 10},
+    )
+
+    found = eventually(lambda: (now := advice(one))["answer"] == "sinkers" and now, 60, "more sinkers are advised")
+
+    assert found["sinkers"] == 4, "at most four times as many"
+    assert 3 <= found["needed_sinkers"] <= 6, "about 40,000 messages in ten seconds, at not quite 1,000 a second"
 
 
 def advice(one: Master) -> Any:
