@@ -17,7 +17,7 @@ from kctl.errors import ConfigError
 from kctl_agent.secrecy import check_private, read_private
 
 AT_A_TIME: Final = 2
-"""Valid tokens per file: during a rotation the old and the new one are accepted."""
+"""Per file: during a rotation the old and the new token are valid."""
 
 _SHORTEST: Final = 16
 _LINE: Final = re.compile(r"(?:(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63})(?::[ \t]*|[ \t]+=[ \t]+))?(?P<secret>[!-~]+)")
@@ -30,13 +30,13 @@ class Token:
 
     secret: str = field(repr=False)
     name: str = ""
-    """From the file, for the audit log; empty if it has none."""
+    """The token's name in the file, for the audit log."""
     may_act: bool = False
 
 
 def read_tokens(path: Path, setting: str, *, may_act: bool) -> tuple[Token, ...]:
-    """Reads a file with one token per line as `TOKEN`, `NAME: TOKEN` or `NAME = TOKEN`, and `#` comments. Errors name
-    `setting` and never quote the file. Raises ConfigError."""
+    """Reads one token per line as `TOKEN`, `NAME: TOKEN` or `NAME = TOKEN`, and `#` comments. Errors name `setting` and
+    never quote the file. Raises ConfigError."""
     try:
         lines = read_private(path).splitlines()
     except (OSError, UnicodeError) as error:
@@ -58,7 +58,7 @@ def read_tokens(path: Path, setting: str, *, may_act: bool) -> tuple[Token, ...]
 
 
 def shown_token(given: str, tokens: Iterable[Token]) -> Token | None:
-    """Returns the token that matches. Compares all of them in constant time, so that timing reveals nothing."""
+    """Compares all tokens in constant time, so that timing reveals nothing."""
     found = None
     for token in tokens:
         if hmac.compare_digest(given.encode(), token.secret.encode()):
@@ -67,7 +67,7 @@ def shown_token(given: str, tokens: Iterable[Token]) -> Token | None:
 
 
 def check_distinct(tokens: Sequence[Token]) -> None:
-    """Checks that no token and no name appears twice. Raises ConfigError."""
+    """Rejects repeated tokens and names. Raises ConfigError."""
     if len({token.secret for token in tokens}) < len(tokens):
         raise ConfigError("the same token stands twice in http.token_file and http.read_token_file: use different ones")
     names = [token.name for token in tokens if token.name]
@@ -87,19 +87,18 @@ def _token(line: str, where: str, may_act: bool) -> Token:
 
 @dataclass(frozen=True, slots=True)
 class AccessRights:
-    """Changes need a token, and so does reading unless `is_open`."""
+    """Who may do what. Changes need a token, and so does reading unless `is_open`."""
 
     is_loopback: bool = True
     others_may_read: bool = True
     """Whether all users of this machine may read on loopback without a token."""
     tokens: tuple[Token, ...] = ()
     hosts: frozenset[str] = frozenset()
-    """Host names besides loopback's that callers without a token may use: another site could point its own name at
-    us."""
+    """Besides loopback's, for callers without a token: another site could point its own name at us."""
     certificate: Path | None = None
     key: Path | None = None
     fingerprint: str = ""
-    """Of certificate and key file, to detect a renewal."""
+    """Certificate and key file, to detect a renewal."""
 
     @property
     def is_open(self) -> bool:
@@ -112,9 +111,9 @@ class AccessRights:
 
 
 def access_of(http: HttpSection, folder: Path, *, others_may_read: bool = False) -> AccessRights:
-    """The access rights of `[http]`; paths are relative to `folder`. Other users may not read a fleet by default,
-    because it shows errors, which quote messages. Raises ConfigError for bad tokens or certificates, or if the address
-    is open to other hosts without them."""
+    """Paths are relative to `folder`. Other users may not read a fleet by default, because it shows errors, which quote
+    messages. Raises ConfigError for bad tokens or certificates, or if the address is open to other hosts without
+    them."""
     is_loopback = address_of(http.host).is_loopback
     tokens = (
         *(read_tokens(folder / http.token_file, "http.token_file", may_act=True) if http.token_file else ()),
@@ -146,7 +145,7 @@ def access_of(http: HttpSection, folder: Path, *, others_may_read: bool = False)
 
 
 def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """The IP address of a configured host or `localhost`. Raises ConfigError."""
+    """Accepts an IP address or `localhost`. Raises ConfigError."""
     try:
         return ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:
@@ -162,7 +161,6 @@ def _fingerprint(*paths: Path | None) -> str:
 
 
 def tls_context(certificate: Path, key: Path | None) -> ssl.SSLContext:
-    """The server's TLS context. Raises ConfigError."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         check_private(key or certificate)

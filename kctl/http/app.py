@@ -34,8 +34,8 @@ def create_app(
     limits: RequestLimits | None = None,
     refusals: Counter[str] | None = None,
 ) -> App:
-    """The application over `source`, for one event loop. `access` defaults to loopback without a token; `refusals`
-    counts rejected requests by error code."""
+    """Belongs to one event loop. `access` defaults to loopback without a token; `refusals` counts rejected requests by
+    error code."""
     life = secrets.token_hex(4)
     streams = Streams(source, life)
 
@@ -85,7 +85,6 @@ def _routes(source: SnapshotSource, answers: Api) -> FastAPI:
 
 
 def _served(source: SnapshotSource) -> Iterator[str]:
-    """The parts of the page to show."""
     yield "fleet"
     if source.groups is not None and source.groups.latest():
         yield "groups"

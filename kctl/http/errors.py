@@ -92,7 +92,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     431: {"model": Error, "description": "Too large"},
     503: {"model": Error, "description": "No snapshot yet, or too many questions"},
 }
-"""Errors that any path may answer."""
+"""Any path may answer them."""
 
 
 def error_body(code: str, message: str, retriable: bool) -> bytes:

@@ -28,10 +28,10 @@ from kctl_agent.rpc.wire import JsonObject
 MAX_GROUPS = 10_000
 _MAX_PATTERNS = 20
 _MAX_PATTERN = 300
-"""In characters: callers without a token may send patterns, and each takes memory and time to compile."""
+"""Maximum characters: callers without a token may send patterns, and each takes memory and time to compile."""
 _AT_A_TIME = 2
 Latest = Mapping[str, ClusterSnapshot | None]
-"""The last snapshot of each cluster by name; None before its first."""
+"""Cluster -> its last snapshot; None before the first."""
 Sort = Literal["group", "lag", "lag_seconds", "growth", "status"]
 
 router = APIRouter(prefix="/api/v1")
@@ -39,14 +39,13 @@ router = APIRouter(prefix="/api/v1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsView:
-    """What these routes answer from (`app.state.groups`)."""
+    """The data behind these routes (`app.state.groups`)."""
 
     latest: Callable[[], Latest]
     describe: Callable[[str, str], Group]
     """Asks the cluster's brokers for a group and its members. Blocks; raises KctlError."""
     advisers: GroupAdvisers = field(default_factory=GroupAdvisers)
     clock: Callable[[], float] = time.monotonic
-    """The clock of `ClusterSnapshot.taken_at`."""
     asking: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_A_TIME))
     """Limits `describe`, which opens a connection each time."""
 
@@ -103,7 +102,7 @@ async def group_advice(
 
 
 def reason_not_ready(cluster: str, snapshot: ClusterSnapshot | None) -> str | None:
-    """Why the groups of a cluster are not known yet, or None."""
+    """The reason why a cluster's groups are not known yet."""
     if snapshot is None:
         return f"the first poll of cluster {cluster} is not finished yet"
     if snapshot.is_ready:
@@ -114,13 +113,13 @@ def reason_not_ready(cluster: str, snapshot: ClusterSnapshot | None) -> str | No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsSource(GroupsView):
-    """What the routes of `kctl exporter` answer from. Belongs to one event loop."""
+    """The data behind the routes of `kctl exporter`. Belongs to one event loop."""
 
     render_metrics: Callable[[str, str], tuple[bytes, str, bool]]
     ready_metrics: Callable[[str, str], tuple[bytes, str, bool] | None]
 
     def ready(self) -> JsonObject:
-        """The answer to `/readyz`. Raises NotReady if a cluster's groups are not known yet."""
+        """Answers `/readyz`. Raises NotReady if a cluster's groups are not known yet."""
         latest = self.latest().items()
         if reasons := [reason for name, snapshot in latest if (reason := reason_not_ready(name, snapshot))]:
             raise NotReady("; ".join(reasons))
@@ -141,8 +140,8 @@ def _chosen(view: GroupsView, cluster: str | None) -> Latest:
 
 
 def _only(latest: Latest, group: str) -> tuple[ClusterSnapshot, GroupSnapshot]:
-    """The group of this name, with its cluster's snapshot. Raises GroupMissing, NotReady (it may be in a cluster not
-    polled yet), UsageError (several clusters have one)."""
+    """The group with its cluster's snapshot. Raises GroupMissing, NotReady (it may be in a cluster not polled yet),
+    UsageError (several clusters have one)."""
     found = [
         (snapshot, each)
         for snapshot in latest.values()
@@ -216,7 +215,6 @@ def _row(group: GroupSnapshot, taken_ago: float) -> JsonObject:
 
 
 def _largest(name: str) -> Callable[[JsonObject], tuple[object, ...]]:
-    """Largest first, unknown last."""
     return lambda row: (row[name] is None, -(row[name] or 0), row["cluster"], row["group"])
 
 

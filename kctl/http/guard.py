@@ -1,6 +1,6 @@
 """Checks every request before any route: caller, address, size. All rejections happen here.
 
-ASGI middleware. `protocol` limits what a connection costs before its request is complete.
+`protocol` limits what a connection costs before its request is complete.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from kctl_agent.peers import owner_of_peer
 log = logging.getLogger(__name__)
 
 CALLER_KEY: Final = "kctl.caller"
-"""The key of the ASGI scope with the name of the caller's token."""
+"""ASGI scope key of the name of the caller's token."""
 HOLDER_KEY: Final = "kctl.holder"
-"""Whether the caller's token may act."""
+"""ASGI scope key: whether the caller's token may act."""
 OTHER_KEY: Final = "kctl.other"
-"""Set if another user asks without a token, who must not see texts of errors."""
+"""ASGI scope key, set if another user asks without a token, who must not see error texts."""
 
 _OF_HOLDERS: Final = ("/api/v1/dead-letters", "/api/v1/logs/", "/api/v1/settings", "/api/v1/operations/types")
 """Paths that need a token that may act, also to read: messages, logs that quote them, settings, and the forms of
@@ -74,7 +74,7 @@ class RequestLimits:
 
 
 class Guard:
-    """Belongs to one event loop."""
+    """Checks every request. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -89,7 +89,6 @@ class Guard:
         self.access = access
         """Replaced as a whole when tokens are read again."""
         self.refusals: Counter[str] = Counter() if refusals is None else refusals
-        """Requests rejected before any route, by error code."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -168,8 +167,8 @@ class Guard:
             scope[OTHER_KEY] = True
 
     def _token(self, source: str, authorization: str, needs_acting: bool) -> Token:
-        """The caller's valid token. Raises Unauthorized. However many wrong ones came, each is compared: 16 characters
-        are not guessed, and local users share one address, so they could lock each other out."""
+        """The caller's valid token. Raises Unauthorized. Never locks out: 16 characters are not guessed, and local
+        users share one address, so they could lock each other out."""
         scheme, _, value = authorization.partition(" ")
         given = value.strip()
         if scheme.lower() == "basic":
@@ -196,7 +195,6 @@ class _Exchange:
         self._received = 0
         self._deadline: float | None = None
         self.has_begun = False
-        """Whether an answer has begun."""
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -211,8 +209,8 @@ class _Exchange:
         await self._send(message)
 
     async def receive(self) -> Message:
-        """The next part of a request within the limits. Raises RequestTooSlow, BodyTooLarge; once an answer has begun,
-        the caller counts as gone instead."""
+        """Applies the limits. Raises RequestTooSlow, BodyTooLarge; once an answer has begun, the caller counts as gone
+        instead."""
         if self._is_whole:  # only the disconnect can follow, however late
             return await self._receive()
         try:
@@ -259,7 +257,7 @@ def _has_body(scope: Scope) -> bool:
 
 
 def _route(scope: Scope) -> str:
-    """The route's pattern, not the path: nothing from a request goes into a log."""
+    """A pattern, not the path, because nothing from a request goes into a log."""
     return str(getattr(scope.get("route"), "path", "-"))
 
 

@@ -24,8 +24,8 @@ def host_name(host: str) -> str | None:
 
 
 def is_loopback_name(name: str) -> bool:
-    """Whether this `host_name` is `localhost`, in 127.0.0.0/8, or `[::1]`. A name that only begins with `127.` is
-    anyone's, who can let it resolve to 127.0.0.1 (DNS rebinding)."""
+    """Whether the name is `localhost`, in 127.0.0.0/8, or `[::1]`. A name that only begins with `127.` may be anyone's
+    and resolve to 127.0.0.1 (DNS rebinding)."""
     if name == "localhost":
         return True
     try:
@@ -47,5 +47,5 @@ def is_opened(sec_fetch_mode: str | None, sec_fetch_dest: str | None) -> bool:
 
 
 def is_cross_site(sec_fetch_site: str | None) -> bool:
-    """Whether a page of another site asks. Older browsers and other clients send no such header."""
+    """Older browsers and other clients send no such header."""
     return sec_fetch_site is not None and sec_fetch_site.strip().lower() == "cross-site"

@@ -65,7 +65,6 @@ class _File(NamedTuple):
 
 @cache
 def _files() -> Mapping[str, _File]:
-    """The files of the page by path below `kctl/http/page`."""
     folder = resources.files("kctl.http").joinpath("page")
     vendor = folder.joinpath("vendor")
     named = {

@@ -1,7 +1,7 @@
-"""uvicorn's HTTP/1.1 connection with limits that it lacks: number of connections, time for a TLS handshake and a
-request, and how long a caller may leave its answer unread. Early errors have our form too.
+"""uvicorn's HTTP/1.1 connection with further limits: number of connections, time for a TLS handshake and a request, and
+how long a caller may leave its answer unread. Early errors have our form too.
 
-A connection counts from the moment it is accepted: without a TLS handshake it already costs a descriptor.
+A connection counts from the moment it is accepted, because without a TLS handshake it already costs a descriptor.
 """
 
 from __future__ import annotations
@@ -43,19 +43,17 @@ def is_loopback(address: str) -> bool:
 
 @dataclass(slots=True)
 class Door:
-    """What all connections of one server share, on one event loop."""
+    """Shared by all connections of one server, on one event loop."""
 
     refusals: Counter[str]
-    """Counts by error code."""
     tls: ssl.SSLContext | None = None
     """Secures new connections; may be replaced at any time."""
     max_connections: int = MAX_CONNECTIONS
     open: set[BoundedProtocol] = field(default_factory=set)
 
     def why_refused(self, newest: BoundedProtocol) -> str | None:
-        """Why this connection, already counted, is one too many; None if it is not. An address other than loopback may
-        have half of all connections, so that others find room. On loopback all share one address: proxies, scrapers and
-        people."""
+        """Why this connection, already counted, is one too many. An address other than loopback may have half of all
+        connections. On loopback all share one address: proxies, scrapers and people."""
         if len(self.open) > self.max_connections:
             return f"{self.max_connections} connections are open already"
         if is_loopback(newest.address):
@@ -83,7 +81,7 @@ class BoundedProtocol(H11Protocol):
     _unread_timer: asyncio.TimerHandle | None = None
     _handshake: asyncio.Task[None] | None = None
     _early = b""
-    """What arrived between the end of the handshake and our notification of it."""
+    """Arrived between the end of the handshake and our notification of it."""
 
     def __init__(self, *args: Any, door: Door, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

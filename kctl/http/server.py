@@ -28,12 +28,12 @@ _HEADER_BYTES = 16 * 1024
 _ACCEPTED_AT_ONCE = 16
 """asyncio accepts this many connections at a time before any of them can be rejected."""
 _SHARE = 4
-"""HTTP connections take at most this fraction of the descriptors: agents, brokers, logs and `master.sock` must work
-even if strangers use up all connections."""
+"""HTTP connections take at most this fraction of the descriptors, because agents, brokers, logs and `master.sock` must
+still work."""
 
 
 def connection_bound(descriptors: int) -> int:
-    """The most connections for this many descriptors (RLIMIT_NOFILE)."""
+    """`descriptors`: RLIMIT_NOFILE."""
     if descriptors == resource.RLIM_INFINITY:
         return MAX_CONNECTIONS
     return max(min(MAX_CONNECTIONS, descriptors // _SHARE), 8)
@@ -73,7 +73,7 @@ class App:
 
 
 class HttpServer:
-    """`serve` runs until `stop`, and owns the socket."""
+    """The HTTP server; `serve` runs until `stop`, and owns the socket."""
 
     def __init__(self, app: App, sock: socket.socket, access: AccessRights | None = None) -> None:
         self._app = app
@@ -105,12 +105,12 @@ class HttpServer:
 
     @property
     def connections(self) -> frozenset[object]:
-        """Open connections, from the moment they were accepted."""
+        """Includes connections from the moment they were accepted."""
         return frozenset(self._door.open)
 
     @property
     def refusals(self) -> Counter[str]:
-        """Rejected requests and connections since the start, by error code."""
+        """Rejected requests and connections by error code, since the start."""
         return self._app.guarded.refusals
 
     async def serve(self) -> None:
@@ -119,7 +119,7 @@ class HttpServer:
     def use(self, access: AccessRights) -> list[str]:
         """Applies tokens, names and certificate; the address and whether TLS is used stay. New tokens end event
         streams: browsers reconnect by themselves with a valid one. Returns which of `tokens`, `names`, `certificate`
-        changed. Raises ConfigError; nothing has changed."""
+        changed. Raises ConfigError and then changes nothing."""
         before = self._app.guarded.access
         if self._is_tls and access.certificate is not None:
             self._door.tls = _tls_of(access)
@@ -160,7 +160,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """The master handles signals: it stops the workers first."""
+        """The master handles signals, because it stops the workers first."""
         yield
 
 

@@ -23,42 +23,32 @@ from kctl_agent.rpc.wire import JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotSource:
-    """Belongs to the master's event loop."""
+    """The data behind a fleet's routes. Belongs to the master's event loop."""
 
     latest: Callable[[], FleetSnapshot | None]
-    """None before the first snapshot."""
     verdicts: Verdicts
     render_metrics: Callable[[str, str], tuple[bytes, str, bool]]
     """Accept and Accept-Encoding headers -> body, content type, and whether the body is gzipped."""
     ready_metrics: Callable[[str, str], tuple[bytes, str, bool] | None]
-    """The same if available at once, otherwise None."""
     history: FleetHistory
     feed: EventFeed
     ask: Callable[[Request], Awaitable[Reduced[Any]]]
     """The fleet's current answer to a request; may raise an AgentError."""
     answer: Callable[[Request], Awaitable[JsonObject]]
-    """The answer of `master.sock`."""
     fleet: str = ""
-    """`fleet.name`"""
     table_uri: str = ""
     """Empty unless the mode is `lake`."""
     hosts: Hosts | None = None
-    """None if the fleet runs on one host."""
     for_other_host: Callable[[str, str | None, float], Awaitable[HostReplies]]
-    """Replies of this host's agents, or of one worker, to a command of another host's master."""
+    """This host's replies, or one worker's, to a command of another host's master."""
     groups: GroupsView | None = None
-    """The cluster's other groups; None if not collected."""
     operations: OperationLog | None = None
-    """None: operations are not served."""
     dead_letters: Workbench | None = None
-    """None: dead letters are not served."""
     settings: Callable[[], JsonObject]
-    """The current settings by section, without secrets."""
     clock: Callable[[], float] = time.monotonic
-    """The clock of `FleetSnapshot.taken_at`."""
 
     def ready(self) -> JsonObject:
-        """The answer to `/readyz`. Raises NotReady if this host does not do its work."""
+        """Answers `/readyz`. Raises NotReady if this host does not do its work."""
         found = self.verdicts.current().own_work
         if not found.level.is_ready:
             raise NotReady(f"{found.level}: {found.reason}")

@@ -36,7 +36,7 @@ class _StrictRequest(Request):
     _object: JsonObject | None = None
 
     async def json(self) -> JsonObject:
-        """The body, one JSON object. Raises UnsupportedMediaType, BadParams."""
+        """Reads the body. Raises UnsupportedMediaType, BadParams."""
         if self._object is None:
             given = self.headers.get("content-type", "").partition(";")[0].strip().lower()
             if given != _MEDIA_TYPE:

@@ -17,15 +17,14 @@ from kctl_agent.rpc.wire import JsonObject
 
 
 def offset_rows(partitions: PartitionColumns) -> list[JsonObject]:
-    """The rows of `offset_checker`; those of attached applications are marked."""
     return _sorted(partitions.json_rows(), partitions)
 
 
 def lag_rows(
     snapshot: FleetSnapshot, partitions: PartitionColumns, judged: Mapping[Partition, Assessment] | None = None
 ) -> list[JsonObject]:
-    """One row per partition: the columns of `offset_checker`, log start, position, assessment. `partitions` are the
-    snapshot's or a live answer's; `judged` are other hosts' assessments of what they read."""
+    """Adds log start, position and assessment to `offset_checker`. `partitions` are the snapshot's or a live answer's;
+    `judged` are other hosts' assessments of what they read."""
     found: Iterable[Assessment] = snapshot.assessments
     if partitions is not snapshot.offset_checker.result:
         own = ((partitions.names.groups[0], key) for key in judged or ())
@@ -49,7 +48,7 @@ def _sorted(rows: list[JsonObject], partitions: PartitionColumns) -> list[JsonOb
 
 
 def joined_group(rows: Iterable[JsonObject], verdict: JsonObject) -> JsonObject:
-    """The group's state from the rows of all hosts; the reason comes from the verdict on them, if it has one."""
+    """Joins the rows of all hosts; the reason comes from the verdict on them, if it has one."""
     own = [row for row in rows if not row.get("attached")]
     counts = Counter(Status(row["status"]) for row in own)
     waited = [row["lag_seconds"] for row in own if row["lag_seconds"] is not None]
@@ -63,13 +62,11 @@ def joined_group(rows: Iterable[JsonObject], verdict: JsonObject) -> JsonObject:
 
 
 def live_head(reduced: Reduced[Any]) -> JsonObject:
-    """Completeness and age of a live answer."""
     head = {**reduced.completeness(), "age_seconds": reduced.age_seconds, "live": True}
     return head if reduced.verdict is None else {**head, "verdict": encoded(reduced.verdict.main)}
 
 
 def status_of(snapshot: FleetSnapshot, verdicts: Verdicts, last_event: int) -> JsonObject:
-    """A summary of the fleet. `last_event`: the last event's number."""
     group = snapshot.broker_group
     counts = Counter(snapshot.own_assessments.statuses())
     lag, assessment = snapshot.recent_lag, snapshot.group_assessment

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class _OncePerSnapshot:
-    """Encodes the rows of the last requested snapshot once for all requests. Rows are shared and never changed."""
+    """All requests share the rows, which never change."""
 
     def __init__(self, rows_of: Callable[[FleetSnapshot], list[JsonObject]]) -> None:
         self._rows_of = rows_of
@@ -43,7 +43,7 @@ class _OncePerSnapshot:
 
 
 class Api:
-    """Belongs to one event loop. `life` distinguishes this master from its successors."""
+    """What the API's routes share. Belongs to one event loop. `life` distinguishes this master from its successors."""
 
     def __init__(self, source: SnapshotSource, streams: Streams, life: str) -> None:
         self.source = source
@@ -63,7 +63,7 @@ class Api:
         return snapshot
 
     def asked(self, *, is_live: bool, is_local: bool, host: str | None) -> JsonObject | None:
-        """Parameters of the question to ask; None if the last snapshot answers it, which only knows this host. Raises
+        """Parameters of the question to ask; None if the last snapshot answers it, which knows only this host. Raises
         HTTPException for an unknown host."""
         hosts = self.source.hosts
         if host is not None:
@@ -79,7 +79,7 @@ class Api:
         return {}
 
     async def ask(self, command: str, params: JsonObject) -> Reduced[Any]:
-        """The fleet's current answer to a command of `kctl.master.reduction`. Raises Busy."""
+        """Asks a command of `kctl.master.reduction`. Raises Busy."""
         with self._one_of_few():
             return await self.source.ask(_question(command, reducer_method(command), params))
 
@@ -91,7 +91,7 @@ class Api:
         return {"verdict": answer["result"]["verdict"], "workers": answer["result"]["rows"], **beside}
 
     async def shared(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, float]:
-        """The result of `work` and its age in seconds: shared by all that want it within a second, so that many open
+        """Returns the result of `work` and its age in seconds. All callers within a second share it, so that many open
         pages do not ask all hosts as often."""
         now = self.source.clock()
         begun_at, until, found = self._shared.get(key, (now, -inf, None))
@@ -103,7 +103,7 @@ class Api:
         return result, self.source.clock() - begun_at if begun_at != now else 0.0
 
     def with_hosts(self, rows: list[JsonObject]) -> list[JsonObject]:
-        """Adds `host` to rows of processes, and of partitions with their worker, if the fleet has several hosts."""
+        """Adds `host` to rows of processes and partitions, if the fleet has several hosts."""
         hosts = self.source.hosts
         key = next((each for each in ("worker", "name") if rows and each in rows[0]), None)
         if hosts is None or key is None:
@@ -111,7 +111,7 @@ class Api:
         return [{**row, "host": _host(row[key], hosts.me.name)} for row in rows]
 
     def own_name(self, name: str) -> str:
-        """The local name of a process of this host. Raises HTTPException for another host's."""
+        """The name without the host. Raises HTTPException for another host's process."""
         hosts = self.source.hosts
         if hosts is None:
             return name
@@ -153,8 +153,7 @@ class Api:
         return Response(status_code=304, headers={"etag": tag}) if tag in wanted else None
 
     def answer(self, snapshot: FleetSnapshot, body: JsonObject, *, is_live: bool = False) -> Response:
-        """`body` after the common head, with the main verdict only. A live answer has no tag, because the next one
-        differs."""
+        """Adds the common head, with the main verdict only. A live answer has no tag, because the next one differs."""
         whole = {
             "cluster": snapshot.cluster,
             "group": snapshot.group,
@@ -167,12 +166,11 @@ class Api:
         return Response(json.encode(whole), headers=headers, media_type="application/json")
 
     def current_tag(self) -> bytes | None:
-        """The current `ETag`; None before the first snapshot."""
         snapshot = self.source.latest()
         return None if snapshot is None else self._tag(snapshot).encode()
 
     def _tag(self, snapshot: FleetSnapshot) -> str:
-        """It changes when a snapshot becomes too old, because the verdict changes."""
+        """Changes when a snapshot becomes too old, because the verdict changes."""
         old = "" if self.source.verdicts.current() is snapshot.verdict else "-old"
         return f'W/"{self._life}-{snapshot.sequence}{old}"'
 

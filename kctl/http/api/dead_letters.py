@@ -54,9 +54,8 @@ _TYPES = MappingProxyType(
         "tuple[str, ...] | None": Annotated[list[_SOME_TEXT], Field(max_length=MOST_IDS)] | None,
     }
 )
-"""Field types of `Selection` -> parameter types."""
 PAGE_SECONDS = 0.1
-"""How long to scan for what no index answers; then the page is what was found, and `next` continues."""
+"""Limits a scan without an index; then the page has what was found, and `next` continues."""
 MOST_GROUPS = 500
 EXPORT_ROWS = 500
 EXPORT_SECONDS = 1.0
@@ -84,7 +83,6 @@ class _Known(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _nearest(cls, given: Any) -> Any:
-        """Suggests a similar name for an unknown field."""
         for name in map(str, given if isinstance(given, dict) else ()):
             if name not in cls.model_fields and (near := get_close_matches(name, cls.model_fields, n=1)):
                 raise ValueError(f"{printable_name(name)}: there is none of this name; the nearest is {near[0]}")
@@ -127,8 +125,7 @@ class _Grouped(Filter):
 
 
 def _without_nulls(given: Any) -> Any:
-    """Rejects null in a filter, which would match everything though its sender probably meant a value missing in
-    JSON."""
+    """A null would match everything, although its sender probably meant a value missing in JSON."""
     if isinstance(given, dict) and (nulls := [name for name, value in given.items() if value is None]):
         raise ValueError(f"{', '.join(map(str, nulls))}: null; leave it out")
     return given
@@ -266,7 +263,7 @@ async def _read(request: Request, work: Callable[[DeadLetterStore, Progress], T]
 
 
 async def _unless_gone(request: Request, answer: Awaitable[T]) -> T:
-    """Returns the answer, or cancels it when the caller closes the connection."""
+    """Cancels the answer when the caller closes the connection."""
     waiting, gone = asyncio.ensure_future(answer), asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)

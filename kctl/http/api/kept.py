@@ -10,15 +10,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kctl.http.api.api import Api
 
 KEPT_SECONDS: Final = 0.25
-"""All pages ask when a new snapshot appears. Ages in an answer lag behind by up to this."""
+"""All pages ask when a new snapshot appears. Ages in an answer are late by up to this."""
 Key: TypeAlias = tuple[str, bytes]
-"""Path and query."""
 KEPT_BYTES: Final = 8 * 1024 * 1024
 _PATHS: Final = frozenset(f"/api/v1/{name}" for name in ("history", "lag", "status", "workers"))
 
 
 class KeptAnswers:
-    """Belongs to one event loop. All callers that pass the guard get the same answers."""
+    """Keeps answers for concurrent callers. Belongs to one event loop. All callers that pass the guard get the same
+    answers."""
 
     def __init__(self, app: ASGIApp, api: Api) -> None:
         self._app = app
@@ -41,7 +41,7 @@ class KeptAnswers:
         await self._answer(key, tag, scope, receive, send)
 
     async def _answer(self, key: Key, tag: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-        """If many ask at the same time, the others wait for the first one's answer."""
+        """Concurrent callers wait for the first one's answer."""
         if (first := self._asked.get(key)) is not None:
             await first.wait()
         if (answer := self._answers.get(key)) is not None:
@@ -55,7 +55,7 @@ class KeptAnswers:
             self._go_on(key)
 
     def keep(self, key: Key, tag: bytes, answer: list[Message]) -> None:
-        """Called before the first caller has received it, so that a slow reader delays no other."""
+        """Called before the first caller has received the answer, so that a slow reader does not delay others."""
         self._go_on(key)
         size = sum(len(message.get("body", b"")) for message in answer)
         if answer[0]["status"] != 200 or tag != self._tag or self._bytes + size > KEPT_BYTES:
@@ -75,8 +75,6 @@ class KeptAnswers:
 
 
 class _Recorded:
-    """A `send` that records messages."""
-
     def __init__(self, kept: KeptAnswers, key: Key, tag: bytes, send: Send) -> None:
         self._kept, self._key, self._tag, self._send = kept, key, tag, send
         self._messages: list[Message] = []

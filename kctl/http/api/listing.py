@@ -37,7 +37,7 @@ class ListParams:
         self.live, self.limit, self.local, self.host = live, limit, local, host
 
     def asked(self, api: Api) -> JsonObject | None:
-        """Parameters of the question to the fleet; None if the last snapshot answers."""
+        """None if the last snapshot answers."""
         return api.asked(is_live=self.live, is_local=self.local, host=self.host)
 
 
@@ -66,8 +66,7 @@ async def listed(
     field: str = "rows",
     completed: Callable[[Api, JsonObject, Rows], Rows] = lambda _api, _head, rows: rows,
 ) -> Response:
-    """A page of a list; `field` is the name of its rows. `completed` adds fields that only the rows of this page
-    need."""
+    """`field` is the name of the rows. `completed` adds fields that only the rows of this page need."""
     api = api_of(request)
     snapshot, question = api.latest(), lists.asked(api)
     if question is None and (same := api.unchanged(snapshot, if_none_match)):

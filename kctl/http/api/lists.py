@@ -33,8 +33,6 @@ from kctl_agent.rpc.wire import JsonObject
 
 
 def _single(command: str) -> Callable[..., Coroutine[Any, Any, Response]]:
-    """The route of a question without rows."""
-
     async def answer(
         request: Request,
         live: Annotated[bool, Query(description="Ask the agents now.")] = False,
@@ -53,7 +51,7 @@ def _single(command: str) -> Callable[..., Coroutine[Any, Any, Response]]:
 
 
 def _list(command: str, declared: Question) -> Callable[..., Coroutine[Any, Any, Response]]:
-    """The route of a question with rows. FastAPI reads its parameters from the signature."""
+    """FastAPI reads its parameters from the signature."""
 
     path, key = declared.path, Key.of(named(declared.sent), declared.rows, declared.key)
 
@@ -82,7 +80,6 @@ def _parameters(declared: Question, key: Key) -> Iterator[Parameter]:
 
 
 async def _result(api: Api, command: str, snapshot: FleetSnapshot, question: JsonObject | None) -> JsonObject:
-    """The result of a command, with completeness and age."""
     if question is not None:
         reduced = await api.ask(command, question)
         return {**encoded(reduced.result), **live_head(reduced)}

@@ -49,7 +49,7 @@ class _Given(BaseModel):
 
 
 router = APIRouter(prefix="/api/v1", route_class=JsonRoute)
-"""The guard in front admits changes only with a token."""
+"""The guard admits changes only with a token."""
 
 
 @router.post("/operations", summary="Submit an operation; the answer is what happened", responses=_OF_GIVING)

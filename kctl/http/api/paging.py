@@ -23,7 +23,7 @@ class Key(NamedTuple):
 
     @classmethod
     def of(cls, answer: type, rows: str, names: tuple[str, ...]) -> Key:
-        """The key of the rows that the field `rows` of an answer contains."""
+        """Makes the key of the rows in the field `rows` of an answer."""
         row_type, _ = get_args(get_type_hints(answer)[rows])
         hints = get_type_hints(row_type)
         return cls(names, tuple(hints[name] for name in names))
@@ -40,7 +40,7 @@ class Key(NamedTuple):
         return "/".join(quote(str(value), safe="") for value in self.values(row))
 
     def parsed(self, after: str) -> tuple[Any, ...]:
-        """The values of `text`. Raises BadParams."""
+        """Parses the values. Raises BadParams."""
         texts = after.rsplit("/", len(self.types) - 1)
         try:
             return tuple(kind(unquote(text)) for kind, text in zip(self.types, texts, strict=True))
@@ -49,7 +49,7 @@ class Key(NamedTuple):
 
 
 def chosen(rows: list[JsonObject], min_lag: int | None = None, **wanted: Any) -> list[JsonObject]:
-    """Rows whose fields have one of the wanted values; None wants all."""
+    """A wanted value of None matches all rows."""
     filters: list[tuple[str, Callable[[Any], bool]]] = [
         (name, frozenset(values).__contains__) for name, values in wanted.items() if values is not None
     ]
@@ -59,7 +59,8 @@ def chosen(rows: list[JsonObject], min_lag: int | None = None, **wanted: Any) ->
 
 
 def page(key: Key, rows: Sequence[JsonObject], after: str | None, limit: int) -> tuple[list[JsonObject], str | None]:
-    """At most `limit` rows after the key `after`, and `after` for the next page (None at the end). Raises BadParams."""
+    """Returns at most `limit` rows after the key `after`, and `after` for the next page (None at the end). Raises
+    BadParams."""
     rest = list(rows)
     if after is not None:
         behind = key.parsed(after)

@@ -75,7 +75,6 @@ async def _offsets(api: Api, snapshot: FleetSnapshot, question: JsonObject | Non
 
 
 def _last_head(api: Api, snapshot: FleetSnapshot) -> JsonObject:
-    """Completeness and age of a snapshot's partitions."""
     return {**snapshot.offset_checker.completeness(), "age_seconds": api.age_seconds(snapshot)}
 
 

@@ -13,7 +13,7 @@ from kctl_agent.replies.workers import Event
 
 _AT_A_TIME = 64
 _SILENCE_SECONDS = 15.0
-"""A comment at this interval keeps proxies from closing a silent stream."""
+"""Comments at this interval keep proxies from closing a silent stream."""
 
 
 class Streams:
@@ -26,7 +26,6 @@ class Streams:
         self._closing = asyncio.Event()
 
     def close(self) -> None:
-        """Ends all current and future streams."""
         self._closing.set()
 
     def restart(self) -> None:
@@ -35,8 +34,7 @@ class Streams:
         self._closing = asyncio.Event()
 
     def begin(self, last_event_id: str | None, recent: int) -> AsyncIterator[str]:
-        """The lines of one stream: after `last_event_id` if it is this master's, otherwise the `recent` last events.
-        Raises Busy."""
+        """Starts after `last_event_id` if it is this master's, otherwise with the `recent` last events. Raises Busy."""
         if self._open >= _AT_A_TIME:
             raise Busy(f"{_AT_A_TIME} event streams are open already")
         return self._lines(self._first(last_event_id, recent))
