@@ -26,7 +26,6 @@ OF_HOSTS = (
 
 
 def of_hosts(options: argparse.Namespace) -> dict[str, Any]:
-    """The given `OF_HOSTS` as parameters of a question."""
     given = {"host": options.host, "local": options.local or None}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -54,15 +53,15 @@ def ask(fleet: Fleet, rpc: str, method: str, params: Mapping[str, Any], timeout_
 
 
 def incomplete(reply: Reply) -> IncompleteAnswer | None:
-    """Returns an error that names what is missing, to raise after printing the answer; None if it is complete."""
+    """Returns an error that names what is missing, to raise after printing the answer."""
     if reply.complete:
         return None
     return IncompleteAnswer("; ".join(lacks(reply)))
 
 
 def lacks(*replies: Reply, known: Collection[str] = ()) -> list[str]:
-    """Returns the missing parts as sentences: one for all agents, one for each other part; duplicates of several
-    replies and what is `known` are left out."""
+    """Returns missing parts as sentences: one for all agents, one for each other part, without duplicates and what is
+    `known`."""
     asked = {name for reply in replies for name in reply.asked}
     failed = {each.sender: each for reply in reversed(replies) for each in reply.failed}
     silent = [each for name, each in failed.items() if name in asked]
@@ -72,7 +71,7 @@ def lacks(*replies: Reply, known: Collection[str] = ()) -> list[str]:
 
 
 def remark(reply: Reply) -> str | None:
-    """The verdict on the fleet in one line; None if it is healthy or not part of the answer."""
+    """The verdict in one line; None if the fleet is healthy or the answer has no verdict."""
     verdict = verdict_of(reply)
     if verdict is None or verdict.level == "ok":
         return None
@@ -80,7 +79,6 @@ def remark(reply: Reply) -> str | None:
 
 
 def verdict_of(reply: Reply) -> Verdict | None:
-    """The verdict in a reply, if any. Raises BadAnswer."""
     from kctl.rows.verdict import Verdict
 
     return answered("verdict", Verdict, reply.verdict) if reply.has_verdict else None

@@ -33,7 +33,7 @@ def tail(path: Path, lines: int) -> tuple[bytes, int]:
 
 
 def _from_end(path: Path, end: int, lines: int) -> bytes:
-    """Returns at least the last lines, read in chunks because a log may be large."""
+    """Reads in chunks, because a log may be large."""
     parts: list[bytes] = []
     found = 0
     with _open(path) as log:
@@ -47,7 +47,7 @@ def _from_end(path: Path, end: int, lines: int) -> bytes:
 
 
 class Follower:
-    """Reads what is appended to a log after a position, across rotations."""
+    """Reads what is appended after a position, across rotations."""
 
     def __init__(self, path: Path, position: int, settled_seconds: float = 1.0) -> None:
         """`settled_seconds`: a newer NAME.log.1 may belong to a rotation in progress."""
@@ -58,7 +58,7 @@ class Follower:
         self._older = self._inode_of_older()
 
     def read(self) -> bytes:
-        """Returns new bytes, about 64 KiB or what a rotation has moved; b"" if there are none, or during a rotation."""
+        """Returns about 64 KiB, or what a rotation has moved; b"" if there is nothing new, or during a rotation."""
         unread = b""
         if self._inode_of_older() != self._older:
             if not self._is_settled():

@@ -54,7 +54,6 @@ def _logs(
 
 
 def _paths(fleet: Fleet, names: list[str]) -> dict[str, Path]:
-    """The selected logs by name."""
     logs = _known(fleet)
     if not logs:
         raise UsageError("there are no logs: no process of this fleet has started yet")
@@ -107,13 +106,11 @@ class _Lines:
         sys.stdout.flush()
 
     def end(self) -> None:
-        """Ends an incomplete last line."""
         if self._rest:
             self.write(b"\n")
 
 
 def _show(out: _Lines, path: Path, lines: int) -> int:
-    """Prints the last lines; returns the position of the end."""
     with _readable(path):
         data, end = tail(path, lines)
     out.write(data)

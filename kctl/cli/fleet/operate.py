@@ -1,6 +1,6 @@
 """Makes commands of operations: options from the parameters in `kctl.operations`, help from the docstrings there.
 
-Most operations are submitted directly. Those that show a plan first, or a special result, have a function in `plans`.
+Operations that show a plan first, or a special result, have a function in `plans`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from kctl_agent.errors import BadParams
 from kctl_agent.rpc.params import check_bounds
 
 _OWN = ("seek", "restart", "stack")
-"""Run by functions of `kctl.cli.fleet.plans`."""
 _SHORT = {"topic": ("-t",), "partition": ("-p",)}
 """The same short options as in `kctl kafka`."""
 _KINDS = {"str": "text", "int": "int", "bool": "flag"}

@@ -46,7 +46,7 @@ def _cells(operation: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _typed(operation: dict[str, Any]) -> str:
-    """As it would be typed: `seek --topic orders --to latest --dry-run`, `scale workers=3`."""
+    """Formats an operation as typed: `seek --topic orders --to latest --dry-run`, `scale workers=3`."""
     name, params = operation["operation"].replace("_", "-"), operation["params"]
     if name == "scale":
         return " ".join([name, *(f"{kind}={count}" for kind, count in params.items())])

@@ -50,7 +50,7 @@ def seek(find_fleet: Callable[[], Fleet], params: dict[str, Any], options: argpa
 
 
 def _confirmed(plan: dict[str, Any]) -> str:
-    """The offsets that the operator confirmed. Raises UsageError, OperationFailed (no plan)."""
+    """The offsets that the operator confirmed. Raises UsageError, OperationFailed."""
     if plan["state"] != "done":
         raise OperationFailed(f"operation {plan['id']}, seek: {clean(plan['text'])}")
     sys.stderr.write("\n".join([*_table(plan), ""]))

@@ -95,7 +95,7 @@ def _storage(storage: StorageReply | None) -> Iterator[str]:
 
 
 def _master(fleet: fleets.Fleet) -> dict[str, Any]:
-    """The contents of `master.json`; nulls if it cannot be read, because the master may still answer."""
+    """Nulls if `master.json` cannot be read, because the master may still answer."""
     try:
         about = json.loads((fleet.run_dir / "master.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -104,8 +104,8 @@ def _master(fleet: fleets.Fleet) -> dict[str, Any]:
 
 
 def _joined(supervised: list[dict[str, Any]], reported: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row per worker: the supervisor's, with the worker's own answer as `worker`; attached applications have only
-    the latter."""
+    """The supervisor's rows, each with the worker's own answer as `worker`; attached applications have only the
+    latter."""
     unsupervised = [
         {"name": name, "kind": row.get("kind"), "state": None, "pid": row.get("pid")}
         for name, row in reported.items()
@@ -115,8 +115,8 @@ def _joined(supervised: list[dict[str, Any]], reported: dict[str, dict[str, Any]
 
 
 def _remarks(statuses: Iterable[WorkerStatus]) -> Iterator[str]:
-    """What does not fit into the table: warnings, pauses with their callers, and logs of unhealthy workers. The pause
-    of a topic applies to any worker that gets the topic, so it is printed once, without a worker."""
+    """Yields what does not fit into the table: warnings, pauses with their callers, and logs of unhealthy workers. A
+    topic's pause is printed once, without a worker, because it applies to any worker that gets the topic."""
     statuses = list(statuses)
     yield from dict.fromkeys(pause_text(pause) for each in statuses for pause in each.paused if pause.topic is not None)
     for status in statuses:
@@ -128,7 +128,6 @@ def _remarks(statuses: Iterable[WorkerStatus]) -> Iterator[str]:
 
 
 def _events(rows: Iterable[WorkerRow]) -> Iterator[str]:
-    """The last events of processes."""
     of_all = sorted(((row.name, event) for row in rows for event in row.events), key=lambda each: each[1].at)
     for name, event in of_all[-_EVENTS:]:
         yield f"{moment(event.at)}  {cell(name)}  {cell(event.kind)}  {cell(event.text)}"

@@ -18,7 +18,7 @@ from kctl_agent.rpc.messages import reducer_method, wire_method
 
 _ANSWER_SECONDS = 60.0
 _OPERATION_LOG_SECONDS = 10.0
-"""For answers from the master's operation log alone."""
+"""Time-out for answers from the master's operation log alone."""
 _POLL_SECONDS = 0.2
 
 _ERRORS = {"failed": OperationFailed, "unknown": OperationUnknown}
@@ -59,7 +59,7 @@ def cancel_operation(fleet: Fleet, id_: str) -> None:
 
 
 def follow(fleet: Fleet, operation: dict[str, Any]) -> dict[str, Any]:
-    """Returns the operation when it has ended; prints progress on stderr."""
+    """Prints progress on stderr; returns the operation when it has ended."""
     shown, pause = "", Event()
     while operation["state"] == "running":
         if operation["text"] and operation["text"] != shown:

@@ -72,8 +72,8 @@ def offset_checker(offsets: Offsets) -> list[str]:
 
 
 def _columns(rows: Sequence[Any], *names: str) -> tuple[list[Column], list[list[Any]]]:
-    """Fields as columns, column by column because there may be a hundred thousand rows. Names of processes get a `host`
-    column if there are several hosts."""
+    """Column by column, because there may be 100,000 rows. Names of processes get a `host` column if there are several
+    hosts."""
     types = type(rows[0]).__annotations__ if rows else {}
     shown = [Column(name.replace("_", "-"), _is_number(types.get(name))) for name in names]
     values = [list(map(attrgetter(name), rows)) for name in names]
@@ -86,7 +86,6 @@ def _columns(rows: Sequence[Any], *names: str) -> tuple[list[Column], list[list[
 
 
 def _is_number(kind: object) -> bool:
-    """Whether a type is aligned to the right."""
     return re.search(r"\b(int|float)\b", str(kind)) is not None and "tuple" not in str(kind)
 
 
@@ -116,7 +115,7 @@ def member_leader(group: GroupMembers, longest: float = 60) -> list[str]:
 
 
 def listed(reply: Any) -> list[str]:
-    """The rows of an answer, with every field as a column."""
+    """Every field is a column."""
     row_type, _ = get_args(get_type_hints(type(reply))["rows"])
     columns, values = _columns(reply.rows, *(each.name for each in fields(row_type)))
     return render_columns(columns, [[None if value == () else value for value in each] for each in values])
@@ -152,7 +151,6 @@ def pending(storage: StorageReply) -> list[int | None]:
 
 
 def read(command: str, result: Any) -> Any:
-    """Decodes an answer. Raises BadAnswer."""
     return answered(command, named(QUESTIONS[command].sent), result)
 
 

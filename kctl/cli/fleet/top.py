@@ -44,14 +44,13 @@ if TYPE_CHECKING:
 
 
 Key = Callable[[float], str | None]
-"""Waits this many seconds for a key; None if there was none. Escape sequences such as arrows are one key."""
+"""Waits this many seconds for a key. Escape sequences such as arrows are one key."""
 Scope = Mapping[str, str | bool]
 """Parameters of every question: `host`, `local` or none."""
 _ESCAPE = "\x1b"
 _READ_BYTES = 256
 _TIMEOUT_SECONDS = 2.0
 _FRAME_LINES = 6
-"""Screen lines besides processes and partitions."""
 _PARTITION_COLUMNS = (
     Column("partition"),
     Column("committed", is_number=True),
@@ -64,7 +63,7 @@ _STYLES = {Level.OK: "", Level.DEGRADED: "yellow", Level.UNKNOWN: "yellow", Leve
 
 @contextmanager
 def keys() -> Iterator[Key]:
-    """Yields keys of the terminal on stdin, which does not echo meanwhile."""
+    """The terminal on stdin does not echo meanwhile."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     tty.setcbreak(descriptor)
@@ -85,14 +84,14 @@ def keys() -> Iterator[Key]:
 
 
 def line(text: str, columns: int, style: str = "") -> Text:
-    """Returns a line that fits, as Text because rich would read `[link=…]` in a str as markup."""
+    """Returns Text, because rich would read `[link=…]` in a str as markup."""
     from rich.text import Text
 
     return Text(clip(text, columns), style, no_wrap=True)
 
 
 class SortOrder(StrEnum):
-    """How partitions are sorted; the first letter is its key."""
+    """The first letter is its key."""
 
     LAG = "lag"
     PARTITION = "partition"
@@ -116,12 +115,11 @@ class FleetTopView:
     """The answers; a missing part is empty, and `problem` is the reason."""
 
     processes: tuple[WorkerRow, ...] = ()
-    """Workers, sinkers and the engine."""
     partitions: tuple[PartitionRow, ...] = ()
     storage: StorageReply = field(default_factory=StorageReply)
     problem: str | None = None
     missing: tuple[str, ...] = ()
-    """What did not answer, and what is stale or unknown."""
+    """Parts that did not answer, and what is stale or unknown."""
     verdict: Verdict | None = None
 
     @property
@@ -130,7 +128,6 @@ class FleetTopView:
 
     @property
     def lag(self) -> int | None:
-        """None if nothing is known."""
         rows = {(row.topic, row.partition): row for row in reversed(self.partitions)}  # the group's before others' rows
         known = [row.remaining_count for row in rows.values() if row.remaining_count is not None]
         return sum(known) if known else None
@@ -175,7 +172,8 @@ def _top_of_fleet(fleet: Fleet, scope: Scope, sort: SortOrder, every: float) -> 
 
 
 def _poll(fleet: Fleet, scope: Scope, *, needs_master: bool = False) -> FleetTopView:
-    """Asks the master for the next screen. Raises what a retry would not solve; with `needs_master` also NoMaster."""
+    """Asks the master for the next screen. Raises errors that a retry would not solve; with `needs_master` also
+    NoMaster."""
 
     def answer(rpc: str) -> Reply:
         return ask(fleet, rpc, reducer_method(rpc), scope, _TIMEOUT_SECONDS)
@@ -225,7 +223,6 @@ def summary(glance: FleetTopView) -> str:
 
 
 def _verdict(glance: FleetTopView) -> list[str]:
-    """The verdict and other problems, gravest first."""
     if glance.verdict is None or glance.problem is not None:
         return []
     others = (f"and {each.level}: {each.reason}" for each in glance.verdict.also)
@@ -273,7 +270,7 @@ def _screen(fleet: Fleet, glance: FleetTopView, sort: SortOrder, columns: int, l
 
 
 def _workers(rows: Sequence[WorkerRow], columns: int) -> list[Text]:
-    """One line each; the error comes last, so that name and state are always visible."""
+    """The error comes last, so that name and state are always visible."""
     lines = worker_table(map(_with_pause, rows), TOP)
     return [
         line(lines[0], columns, "bold"),
@@ -282,8 +279,7 @@ def _workers(rows: Sequence[WorkerRow], columns: int) -> list[Text]:
 
 
 def _with_pause(row: WorkerRow) -> WorkerRow:
-    """Shows a running process with paused partitions as paused; there is no room for which ones, as in `kctl
-    status`."""
+    """Shows a running process with paused partitions as paused; there is no room for which ones."""
     is_paused = row.state == AgentState.RUNNING and row.supervisor is not None and row.supervisor.paused
     return replace(row, state=AgentState.PAUSED) if is_paused else row
 
@@ -318,7 +314,7 @@ def _is_stopped(row: WorkerRow) -> bool:
 
 
 def _state(row: WorkerRow) -> str | None:
-    """As the supervisor sees it, or for an attached application as it reports."""
+    """As the supervisor sees it, or as an attached application reports it."""
     return row.state if row.supervisor is None else row.supervisor.state
 
 

@@ -15,14 +15,14 @@ from kctl.terminal import plain
 from kctl_agent.errors import AgentError
 
 View = tuple[str, str | None]
-"""Text for stdout, and a remark or None."""
+"""Text for stdout, and a remark."""
 
 _HOME, _TO_END_OF_LINE, _TO_END_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 def watch(poll: Callable[[], View], seconds: float, title: str, separator: str) -> int:
     """Shows what `poll` returns every `seconds` until Ctrl-C, with exit code 0. On a terminal an absent master is only
-    a remark; elsewhere its error is raised, to end a script."""
+    a remark; elsewhere its error ends a script."""
     pause = Event()
     try:
         if not sys.stdout.isatty():
@@ -51,7 +51,7 @@ def _print_on(poll: Callable[[], View], seconds: float, separator: str, pause: E
 
 
 def _redraw(lines: list[str]) -> None:
-    """Overwrites the old text, since clearing it first would flicker; cuts what does not fit."""
+    """Overwrites the old text, because clearing it first would flicker; cuts what does not fit."""
     columns, rows = shutil.get_terminal_size()
     if len(lines) >= rows:
         lines = [*lines[: rows - 2], f"… {len(lines) - rows + 2} more lines"]

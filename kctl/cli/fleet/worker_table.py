@@ -1,7 +1,5 @@
-"""The table of workers and sinkers: defines the columns of `kctl status`, `kctl rpc workers` and `kctl top`.
-
-`state` is what the supervisor sees, `doing` what the worker reports; `rss` covers all its processes if known.
-"""
+"""The table of workers and sinkers: defines the columns of `kctl status`, `kctl rpc workers` and `kctl top`. `state` is
+the supervisor's view, `doing` the worker's; `rss` covers all its processes if known."""
 
 from __future__ import annotations
 
@@ -25,7 +23,6 @@ TOP = ("name", "state", "doing", "since", "causes", "rss", "rows/s", "last-error
 
 
 def worker_table(rows: Iterable[WorkerRow], columns: Sequence[str]) -> list[str]:
-    """The lines of the table with the named columns, and `host` if there are several hosts."""
     known = _COLUMNS | _declared()
     names = [each for name in columns for each in (_declared() if name == "*" else (name,))]
     rows = list(rows)
@@ -99,4 +96,3 @@ _COLUMNS: dict[str, tuple[Column, Callable[[WorkerRow], object]]] = {
     "rss": (Column("rss", is_number=True), _resident),
     "last-error": (Column("last-error"), _last_error),
 }
-"""Column name -> heading and cell."""
