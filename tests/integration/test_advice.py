@@ -74,8 +74,8 @@ def test_sinkers_are_advised_for_what_waits(place: Path, master: Callable[..., M
 
     found = eventually(lambda: (now := advice(one))["answer"] == "sinkers" and now, 60, "more sinkers are advised")
 
-    assert found["sinkers"] == 4, "at most four times as many"
-    assert 3 <= found["needed_sinkers"] <= 6, "about 40,000 messages in ten seconds, at not quite 1,000 a second"
+    assert found["needed_sinkers"] >= 3, "less than 40,000 messages in ten seconds, at not quite 1,000 a second"
+    assert 3 <= found["sinkers"] <= 4, "at most four times as many"
 
 
 def advice(one: Master) -> Any:
