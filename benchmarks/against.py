@@ -6,7 +6,7 @@ lowest to the second highest of them. It is `worse` only if the two intervals do
 
     python -m benchmarks.against CHECKOUT [--turns 7] [--only P1 P4]
 
-Prints one JSON line for each number, and each single result to stderr. Exit code 1 if one of them is worse.
+Prints one JSON line for each number, and each single result to stderr. Exit code 1 if one of them is worse or failed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,21 +78,31 @@ def main() -> int:
     options = parser.parse_args()
     checkouts = {"ours": HERE, "theirs": options.checkout.resolve()}
     commands = dict.fromkeys(NUMBERS[name].command for name in options.only)
-    is_any_worse = False
+    is_well = True
     for command in commands:
         names = [name for name in options.only if NUMBERS[name].command == command]
-        found: dict[str, dict[str, list[float]]] = {name: {each: [] for each in checkouts} for name in names}
-        for turn in range(options.turns):
-            for each in sorted(checkouts, reverse=bool(turn % 2)):
-                lines = run(checkouts[each], command)
-                for name in names:
-                    found[name][each].append(value_of(NUMBERS[name], lines))
-                    progress(f"{name} {each} {found[name][each][-1]} (load {os.getloadavg()[0]:.1f})")
-        for name in names:
-            line = compared(name, **found[name])
+        try:
+            lines = [compared(name, **found) for name, found in measured(command, names, checkouts, options.turns)]
+        except (RuntimeError, LookupError, subprocess.TimeoutExpired) as error:  # the others are worth an hour
+            lines = [{"benchmark": f"against_{name}", "verdict": "failed", "why": str(error)} for name in names]
+        for line in lines:
             print(json.dumps(line), flush=True)
-            is_any_worse |= line["verdict"] == "worse"
-    return 1 if is_any_worse else 0
+            is_well &= line["verdict"] in ("same", "better")
+    return 0 if is_well else 1
+
+
+def measured(
+    command: str, names: Sequence[str], checkouts: Mapping[str, Path], turns: int
+) -> Iterable[tuple[str, dict[str, list[float]]]]:
+    """The results of one command, by number and checkout. Raises RuntimeError, LookupError, TimeoutExpired."""
+    found: dict[str, dict[str, list[float]]] = {name: {each: [] for each in checkouts} for name in names}
+    for turn in range(turns):
+        for each in sorted(checkouts, reverse=bool(turn % 2)):
+            lines = run(checkouts[each], command)
+            for name in names:
+                found[name][each].append(value_of(NUMBERS[name], lines))
+                progress(f"{name} {each} {found[name][each][-1]} (load {os.getloadavg()[0]:.1f})")
+    return found.items()
 
 
 def run(checkout: Path, command: str) -> list[dict[str, Any]]:
@@ -108,8 +118,7 @@ def run(checkout: Path, command: str) -> list[dict[str, Any]]:
 
 
 def value_of(number: Number, lines: Sequence[dict[str, Any]]) -> float:
-    [found] = [line for line in lines if line["benchmark"] == number.line]
-    value: Any = found
+    value: Any = {line["benchmark"]: line for line in lines}[number.line]
     for part in number.field.split("."):
         value = value[part]
     return float(value)
