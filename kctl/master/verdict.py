@@ -10,8 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import NamedTuple
 
 import msgspec
 
@@ -21,6 +19,7 @@ from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.verdict import UNOWNED, Finding, Level, Verdict
 from kctl.rows.workers import AgentState, WorkerRow, WorkerStatus
 from kctl.status import Status, handling
+from kctl.status.handling import Found
 from kctl_agent.replies.ping import PingReply
 from kctl_agent.replies.workers import WaitingFor
 from kctl_agent.rpc.messages import number_of
@@ -47,18 +46,8 @@ _OF_STATUS = {
 _DOES = {"engine": "worker", "workers": "worker", "sinkers": "sinker"}
 """Parts of a fleet's work, each with the kind of process whose work shows that a host does it."""
 _NAMED = 3
-
-
 _GRACE_SECONDS = 60.0
 """Time for a process to begin its work after a requested start or restart."""
-
-
-class _Found(NamedTuple):
-    level: Level
-    about: str
-    what: str
-    why: str | None = None
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +111,7 @@ def _works(snapshot: FleetSnapshot, in_trouble: Container[str]) -> Iterator[str]
             yield about
 
 
-def _finding(found: _Found, since: float) -> Finding:
+def _finding(found: Found, since: float) -> Finding:
     why = f": {found.why}" if found.why else ""
     return Finding(found.level, found.about, f"{found.what} since {moment(since)}{why}", since)
 
@@ -131,40 +120,40 @@ def _share(count: int, of: int, noun: str, plural: str = "") -> str:
     return f"{count} of {number_of(of, noun, plural)} {'has' if count == 1 else 'have'}"
 
 
-def _brokers(snapshot: FleetSnapshot) -> Iterator[_Found]:
+def _brokers(snapshot: FleetSnapshot) -> Iterator[Found]:
     brokers = snapshot.brokers
     if brokers is None:
         return
     limit, age, complete = brokers.stale_after_seconds, brokers.age_seconds, brokers.complete_age_seconds
     if age is None:
         level = Level.UNKNOWN if brokers.error is None else Level.FAILING
-        yield _Found(level, "brokers", "no Kafka broker has answered", brokers.error)
+        yield Found(level, "brokers", "no Kafka broker has answered", brokers.error)
     elif age > limit:
         # If workers get answers and the master does not, their offsets are current.
         ages = snapshot.offset_checker.result.age_seconds[: len(snapshot.partitions)]
         is_blind = bool((ages > limit).any()) or not len(ages)
         level = Level.FAILING if is_blind else Level.DEGRADED
-        yield _Found(
+        yield Found(
             level, "brokers", f"no Kafka broker has answered{'' if is_blind else ' the master'}", brokers.error, age
         )
     elif complete is None or complete > limit:
         what = "the Kafka brokers have not answered everything"
-        yield _Found(Level.DEGRADED, "brokers", what, brokers.error, complete or 0.0)
+        yield Found(Level.DEGRADED, "brokers", what, brokers.error, complete or 0.0)
     for name in brokers.missing_topics:
         remedy = f"create it again (`kctl kafka create-topic {name}`), or take it out of kafka.topics and "
         remedy += "start the fleet again"
-        yield _Found(Level.FAILING, f"topic {name}", f"topic {name} has not existed", remedy)
+        yield Found(Level.FAILING, f"topic {name}", f"topic {name} has not existed", remedy)
 
 
-def _storage(snapshot: FleetSnapshot) -> Iterator[_Found]:
+def _storage(snapshot: FleetSnapshot) -> Iterator[Found]:
     storage = snapshot.block_size.result
     age = storage.age_seconds or 0.0
     if storage.error or age > STALE_SECONDS:
-        yield _Found(Level.FAILING, "storage", "the storage has not answered", storage.error, age)
+        yield Found(Level.FAILING, "storage", "the storage has not answered", storage.error, age)
     elif storage.full:
         # Back-pressure for a moment is how workers and sinkers share a storage.
         level = Level.FAILING if snapshot.lasting("storage", "full") > STALE_SECONDS else Level.DEGRADED
-        yield _Found(level, "storage", "the storage has been full", f"{storage.full}{_no_sinker(snapshot)}")
+        yield Found(level, "storage", "the storage has been full", f"{storage.full}{_no_sinker(snapshot)}")
 
 
 def _no_sinker(snapshot: FleetSnapshot) -> str:
@@ -176,7 +165,7 @@ def _no_sinker(snapshot: FleetSnapshot) -> str:
     return "; no sinker takes messages out: set sinkers.handler, then `kctl reload` and `kctl scale sinkers=2`"
 
 
-def _engine(snapshot: FleetSnapshot) -> Iterator[_Found]:
+def _engine(snapshot: FleetSnapshot) -> Iterator[Found]:
     for status, row in _supervised(snapshot, "engine"):
         if (why := _trouble(snapshot, status, row)) is not None:
             level, remedy = Level.FAILING, "; it is restarted by itself, and `kctl logs engine` shows why it ended"
@@ -184,10 +173,10 @@ def _engine(snapshot: FleetSnapshot) -> Iterator[_Found]:
                 level, remedy = Level.UNKNOWN if _is_first_start(status, row) else Level.DEGRADED, ""
             elif status.state == "fatal":
                 remedy = "; correct what `kctl logs engine` shows, then `kctl start engine`"
-            yield _Found(level, "engine", "the engine has not run", why + remedy)
+            yield Found(level, "engine", "the engine has not run", why + remedy)
 
 
-def _waiting(snapshot: FleetSnapshot, known: Container[str]) -> Iterator[_Found]:
+def _waiting(snapshot: FleetSnapshot, known: Container[str]) -> Iterator[Found]:
     """Yields outages that only waiting processes know of."""
     processes = [*_supervised(snapshot, "worker"), *_supervised(snapshot, "sinker")]
     waiting: dict[str, list[tuple[str, str | None]]] = {}
@@ -200,7 +189,7 @@ def _waiting(snapshot: FleetSnapshot, known: Container[str]) -> Iterator[_Found]
             counts = Counter(kind for kind, _ in waiters)
             level = Level.FAILING if any(counts[kind] == in_all[kind] for kind in counts) else Level.DEGRADED
             share = _share(len(waiters), len(processes), "process", "processes")
-            yield _Found(level, what, f"{share} waited for the {what}", waiters[0][1])
+            yield Found(level, what, f"{share} waited for the {what}", waiters[0][1])
 
 
 def _waits_for(snapshot: FleetSnapshot, row: WorkerRow | None) -> WaitingFor | None:
@@ -211,7 +200,7 @@ def _waits_for(snapshot: FleetSnapshot, row: WorkerRow | None) -> WaitingFor | N
     return waiting
 
 
-def _processes(snapshot: FleetSnapshot, kind: str) -> Iterator[_Found]:
+def _processes(snapshot: FleetSnapshot, kind: str) -> Iterator[Found]:
     wanted = _supervised(snapshot, kind)
     troubled = [(each, why) for each in wanted if (why := _trouble(snapshot, *each)) is not None]
     if not troubled:
@@ -224,16 +213,17 @@ def _processes(snapshot: FleetSnapshot, kind: str) -> Iterator[_Found]:
             level = Level.UNKNOWN
         elif all(_is_changing(snapshot, *each) for each, _ in troubled):
             level = Level.DEGRADED
-    yield _Found(level, f"{kind}s", what, _listed([why for _, why in troubled]) + _more_in_logs(ended))
+    yield Found(level, f"{kind}s", what, _listed([why for _, why in troubled]) + _more_in_logs(ended))
 
 
-def _handling(snapshot: FleetSnapshot) -> Iterator[_Found]:
+def _handling(snapshot: FleetSnapshot) -> Iterator[Found]:
     """Yields findings about the handler and messages that have left Kafka."""
     storage = snapshot.block_size.result
     sinkers = [row for _, row in _supervised(snapshot, "sinker") if row is not None and row.sinker is not None]
-    found = handling.calls(sinkers), handling.tries(sinkers, storage)
-    of_messages = handling.dead_letters(storage), handling.late(snapshot.unhandled, storage)
-    yield from (_Found(Level.DEGRADED, *each) for each in chain(*found, *of_messages))
+    yield from handling.calls(sinkers)
+    yield from handling.tries(sinkers, storage)
+    yield from handling.dead_letters(storage)
+    yield from handling.late(snapshot.unhandled, storage)
 
 
 def _supervised(snapshot: FleetSnapshot, kind: str) -> list[tuple[WorkerStatus, WorkerRow | None]]:
@@ -298,23 +288,23 @@ def _main_thread_age(pings: Iterable[PingReply], name: str) -> float:
     return next((ping.main_thread_age_seconds or 0.0 for ping in pings if ping.name == name), 0.0)
 
 
-def _attached(snapshot: FleetSnapshot) -> Iterator[_Found]:
+def _attached(snapshot: FleetSnapshot) -> Iterator[Found]:
     supervised = {status.name for status in snapshot.supervised}
     names = [each.sender for each in snapshot.ping.failed if each.sender not in supervised]
     silent = [name for name in names if snapshot.lasting(name, "silent") > STALE_SECONDS]
     if silent:
-        yield _Found(Level.DEGRADED, "attached", f"{number_of(len(silent), 'attached agent')} silent", _listed(silent))
+        yield Found(Level.DEGRADED, "attached", f"{number_of(len(silent), 'attached agent')} silent", _listed(silent))
 
 
-def _beside(snapshot: FleetSnapshot) -> Iterator[_Found]:
+def _beside(snapshot: FleetSnapshot) -> Iterator[Found]:
     """Attached applications are not the fleet's work, so they only degrade it."""
     for group in snapshot.attached:
         if _OF_STATUS.get(group.assessment.status) is Level.FAILING:
             what, _, why = group.assessment.reason.partition(": ")
-            yield _Found(Level.DEGRADED, group.group, f"{group.group}: {what}", why)
+            yield Found(Level.DEGRADED, group.group, f"{group.group}: {what}", why)
 
 
-def _partitions(snapshot: FleetSnapshot) -> Iterator[_Found]:
+def _partitions(snapshot: FleetSnapshot) -> Iterator[Found]:
     unowned, own = snapshot.unowned, snapshot.group_assessment
     for about, group in (("partitions", None if own == unowned else own), (UNOWNED, unowned)):
         if group is not None and group.status in _OF_STATUS:
@@ -322,14 +312,14 @@ def _partitions(snapshot: FleetSnapshot) -> Iterator[_Found]:
             workers = snapshot.offset_checker.result.listed("worker", None)
             both = zip(workers, snapshot.own_assessments.statuses(), strict=False)
             stalled = (worker for worker, status in both if status is Status.STALLED is group.status and worker)
-            yield _Found(_OF_STATUS[group.status], about, what, why + _more_in_logs(next(stalled, None)))
+            yield Found(_OF_STATUS[group.status], about, what, why + _more_in_logs(next(stalled, None)))
 
 
 def _more_in_logs(name: str | None) -> str:
     return f"; `kctl logs {name}` shows more" if name else ""
 
 
-def _replicas(snapshot: FleetSnapshot) -> Iterator[_Found]:
+def _replicas(snapshot: FleetSnapshot) -> Iterator[Found]:
     topics = snapshot.kept.get("metadata_topics")
     rows = topics.result.rows if topics else ()
     lacking = [
@@ -340,17 +330,17 @@ def _replicas(snapshot: FleetSnapshot) -> Iterator[_Found]:
     if lacking:
         nodes = ", ".join(map(str, sorted(set().union(*lacking))))
         what = f"{_share(len(lacking), len(rows), 'partition')} lacked in-sync replicas"
-        yield _Found(Level.DEGRADED, "replicas", what, f"those of broker {nodes}")
+        yield Found(Level.DEGRADED, "replicas", what, f"those of broker {nodes}")
 
 
-def _hosts(snapshot: FleetSnapshot) -> Iterator[_Found]:
+def _hosts(snapshot: FleetSnapshot) -> Iterator[Found]:
     if snapshot.hosts is None:
         return
     if (missing := [row.name for row in snapshot.hosts.rows if row.is_missing]) != []:
         share = _share(len(missing), len(snapshot.hosts.rows), "host")
-        yield _Found(Level.DEGRADED, "hosts", f"{share} been missing", _listed(missing))
+        yield Found(Level.DEGRADED, "hosts", f"{share} been missing", _listed(missing))
     elif snapshot.hosts.error is not None:
-        yield _Found(Level.DEGRADED, "hosts", "it has not been known which hosts there are", snapshot.hosts.error)
+        yield Found(Level.DEGRADED, "hosts", "it has not been known which hosts there are", snapshot.hosts.error)
 
 
 def _listed(texts: list[str]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import accumulate, chain, compress, groupby, pairwise
 from operator import itemgetter
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -244,7 +244,7 @@ def _listed(column: NDArray[Any] | None, part: slice, size: int) -> Sequence[Any
     return [None if value == ABSENT else value for value in values]
 
 
-class PartitionRows(Sequence[PartitionRow]):
+class PartitionRows:
     __slots__ = ("_begin", "_columns", "_end")
 
     def __init__(self, columns: PartitionColumns, begin: int, end: int) -> None:
@@ -259,12 +259,6 @@ class PartitionRows(Sequence[PartitionRow]):
     def __iter__(self) -> Iterator[PartitionRow]:
         return self._columns.rows(slice(self._begin, self._end))
 
-    @overload
-    def __getitem__(self, index: int) -> PartitionRow: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[PartitionRow]: ...
-    def __getitem__(self, index: int | slice) -> PartitionRow | Sequence[PartitionRow]:
-        if isinstance(index, slice):
-            return list(self)[index]
+    def __getitem__(self, index: int) -> PartitionRow:
         row = range(self._begin, self._end)[index]
         return next(self._columns.rows(slice(row, row + 1)))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from kctl.rows.verdict import Level
 from kctl.rows.workers import WorkerRow
 from kctl.status.unhandled import Unhandled
 from kctl_agent.replies.block_size import RECENT_DEAD_COUNTED, RECENT_DEAD_SECONDS, StorageReply
@@ -20,14 +21,19 @@ _FAILING_SECONDS = 30.0
 _NAMED = 3
 
 
-class HandlingFinding(NamedTuple):
+class Found(NamedTuple):
+    """A finding before it is dated."""
+
+    level: Level
     about: str
     what: str
-    why: str | None
+    """Without numbers that change."""
+    why: str | None = None
     seconds: float = 0.0
+    """For how long it is known."""
 
 
-def calls(sinkers: Sequence[WorkerRow]) -> Iterator[HandlingFinding]:
+def calls(sinkers: Sequence[WorkerRow]) -> Iterator[Found]:
     """Finds handler calls that run much longer than usual."""
     long = [(row, seconds) for row in sinkers if (seconds := _call_seconds(row)) > _limit_seconds(row)]
     if long:
@@ -36,10 +42,10 @@ def calls(sinkers: Sequence[WorkerRow]) -> Iterator[HandlingFinding]:
         more = [f"{len(long) - _NAMED} more"] if len(long) > _NAMED else []
         limit = f"the limit is {_limit_seconds(long[0][0]):.0f} s; `kctl stack {long[0][0].name}` shows where it is"
         what, why = f"{_handler(sinkers)} has not returned {share}", "; ".join((*calls, *more, limit))
-        yield HandlingFinding("handler calls", what, why, max(seconds for _, seconds in long))
+        yield Found(Level.DEGRADED, "handler calls", what, why, max(seconds for _, seconds in long))
 
 
-def tries(sinkers: Sequence[WorkerRow], storage: StorageReply) -> Iterator[HandlingFinding]:
+def tries(sinkers: Sequence[WorkerRow], storage: StorageReply) -> Iterator[Found]:
     """Finds many failed tries in the last minute; or few, without a success for longer, while messages are pending."""
     known = [row.sinker for row in sinkers if row.sinker is not None]
     count, failed = (sum(getattr(each, name) or 0 for each in known) for name in ("recent_tries", "recent_failures"))
@@ -48,23 +54,23 @@ def tries(sinkers: Sequence[WorkerRow], storage: StorageReply) -> Iterator[Handl
     why = ", ".join((f"{failed} of {count} tries failed in the last minute", *classes))
     why += f"; `kctl logs {worst.name}` shows more" if worst else ""
     if count >= _LEAST_TRIES and failed > _MOST_FAILURES * count:
-        yield HandlingFinding("handler", f"{_handler(sinkers)} has failed too often", why)
+        yield Found(Level.DEGRADED, "handler", f"{_handler(sinkers)} has failed too often", why)
         return
     failing = [row for row in sinkers if _failing_seconds(row) > _FAILING_SECONDS]
     if failing and (storage.pending or storage.processing):
         share = f"{len(failing)} of {number_of(len(sinkers), 'sinker')} {'has' if len(failing) == 1 else 'have'}"
         what = "no message was handled" if len(failing) == len(sinkers) else f"{share} handled no message"
-        yield HandlingFinding("handler", what, why, min(map(_failing_seconds, failing)))
+        yield Found(Level.DEGRADED, "handler", what, why, min(map(_failing_seconds, failing)))
 
 
-def dead_letters(storage: StorageReply) -> Iterator[HandlingFinding]:
+def dead_letters(storage: StorageReply) -> Iterator[Found]:
     recent = storage.recent_dead
     if recent is None or recent.last_seconds is None or recent.last_seconds > RECENT_DEAD_SECONDS:
         return
     of_class = f", {recent.error_class}" if recent.error_class else ""
     count = f"{'at least ' if recent.count >= RECENT_DEAD_COUNTED else ''}{recent.count}"
     why = f"{count} in {RECENT_DEAD_SECONDS / 60:.0f} minutes{of_class}: `kctl storage dead groups` lists them"
-    yield HandlingFinding("dead letters", "messages have become dead letters", why, recent.first_seconds or 0.0)
+    yield Found(Level.DEGRADED, "dead letters", "messages have become dead letters", why, recent.first_seconds or 0.0)
 
 
 def _handler(sinkers: Sequence[WorkerRow]) -> str:
@@ -94,12 +100,12 @@ def stored_words(storage: StorageReply) -> str | None:
     return f"{number_of(count, 'message')} wait{'s' if count == 1 else ''} in the storage{delayed}"
 
 
-def late(unhandled: Unhandled, storage: StorageReply) -> Iterator[HandlingFinding]:
+def late(unhandled: Unhandled, storage: StorageReply) -> Iterator[Found]:
     """Finds a fleet whose oldest unhandled message is too old and whose age does not fall."""
     if unhandled.is_late:
         limit = f"the limit (status.oldest_limit) is {unhandled.limit_seconds:.0f} s"
         why = "; ".join(filter(None, (f"{_oldest(unhandled)}, {limit}", stored_words(storage))))
-        yield HandlingFinding("unhandled", "messages have waited too long", why)
+        yield Found(Level.DEGRADED, "unhandled", "messages have waited too long", why)
 
 
 def progress_words(unhandled: Unhandled, storage: StorageReply) -> Iterator[str]:

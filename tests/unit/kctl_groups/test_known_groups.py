@@ -43,7 +43,7 @@ def known(*readings: tuple[float, ClusterReading]) -> KnownGroups:
 
 def rows(found: KnownGroups, group: str, now: float, *, is_read_committed: bool = False) -> Sequence[PartitionRow]:
     columns = found.partitions(now, lambda _: is_read_committed)
-    return columns.of_group(columns.names.groups.index(group))
+    return [*columns.of_group(columns.names.groups.index(group))]
 
 
 def row(

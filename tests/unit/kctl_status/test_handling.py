@@ -9,7 +9,7 @@ import pytest
 
 from kctl.rows.workers import WorkerRow
 from kctl.status import handling
-from kctl.status.handling import HandlingFinding
+from kctl.status.handling import Found
 from kctl_agent.replies.block_size import RecentDeadLetters, StorageReply
 from kctl_agent.replies.encode import aged
 from kctl_agent.replies.workers import SinkerStats
@@ -21,7 +21,7 @@ def sinker(number: int, **stats: Any) -> WorkerRow:
     return WorkerRow(f"sinker-{number}", "sinker", sinker=SinkerStats(handler="shop:handle", **stats))
 
 
-def only(found: Iterable[HandlingFinding]) -> HandlingFinding:
+def only(found: Iterable[Found]) -> Found:
     [finding] = found
     return finding
 
