@@ -72,7 +72,7 @@ class ClusterCollector:
         self.describe: Callable[[str], Group] = partial(
             _described, self._watcher, collected.access, exporter.timeout_seconds
         )
-        """Asks the brokers for a group and its members, by a connection of its own; blocks, raises KctlError."""
+        """Asks the brokers for a group and its members, by a connection of its own; blocks and raises KctlError."""
         self.prepare: list[Callable[[ClusterSnapshot], None]] = []
         """Functions that are given every snapshot, on the collector's thread, after it has become the last one."""
         self._reader = ClusterReader(

@@ -52,7 +52,7 @@ class KnownGroup:
         at: float | None,
         same: dict[Partition, Partition],
     ) -> None:
-        """`same` has one object for each partition, because many groups read it."""
+        """`same` has one object for each partition, to save memory, because many groups read it."""
         if committed.topics != self._reported:
             known = [same.setdefault(key, key) for key, _ in committed.items()]
             self.partitions = tuple(sorted(known))

@@ -71,7 +71,7 @@ class ClusterSnapshot:
     cut_groups: int = 0
     """Groups without partition series, because there would be too many."""
     is_ready: bool = True
-    """False before the first poll without a failure, unless there is none for too long."""
+    """False before the first poll without a failure, for at most `stale_after_seconds`."""
     sequence: int = 0
     columns: GroupColumns = NOTHING_KNOWN
     """The partitions of all `groups`, one group after the other."""

@@ -47,7 +47,7 @@ class Reduced(Generic[T]):
     stopped: tuple[str, ...] = ()
     """By request: neither asked nor missing."""
     verdict: Verdict | None = None
-    """On all hosts that were asked; None in a snapshot, which has its own."""
+    """On all hosts that were asked; None inside a snapshot, which has a verdict itself."""
     judged: Mapping[tuple[str, int], Assessment] = field(default_factory=dict)
     """Other hosts' assessments of the partitions that they read, for `offset_checker`."""
 

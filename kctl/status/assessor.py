@@ -28,8 +28,8 @@ class Processed:
 
     def __init__(self, size: int) -> None:
         self.timestamp: Reals = np.broadcast_to(np.float64(np.nan), size)
-        """Unix seconds, Kafka's; NaN where it is not known. As the others of no size in memory until there are some: of
-        other clients' groups there are none."""
+        """Unix seconds, Kafka's; unknown is NaN. No column takes memory before the first report, which groups of other
+        clients never get."""
         self._committed: Ints = np.broadcast_to(np.int64(0), size)
         self._position = self._committed
 
@@ -44,8 +44,8 @@ class Processed:
             setattr(self, name, chosen)
 
     def add(self, timestamp: Reals, position: Ints, committed: Ints) -> None:
-        """Without a report (the worker is gone, or new) the earlier record stays as long as the committed offset does
-        not contradict it."""
+        """Adds the workers' reports. Without one (the worker is gone, or new) the earlier record stays until the
+        committed offset contradicts it."""
         is_reported = ~np.isnan(timestamp) & (position != ABSENT)
         at_most = np.where(committed == ABSENT, position, np.minimum(committed, position))
         is_agreed = (committed != ABSENT) & (self._committed <= committed) & (committed <= self._position)

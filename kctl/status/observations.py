@@ -82,7 +82,7 @@ class Observations:
             self._drop(rows, np.zeros(len(rows), np.int8))
 
     def held(self, rows: Rows, since: Reals) -> Numbers:
-        """Returns the row that was valid at `since`, before that of the newest; or the first."""
+        """Returns the last row, except the newest, that is not later than `since`; or the first row."""
         return np.maximum(self.below(self.at, rows, since) - 1, 0)
 
     def ended_at(self, rows: Rows, end: Ints) -> Reals:
@@ -93,7 +93,7 @@ class Observations:
         return found
 
     def below(self, column: NDArray[Any], rows: Rows, values: NDArray[Any]) -> Numbers:
-        """Returns how many rows before the newest one are not above its value."""
+        """Returns how many rows before the newest one have at most this value."""
         every, found = whole(rows, len(self.count)), np.zeros(len(rows), np.int8)
         last = self.count[every] - 1
         for number in range(int(last.max(initial=0))):

@@ -34,7 +34,7 @@ UNJUDGED = Unhandled()
 
 
 def stored_seconds(storage: StorageReply) -> float | None:
-    """0 without pending messages, also in a table; None: unknown."""
+    """The age of the oldest stored message; 0 without pending messages, and for a table. None: unknown."""
     if storage.table is not None:
         return 0.0
     if storage.error is not None or storage.pending is None or storage.processing is None:
@@ -43,13 +43,13 @@ def stored_seconds(storage: StorageReply) -> float | None:
 
 
 def older(*ages: float | None) -> float | None:
-    """None if one is unknown."""
+    """The greatest age; None if one is unknown."""
     known = [age for age in ages if age is not None]
     return max(known) if len(known) == len(ages) else None
 
 
 def limit_seconds(configured: float, cycle_seconds: float) -> float:
-    """`configured` 0: derived from the usual cycle."""
+    """`configured`, or if that is 0, a limit derived from the usual cycle."""
     return configured or max(_LEAST_LIMIT_SECONDS, _CYCLES * cycle_seconds)
 
 
