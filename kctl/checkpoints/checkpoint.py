@@ -238,7 +238,7 @@ class _Reader:
                 versions[found["store"]] = max(versions[found["store"]], int(found["version"]))
         if not versions and version:
             has_watermark = newest is not None and newest.watermark_ms > 0
-            text = "there is no state/: a query without state starts, one with aggregates, joins or such does not"
+            text = "there is no state/: a query without state starts; one with state (aggregates, joins, …) does not"
             self._found(None if has_watermark else True, text)
         for store, newest_version in sorted(versions.items()):
             if newest_version < version:

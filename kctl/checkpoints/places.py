@@ -32,7 +32,7 @@ def place(uri: str) -> Folder:
     try:
         from kctl_agent.storage.lake.folder.s3 import S3Folder
     except ImportError:
-        raise UsageError(f"{uri}: S3 needs the package obstore: pip install 'kctl[s3]'") from None
+        raise UsageError(f"{uri}: S3 needs the package obstore: pip install obstore") from None
     storage = {"uri": f"s3://{found.netloc}{found.path}", "endpoint": None, "region": None, "credentials_file": None}
     return S3Folder.of(storage)
 
