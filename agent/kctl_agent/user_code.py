@@ -1,8 +1,9 @@
 """`python -m kctl_agent.user_code KIND NAME FOLDER SECONDS`: imports a handler or transform as its process will, for
-`kctl config check`. KIND is `handler`, `transform` or `batch_transform`.
+`kctl config check`. KIND is `handler`, `transform`, `batch_transform` or
+`typed_transform`.
 
 Prints an error, or an empty line. Output of the code, and the stack if it hangs, go to stderr. A transform is also
-called with no records if Java is installed.
+called with no records if Java is installed and its columns do not depend on a schema registry.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def _load(kind: str, name: str, folder: Path) -> None:
     from kctl_agent.worker.query.transform import load_transform, try_transform
 
     transform = load_transform(name, folder)
-    if shutil.which("java") or os.environ.get("JAVA_HOME"):
+    if kind != "typed_transform" and (shutil.which("java") or os.environ.get("JAVA_HOME")):
         try_transform(transform, name, is_of_batches=kind == "batch_transform")
 
 

@@ -72,7 +72,7 @@ def _of_columns(config: Config) -> Iterator[str]:
     if twice := [name for at, name in enumerate(columns) if name in columns[:at]]:
         yield f"storage.partition_by names {twice[0]} twice: leave one out"
     unknown = [name for name in columns if name not in KAFKA_COLUMNS]
-    if unknown and not config.workers.transform:
+    if unknown and not config.workers.transform and config.kafka.value_format != "avro":
         yield (
             f"storage.partition_by names {unknown[0]}, but without workers.transform the columns are "
             f"{', '.join(KAFKA_COLUMNS)}"

@@ -91,11 +91,6 @@ def _of_schemas(config: Config) -> Iterator[str]:
     for name in ("value_format", "key_format"):
         if getattr(config.kafka, name) == "avro" and not registry.url:
             yield f'kafka.{name} is "avro" and schema_registry.url is empty: name the registry that has the schemas'
-    if config.kafka.value_format != "bytes" and config.storage.kind.is_table:
-        yield (
-            f'kafka.value_format is "{config.kafka.value_format}" and storage.mode is "lake", but a table has the '
-            "bytes of values: leave value_format out, and decode them in workers.transform"
-        )
     if registry.basic_auth_file and registry.token_file:
         yield "schema_registry.basic_auth_file and schema_registry.token_file are both set: leave one out"
 

@@ -83,10 +83,10 @@ class _Group(Section):
     """Whether to read records of open and aborted transactions. With `read_committed` a partition ends at its last
     stable offset."""
     value_format: Literal["bytes", "avro", "json"] = "bytes"
-    """How values are encoded, for handlers and for people. `avro`: with the ids of schemas in [schema_registry].
-    `json`: a schema id before the text is skipped (typed-messages.md)."""
+    """How values are encoded. `avro`: with the ids of schemas in [schema_registry]; a table then has typed columns, and
+    a handler `message.decoded`. `json`: a schema id before the text is skipped (typed-messages.md)."""
     key_format: Literal["bytes", "avro", "json"] = "bytes"
-    """How keys are encoded, as `value_format`."""
+    """How keys are encoded, for handlers and for people. A table keeps the bytes of keys."""
     static_membership: Annotated[bool, NEXT_START] = False
     """Workers keep their partitions over a quick restart. `group.instance.id` is made of the names of fleet and worker;
     with `[hosts]` also of the host."""

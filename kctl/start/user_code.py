@@ -27,8 +27,10 @@ def check_handler(config: Config, timeout_seconds: float) -> None:
 
 
 def check_transform(config: Config, timeout_seconds: float) -> None:
-    """Also calls the transform without records in a Spark. Raises ConfigError, with the traceback on stderr."""
-    kind = "batch_transform" if config.storage.kind.is_table else "transform"
+    """Imports the transform and calls it with no records in a Spark. Raises ConfigError, with the traceback on
+    stderr."""
+    of_table = "typed_transform" if config.kafka.value_format == "avro" else "batch_transform"
+    kind = of_table if config.storage.kind.is_table else "transform"
     _check(kind, "workers.transform", config.workers.transform, config, timeout_seconds)
 
 

@@ -67,6 +67,9 @@ def test_what_does_not_fit_is_named(tmp_path: Path, text: str, message: str) -> 
     assert "user:secret" not in str(raised.value)
 
 
-def test_values_of_a_table_are_not_decoded(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="a table has the bytes of values"):
-        loaded(tmp_path, AVRO + '[storage]\nmode = "lake"\nuri = "file:///srv/t"\n')
+def test_a_table_may_be_partitioned_by_a_field_of_the_record(tmp_path: Path) -> None:
+    lake = '[storage]\nmode = "lake"\nuri = "file:///srv/t"\npartition_by = ["country"]\n'
+
+    loaded(tmp_path, AVRO + lake)
+    with pytest.raises(ConfigError, match="partition_by names country"):
+        loaded(tmp_path, SMALLEST + lake)

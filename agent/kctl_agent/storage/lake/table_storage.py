@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from kctl_agent.storage.base import OffsetStore, StorageUnusable
 from kctl_agent.storage.chunk import Advance, Binding, StoredOffset, StoredOffsetMoved, TopicPartition
@@ -70,6 +71,13 @@ class TableStorage(OffsetStore):
 
     def fit(self, schema: str) -> None:
         self.table.fit(schema, self.partition_by, merge_schema=self.merge_schema)
+
+    def columns(self) -> Sequence[Mapping[str, Any]] | None:
+        """Returns the table's columns (fields of Spark's JSON); None: there is no table yet. Raises StorageUnusable."""
+        if not self.table.exists():
+            return None
+        with self.table.state() as table:
+            return list(table.fields)
 
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:  # noqa: ARG002
         """Returns the table's id. Every group has separate names in it, so none is rejected."""

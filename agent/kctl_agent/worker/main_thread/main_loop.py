@@ -100,6 +100,7 @@ class MainLoop:
         member = self._membership
         watcher = self._watcher = BrokerWatcher(brokers, lambda: member.partitions, self._on_watched)
         pipeline.log_ends = lambda: watcher.view.ends
+        pipeline.happened = stats.happened
         pipeline.is_own_fault = lambda failure: self._explained(failure)[1] is None
         self._committer = Committer(member, progress, stats, self._describe)
         self._query_start = QueryStart(

@@ -11,6 +11,7 @@ from functools import cached_property
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import DataFrame as SparkDataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
 
 from kctl_agent.message import Message
 from kctl_agent.process.bootstrap import BootstrapError
@@ -25,7 +26,18 @@ from kctl_agent.storage.lake.table_storage import LakeBatch
 from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PutDone, in_few_tasks
 from kctl_agent.worker.query.committed_files import write_committed
 from kctl_agent.worker.query.counted_rows import CountedRows
-from kctl_agent.worker.query.marked_rows import ERROR, MESSAGE, MarkedRows, check_marks, is_marking
+from kctl_agent.worker.query.marked_rows import (
+    ERROR,
+    KAFKA,
+    MESSAGE,
+    Marked,
+    MarkedRows,
+    UndecodedRows,
+    all_messages,
+    check_marks,
+    is_marking,
+)
+from kctl_agent.worker.query.typed_rows import TypedRows
 from kctl_agent.worker.query.unreadable_records import is_readable
 
 log = logging.getLogger(__name__)
@@ -45,19 +57,30 @@ class LakePut(BatchPut):
     """Messages whose rows the transform marks become dead letters. From the first batch on, no other worker has the
     query's partitions."""
 
-    def __init__(self, storage: LakeStorage, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
+    def __init__(
+        self,
+        storage: LakeStorage,
+        transform: Callable[[DataFrame], DataFrame],
+        name: str,
+        typed: TypedRows | None = None,
+    ) -> None:
         super().__init__(transform, name)
         self._storage = storage
+        self._typed = typed
         self._schema: str | None = None
+        self._columns: StructType | None = None
+        """The columns of decoded rows that the table has; None: all."""
         self._fenced: Mapping[TopicPartition, int | None] | None = None
 
     def check(self, source: DataFrame) -> None:
         check_file_names(source.sparkSession._jvm.System.getProperty("sun.jnu.encoding"), sys.getfilesystemencoding())  # noqa: SLF001
         empty = source.sparkSession.createDataFrame([], source.schema)
         try:
+            if self._typed is not None:
+                self._typed.begin()
             made = self.transformed(empty)
             if is_marking(made):
-                check_marks(self.name, made)
+                check_marks(self.name, made, self._place)
                 made = made.drop(ERROR)
             self._fit(made)
         except TableRefused as error:
@@ -72,11 +95,11 @@ class LakePut(BatchPut):
     def give_up(
         self, session: SparkSession, messages: Sequence[Message], planned: BatchRange, errors: Sequence[str]
     ) -> None:
-        def mark(source: DataFrame, folder: Folder) -> tuple[Written, MarkedRows | None]:
+        def mark(source: DataFrame, folder: Folder) -> tuple[Written, Sequence[Marked]]:
             folder.make()
             marked = MarkedRows(source)
             marked.others.write.format("noop").mode("overwrite").save()
-            return Written(), marked if marked.count else None
+            return Written(), [marked] if marked.count else []
 
         self._put(records(session, messages, errors), {(messages[0].topic, messages[0].partition): planned}, mark)
 
@@ -84,7 +107,7 @@ class LakePut(BatchPut):
         self,
         frame: DataFrame,
         ranges: Mapping[tuple[str, int], BatchRange],
-        write_rows: Callable[[DataFrame, Folder], tuple[Written, MarkedRows | None]],
+        write_rows: Callable[[DataFrame, Folder], tuple[Written, Sequence[Marked]]],
     ) -> PutDone:
         batch = self._storage.begin([Advance(*tp, each.version, each.start, each.end) for tp, each in ranges.items()])
         try:
@@ -92,7 +115,7 @@ class LakePut(BatchPut):
             earlier = self._dead_letters.earlier_try(batch)
             source = _without(_not_stored(frame, below), earlier.messages)
             rows, marked = write_rows(source, batch.folder)
-            if marked is not None:
+            if marked:
                 self._give_up(marked, source, batch, earlier)
                 self._fenced = batch.claims
             elif self._fenced != batch.claims and self._dead_letters.fence(batch, earlier):
@@ -107,28 +130,46 @@ class LakePut(BatchPut):
             raise
         return PutDone(sum(file.rows for file in files), {})
 
-    def write_rows(self, messages: DataFrame, folder: Folder) -> tuple[Written, MarkedRows | None]:
-        rows = self.transformed(messages)
-        marked = MarkedRows(rows) if is_marking(rows) else None
-        if marked is not None:
-            rows = marked.others
-        self._fit(rows)
-        written = write(rows, folder, self._storage.partition_by)
-        return written, marked if marked is not None and marked.count else None
+    def write_rows(self, messages: DataFrame, folder: Folder) -> tuple[Written, Sequence[Marked]]:
+        """Writes the decoded and transformed rows of these messages as table files into this folder.
+
+        Returns what was written, and the marked rows, if any. Raises BootstrapError, TableRefused, StorageUnusable,
+        RegistryUnusable, and what Spark and the user's transform raise.
+        """
+        while True:
+            rows, marked = messages.select(*COLUMNS), list[Marked]()
+            undecoded = self._undecoded(rows)
+            if undecoded is not None:
+                rows, marked = undecoded.others, [undecoded]
+            rows = self._called(rows)
+            if is_marking(rows):
+                marked.append(MarkedRows(rows, self._place))
+                rows = marked[-1].others
+            rows = self._fit(rows)
+            written = write(rows, folder, self._storage.partition_by)
+            # The files of a batch that is written again are in no commit.
+            typed = self._typed
+            if typed is None or undecoded is None or not (undecoded.has_unknown and typed.learn(messages)):
+                return written, [each for each in marked if each.count]
+
+    @property
+    def _place(self) -> str:
+        """What precedes the names of a message's coordinates in a transformed row."""
+        return "" if self._typed is None else f"{KAFKA}."
 
     @cached_property
     def _dead_letters(self) -> DeadLetterTable:
         return DeadLetterTable(self._storage, self._storage.owner.group)
 
-    def _give_up(self, marked: MarkedRows, source: DataFrame, batch: LakeBatch, earlier: EarlierTry) -> None:
+    def _give_up(self, marked: Sequence[Marked], source: DataFrame, batch: LakeBatch, earlier: EarlierTry) -> None:
         owner, table = self._storage.owner, self._dead_letters
-        messages = marked.messages(
-            source, f.lit(owner.cluster_id), f.lit(owner.group), f.lit(1), _readings(table, batch)
-        )
+        of_batch = f.lit(owner.cluster_id), f.lit(owner.group), f.lit(1), _readings(table, batch)
+        messages = all_messages(marked, source, *of_batch)
         dead_letters = table.begin(batch, messages.schema.json(), earlier)
         try:
             written = write(messages, dead_letters.folder)
-            marked.check()
+            for each in marked:
+                each.check()
         except BaseException:
             dead_letters.discard()
             raise
@@ -136,7 +177,17 @@ class LakePut(BatchPut):
         log.warning("%s became dead letters: %s", number_of(written.rows, "message"), table.identity)
 
     def transformed(self, frame: DataFrame) -> DataFrame:
-        made = super().transformed(frame.select(*COLUMNS))
+        """Returns the decoded and transformed records. Raises BootstrapError, RegistryUnusable, and what the transform
+        raises."""
+        rows = frame.select(*COLUMNS)
+        undecoded = self._undecoded(rows)
+        return self._called(rows if undecoded is None else undecoded.others)
+
+    def _undecoded(self, rows: DataFrame) -> UndecodedRows | None:
+        return None if self._typed is None else UndecodedRows(self._typed.decoded(rows))
+
+    def _called(self, rows: DataFrame) -> DataFrame:
+        made = super().transformed(rows)
         if not isinstance(made, SparkDataFrame) or made.isStreaming:
             kind = "a stream" if isinstance(made, SparkDataFrame) else type(made).__name__
             raise BootstrapError(
@@ -145,11 +196,19 @@ class LakePut(BatchPut):
             )
         return made
 
-    def _fit(self, rows: DataFrame) -> None:
+    def _fit(self, rows: DataFrame) -> DataFrame:
+        """Adds the new columns of these rows to the table; returns those that it has.
+
+        Raises TableRefused, StorageUnusable; RegistryUnusable: the table cannot have a type of decoded rows.
+        """
         schema = rows.schema.json()
         if schema != self._schema:
-            self._storage.fit(schema)
+            if self._typed is None:
+                self._storage.fit(schema)
+            else:
+                self._columns = self._typed.fit(self._storage, schema)
             self._schema = schema
+        return rows if self._columns is None else rows.to(self._columns)
 
 
 def records(session: SparkSession, messages: Sequence[Message], errors: Sequence[str]) -> DataFrame:

@@ -1,4 +1,5 @@
-"""Rows that a transform marked as unreadable, by an error in the column `_kctl_error`: they become dead letters.
+"""Rows that a transform marked as unreadable, by an error in the column `_kctl_error`: they become dead letters. So do
+those whose values kctl cannot decode.
 
 The first pass writes all other rows to the table and only counts the marked ones; a second pass makes dead letters of
 them. Both are compared: a transform that then marks other rows, or changes topic, partition or offset, would lose
@@ -7,6 +8,9 @@ messages or store them twice.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property, reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation
@@ -20,6 +24,10 @@ from kctl_agent.storage.lake.dead_letters.selection import READING
 from kctl_agent.worker.query.counted_rows import observed
 
 ERROR = "_kctl_error"
+KAFKA = "_kafka"
+"""The column that has Kafka's columns, if values are decoded to columns."""
+PREFIX = "_kctl_prefix"
+"""The column with the prefix of a value whose schema is not known (`schemas.framing`)."""
 MESSAGE = {"topic": "string", "partition": "int", "offset": "bigint"}
 MAX_ERROR = 8192
 
@@ -36,8 +44,13 @@ def is_marking(rows: DataFrame) -> bool:
     return ERROR in rows.columns
 
 
-def check_marks(name: str, rows: DataFrame) -> None:
-    types = dict(rows.dtypes)
+def check_marks(name: str, rows: DataFrame, place: str = "") -> None:
+    """Refuses a transform whose marks cannot be traced to messages. Raises BootstrapError."""
+    if place and KAFKA not in rows.columns:
+        raise BootstrapError(
+            f"the transform {name} marks rows by {ERROR} and drops {KAFKA}, by which messages are found"
+        )
+    types = dict(rows.select(ERROR, *(f"{place}{column}" for column in MESSAGE)).dtypes if place else rows.dtypes)
     for column, type_ in {ERROR: "string", **MESSAGE}.items():
         if column not in types:
             raise BootstrapError(
@@ -56,48 +69,76 @@ def check_marks(name: str, rows: DataFrame) -> None:
         )
 
 
-class MarkedRows:
-    """The marked rows. `others`, the rows without a mark, must be written first."""
+class Marked(ABC):
+    """The marked `rows` of a batch; `others`, not marked, must be written first."""
 
-    def __init__(self, rows: DataFrame) -> None:
+    def __init__(self, rows: DataFrame, counts: Sequence[Column]) -> None:
+        """`counts` are aggregates, the first of which is `count`, the number of marked rows."""
         self._rows = rows
-        self._first, self._second = Observation(), Observation()
-        self._marked, self._found = Observation(), Observation()
-        self.others = rows.observe(self._first, *_counts()).where(f"{ERROR} is null").drop(ERROR)
-        self._counted: dict[str, Any] | None = None
+        self._first = Observation()
+        self._counts = counts
+        self.others = rows.observe(self._first, *self._counts).where(f"{ERROR} is null").drop(ERROR)
+
+    @cached_property
+    def counted(self) -> dict[str, Any]:
+        """The aggregates of the marked rows; read them only after `others` are written."""
+        return observed(self._first) or self._rows.agg(*self._counts).collect()[0].asDict()
 
     @property
     def count(self) -> int:
-        """Call it only after `others` are written."""
-        if self._counted is None:
-            self._counted = observed(self._first) or self._rows.agg(*_counts()).collect()[0].asDict()
-        return int(self._counted["count"])
+        """The number of marked rows."""
+        return int(self.counted["count"])
+
+    @abstractmethod
+    def messages(self, source: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column) -> DataFrame:
+        """Returns the messages of the marked rows, once each, as they are in `source`.
+
+        They are rows of the dead-letter table, with cluster, group, number of tries and reading of their partition.
+        """
+
+    def check(self) -> None:  # noqa: B027 - only a transform's marks may differ
+        """Compares the marks with the second run's, after `messages`. Raises UnsteadyMarks, UntracedMarks."""
+
+
+class UndecodedRows(Marked):
+    """Rows of `TypedRows`, marked where a value could not be decoded."""
+
+    def __init__(self, rows: DataFrame) -> None:
+        super().__init__(rows, [f.count(ERROR).alias("count"), f.count(PREFIX).alias("unknown")])
+        self.others = self.others.drop(PREFIX)
+
+    @property
+    def has_unknown(self) -> bool:
+        """Whether the schema of a row is not known."""
+        return bool(self.counted["unknown"])
 
     def messages(self, source: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column) -> DataFrame:
-        marked = self._rows.observe(self._second, *_counts()).where(f"{ERROR} is not null")
+        marked = self._rows.where(f"{ERROR} is not null").select(f"{KAFKA}.*", f.col(ERROR).alias("error"))
+        if not set(source.columns) <= set(marked.columns):  # a dead letter, which has more than Kafka's columns
+            marked = source.join(marked.select(*MESSAGE, "error"), list(MESSAGE))
+        return _dead_letters(marked, cluster, group, tries, reading)
+
+
+class MarkedRows(Marked):
+    """Rows that a transform marked."""
+
+    def __init__(self, rows: DataFrame, place: str = "") -> None:
+        """`place` precedes the names of `MESSAGE`."""
+        super().__init__(rows, _counts(place))
+        self._place = place
+        self._second, self._marked, self._found = Observation(), Observation(), Observation()
+
+    def messages(self, source: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column) -> DataFrame:
+        marked = self._rows.observe(self._second, *self._counts).where(f"{ERROR} is not null")
+        marked = marked.select(ERROR, *(f.col(f"{self._place}{name}").alias(name) for name in MESSAGE))
         text = f.substring(f.make_valid_utf8(f.min(ERROR)), 1, MAX_ERROR)  # it may quote the message
         errors = marked.groupBy(*MESSAGE).agg(text.alias("error")).observe(self._marked, f.count("*").alias("count"))
         messages = source.join(errors, list(MESSAGE)).observe(self._found, f.count("*").alias("count"))
-        return messages.select(
-            cluster.cast("string").alias("cluster"),
-            group.alias("group"),
-            *MESSAGE,
-            "timestamp",
-            "timestampType",
-            "key",
-            "value",
-            "headers",
-            "error",
-            f.current_timestamp().alias("failed_at"),
-            tries.cast("int").alias(TRIES),
-            f.lit(None).cast("bigint").alias(NUMBER),
-            reading.cast("string").alias(READING),
-        )
+        return _dead_letters(messages, cluster, group, tries, reading)
 
     def check(self) -> None:
-        """Compares the marks with the second run's, after `messages`. Raises UnsteadyMarks, UntracedMarks."""
         count, again = self.count, observed(self._second)
-        if again != self._counted:
+        if again != self.counted:
             raise UnsteadyMarks(
                 f"the transform marked {count} rows of a batch by {ERROR}, and {again['count'] if again else 0}, or "
                 "others, when it was run again: what it marks must follow from the message alone; nothing was stored"
@@ -110,6 +151,32 @@ class MarkedRows:
             )
 
 
-def _counts() -> list[Column]:
-    of_marked: Column = f.when(f.col(ERROR).isNotNull(), f.xxhash64(*MESSAGE))
+def all_messages(
+    marked: Sequence[Marked], source: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column
+) -> DataFrame:
+    """Returns the messages of all these rows."""
+    return reduce(DataFrame.union, (each.messages(source, cluster, group, tries, reading) for each in marked))
+
+
+def _dead_letters(messages: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column) -> DataFrame:
+    return messages.select(
+        cluster.cast("string").alias("cluster"),
+        group.alias("group"),
+        *MESSAGE,
+        "timestamp",
+        "timestampType",
+        "key",
+        "value",
+        "headers",
+        "error",
+        f.current_timestamp().alias("failed_at"),
+        tries.cast("int").alias(TRIES),
+        f.lit(None).cast("bigint").alias(NUMBER),
+        reading.cast("string").alias(READING),
+    )
+
+
+def _counts(place: str) -> list[Column]:
+    """Aggregates of marked rows: their number, and a checksum."""
+    of_marked: Column = f.when(f.col(ERROR).isNotNull(), f.xxhash64(*(f"{place}{name}" for name in MESSAGE)))
     return [f.count(of_marked).alias("count"), f.bit_xor(of_marked).alias("which")]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from kafka import TopicPartition
 
+from kctl_agent.errors import RegistryUnusable
 from kctl_agent.process import deadline
 from kctl_agent.replies.workers import UnreadPartition
 from kctl_agent.spark.conf import STOP_SECONDS, is_local
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from kctl_agent.worker.query.executor_check import ExecutorCheck
     from kctl_agent.worker.query.requeue_put import RequeuePut
+    from kctl_agent.worker.query.typed_rows import TypedRows
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +64,9 @@ class Pipeline:
         self._transform: Callable[[DataFrame], DataFrame] = load_transform(
             settings.pipeline.transform, settings.pipeline.import_dir
         )
+        self.happened: Callable[[str, str], object] = lambda *_: None
+        """Reports an event. For any thread."""
+        self._typed = self._made_typed()
         self._requeue_put: RequeuePut | None = None
         self._executors: ExecutorCheck | None = None
         self._driver = self._new_driver()
@@ -95,7 +100,7 @@ class Pipeline:
             ship_modules(self._session().sparkContext, self._settings.pipeline.import_dir)
         try:
             self._check()
-        except TransformFailed as error:
+        except (TransformFailed, RegistryUnusable) as error:
             log.warning("%s", error)
         self._check_executors()
 
@@ -145,7 +150,26 @@ class Pipeline:
         from kctl_agent.worker.query.lake_put import LakePut
 
         assert isinstance(storage, LakeStorage)
-        return LakePut(storage, self._transform, self._settings.pipeline.transform)
+        return LakePut(storage, self._of_batches, self._settings.pipeline.transform, self._typed)
+
+    def _of_batches(self, frame: DataFrame) -> DataFrame:
+        """The transform of a table's batches."""
+        if self._settings.formats.value != "json":
+            return self._transform(frame)
+        from kctl_agent.worker.query.typed_rows import unframed
+
+        return self._transform(unframed(frame))
+
+    def _made_typed(self) -> TypedRows | None:
+        """Returns what decodes values for a table; None: they stay bytes."""
+        settings = self._settings
+        if isinstance(self._storage, Storage) or settings.formats.value != "avro" or settings.formats.registry is None:
+            return None
+        from kctl_agent.schemas.registry import Registry
+        from kctl_agent.worker.query.typed_rows import TypedRows
+
+        registry = Registry(settings.formats.registry)
+        return TypedRows(registry, settings.kafka.topics, lambda kind, text: self.happened(kind, text))
 
     @property
     def session(self) -> SparkSession | None:
@@ -160,7 +184,8 @@ class Pipeline:
             return None
         if self._requeue_put is None:
             name, group = self._settings.pipeline.transform, self._settings.kafka.group
-            self._requeue_put = RequeuePut(self._storage, self._transform, name, group, self._settings.name)
+            worker = self._settings.name
+            self._requeue_put = RequeuePut(self._storage, self._of_batches, name, group, worker, self._typed)
         return self._requeue_put
 
     @property

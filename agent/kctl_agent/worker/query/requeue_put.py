@@ -22,6 +22,8 @@ from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.limits import why_full
 from kctl_agent.worker.query.lake_put import LakePut, write
+from kctl_agent.worker.query.marked_rows import all_messages
+from kctl_agent.worker.query.typed_rows import TypedRows
 
 SCHEMA = (
     "cluster string, `group` string, topic string, partition int, offset bigint, timestamp timestamp, "
@@ -39,9 +41,16 @@ class RequeuePut:
     """Transforms requeued dead letters again and commits the result. For one thread at a time."""
 
     def __init__(
-        self, storage: LakeStorage, transform: Callable[[DataFrame], DataFrame], name: str, group: str, worker: str
+        self,
+        storage: LakeStorage,
+        transform: Callable[[DataFrame], DataFrame],
+        name: str,
+        group: str,
+        worker: str,
+        typed: TypedRows | None = None,
     ) -> None:
-        self._put_of = partial(LakePut, storage, transform, name)
+        """`name` is the transform's in the configuration."""
+        self._put_of = partial(LakePut, storage, transform, name, typed)
         self._worker = worker
         self._storage = storage
         self._group = group
@@ -102,10 +111,12 @@ class RequeuePut:
     def _write(self, put: LakePut, messages: DataFrame, batch: RequeueBatch) -> None:
         rows, marked = put.write_rows(messages, batch.folder)
         batch.rows = (batch.rows or Written()) + rows
-        if marked is not None:
-            kept = marked.messages(messages, f.col("cluster"), f.col("group"), f.col(TRIES) + 1, f.col(READING))
+        if marked:
+            again = f.col("cluster"), f.col("group"), f.col(TRIES) + 1, f.col(READING)
+            kept = all_messages(marked, messages, *again)
             batch.kept = (batch.kept or Written()) + write(kept, batch.kept_folder)
-            marked.check()
+            for each in marked:
+                each.check()
 
 
 def _escaped(file: Folder) -> str:

@@ -1,0 +1,265 @@
+"""Avro in Spark: the values of messages become typed columns, by `from_avro` for each schema that a batch may have.
+
+The schema of a message is in its framing, so the driver must know all schemas of a batch before it runs. It runs the
+batch with those that it knows. If Spark then counts other ids, the driver asks the registry for them, and runs the
+batch again if the registry knows one. So a batch costs more only if an id is new or unknown.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.types import StructType
+
+from kctl_agent.errors import RegistryUnusable, Undecodable
+from kctl_agent.schemas.framing import NOT_FRAMED, SIZES, VALUE_HEADER
+from kctl_agent.schemas.registry import Registry, Schema
+from kctl_agent.storage.base import TableRefused
+from kctl_agent.storage.lake.delta.schema_fit import fitted
+from kctl_agent.storage.lake.table_storage import TableStorage
+from kctl_agent.worker.query.marked_rows import ERROR, KAFKA, PREFIX
+
+log = logging.getLogger(__name__)
+
+OK = "_kctl_ok"
+OPTIONS = {"mode": "PERMISSIVE", "datetimeRebaseMode": "CORRECTED"}
+"""What cannot be read becomes null, and days before 1582 are those of the calendar of today, as in other readers."""
+RESERVED = ("_kafka", "_kctl")
+LOOKUPS = 8
+"""Requests at a time."""
+
+
+class TypedRows:
+    """Decodes the values of these topics. `happened` reports an event. For one thread at a time."""
+
+    def __init__(self, registry: Registry, topics: Sequence[str], happened: Callable[[str, str], object]) -> None:
+        self._registry = registry
+        self._happened = happened
+        self._left_out: list[str] = []
+        self._subjects = [f"{topic}-value" for topic in topics]
+        self._reader: Schema | None = None
+        self._writers: dict[str, list[bytes]] = {}
+        """Prefixes by the text of their schema."""
+        self._labels: dict[bytes, str] = {}
+        self._unfit: dict[bytes, str] = {}
+        """Errors of messages whose schema is not Avro."""
+        self._mismatched: dict[bytes, str] = {}
+        """Reasons why the reader's schema cannot read each message."""
+        self._comparisons: dict[tuple[str, str], tuple[bool, str]] = {}
+
+    @property
+    def label(self) -> str:
+        """The reader's schema, for people."""
+        return "" if self._reader is None else f"version {self._reader.version} of {self._reader.label}"
+
+    def begin(self) -> None:
+        """Reads the newest schema before a query. An outage is no reason to wait if one is known. Raises
+        RegistryUnusable."""
+        try:
+            self.refresh()
+        except RegistryUnusable as error:
+            if self._reader is None:
+                raise
+            log.warning("%s; messages are read by %s", error, self.label)
+
+    def refresh(self) -> None:
+        """Reads the newest schema of each topic. Raises RegistryUnusable, also if it cannot make columns."""
+        try:
+            found = [self._registry.newest(subject) for subject in self._subjects]
+        except Undecodable as error:
+            raise RegistryUnusable(f"no columns can be made: {error}") from error
+        if len(names := sorted({each.name for each in found})) > 1:
+            raise RegistryUnusable(
+                f"the topics have different records ({', '.join(names)}), and a table takes one: use a fleet for each"
+            )
+        newest = max(found, key=lambda each: (each.id or 0, each.version or 0))
+        _check_names(newest)
+        self._reader = newest
+
+    def fit(self, storage: TableStorage, schema: str) -> StructType | None:
+        """Makes sure that the table accepts rows of this schema (Spark's JSON), without those columns and fields that
+        it lacks. Returns the columns to write; None: all, unchanged.
+
+        Raises RegistryUnusable: the table cannot have a type; StorageUnusable.
+        """
+        fields = json.loads(schema)["fields"]
+        there = storage.columns()
+        try:
+            made, left_out = (fields, []) if there is None else fitted(there, fields, may_add=storage.merge_schema)
+            storage.fit(json.dumps({"type": "struct", "fields": made}))
+        except TableRefused as error:
+            raise RegistryUnusable(
+                f"{self.label} does not fit the table: {error}; register a version that fits, change the column in "
+                "workers.transform, or fill another table (storage.uri)"
+            ) from error
+        if left_out and left_out != self._left_out:
+            remedy = "" if storage.merge_schema else "; storage.merge_schema adds columns"
+            self._happened("columns_left_out", f"the table does not have {', '.join(left_out)} of {self.label}{remedy}")
+        self._left_out = left_out
+        return None if made == fields else StructType.fromJson({"fields": made})
+
+    def learn(self, rows: DataFrame) -> bool:
+        """Asks the registry for the schemas of these rows that are not known; returns whether it knows one. Raises
+        RegistryUnusable."""
+        return self._learn([bytes(row[0]) for row in _framed(rows).select(PREFIX).distinct().collect() if row[0]])
+
+    def _learn(self, prefixes: Sequence[bytes]) -> bool:
+        new = [each for each in prefixes if each not in self._labels]
+        with ThreadPoolExecutor(LOOKUPS) as pool:
+            found = [each for each in pool.map(self._found, new) if each is not None]
+        if found:
+            self.refresh()  # its newest version may be that of a new id
+        for prefix, label, schema in found:
+            self._labels[prefix] = label
+            if isinstance(schema, Undecodable):
+                self._unfit[prefix] = str(schema)
+            else:
+                self._writers.setdefault(schema.text, []).append(prefix)
+        return bool(found)
+
+    def _found(self, prefix: bytes) -> tuple[bytes, str, Schema | Undecodable] | None:
+        try:
+            schema = self._registry.by_prefix(prefix)
+        except Undecodable as error:
+            if str(error).startswith("UnknownSchema"):
+                return None
+            return prefix, "", error
+        return prefix, f"{schema.name} ({schema.label})", schema
+
+    def decoded(self, rows: DataFrame) -> DataFrame:
+        """Returns the record's fields as columns, `_kafka` with the columns of these rows, `_kctl_error`, and the
+        prefix of each row whose schema is not known yet. Raises RegistryUnusable."""
+        if self._reader is None:
+            self.refresh()
+        assert self._reader is not None
+        framed = _framed(rows, f.struct(*rows.columns).alias(KAFKA))
+        payload = f.expr(f"if(header is null, substring(value, octet_length({PREFIX}) + 1), value)")
+        try:
+            made = framed.select(KAFKA, "value", PREFIX, f.inline(f.array(self._record(rows.sparkSession, payload))))
+        except (PySparkException, Py4JJavaError) as error:
+            raise RegistryUnusable(f"{self.label} cannot become columns: {_sentence(error)}") from error
+        fields = [name for name in made.columns if name not in (KAFKA, "value", PREFIX, OK)]
+        return made.select(*fields, KAFKA, self._error().alias(ERROR), self._unknown().alias(PREFIX))
+
+    def _record(self, session: SparkSession, payload: Column) -> Column:
+        """Returns the decoded record; every field is null if there is none, or if it does not fit."""
+        assert self._reader is not None
+        reader = json.loads(self._reader.text)
+        reader["fields"] = [*reader["fields"], {"name": OK, "type": "boolean", "default": True}]
+        text = json.dumps(reader)
+        self._mismatched = {}
+        made: Any = f
+        for writer, prefixes in self._writers.items():
+            is_usable, why = self._compared(session, writer, text)
+            self._mismatched |= dict.fromkeys(prefixes, why) if why else {}
+            if is_usable:
+                record = from_avro(payload, writer, {**OPTIONS, "avroSchema": text})
+                made = made.when(_is_one_of(prefixes), record)
+        none = from_avro(f.lit(None).cast("binary"), text, OPTIONS)
+        return none if made is f else made.otherwise(none)
+
+    def _compared(self, session: SparkSession, writer: str, reader: str) -> tuple[bool, str]:
+        """Returns whether Avro accepts a schema, and why not each of its records can be read; empty: each can."""
+        key = writer, reader
+        if key not in self._comparisons:
+            self._comparisons[key] = _compared(session, writer, reader)
+        return self._comparisons[key]
+
+    def _error(self) -> Column:
+        none = f.lit(None).cast("string")
+        error = f.when(f.col("value").isNull() | f.coalesce(OK, f.lit(False)), none)
+        error = error.when(f.col(PREFIX).isNull(), f.lit(NOT_FRAMED))
+        for prefix, why in self._unfit.items():
+            error = error.when(f.col(PREFIX) == f.lit(prefix), f.lit(why))
+        for prefix, label in self._labels.items():
+            mismatch = self._mismatched.get(prefix)
+            text = f"SchemaMismatch: {self.label} cannot read it: {mismatch}" if mismatch else f"BadRecord: not {label}"
+            error = error.when(f.col(PREFIX) == f.lit(prefix), f.lit(text))
+        return error.otherwise(f.concat(f.lit("UnknownSchema: the schema registry does not know "), _named(PREFIX)))
+
+    def _unknown(self) -> Column:
+        return f.when(~_is_one_of(list(self._labels)), f.col(PREFIX)) if self._labels else f.col(PREFIX)
+
+
+def _framed(rows: DataFrame, *more: Column) -> DataFrame:
+    """Returns value, header and prefix of messages, and more columns of them."""
+    start = "coalesce(header, value)"
+    cases = " ".join(
+        f"when hex(substring({start}, 1, 1)) = '{magic:02}' and octet_length({start}) >= {size} "
+        f"then substring({start}, 1, {size})"
+        for magic, size in SIZES.items()
+    )
+    return rows.select("value", _header(VALUE_HEADER).alias("header"), *more).select(
+        "*", f.expr(f"case {cases} end").alias(PREFIX)
+    )
+
+
+def unframed(rows: DataFrame) -> DataFrame:
+    """Skips the prefixes of values, such as those of JSON Schema."""
+    header = _header(VALUE_HEADER)
+    cases = " ".join(
+        f"when hex(substring(value, 1, 1)) = '{magic:02}' then substring(value, {size + 1})"
+        for magic, size in SIZES.items()
+    )
+    payload = f.when(header.isNotNull(), f.col("value")).otherwise(f.expr(f"case {cases} else value end"))
+    return rows.withColumn("value", payload)
+
+
+def _header(name: str) -> Column:
+    return f.expr(f"try_element_at(filter(headers, h -> h.key = '{name}' and h.value is not null), -1).value")
+
+
+def _is_one_of(prefixes: Sequence[bytes]) -> Column:
+    return reduce(or_, (f.col(PREFIX) == f.lit(each) for each in prefixes))
+
+
+def _named(prefix: str) -> Column:
+    """As `framing.named`."""
+    number, digits = f"conv(hex(substring({prefix}, 2)), 16, 10)", f"lower(hex(substring({prefix}, 2)))"
+    parts = ", ".join(f"substring({digits}, {at}, {size})" for at, size in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12)))
+    return f.expr(
+        f"if(substring({prefix}, 1, 1) = X'00', concat('id ', {number}), concat('GUID ', concat_ws('-', {parts})))"
+    )
+
+
+def _compared(session: SparkSession, writer: str, reader: str) -> tuple[bool, str]:
+    avro: Any = session._jvm.org.apache.avro  # noqa: SLF001 - PySpark has no name for it
+    try:
+        read, written = (getattr(avro, "Schema$Parser")().parse(text) for text in (reader, writer))
+        pair = avro.SchemaCompatibility.checkReaderWriterCompatibility(read, written)
+    except Py4JJavaError as error:
+        return False, _sentence(error)
+    if written.getName() != read.getName() and not read.getAliases().contains(written.getFullName()):
+        return False, f"the record is {written.getFullName()}"
+    found = pair.getResult().getIncompatibilities()
+    return True, "" if found.isEmpty() else str(found.get(0).getMessage())
+
+
+def _sentence(error: PySparkException | Py4JJavaError) -> str:
+    text = str(error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else error)
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+
+
+def _check_names(schema: Schema) -> None:
+    found: Mapping[str, Any] = json.loads(schema.text) if schema.text.startswith("{") else {}
+    if found.get("type") != "record":
+        raise RegistryUnusable(f"{schema.label} is not a record, whose fields would be the columns of the table")
+    names = [field["name"] for field in found["fields"]]
+    lower = [name.lower() for name in names]
+    if twice := [name for at, name in enumerate(names) if name.lower() in lower[:at]]:
+        raise RegistryUnusable(
+            f"{schema.label} has a field {twice[0]}, whose name differs from another's in case alone"
+        )
+    if taken := [name for name in names if name.lower().startswith(RESERVED)]:
+        raise RegistryUnusable(f"{schema.label} has a field {taken[0]}, a name that kctl needs: rename it")

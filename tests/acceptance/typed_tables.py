@@ -1,0 +1,418 @@
+"""`python typed_tables.py FOLDER`: has batches of Avro put into tables by Spark, without Kafka, with schemas of a real
+registry; prints what became of them, and what fastavro makes of the same bytes, as JSON."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from io import BytesIO
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import fastavro
+from deltalake import DeltaTable
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from kctl.jars.lock import jar_paths
+from kctl_agent.errors import RegistryUnusable
+from kctl_agent.schemas import registry as client
+from kctl_agent.schemas.formats import RegistrySettings
+from kctl_agent.schemas.registry import Registry
+from kctl_agent.storage.chunk import Binding, StoredOffset
+from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
+from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.storage import LakeStorage
+from kctl_agent.worker.query.batch_put import BatchRange
+from kctl_agent.worker.query.lake_put import LakePut
+from kctl_agent.worker.query.marked_rows import ERROR
+from kctl_agent.worker.query.requeue_put import RequeuePut
+from kctl_agent.worker.query.typed_rows import TypedRows, unframed
+from tests.acceptance.lone_spark import lone_session
+from tests.servers.schema_registry import FaultyRegistry, SchemaRegistry, framed
+
+GROUP = Binding("group", "cluster")
+KAFKA = (
+    "topic string, partition int, offset bigint, timestamp timestamp, timestampType int, key binary, value binary, "
+    "headers array<struct<key: string, value: binary>>"
+)
+Message = tuple[bytes | None, list[tuple[str, bytes]] | None]
+"""A value and its headers."""
+ID, NOTE = {"name": "id", "type": "string"}, {"name": "note", "type": ["null", "string"], "default": None}
+TIMES = {"name": "topic", "type": {"type": "long", "logicalType": "timestamp-millis"}}
+"""A field named as one of Kafka's columns."""
+COUNT: dict[str, Any] = {"name": "count", "type": "int", "default": 0}
+MOMENT = datetime(2026, 11, 28, 7, 45, tzinfo=UTC)
+
+
+def record(*fields: Any, name: str = "shop.Order") -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": list(fields)}
+
+
+def encoded(schema: Any, value: Any) -> bytes:
+    written = BytesIO()
+    fastavro.schemaless_writer(written, fastavro.parse_schema(json.loads(json.dumps(schema))), value)
+    return written.getvalue()
+
+
+class Table:
+    """A topic with one partition, and the table that is filled from it."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: Path,
+        registry: FaultyRegistry,
+        transform: Callable[[DataFrame], DataFrame] = lambda frame: frame,
+        *,
+        merge_schema: bool = False,
+    ) -> None:
+        self.topic, self.path, self.registry = folder.name, folder, registry
+        self.events: list[str] = []
+        self.end = 0
+        self.is_running = False
+        """Otherwise a query begins with each batch."""
+        self._spark = spark
+        self.storage = LakeStorage(LocalFolder(folder), merge_schema=merge_schema)
+        self.typed = TypedRows(
+            Registry(RegistrySettings(registry.url)), [self.topic], lambda _, text: self.events.append(text)
+        )
+        self.put_ = LakePut(self.storage, transform, "items:typed", self.typed)
+        self.storage.prepare()
+
+    def register(self, *fields: Any, name: str = "shop.Order") -> tuple[int, dict[str, Any]]:
+        schema = record(*fields, name=name)
+        return self.registry.registry.register(f"{self.topic}-value", schema), schema
+
+    def put(self, *messages: Message) -> None:
+        frame = self._spark.createDataFrame(
+            [
+                (self.topic, 0, self.end + number, MOMENT, 0, b"key", value, headers)
+                for number, (value, headers) in enumerate(messages)
+            ],
+            KAFKA,
+        )
+        if not self.is_running:
+            self.put_.check(frame)
+        self.storage.bind(GROUP)
+        if not self.storage.stored_offsets([(self.topic, 0)]):
+            self.storage.init_offsets([StoredOffset(self.topic, 0, None, 0)])
+        end = self.end + len(messages)
+        self.put_.put(frame, {(self.topic, 0): BatchRange(self.end, end, 1, None)}, "token")
+        self.end = end
+
+    def refused(self, *messages: Message) -> str | None:
+        try:
+            self.put(*messages)
+        except RegistryUnusable as error:
+            return str(error)
+        return None
+
+    def rows(self) -> list[dict[str, Any]]:
+        """In the order of their messages, with the offset instead of Kafka's columns."""
+        found = DeltaTable(self.path).to_pyarrow_table().to_pylist()
+        rows = [{**{k: v for k, v in row.items() if k != "_kafka"}, "_at": row["_kafka"]["offset"]} for row in found]
+        return sorted(rows, key=lambda row: int(row["_at"]))
+
+    def dead(self) -> list[list[Any]]:
+        return [[each.offset, each.error] for each in DeadLetterTable(self.storage, GROUP.group).dead()]
+
+    def requeued(self) -> list[list[Any]]:
+        """Puts the dead letters back; returns those that die again."""
+        DeadLetterTable(self.storage, GROUP.group).requeue_dead()
+        RequeuePut(self.storage, lambda frame: frame, "", GROUP.group, "worker-0", self.typed).put_next(self._spark)
+        return self.dead()
+
+
+def mixed(table: Table) -> dict[str, Any]:
+    """Four schemas, three framings, tombstones and everything that is wrong, in one batch."""
+    first, old = table.register(ID, TIMES)
+    second, new = table.register(ID, TIMES, NOTE)
+    third, newest = table.register(ID, TIMES, NOTE, COUNT)
+    fourth = table.registry.registry.register("other-value", record(TIMES))
+    payment = record(ID, TIMES, name="shop.Payment")
+    fifth = table.registry.registry.register("payments-value", payment)
+    a: dict[str, Any] = {"id": "a", "topic": MOMENT}
+    b: dict[str, Any] = {"id": "b", "topic": MOMENT, "note": "hello"}
+    c: dict[str, Any] = {"id": "c", "topic": MOMENT, "note": None, "count": 7}
+    in_header = [("__value_schema_id", framed(second, b"")), ("x", b"y")]
+    table.put(
+        (framed(first, encoded(old, a)), None),
+        (framed(second, encoded(new, b), by_guid=True), None),
+        (framed(third, encoded(newest, c)), [("x", b"y")]),
+        (encoded(new, b), in_header),
+        (None, None),
+        (framed(4711, b"x"), None),
+        (framed(999, b"x", by_guid=True), None),
+        (framed(third, encoded(newest, c)[:-2]), None),
+        (b"{}", None),
+        (b"", None),
+        (b"\0\0", None),
+        (framed(fourth, encoded(record(TIMES), {"topic": MOMENT})), None),
+        (framed(fifth, encoded(payment, a)), None),
+    )
+    asked = Counter(table.registry.asked)
+    table.put((framed(first, encoded(old, a)), None))
+    nothing = {"id": None, "topic": None, "note": None, "count": None}
+    expected = [{**a, "note": None, "count": 0}, {**b, "count": 0}, c, {**b, "count": 0}, nothing]
+    found = {
+        "rows": table.rows(),
+        "expected": [{**row, "_at": at} for at, row in enumerate(expected)]
+        + [{**a, "note": None, "count": 0, "_at": table.end - 1}],
+        "dead": table.dead(),
+        "ids": [third, fourth, fifth],
+        "asked_again": table.registry.asked[f"/schemas/ids/{first}"] - asked[f"/schemas/ids/{first}"],
+    }
+    table.registry.registry.register("late-value", record(ID, name="shop.Late"))
+    found["again"] = table.requeued()
+    return found
+
+
+def evolving(table: Table) -> dict[str, Any]:
+    """A field is added, first at the top and then in a struct."""
+    inner = record({"name": "sku", "type": "string"}, name="shop.Item")
+    wider = record({"name": "sku", "type": "string"}, NOTE, name="shop.Item")
+    number, schema = table.register(ID, {"name": "item", "type": inner})
+    table.put((framed(number, encoded(schema, {"id": "a", "item": {"sku": "x"}})), None))
+    number, schema = table.register(ID, {"name": "item", "type": wider}, COUNT)
+    value = {"id": "b", "item": {"sku": "y", "note": "n"}, "count": 3}
+    table.put((framed(number, encoded(schema, value)), None))
+    table.put((framed(number, encoded(schema, value)), None))
+    return {"rows": table.rows(), "events": table.events}
+
+
+def widened(table: Table) -> dict[str, Any]:
+    """int becomes long, which the table does not take; then the registry gets a version that fits."""
+    number, schema = table.register(ID, COUNT)
+    table.put((framed(number, encoded(schema, {"id": "a", "count": 1})), None))
+    long = {**COUNT, "type": "long"}
+    number, schema = table.register(ID, long)
+    message = framed(number, encoded(schema, {"id": "b", "count": 2})), None
+    refused = table.refused(message)
+    table.register(ID, {**COUNT, "doc": "it fits"})
+    return {"refused": refused, "then": table.refused(message), "dead": table.dead(), "rows": table.rows()}
+
+
+def away(table: Table) -> dict[str, Any]:
+    """The registry fails before and while a schema appears; ids that are known keep working."""
+    client.TIMEOUT_SECONDS, client.RETRY_SECONDS, client.UNKNOWN_SECONDS = 0.3, 0.0, 0.0
+    table.registry.fault = 500, b""
+    found: dict[str, Any] = {"before": table.refused((None, None))}
+    table.registry.fault = False
+    found["absent"] = table.refused((None, None))
+    number, schema = table.register(ID)
+    known = framed(number, encoded(schema, {"id": "a"})), None
+    table.put(known)
+    number, schema = table.register(ID, NOTE)
+    new = framed(number, encoded(schema, {"id": "b", "note": "n"})), None
+    faults: dict[str, Any] = {"silent": None, "401": (401, b""), "404": (404, b""), "garbage": (200, b"<html>")}
+    table.is_running = True
+    for name, fault in faults.items():
+        table.registry.fault = fault
+        found[name] = table.refused(known), table.refused(known, new)
+    table.registry.fault = False
+    table.is_running = False
+    table.put(new)
+    return found | {"rows": table.rows(), "dead": table.dead()}
+
+
+def transformed(table: Table) -> dict[str, Any]:
+    """A transform gets the decoded rows, and marks one."""
+    number, schema = table.register(ID, COUNT)
+    values = [framed(number, encoded(schema, {"id": name, "count": n})) for n, name in enumerate("abc")]
+    table.put(*((value, None) for value in values), (b"bad", None))
+    return {"rows": table.rows(), "dead": table.dead()}
+
+
+def doubling(frame: DataFrame) -> DataFrame:
+    """Uses its frame twice."""
+    both = frame.union(frame).groupBy("id", "_kafka").agg(f.sum("count").alias("count"))
+    return both.withColumn(ERROR, f.when(f.col("id") == "b", f.lit("no b")))
+
+
+def unusable(spark: SparkSession, folder: Path, registry: FaultyRegistry) -> dict[str, str | None]:
+    found = {}
+    for name, schema, kind in (
+        ("plain", '"string"', "AVRO"),
+        ("proto", 'syntax = "proto3"; message Order { string id = 1; }', "PROTOBUF"),
+        ("taken", json.dumps(record({"name": "_kafka", "type": "string"})), "AVRO"),
+        ("twice", json.dumps(record(ID, {"name": "ID", "type": "string"})), "AVRO"),
+        ("endless", json.dumps(record({"name": "next", "type": ["null", "shop.Order"]})), "AVRO"),
+        ("nothing", json.dumps(record({"name": "n", "type": "null"})), "AVRO"),
+    ):
+        table = Table(spark, folder / name, registry)
+        registry.registry.register(f"{name}-value", schema, kind=kind)
+        found[name] = table.refused((None, None))
+    for name in ("left", "right"):
+        registry.registry.register(f"{name}-value", record(ID, name=f"shop.{name}"))
+    typed = TypedRows(Registry(RegistrySettings(registry.url)), ["left", "right"], print)
+    try:
+        typed.refresh()
+    except RegistryUnusable as error:
+        found["differing"] = str(error)
+    return found
+
+
+def texts(spark: SparkSession) -> list[str]:
+    """What is left of framed JSON."""
+    in_header = [("__value_schema_id", framed(1, b""))]
+    values: list[Message] = [(b"{}", None), (framed(1, b"{}"), None), (framed(1, b"{}", by_guid=True), None)]
+    values += [(b"{}", in_header), (None, None)]
+    rows = [("t", 0, at, MOMENT, 0, None, *value) for at, value in enumerate(values)]
+    return [str(row["value"] and bytes(row["value"])) for row in unframed(spark.createDataFrame(rows, KAFKA)).collect()]
+
+
+PLAIN: list[tuple[Any, st.SearchStrategy[Any]]] = [
+    ("int", st.integers(-(2**31), 2**31 - 1)),
+    ("long", st.integers(-(2**63), 2**63 - 1)),
+    ("float", st.floats(width=32)),
+    ("double", st.floats()),
+    ("boolean", st.booleans()),
+    ("string", st.text(st.characters(codec="utf-8"))),
+    ("bytes", st.binary(max_size=20)),
+    ({"type": "int", "logicalType": "date"}, st.dates(date(1, 1, 1))),
+    ({"type": "string", "logicalType": "uuid"}, st.uuids()),
+    ({"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 3}, st.decimals(-999, 999, places=3)),
+    *(
+        (
+            {"type": "long", "logicalType": f"timestamp-{unit}"},
+            st.integers(-6 * 10**13, 6 * 10**13).map(lambda n, step=step: datetime(1970, 1, 1, tzinfo=UTC) + n * step),  # type: ignore[misc]
+        )
+        for unit, step in (("millis", timedelta(milliseconds=1) / 1), ("micros", timedelta(microseconds=1)))
+    ),
+]
+
+
+@st.composite
+def typed_values(draw: st.DrawFn, depth: int = 2) -> tuple[Any, st.SearchStrategy[Any]]:
+    """A schema, and a strategy of its values."""
+    kinds = ("plain", "enum", "fixed", "array", "map", "record", "optional", "union") if depth else ("plain", "enum")
+    kind, name = draw(st.sampled_from(kinds)), f"t{draw(st.uuids()).hex}"
+    if kind == "enum":
+        return {"type": "enum", "name": name, "symbols": ["A", "B"]}, st.sampled_from("AB")
+    if kind == "fixed":
+        return {"type": "fixed", "name": name, "size": 4}, st.binary(min_size=4, max_size=4)
+    if kind == "plain":
+        plain: tuple[Any, st.SearchStrategy[Any]] = draw(st.sampled_from(PLAIN))
+        return plain
+    if kind == "union":
+        return ["null", "long", "string"], st.none() | st.integers(-(2**63), 2**63 - 1) | st.text("abc")
+    if kind == "record":
+        made: tuple[Any, st.SearchStrategy[Any]] = draw(records(depth - 1, name))
+        return made
+    schema, values = draw(typed_values(depth - 1))
+    if kind == "array":
+        return {"type": "array", "items": schema}, st.lists(values, max_size=3)
+    if kind == "map":
+        return {"type": "map", "values": schema}, st.dictionaries(st.text("abc", max_size=3), values, max_size=3)
+    return (["null", schema], st.none() | values) if not isinstance(schema, list) else (schema, values)
+
+
+@st.composite
+def records(draw: st.DrawFn, depth: int, name: str) -> tuple[Any, st.SearchStrategy[Any]]:
+    fields = draw(st.lists(typed_values(depth), min_size=1, max_size=5))
+    schema = record(*({"name": f"f{n}", "type": type_} for n, (type_, _) in enumerate(fields)), name=name)
+    return schema, st.fixed_dictionaries({f"f{n}": values for n, (_, values) in enumerate(fields)})
+
+
+def as_spark(schema: Any, value: Any) -> Any:
+    """What Arrow has for a value of fastavro."""
+    if isinstance(schema, list):
+        others = [each for each in schema if each != "null"]
+        if len(others) == 1 or value is None:
+            return None if value is None else as_spark(others[0], value)
+        at = 0 if isinstance(value, int) else 1  # of long and string
+        return {f"member{n}": value if n == at else None for n in range(len(others))}
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    if kind == "record":
+        return {field["name"]: as_spark(field["type"], value[field["name"]]) for field in schema["fields"]}
+    if kind == "array":
+        return [as_spark(schema["items"], each) for each in value]
+    if kind == "map":
+        return sorted((key, as_spark(schema["values"], each)) for key, each in value.items())
+    if isinstance(value, float) and isnan(value):
+        return "NaN"
+    return str(value) if isinstance(schema, dict) and schema.get("logicalType") == "uuid" else value
+
+
+def as_plain(value: Any) -> Any:
+    """Of Arrow: maps in order, and NaN as it compares."""
+    if isinstance(value, dict):
+        return {key: as_plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        made = [tuple(map(as_plain, each)) if isinstance(each, tuple) else as_plain(each) for each in value]
+        return sorted(made) if made and isinstance(made[0], tuple) else made
+    return "NaN" if isinstance(value, float) and isnan(value) else value
+
+
+def properties(spark: SparkSession, registry: FaultyRegistry, examples: int) -> dict[str, Any]:
+    """Random schemas and records: how many were decoded as by fastavro, and what was not."""
+    drawn: list[tuple[Any, list[Any]]] = []
+
+    @settings(max_examples=examples, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.data())
+    def draw(data: st.DataObject) -> None:
+        schema, values = data.draw(records(2, "shop.Any"))
+        drawn.append((schema, [data.draw(values) for _ in range(4)]))
+
+    draw()
+    different = []
+    for number, (schema, values) in enumerate(drawn):
+        topic = f"any{number}"
+        id_ = registry.registry.register(f"{topic}-value", schema)
+        payloads = [encoded(schema, value) for value in values]
+        cut = [each[: random.Random(number).randrange(len(each))] for each in payloads if each]
+        typed = TypedRows(Registry(RegistrySettings(registry.url)), [topic], print)
+        typed.refresh()
+        frame = spark.createDataFrame(
+            [(topic, 0, n, MOMENT, 0, None, framed(id_, each), None) for n, each in enumerate([*payloads, *cut])],
+            KAFKA,
+        )
+        typed.learn(frame)
+        found = sorted(typed.decoded(frame).toArrow().to_pylist(), key=lambda row: int(row["_kafka"]["offset"]))
+        parsed = fastavro.parse_schema(json.loads(json.dumps(schema)))
+        for row, payload in zip(found, [*payloads, *cut], strict=True):
+            try:
+                value = fastavro.schemaless_reader(BytesIO(payload), parsed, None)
+            except Exception:
+                if row[ERROR] is None:
+                    different.append([schema, payload.hex(), "fastavro cannot read it"])
+                continue
+            made = {field["name"]: as_plain(row[field["name"]]) for field in schema["fields"]}
+            if row[ERROR] is not None or made != as_spark(schema, value):
+                different.append([schema, payload.hex(), row[ERROR], made, as_spark(schema, value)])
+    return {"schemas": len(drawn), "different": different[:3]}
+
+
+def as_json(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime | date) else str(value)
+
+
+def main(folder: Path) -> None:
+    avro = [str(jar) for jar in jar_paths("spark") if "avro" in jar.name]
+    spark = lone_session(folder, {"spark.jars": ",".join(avro), "spark.sql.session.timeZone": "UTC"})
+    with SchemaRegistry(folder) as apicurio, FaultyRegistry(apicurio) as registry:
+        cases: dict[str, tuple[Callable[[Table], Any], dict[str, Any]]] = {
+            "mixed": (mixed, {}),
+            "evolving": (evolving, {}),
+            "merged": (evolving, {"merge_schema": True}),
+            "widened": (widened, {}),
+            "transformed": (transformed, {"transform": doubling}),
+        }
+        found = {name: run(Table(spark, folder / name, registry, **more)) for name, (run, more) in cases.items()}
+        found["unusable"] = unusable(spark, folder, registry)
+        found["texts"] = texts(spark)
+        found["properties"] = properties(spark, registry, 25)
+        found["away"] = away(Table(spark, folder / "away", registry))
+    sys.stdout.write(json.dumps(found, default=as_json))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
