@@ -112,7 +112,7 @@ def judged(snapshot: FleetSnapshot) -> FleetSnapshot:
 def healthy() -> FleetSnapshot:
     whole = snapshot()
     ok = whole.assessments[0]
-    keep = Advice(Answer.KEEP, "the most loaded of 1 needs 0.50 workers", 1, workers=1, needed=1, since=UNIX)
+    keep = Advice(Answer.KEEP, "the largest load is 0.50 with 1", 1, workers=1, needed=1, since=UNIX)
     every = assessments_of(*[ok] * 3)
     return judged(replace(whole, supervised=(worker("worker-0"),), assessments=every, group_assessment=ok, advice=keep))
 

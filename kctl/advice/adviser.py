@@ -1,4 +1,4 @@
-"""The advice on a fleet or a group, by what it was seen to do. Pure: times are given."""
+"""Advises on a fleet or a group from samples of what it does. Pure: the caller passes the times."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from kctl.rows.advice import Advice, Answer, HotPartition, Outcome
 from kctl.rows.columns import Partition, Reals
 
 _KNOWN = 1 / 15
-"""The part of the window over which arrivals must be known: a minute of the default."""
+"""Arrivals must be known for this part of the window: one minute by default."""
 _LEAST_CYCLE_SECONDS = 2.0
 _GAIN = 0.5
-"""More processes have helped if they brought at least this share of what they promised."""
+"""More processes have helped if they brought at least this share of the expected gain."""
 _RISE = 1.2
-"""The least rise whose gain is larger than the errors of measuring it."""
+"""The smallest rise whose gain is larger than the errors of its measurement."""
 _TOLERANCE = 0.1
-"""The present number is enough if it lacks no more than this share, so that a load on the edge changes nothing."""
+"""A number that is too small by at most this share stays, so that a load near the limit causes no change."""
 _TRIED = 200
-"""The most numbers of workers that are tried at a time."""
+"""How many numbers of workers are tried for one sample."""
 _NAMED = 10
 _ROUNDING = 1e-9
 _NORMAL_CYCLES = 2.0
-"""As many cycles of messages may wait when a change has brought what was expected."""
+"""After a change that had the expected effect, at most this many cycles of messages wait."""
 _URGENT = frozenset({Answer.WORKERS, Answer.STORAGE, Answer.HANDLER})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What is seen of a fleet at one moment. NaN: unknown."""
+    """The observations of a fleet at one moment. NaN: unknown."""
 
     at: float
-    """Seconds by a clock that never goes back."""
+    """Seconds of a monotonic clock."""
     unix: float = 0.0
     keys: tuple[Partition, ...]
     end: Reals
@@ -53,24 +53,24 @@ class Sample:
     work: Mapping[str, Work]
     full_batch: int
     cycle_seconds: float
-    """The usual time from one commit to the next, whose messages are no backlog."""
+    """The usual time from one commit to the next. The messages of that time are not backlog."""
     sinkers: int = 0
     handling: Mapping[str, Work] = field(default_factory=dict)
     full_call: int = 1
     pending: float | None = None
-    """Messages in the storage; None: unknown, or nothing waits there."""
+    """Messages in the storage; None: unknown, or the storage does not queue messages."""
     workers_per_host: int | None = None
     """None: the fleet runs on one host."""
     bound_by: Answer = Answer.STORAGE
-    """What limits the workers if more of them do not do more."""
+    """The answer if more workers did not store more messages."""
     blocked: str = ""
     """Why no advice can be given at present."""
     full: str = ""
     """Why the storage takes no batch."""
     failing: str = ""
-    """Why the handler handles nothing."""
+    """Why the handler handles no messages."""
     idle: str = ""
-    """Why the work does not show what a worker can do; empty: its batches have the reason."""
+    """Why the capacity of a worker is unknown, if the cause is not in its batches."""
 
 
 class _Finding(NamedTuple):
@@ -83,13 +83,14 @@ class _Finding(NamedTuple):
 
 
 class _Need(NamedTuple):
-    """What the partitions ask of the workers. Loads are in workers."""
+    """How many workers the partitions need. A load of 1 is the capacity of one worker."""
 
     number: int
-    """The smallest number whose most loaded worker suffices."""
+    """The smallest number of workers at which the most loaded one can meet its load."""
     load: float
-    """That of the most loaded worker at present."""
+    """The load of the most loaded worker at present."""
     load_then: float
+    """The same with `number` workers."""
     hot: tuple[HotPartition, ...]
 
 
@@ -98,7 +99,7 @@ class _Raise(NamedTuple):
 
     before: int
     total: float | None
-    """What all processes together could do before it."""
+    """The capacity of all processes together before the rise."""
 
 
 class _Kind:
@@ -124,13 +125,13 @@ class _Kind:
 
     @property
     def capacity(self) -> Capacity:
-        """That of one process with as many as now, or else with any number of the window."""
+        """The capacity of one process with the current number of processes, or, if unknown, with any number."""
         now = capacity(self.batches.moments(self.count), self._full)
         return now if now.per_second is not None else capacity(self.batches.moments(), self._full)
 
     @property
     def useless(self) -> _Raise | None:
-        """The last rise, if it has brought less than half of what it promised."""
+        """The last rise, if it has brought less than half of the expected gain."""
         last, each = self._raise, capacity(self.batches.moments(self.count), self._full).per_second
         if last is None or last.total is None or each is None or self.count < _RISE * last.before:
             return None
@@ -190,7 +191,7 @@ class Adviser:
         kind, current = self._workers, sample.workers
         if need is None or each.per_second is None:
             kind.policy.interrupted()
-            return _Finding(Answer.UNKNOWN, f"what a worker can do is not known: {sample.idle or each.reason}")
+            return _Finding(Answer.UNKNOWN, f"the capacity of a worker is unknown: {sample.idle or each.reason}")
         if sample.full:
             kind.policy.interrupted()
             return _Finding(Answer.STORAGE, sample.full, current, current)
@@ -201,13 +202,14 @@ class Adviser:
                 sample.bound_by, f"{current} workers do hardly more than {useless.before} did", current, need.number
             )
         facts = f"{rates.sum():,.0f} messages/s arrive, a worker can do {each.per_second:,.0f}/s"
-        now = f"the most loaded of {current} needs {need.load:.2f} workers"
+        now = f"the largest load is {need.load:.2f} with {current}"
         if advised != current:
-            then = f"of {need.number} {need.load_then:.2f}{'' if advised == need.number else '; this is a step'}"
+            step = "" if advised == need.number else f"; {advised} is a step towards {need.number}"
+            then = f"{need.load_then:.2f} with {need.number}{step}"
             return _Finding(Answer.WORKERS, f"{facts}; {now}, {then}", advised, need.number)
         if need.hot:
             topic, partition, workers = need.hot[0].topic, need.hot[0].partition, need.hot[0].workers
-            alone = f"{topic}-{partition} alone needs {workers:.1f} workers, more workers will not help"
+            alone = f"{topic}-{partition} alone needs {workers:.1f} workers, so more workers will not help"
             cures = "add partitions, choose another key, or make the transform faster"
             return _Finding(Answer.HOT, f"{alone}: {cures}", current, need.number)
         later = "" if need.number == current else f"; {need.number} would fit better, but not for long enough yet"
@@ -220,9 +222,9 @@ class Adviser:
         is_hot = steady > each
         backlog = np.maximum(sample.lag - rates * _cycle(sample), 0.0)
         worker_of = self._shares.of_each(max(current, 1))
-        backlog[np.isin(worker_of, worker_of[is_hot])] = 0.0  # it ends only with the heat
+        backlog[np.isin(worker_of, worker_of[is_hot])] = 0.0  # it remains until the partition is no longer hot
         needs = steady + backlog / rules.catch_up_seconds + rates * rules.pause_seconds / rules.catch_up_seconds
-        # What no number of workers can meet in time does not spread the others.
+        # A need that no number of workers can meet in time does not raise the number.
         loads = np.where(needs <= each, needs, np.where(is_hot, 0.0, steady)) / each
         least = max(ceil(np.minimum(needs, each).sum() / each - _ROUNDING), 1)
         load = self._shares.largest(max(current, 1), loads)
@@ -257,7 +259,7 @@ class Adviser:
         return _Finding(Answer.KEEP if advised == current else Answer.SINKERS, why, advised, needed)
 
     def _outcome(self, sample: Sample, rates: Reals, found: Advice) -> Outcome | None:
-        """Returns what a change has brought, if that has become known now."""
+        """Returns the effect of a change, if it has become known now."""
         arrivals, is_known = float(np.nansum(rates)), found.answer is not Answer.UNKNOWN
         allowed = _NORMAL_CYCLES * _cycle(sample) * arrivals + len(sample.keys)
         ended = None
@@ -292,7 +294,7 @@ def _unknown(sample: Sample, rates: Reals, seconds: float, least: float) -> str:
 
 
 def _first(sample: Sample, of_workers: _Finding, of_sinkers: _Finding) -> _Finding:
-    """The finding that matters most: a change or a limit of workers, then of sinkers."""
+    """Returns the more important finding: that on workers, unless only the sinkers need attention."""
     if sample.failing:
         return _Finding(Answer.HANDLER, sample.failing)
     if of_sinkers.answer is not Answer.KEEP and (sample.full or of_workers.answer not in _URGENT):

@@ -1,4 +1,4 @@
-"""What one process can do, by least squares over its batches: seconds = fixed + rows * seconds per row. Pure."""
+"""The capacity of one process, by least squares over its batches: seconds = fixed + rows * seconds per row. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 _LEAST_BATCHES = 5
 _FULL = 0.8
-"""If batches have on average this share of the rows of a full one, their pace is that of full batches."""
+"""If the average batch has at least this share of the rows of a full one, its rate counts as that of a full batch."""
 _MOST_ERROR = 0.2
 """The relative standard error above which the time of a full batch counts as unknown."""
 
 
 class Moments(NamedTuple):
-    """Sums over batches, from which the line follows."""
+    """Sums over batches, to which the line is fitted."""
 
     batches: float = 0.0
     rows: float = 0.0
@@ -25,7 +25,7 @@ class Moments(NamedTuple):
 
     @classmethod
     def of(cls, batches: int, rows: int, seconds: float) -> Moments:
-        """Those of some batches together, as if each were their mean."""
+        """Returns the sums for several batches of which only the totals are known, as if all were equal."""
         return cls(batches, rows, seconds, rows**2 / batches, rows * seconds / batches, seconds**2 / batches)
 
 
@@ -41,7 +41,7 @@ class Capacity(NamedTuple):
 
 
 def capacity(seen: Moments, full_batch: int) -> Capacity:
-    """Returns what follows from batches for a full one."""
+    """Estimates the capacity with full batches from the batches seen."""
     n = seen.batches
     if n < _LEAST_BATCHES or not seen.seconds:
         return Capacity(None, f"fewer than {_LEAST_BATCHES} batches with messages have ended")
@@ -51,11 +51,11 @@ def capacity(seen: Moments, full_batch: int) -> Capacity:
     spread = max(seen.rows_rows / n - rows**2, 0.0)
     together = seen.rows_seconds / n - rows * seconds
     per_row = max(together / spread, 0.0) if spread else 0.0
-    if per_row * rows > seconds:  # a batch costs nothing by itself
+    if per_row * rows > seconds:  # the fixed time of a batch cannot be negative
         per_row = seconds / rows
     full = seconds + per_row * (full_batch - rows)
     left = max(seen.seconds_seconds / n - seconds**2 - 2 * per_row * together + per_row**2 * spread, 0.0) * n / (n - 2)
     error = sqrt(left * (1 / n + ((full_batch - rows) ** 2 / (n * spread) if spread else 0.0)))
     if not spread or error > _MOST_ERROR * full:
-        return Capacity(None, f"batches have had about {rows:,.0f} rows each, too even to know the time of a full one")
+        return Capacity(None, f"all batches had about {rows:,.0f} rows, so the time of a full batch is unknown")
     return Capacity(full_batch / full)

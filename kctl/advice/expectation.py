@@ -1,4 +1,4 @@
-"""Whether a change that was advised and made has brought what was expected. Pure."""
+"""Whether an advised change had the expected effect once it was made. Pure."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Expectation:
         self._expected: _Expected | None = None
 
     def change(self, at: float, current: int) -> None:
-        """Notes the present number; what was advised is expected from when it is reached."""
+        """Records the current number. When it reaches the advised number, the wait for the effect begins."""
         if current != self._current:
             is_awaited = current == self._awaited
             self._expected = _Expected(self._current, current, at) if is_awaited else None
             self._current, self._awaited = current, None
 
     def advise(self, advised: int | None, needed: int | None) -> None:
-        """Notes the advice. A step on the way to the needed number promises nothing yet."""
+        """Records the advice. A step on the way to the needed number creates no expectation yet."""
         if advised is not None and advised == needed != self._current:
             self._awaited = advised
 
     def outcome(self, at: float, waiting: float, allowed: float) -> tuple[bool, str] | None:
-        """Returns whether what was expected came true, in words, as soon as that is known. `waiting` of the messages
-        `allowed` are normal."""
+        """Returns whether the change had the expected effect, with a sentence, as soon as this is known. Up to
+        `allowed` of the `waiting` messages are normal."""
         expected = self._expected
         if expected is None:
             return None
@@ -45,8 +45,8 @@ class Expectation:
         if not is_over and not (is_met and expected.after > expected.before and seconds >= self._pause):
             return None
         self._expected = None
-        what = f"{expected.before} -> {expected.after} {'came true' if is_met else 'did not come true'}"
+        what = f"{expected.before} -> {expected.after} {'worked as expected' if is_met else 'did not work as expected'}"
         return (
             is_met,
-            f"{what}: after {seconds:.0f} s {waiting:,.0f} messages wait, expected were at most {allowed:,.0f}",
+            f"{what}: after {seconds:.0f} s, {waiting:,.0f} messages wait, and at most {allowed:,.0f} were expected",
         )

@@ -1,4 +1,4 @@
-"""When the advised number changes: up after the same advice for a while, down after a longer one, in steps. Pure."""
+"""When the advised number changes: it rises after minutes of need, falls after an hour, and moves in steps. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import ceil, inf
 from kctl.config.sections import AdviceSection
 
 _RECENT = 1 / 3
-"""The part of the time before a rise by which its size is decided: the need of a burst grows meanwhile."""
+"""The last part of the wait before a rise decides how large the rise is, because the need grows during a burst."""
 
 
 class Policy:
@@ -17,14 +17,14 @@ class Policy:
     def __init__(self, rules: AdviceSection) -> None:
         self._rules = rules
         self._wanted: deque[tuple[float, int]] = deque()
-        """Since when which number was needed."""
+        """Pairs of a time and the number that was needed from then on."""
         self._began_at = self._steady_at = inf
         self._changed_at = -inf
         self._current: int | None = None
         self._advised = 0
 
     def interrupted(self) -> None:
-        """Nothing is needed for sure at present, so the time before a rise begins again."""
+        """Restarts the wait before a rise, because the needed number is unknown at present."""
         self._steady_at = inf
 
     def advised(self, at: float, needed: int, current: int) -> int:
@@ -61,7 +61,7 @@ class Policy:
         return max(self._since(since))
 
     def _since(self, since: float) -> list[int]:
-        """The numbers that were needed from then on, newest first."""
+        """Returns the numbers that were needed since that time, newest first."""
         found = []
         for at, needed in reversed(self._wanted):
             found.append(needed)

@@ -1,4 +1,4 @@
-"""The share of each worker for any number of workers, by the group's own assignor. Pure."""
+"""Assigns the partitions to any number of workers, with the group's own assignor. Pure."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from kctl.rows.columns import Partition, Reals, Rows
 
 _STATELESS: dict[str, Any] = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 _MOST_ASKED = 200
-"""Partitions up to which an assignor is asked, which takes 10 ms for so many; more count as dealt out in turn."""
+"""The most partitions for which the assignor is called, which takes 10 ms; more count as dealt out in turn."""
 
 
 class Shares:
-    """Who would own which partition. Keeps what an assignor has answered."""
+    """Which worker would own each partition. Caches the answers of the assignor."""
 
     def __init__(self, assignor: str) -> None:
         self._assignor = assignor
@@ -38,11 +38,11 @@ class Shares:
             self._keys, self._owners, self._kept = keys, owners, {}
 
     def largest(self, count: int, load: Reals) -> float:
-        """Returns the load of the most loaded of `count` workers; `load` is that of each partition."""
+        """Returns the load of the most loaded of `count` workers; `load` has the load of each partition."""
         return float(np.bincount(self.of_each(count), load).max(initial=0.0))
 
     def of_each(self, count: int) -> Rows:
-        """Returns the number of the worker of each partition, with `count` workers."""
+        """Returns for each partition the index of its worker, if there are `count` workers."""
         if count not in self._kept:
             self._kept[count] = self._assigned(count)
         return self._kept[count]

@@ -1,4 +1,4 @@
-"""What arrived and what was done in the last minutes. Pure."""
+"""Which messages arrived, and which batches ended, in the last minutes. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kctl.rows.columns import Partition, Reals
 
 _STEPS = 30
 _SETTLING = 1 / 15
-"""In this part of the window after a change of the number of processes, batches show what a start costs."""
+"""After a change of the number of processes, batches do not count for this part of the window: they include starts."""
 
 
 class Work(NamedTuple):
@@ -34,7 +34,7 @@ class Arrivals:
     _keys: tuple[Partition, ...] = ()
 
     def per_second(self, at: float, keys: tuple[Partition, ...], end: Reals) -> tuple[Reals, float]:
-        """Adds end offsets (NaN: unknown); returns the mean rates, and over how many seconds."""
+        """Adds end offsets (NaN: unknown); returns the mean rates, and the seconds that they cover."""
         if keys != self._keys:
             self._keys = keys
             self._seen.clear()
@@ -57,7 +57,7 @@ class BatchWindow:
     _settled_at: float = 0.0
 
     def add(self, at: float, count: int, work: Mapping[str, Work]) -> None:
-        """Adds what was done since the last call. A process that has restarted counts from then on."""
+        """Adds the batches since the last call. A process that has restarted counts from its restart."""
         if count != self._count:
             self._settled_at = at + (self.window_seconds * _SETTLING if self._count else 0.0)
             self._count = count
@@ -80,6 +80,6 @@ class BatchWindow:
             self._buckets.append((at, count, done))
 
     def moments(self, count: int | None = None) -> Moments:
-        """Those of the window; of `count` processes only, if it is given."""
+        """Returns the sums over the window; with `count`, only over the time with so many processes."""
         found = [sums for _, with_count, sums in self._buckets if count in (None, with_count)]
         return together(found)

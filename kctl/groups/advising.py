@@ -1,4 +1,5 @@
-"""The advice on groups of other clients, by their offsets alone: what a member can do shows while all are busy."""
+"""The advice on groups of other clients, from their offsets alone. A member's capacity is known only while all members
+are busy."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _NEVER_BUSY = "in the window, messages did not wait in every partition long enou
 
 
 class GroupAdvisers:
-    """Watches the groups that it was asked about, the last fifty. Any thread."""
+    """Watches the fifty groups for which advice was requested last. For any thread."""
 
     def __init__(self, rules: AdviceSection | None = None) -> None:
         self._rules = rules or AdviceSection()
@@ -29,7 +30,7 @@ class GroupAdvisers:
         self._watched: dict[tuple[str, str], _Watched] = {}
 
     def prepare(self, clusters: Clusters) -> None:
-        """Shows the watched groups of a new collection."""
+        """Passes a new collection to the watched groups."""
         with self._lock:
             for cluster in clusters.clusters if self._watched else ():
                 for group in cluster.groups:
@@ -50,7 +51,7 @@ class GroupAdvisers:
 
 class _Watched:
     def __init__(self, rules: AdviceSection) -> None:
-        # Neither the brokers nor the exporter know a group's assignor: Kafka's spread partitions evenly.
+        # Neither the brokers nor the exporter know a group's assignor. Kafka's own assignors spread partitions evenly.
         self._adviser = Adviser(rules, "roundrobin")
         self._work, self._busy_seconds = Work(0, 0, 0.0), 0.0
         self._before: tuple[float, Reals, Reals] | None = None
@@ -106,7 +107,7 @@ class _Watched:
 
 def _blocked(group: GroupSnapshot) -> str:
     if group.type == "share":
-        return "members of a share group share its partitions, so their number follows no assignment"
+        return "members of a share group share each partition, so there is no assignment to compute their number from"
     if group.stats is None:
         return "the group's coordinator does not answer"
     if not group.stats.members:

@@ -20,7 +20,7 @@ _MOVING = frozenset({"preparing_rebalance", "completing_rebalance", "assigning",
 
 
 class FleetAdviser:
-    """Belongs to the collector."""
+    """Advises on a fleet, from snapshot to snapshot. Belongs to the collector."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -54,12 +54,14 @@ class FleetAdviser:
             bound_by=Answer.HANDLER if config.storage.mode == "directly" else Answer.STORAGE,
             blocked=next(_blocked(snapshot, own), ""),
             full=storage.full or "",
-            failing=next((f"{row.name} handles nothing: its handler fails" for row in rows if _is_failing(row)), ""),
+            failing=next(
+                (f"{row.name} handles no messages: its handler fails" for row in rows if _is_failing(row)), ""
+            ),
         )
 
 
 def _blocked(snapshot: FleetSnapshot, workers: int) -> Iterator[str]:
-    """Yields why the fleet does not show at present what it needs."""
+    """Yields the reasons why no advice can be given at present."""
     brokers, group = snapshot.brokers, snapshot.broker_group
     if brokers is not None and brokers.error is not None:
         yield f"the brokers do not answer: {brokers.error}"

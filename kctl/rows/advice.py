@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class Answer(StrEnum):
-    """What to do."""
+    """What the advice is about."""
 
     KEEP = "keep"
     WORKERS = "workers"
@@ -31,7 +31,7 @@ class HotPartition(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """Whether a change that was advised has brought what was expected."""
+    """Whether an advised change had the expected effect."""
 
     number: int
     """Counts the outcomes since the start."""
@@ -40,7 +40,7 @@ class Outcome(Struct, frozen=True):
 
 
 class Advice(Struct, frozen=True):
-    """One answer, its reason, and the numbers it was made of; None: unknown."""
+    """One answer, its reason, and the numbers behind it; None: unknown."""
 
     answer: Answer
     reason: str
@@ -57,14 +57,14 @@ class Advice(Struct, frozen=True):
     """The hosts for `workers`, with as many on each as on this one; None: the fleet runs on one host."""
     hot: tuple[HotPartition, ...] = ()
     since: float | None = None
-    """Unix seconds since when this is asked for."""
+    """When the answer became this one, in Unix seconds."""
     arrivals_per_second: float | None = None
     capacity_per_second: float | None = None
     """The messages that one worker can do per second in full batches."""
     load: float | None = None
-    """What the most loaded worker needs, in workers."""
+    """The load of the most loaded worker; 1 is the capacity of one worker."""
     outcome: Outcome | None = None
-    """Whether the last change that was advised and made has helped."""
+    """Whether the last advised change had the expected effect."""
 
     @classmethod
     def unknown(cls, reason: str, current: int, current_sinkers: int = 0) -> Advice:
@@ -80,6 +80,6 @@ class Advice(Struct, frozen=True):
         return f"{self.answer}{change}: {self.reason}"
 
     def asks_as(self, other: Advice) -> bool:
-        """Whether it asks for the same."""
+        """Whether both ask for the same change."""
         asked = attrgetter("answer", "workers", "sinkers", "current", "current_sinkers")
         return bool(asked(self) == asked(other))

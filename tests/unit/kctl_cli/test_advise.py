@@ -38,13 +38,13 @@ def test_the_answer_is_the_first_line_and_the_exit_code(
 
 
 def test_numbers_hot_partitions_and_the_last_outcome_follow(kctl: Kctl, master: Master) -> None:
-    master({"advice": Answers(encoded(replace(HOT, outcome=Outcome(1, "workers 2 -> 4 came true", is_met=True))))})
+    master({"advice": Answers(encoded(replace(HOT, outcome=Outcome(1, "2 -> 4 worked as expected", is_met=True))))})
 
     table, document = kctl("advise"), kctl("advise", "-o", "json")
 
     assert table.out.splitlines()[1:] == [
         "since 1970-01-01T00:00:01Z  needed 4  hosts -  arrivals/s 10  capacity/s -",
         "hot: orders-3 needs 1.4 workers",
-        "workers 2 -> 4 came true",
+        "2 -> 4 worked as expected",
     ]
     assert json.loads(document.out)["hot"] == [{"topic": "orders", "partition": 3, "workers": 1.42}]

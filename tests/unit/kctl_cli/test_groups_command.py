@@ -253,10 +253,10 @@ def test_a_group_has_advice_once_its_members_were_busy(
 ) -> None:
     first = kctl("advise", "--group", "billing", "--url", url)
     missing = kctl("advise", "--group", "nobody", "--url", url)
-    keep = Advice(Answer.KEEP, "the most loaded of 2 needs 0.50 workers", 2, workers=2, needed=2)
+    keep = Advice(Answer.KEEP, "the largest load is 0.50 with 2", 2, workers=2, needed=2)
     monkeypatch.setattr(GroupAdvisers, "advice", lambda *_: keep)
     known = kctl("advise", "-g", "billing", "--url", url)
 
     assert (first.code, first.err) == (3, "kctl: the group is watched from now on: ask again in a minute\n")
     assert missing.code == 19
-    assert (known.code, known.out.splitlines()[0]) == (0, "keep: the most loaded of 2 needs 0.50 workers")
+    assert (known.code, known.out.splitlines()[0]) == (0, "keep: the largest load is 0.50 with 2")

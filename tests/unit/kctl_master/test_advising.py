@@ -114,7 +114,7 @@ def test_a_full_storage_and_a_failing_handler_are_seen(adviser: FleetAdviser) ->
     rows = (row("worker-0"), row("sinker-0", sinker=SinkerStats(failing_seconds=9.0)))
     sample = adviser._sample(fleet(rows=rows, storage=StorageReply(pending=5, full="no room")))
 
-    assert (sample.full, sample.failing) == ("no room", "sinker-0 handles nothing: its handler fails")
+    assert (sample.full, sample.failing) == ("no room", "sinker-0 handles no messages: its handler fails")
 
 
 MORE = Advice(Answer.WORKERS, "9,000 messages/s arrive", 4, 2, workers=6, needed=6, hosts=3, since=UNIX)
@@ -122,16 +122,16 @@ MORE = Advice(Answer.WORKERS, "9,000 messages/s arrive", 4, 2, workers=6, needed
 
 def test_a_change_of_advice_and_its_outcome_are_events_and_a_gap_in_it_is_none() -> None:
     keep, unknown = changed(MORE, answer=Answer.KEEP, workers=4), Advice.unknown("the group is rebalancing", 4, 2)
-    came_true = changed(keep, current=6, workers=6, outcome=Outcome(1, "workers 4 -> 6 came true", is_met=True))
+    worked = changed(keep, current=6, workers=6, outcome=Outcome(1, "workers 4 -> 6 worked as expected", is_met=True))
     changes, found = Changes(0.0), []
-    for advice in (unknown, keep, unknown, keep, MORE, MORE, unknown, MORE, came_true, came_true):
+    for advice in (unknown, keep, unknown, keep, MORE, MORE, unknown, MORE, worked, worked):
         found += [
             event.text for event in changes.between(None, replace(fleet(), advice=advice)) if event.kind == "advice"
         ]
 
     assert found == [
         "workers 4 -> 6: 9,000 messages/s arrive",
-        "workers 4 -> 6 came true",
+        "workers 4 -> 6 worked as expected",
         "keep: 9,000 messages/s arrive",
     ]
 
