@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import ssl
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +20,7 @@ from kctl_agent.schemas.decoding import Decoded, Decoder
 from kctl_agent.schemas.formats import Formats, RegistrySettings
 from kctl_agent.schemas.in_process import decode_messages
 from kctl_agent.schemas.registry import Registry
+from tests.certificates import make_certificate
 from tests.servers.schema_registry import FaultyRegistry, SchemaRegistry, framed, guid_of
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
@@ -219,6 +221,27 @@ def test_credentials_are_sent_and_read_again(
 
     assert proxy.headers[-1]["Authorization"] == expected
     assert "secret" not in repr(registry._settings)
+
+
+@pytest.mark.shows("kctl verifies the certificate of a schema registry, and can show its own")
+def test_a_registry_with_tls_is_verified_and_may_require_a_certificate(
+    apicurio: SchemaRegistry, order_id: int, tmp_path: Path
+) -> None:
+    certificate = make_certificate(tmp_path)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificate))
+    tls.load_cert_chain(tmp_path / "server.pem")
+    tls.verify_mode = ssl.CERT_REQUIRED
+    trusting: dict[str, Any] = {"ca_file": str(certificate)}
+    known: dict[str, Any] = {**trusting, "certificate_file": str(certificate), "key_file": str(tmp_path / "key.pem")}
+
+    with FaultyRegistry(apicurio, tls) as proxy:
+        with pytest.raises(RegistryUnusable, match="certificate verify failed"):
+            Registry(RegistrySettings(proxy.url)).by_prefix(prefix(order_id))
+        with pytest.raises(RegistryUnusable):
+            Registry(RegistrySettings(proxy.url, **trusting)).by_prefix(prefix(order_id))
+        found = Registry(RegistrySettings(proxy.url, **known)).by_prefix(prefix(order_id))
+
+    assert found.name == "shop.Order"
 
 
 def test_a_message_is_decoded_once_when_it_is_read(proxy: FaultyRegistry, order_id: int) -> None:

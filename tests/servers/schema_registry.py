@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import tarfile
@@ -112,21 +113,24 @@ class SchemaRegistry:
 class FaultyRegistry:
     """Passes requests on to a registry, unless `fault` is set: the status and body of each answer, or None for silence.
 
-    `asked` counts requests by path. It knows schemas by GUID, too.
+    `asked` counts requests by path. It knows schemas by GUID, too. With `tls`, it serves HTTPS.
     """
 
-    def __init__(self, registry: SchemaRegistry) -> None:
+    def __init__(self, registry: SchemaRegistry, tls: ssl.SSLContext | None = None) -> None:
         self.registry = registry
         self.fault: tuple[int, bytes] | bool | None = False
         self.asked: Counter[str] = Counter()
         self.headers: list[dict[str, str]] = []
         self.stopped = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Passing, self))
+        self._scheme = "http" if tls is None else "https"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self._thread = threading.Thread(target=self._server.serve_forever, name="faulty-registry")
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> FaultyRegistry:
         self._thread.start()
