@@ -359,8 +359,8 @@ class StatusSection(Section):
     """The age of the oldest unhandled message, in seconds, above which a fleet is `degraded`, unless the age falls; 0:
     three usual cycles, at least 60. For fleets only."""
     allowed_lag: tuple[Annotated[str, Form(r".+=\d{1,18}", "`PATTERN=MESSAGES`, as in `payments-*=1`")], ...] = ()
-    """Messages that may remain, by the name of the group: `["payments-*=1"]`; the first matching pattern counts.
-    Transactions leave their markers."""
+    """How much lag counts as none, by the name of the group: `["payments-*=1"]`; the first matching pattern counts.
+    Use it for topics with transactions, whose markers are never read."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,7 +57,7 @@ class DemoParts:
     master: DemoFleet
 
     def ended(self) -> str | None:
-        """Finds the first one, because later ones depend on earlier ones."""
+        """Returns a sentence on a process that has ended. The broker comes first, because the master depends on it."""
         if (code := self.broker.ended()) is not None:
             return f"the broker (pid {self.broker.pid}) has ended: {cause(code)}"
         if (code := self.master.ended()) is not None:

@@ -48,7 +48,7 @@ _FOR_ALL: Final = frozenset({"/healthz", "/metrics"})
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _DECISIVE: Final = frozenset({b"host", b"origin", b"authorization", b"sec-fetch-site", b"content-type"})
-"""Headers that may come only once: otherwise we and a proxy could each believe another one."""
+"""Headers that may appear only once. Otherwise kctl and a proxy could use different values."""
 
 _OPENED: Final = ("sec-fetch-mode", "sec-fetch-dest")
 _HEADERS: Final = (

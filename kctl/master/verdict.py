@@ -25,7 +25,7 @@ from kctl_agent.replies.workers import WaitingFor
 from kctl_agent.rpc.messages import number_of
 
 _TURNING = frozenset({AgentState.RUNNING, AgentState.IDLE, AgentState.PAUSED, AgentState.THROTTLED})
-"""In these states the main thread turns fast; in others a turn may take long, because queries start and stop."""
+"""In these states each turn of the main loop is short. In others it may take long, because queries start and stop."""
 _BEGINNING: dict[str | None, str] = {
     AgentState.STARTING: "is starting",
     AgentState.JOINING: "is joining the group",

@@ -144,7 +144,7 @@ class PartitionColumns:
         return ages
 
     def chosen(self, names: Names, rows: Rows) -> PartitionColumns:
-        """Returns the partitions `rows`, named `names`; -1 is an unknown one."""
+        """Returns the columns of the partitions `names`, from these rows; row -1 makes a partition without values."""
         columns: Iterator[tuple[str, Any]] = ((each.name, getattr(self, each.name)) for each in fields(self)[2:])
         chosen: dict[str, Any] = {
             name: None if column is None else rearranged(column, rows, _absent(column)) for name, column in columns

@@ -114,7 +114,7 @@ class StatusAnswer(Statuses, frozen=True):
     lag: LagGlance | None = None
     """The lag at a glance; None before the first collection."""
     storage: StorageReply | None = None
-    """What waits for sinkers, and dead letters; None before the first collection, and where hosts have one each."""
+    """Pending messages and dead letters; None before the first collection, and if each host has its own storage."""
 
 
 def with_statuses(rows: Iterable[WorkerRow], statuses: Iterable[WorkerStatus]) -> list[WorkerRow]:

@@ -1,6 +1,6 @@
 """One kept connection to an agent on an asyncio loop: requests are pipelined, and replies are matched by id.
 
-A question is a plain future, because an idle master's cost is the number of its tasks, each of which finds cold caches.
+A question is a plain future, not a task, because the number of tasks determines the cost of an idle master.
 """
 
 from __future__ import annotations

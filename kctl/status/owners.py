@@ -52,7 +52,7 @@ class Owners:
 
     @classmethod
     def of(cls, owners: Iterable[Owner], spread: Callable[[Rows], Rows] = lambda numbers: numbers) -> Owners:
-        """`spread` maps groups to partitions. Many owners are the same object."""
+        """`owners` may contain one object many times. `spread` repeats the value of a group for its partitions."""
         distinct: dict[int, Owner] = {}
         found = [id(distinct.setdefault(id(owner), owner)) for owner in owners]
         numbers = {each: number for number, each in enumerate(distinct)}

@@ -6,7 +6,8 @@ from typing import Any
 
 
 def opened(kind: Any, **settings: Any) -> Any:
-    """If no broker answers, the constructor raises and would leave its I/O thread running; this ends the thread."""
+    """Creates a client. If no broker answers, its constructor raises but leaves the I/O thread running; this ends the
+    thread."""
     client = kind.__new__(kind)
     try:
         client.__init__(**settings)

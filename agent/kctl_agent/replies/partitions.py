@@ -32,7 +32,7 @@ class PartitionReply:
     stored_messages: int | None = None
     """Messages of the partition in the storage that are neither handled nor dead letters; None if unknown."""
     stored_seconds: float | None = age()
-    """How long the oldest of them has been there; None if there is none, or unknown."""
+    """How long the oldest of these messages has been in the storage; None if there are none, or if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

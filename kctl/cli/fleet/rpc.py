@@ -58,8 +58,8 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _answer(fleet: fleets.Fleet, options: argparse.Namespace) -> tuple[str, str | None, KctlError | None]:
-    """Returns the answer as text, the fleet's trouble, and the answer's. A value above the limit takes precedence over
-    a silent worker."""
+    """Returns the answer as text, a remark on the fleet, and the error of the answer. A value above the limit takes
+    precedence over a worker that does not answer."""
     params = of_hosts(options) | ({} if options.worker is None else {"worker": options.worker})
     reply = ask(fleet, options.command, reducer_method(options.command), params, options.timeout)
     problem: KctlError | None = incomplete(reply)

@@ -17,7 +17,7 @@ from kctl.cli.table import UNKNOWN, Column, clean, clip, columns, duration, rend
 _MOST = 10_000
 _COLUMNS = columns("group type state >members >lag >behind >growth/s status reason")
 _WATCHED = ("cluster", "group", "lag", "behind", "growth/s", "status", "reason")
-"""The columns with --watch: in 80 columns only the reason is cut."""
+"""The columns with --watch. In a terminal of 80 characters, only the reason is cut."""
 _NAME_COLUMNS, _CLUSTER_COLUMNS = 28, 12
 _TROUBLE = ("losing", "stopped", "stalled", "rewind", "warn", "unknown")
 

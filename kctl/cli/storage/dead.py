@@ -118,7 +118,7 @@ def export_dead(selection: Selection, config: ConfigOption = None) -> None:
 def requeue(selection: Selection, config: ConfigOption = None, expect: ExpectOption = None) -> None:
     """Put dead letters back into the queue, or for a table pass them to the transform again.
 
-    Dead letters that die during the command are skipped. Ctrl-C stops it; what was done stays done.
+    Messages that become dead letters during the command are skipped. Ctrl-C stops it; what was done stays done.
 
     kctl storage dead requeue --error-class KeyError --line shop.py:7 --expect 1200
     """

@@ -155,8 +155,8 @@ async def listed(request: Request, given: Annotated[_Listed, Query()]) -> Respon
 
 @router.get("/groups", summary="Dead letters counted by error class and line of the handler")
 async def groups(request: Request, given: Annotated[_Grouped, Query()]) -> Response:
-    """The most frequent first, up to 500. `hours` counts deaths in each of the last hours, the current hour last;
-    `count` is the number of all matches, and `groups` that of all groups."""
+    """Returns up to 500 groups, the most frequent first. `hours` counts new dead letters in each of the last hours, the
+    current hour last; `count` is the number of all matches, and `groups` the number of all groups."""
     selection = selection_of(given)
     found = await _read(request, lambda store, progress: store.dead_groups(selection, given.hours, progress))
     count = sum(each.count for each in found)
@@ -165,8 +165,8 @@ async def groups(request: Request, given: Annotated[_Grouped, Query()]) -> Respo
 
 @classes_router.get("", summary="How many dead letters there are of each error class")
 async def classes(request: Request) -> Response:
-    """The most frequent first, with the time of the latest. Readers need no operations token, because a reason that is
-    not the name of an exception appears as `another reason`."""
+    """Returns error classes, the most frequent first, with the time of the latest dead letter. Readers need no
+    operations token, because a reason that is not the name of an exception appears as `another reason`."""
     work = partial(_workbench(request).read, _by_class)
     rows, _ = await api_of(request).shared("dead-letter-classes", work)
     return _json({"rows": rows})

@@ -101,7 +101,7 @@ function isStill(before, now) {
     return then?.to === to && from >= then.from && Math.sign(from - to) === Math.sign(then.from - to);
   });
 }
-// The parameters that somebody has agreed to, as they were shown; asked about anew where that is no longer so.
+// The parameters that the user has confirmed, as they were shown. If they have changed, the page asks again.
 async function agreed(question, params) {
   let shown = await preview(params), changed = "";
   while (await asked(changed + question + visible(shown.text))) {

@@ -37,7 +37,7 @@ class ClusterReading:
     high_watermark: dict[Partition, int] = field(default_factory=dict)
     """Log ends, if `end` is the last stable offset."""
     start: dict[Partition, int] = field(default_factory=dict)
-    """Not read in each poll unless requested."""
+    """Log starts. Only some polls read them."""
     unknown: set[Partition] = field(default_factory=set)
     unanswered: dict[Partition, str] = field(default_factory=dict)
     """Partitions with their own error -> the broker's name of it."""
@@ -60,7 +60,7 @@ class ClusterReading:
                     self.failed(part, error)
 
     def failures(self) -> dict[str, str]:
-        """`errors`, with those of single partitions as `offsets`."""
+        """Returns `errors`. If single partitions failed, the first of their errors is added under `offsets`."""
         if not self.unanswered or "offsets" in self.errors:
             return self.errors
         (topic, partition), error = next(iter(self.unanswered.items()))

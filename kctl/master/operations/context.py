@@ -206,13 +206,13 @@ class Context:
         return f"; {name} has changed since: `kctl reload`" if is_new else ""
 
     async def up(self, process: ProcessSupervisor, before: int, report: Report) -> None:
-        """Returns when the process requested after incarnation `before` has come up, by its supervisor's report and its
-        own.
+        """Waits for the process that follows incarnation `before`, until its supervisor and its agent report that it is
+        up.
 
-        Raises: OperationRefused: it was given up, or stopped. OperationUnknown: the operation was given up, or the
-        previous process survives SIGKILL, so the new one comes up later.
+        Raises OperationRefused if the supervisor stops or no longer restarts the process. Raises OperationUnknown if
+        the operation is given up, or if the previous process survives SIGKILL, so that the new one starts later.
         """
-        with goes_on(f"{process.name} is started anew"):
+        with goes_on(f"{process.name} is restarted"):
             await process.until(lambda: process.incarnation > before or bool(process.unkillable_text))
             await self._settled(process, before, report)
 

@@ -90,7 +90,7 @@ def _scores(selection: Selection) -> tuple[float, float]:
 
 
 def _runs(session: RedisSession, selection: Selection) -> list[Run]:
-    """If all are selected, the set of all dead letters, without a cause."""
+    """Returns one run of all dead letters, without a cause, unless the selection names a partition or a cause."""
     if not {"topic", "partition", "error_class", "line"} & set(selection.named):
         return [(session.prefix + "dead", DeathCause("", ""))]
     return _separate_runs(session, selection)

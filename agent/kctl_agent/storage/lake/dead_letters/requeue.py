@@ -124,10 +124,10 @@ class Requeues:
         return state
 
     def _finish(self, state: RequeueState) -> None:
-        """The third step adds remaining dead letters, then removes completed ones, so that none is ever missing.
+        """Third step: adds the dead letters that remain, then removes the completed ones, so that none is ever missing.
 
-        After a cancellation all remain. So do those that earlier batches requeued, if the dead-letter table was
-        restored from an older copy.
+        After a cancellation all remain. If the dead-letter table was restored from an older copy, those that earlier
+        batches requeued remain too.
         """
         if state.finished < state.stored:
             self._unnumber(state.finished, state.stored if state.kept == CANCELLED else state.above)

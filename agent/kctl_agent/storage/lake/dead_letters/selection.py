@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from kctl_agent.storage.selection import Selection, is_id_number
 
 READING = "reading"
-"""The column with the reading of its partition in which a message became a dead letter."""
+"""The column with the result of `reading`."""
 OF_COLUMNS = {"topic", "partition", "offset_from", "offset_to", "died_from", "died_to"}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST_SECONDS = 253_402_300_799.0
@@ -71,7 +71,7 @@ def needs_rows(selection: Selection) -> bool:
 
 
 def reading(table_id: str, version: int) -> str:
-    """Identifies each setting of a stored offset: after a seek, or in a recreated topic, offsets repeat."""
+    """Identifies one pass over a partition. After a seek, or in a recreated topic, a new pass repeats offsets."""
     return f"{table_id}/{version}"
 
 

@@ -40,7 +40,7 @@ class LogEntry(NamedTuple):
 
 
 class LogState:
-    """One version, until `advance`. For one thread at a time."""
+    """The table at one version of its log; `advance` moves it to a newer version. For one thread at a time."""
 
     def __init__(self, log: LogFiles) -> None:
         self.log = log

@@ -16,8 +16,7 @@ RETENTION_HOURS = 168
 """Delta's own default of `delta.deletedFileRetentionDuration`."""
 
 COMMIT_SECONDS = 86_400.0
-"""Younger files stay regardless of the retention, because their commit may follow. Only a killed process takes
-longer."""
+"""Files younger than this stay regardless of the retention, because a writer may still commit them."""
 
 
 def unused(lake: LakeTable, hours: int | None = None) -> list[FolderFile]:
