@@ -59,7 +59,7 @@ class BatchWindow:
     def add(self, at: float, count: int, work: Mapping[str, Work]) -> None:
         """Adds the batches since the last call. A process that has restarted counts from its restart."""
         if count != self._count:
-            self._settled_at = at + (self.window_seconds * _SETTLING if self._count else 0.0)
+            self._settled_at = at + self.window_seconds * _SETTLING
             self._count = count
         found = []
         for name, now in work.items():

@@ -220,6 +220,12 @@ def more_workers_that_do_no_more_are_not_followed_by_more(make: Make) -> None:
 
 
 def a_start_is_not_what_a_worker_can_do(make: Make) -> None:
+    fresh = Watched(make, even(2400), 4)
+    fresh.slower = 5.0
+    fresh.watch(50)
+    fresh.slower = 1.0
+    assert fresh.watch(120).capacity_per_second == pytest.approx(CAPACITY, rel=1e-3)
+
     fleet = Watched(make, even(4000), 4)
     fleet.watch(300)
     fleet.slower = 5.0
