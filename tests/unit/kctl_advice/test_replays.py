@@ -1,4 +1,5 @@
-"""Whole days of a fleet on a virtual clock, through the real code: what following the advice does to lag and number."""
+"""Replays whole days of a fleet on a virtual clock, and checks the lag and the number of workers if the advice is
+followed."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from kctl.rows.advice import Answer
 RULES = AdviceSection()
 USUAL_SECONDS = 4 * SLOT_SECONDS
 _TOLERATED = 1.1
-"""The present number is kept while it lacks no more than 10 %, so catching up may take as much longer."""
+"""The advice tolerates a shortfall of 10 %, so catching up may take 10 % longer."""
 BY_NAME = {load.name: load for load in LOADS}
 EACH = pytest.mark.parametrize("load", LOADS, ids=lambda load: load.name)
 MET = pytest.mark.parametrize("load", [load for load in LOADS if load.can_be_met], ids=lambda load: load.name)
@@ -32,7 +33,6 @@ def slots(load: Load, seed: int = 1) -> list[Slot]:
 
 
 def changes(found: list[Slot]) -> list[float]:
-    """When the number of workers changed."""
     return [after.at for before, after in pairwise(found) if after.workers != before.workers]
 
 
@@ -105,8 +105,8 @@ def test_a_day_follows_the_curve() -> None:
 
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "advice.json"
-"""What a master saw of a real group at twice what a worker can do, second by second (tests/integration/test_advice.py),
-and what was answered."""
+"""What a master saw each second of a real group at twice the capacity of a worker, and its answers (from
+tests/integration/test_advice.py)."""
 
 
 @pytest.mark.shows("a recorded run of a real group is answered again as it was")
@@ -139,5 +139,5 @@ def test_a_recorded_run_is_answered_as_it_was() -> None:
 
 
 def known(answers: Iterable[tuple[str, int | None, int]]) -> list[tuple[str, int | None, int]]:
-    """Each answer once in a row, without the unknown ones."""
+    """Drops unknown answers and repetitions of the previous answer."""
     return [answer for answer, _ in groupby(answers) if answer[0] != "unknown"]

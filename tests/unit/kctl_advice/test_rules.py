@@ -1,4 +1,4 @@
-"""Each rule of the advice, on samples without noise; and that a mutation of the rule is caught by its check."""
+"""Each rule of the advice on samples without noise; a mutation of each rule must fail its check."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ FULL = 5000
 STEP = 10.0
 HOUR = 3600.0
 Make = Callable[..., Any]
-"""The class `Adviser`, or one of a mutated module."""
+"""`Adviser`, or the same class of a mutated module."""
 
 
 class Watched:
-    """A fleet whose workers can do 1,000 messages a second each, in batches of 1,000 and 4,000 rows."""
+    """A fleet whose workers handle 1,000 messages a second each, in batches of 1,000 and 4,000 rows."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Watched:
         self.fixed_seconds = 0.5
 
     def watch(self, seconds: float = STEP, **changes: Any) -> Advice:
-        """Lets time pass; returns the last advice."""
+        """Advances the clock and returns the last advice."""
         self.sample = replace(self.sample, **changes)
         for _ in range(round(seconds / STEP)):
             now, turn = self.sample, round(self.sample.at / STEP)
@@ -429,7 +429,7 @@ MUTATIONS: Mapping[Callable[[Make], None], Sequence[tuple[str, str, str]]] = {
         ("adviser", "+ backlog / rules.catch_up_seconds) / each", ") / each"),
     ],
 }
-"""Of each check, mutations that it has to catch: module, text, other text."""
+"""The mutations that each check must catch: module, text, replacement."""
 
 
 @pytest.mark.parametrize(
@@ -449,7 +449,6 @@ def test_a_mutation_of_a_rule_is_caught(
 
 
 def mutate(name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A module with another text, in the place of the one of that name."""
     path = str(import_module(name).__file__)
     source, made = Path(path).read_text(encoding="utf-8"), ModuleType(name)
     assert not old or source.count(old) == 1, f"{old} stands {source.count(old)} times in {path}"

@@ -1,4 +1,4 @@
-"""The texts of a checkpoint's files, cut at every place and of every version."""
+"""The texts of a checkpoint's files, truncated at every byte and in every version."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Checkpoints that Spark 3.4 to 4.2 have written, whole and damaged: what they say, and what they must not be taken
-for."""
+"""Checkpoints written by Spark 3.4 to 4.2, intact and damaged."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""What the watcher of checkpoints adds to a poll, and what it reports of a query to the rules."""
-
 from __future__ import annotations
 
 import json
@@ -36,7 +34,7 @@ def read_once(job: Path, **section: object) -> CheckpointWatcher:
 
 
 def plan(job: Path, number: int, at: float) -> None:
-    """Writes the plan of a batch, with the time of the driver."""
+    """Writes the plan of a batch, stamped with the driver's time."""
     lines = (job / "offsets" / "2").read_text().splitlines()
     metadata = json.loads(lines[1]) | {"batchTimestampMs": int(at * 1000)}
     (job / "offsets" / str(number)).write_text("\n".join([lines[0], json.dumps(metadata), *lines[2:]]))

@@ -1,4 +1,4 @@
-"""A scripted master that is the one running fleet of this user, and a command line that asks it."""
+"""A scripted master as this user's only running fleet, and a command line that asks it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ from tests.servers.scripted_agent import ScriptedAgent, SendsBytes, Step
 
 @pytest.fixture
 def kctl(capfd: pytest.CaptureFixture[str]) -> Kctl:
-    """Runs a command line in this process."""
     return partial(run_here, capfd)
 
 
 @pytest.fixture
 def master(short_dir: Path) -> Iterator[Master]:
-    """Starts a master that answers by a script and is found without being named."""
+    """Starts a scripted master that commands find without naming it."""
     with ExitStack() as stack:
 
         def start(script: Mapping[str, Step | Sequence[Step]]) -> ScriptedAgent:
@@ -37,7 +36,6 @@ def master(short_dir: Path) -> Iterator[Master]:
 
 
 def incomplete(result: JsonObject, *failed: str) -> SendsBytes:
-    """A master's reply that names workers which did not answer in time."""
     completeness = {
         "complete": False,
         "asked": ["worker-0", *failed],

@@ -1,5 +1,3 @@
-"""Which modules a command imports."""
-
 from __future__ import annotations
 
 import subprocess

@@ -1,5 +1,3 @@
-"""`kctl advise`: one line with the answer, and an exit code for scripts."""
-
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-"""`sudo kctl …`: root acts on nothing that another user owns or can change."""
+"""`sudo kctl …` acts only on files that no other user owns or can change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it acts o
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """Root's, with a configuration of its own and all folders of a fleet, in a folder such as /tmp."""
+    """Root's home, with a configuration; the fleet's folders are under a shared folder such as /tmp."""
     home = Path(tempfile.mkdtemp(prefix="k-"))
     for folder in ("run", "data", "logs", "lake"):
         (home / folder).mkdir(mode=0o700)
@@ -99,7 +99,7 @@ def test_what_others_can_write_to_is_refused_despite_the_sticky_bit(kctl: Kctl, 
 
 
 def test_a_configuration_of_roots_is_not_taken_by_a_way_that_another_user_can_change(kctl: Kctl, home: Path) -> None:
-    """Between the check and the use the link, or the folder, would be another one."""
+    """Another user could replace the link, or the folder, after the check and before the use."""
     strangers = home / "strangers"
     strangers.mkdir()
     (strangers / "link").symlink_to(home)
@@ -126,7 +126,7 @@ def test_code_of_another_user_beside_a_configuration_of_roots_is_not_imported(kc
 def test_a_master_of_roots_is_not_looked_for_in_a_registry_that_another_user_can_change(
     kctl: Kctl, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with `su`, which keeps the variable: a made-up entry would have root signal a process of its own."""
+    """`su` keeps the variable: with a forged entry, root would signal one of its own processes."""
     own = process_identity()
     entry = home / "runtime" / "fleets" / "kctl" / "1.json"
     entry.parent.mkdir(parents=True, mode=0o700)

@@ -1,4 +1,4 @@
-"""Every command but `rpc`: what it prints, what it calls, its exit codes."""
+"""The output, the calls and the exit codes of every command except `rpc`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WELL: dict[str, Any] = {
         ],
     },
 }
-"""Of a master's answer to `status`."""
+"""Part of a master's answer to `status`."""
 SUPERVISED = {
     "name": "worker-0",
     "kind": "worker",
@@ -362,7 +362,6 @@ IGNORES = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(f
 
 @pytest.fixture
 def process() -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
-    """Starts a Python that has printed that it is ready."""
     started = []
 
     def start(code: str) -> subprocess.Popen[bytes]:
@@ -378,7 +377,7 @@ def process() -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
 
 
 def as_master(process: subprocess.Popen[bytes], config: Path) -> None:
-    """The files of a master, with this process as its owner."""
+    """The files of a master, with this process as their owner."""
     prepare_run_dir(config.parent / "run")
     bind_socket(config.parent / "run", "master", 1).socket.close()
     ticks = process_identity(process.pid).start_ticks

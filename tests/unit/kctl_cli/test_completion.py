@@ -1,5 +1,3 @@
-"""What a shell completes, and by which script."""
-
 from __future__ import annotations
 
 import os
@@ -18,7 +16,7 @@ from tests.command_lines import Kctl
 
 
 def completed(*words: str) -> list[str]:
-    """By bash itself, from its script; the last word is the one under the cursor."""
+    """Lets bash itself complete the last word, by the generated script."""
     lines = [
         script({"SHELL": "/bin/bash"}),
         f"COMP_WORDS=(kctl {' '.join(each or repr('') for each in words)}); COMP_CWORD={len(words)}",

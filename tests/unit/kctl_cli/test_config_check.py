@@ -1,5 +1,3 @@
-"""`kctl config check` imports handler and transform, whatever they do."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -144,7 +142,7 @@ def test_everything_that_start_would_refuse_without_a_broker_is_named(kctl: Kctl
     ran = kctl("config", "check", "--offline", "-c", str(path))
 
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 3)
-    assert "107" in ran.err  # the bytes that a socket's path may have
+    assert "107" in ran.err  # the most bytes that a socket path may have
     assert "SCRAM-SHA-512 needs sasl_username, and a password in sasl_password_file" in ran.err
     assert "http.host is 0.0.0.0, which is not a loopback address" in ran.err
 

@@ -1,4 +1,4 @@
-"""`kctl config check` of a table: what the workers would refuse, found without writing."""
+"""`kctl config check` finds what workers would reject in a table, without writing to it."""
 
 from __future__ import annotations
 

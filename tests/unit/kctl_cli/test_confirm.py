@@ -1,4 +1,4 @@
-"""The question before a change, on a real terminal (a pseudo one)."""
+"""The confirmation before a change, on a pseudo terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUESTION = b"Do it? [y/N] "
 
 
 def asked(keys: bytes) -> tuple[int, str]:
-    """Exit code and stderr of a command that asks, where somebody presses these keys."""
+    """Presses the keys at the question and returns the exit code and stderr."""
     ours, terminal = pty.openpty()
     words = [sys.executable, "-c", f"{ASK}raise SystemExit(entry.run(['top']))"]
     try:
@@ -23,7 +23,9 @@ def asked(keys: bytes) -> tuple[int, str]:
             assert command.stderr is not None
             printed = command.stderr.read(len(QUESTION))
             if keys == b"\x03":
-                command.send_signal(signal.SIGINT)  # this terminal controls no session of its own
+                command.send_signal(
+                    signal.SIGINT
+                )  # the terminal controls no session of its own, so it would send no signal
             else:
                 os.write(ours, keys)
             printed += command.stderr.read()

@@ -1,4 +1,4 @@
-"""`kctl groups` and `kctl group` against the HTTP server of an exporter, into a pipe and on a terminal."""
+"""`kctl groups` and `kctl group` against an exporter's HTTP server, into a pipe and on a terminal."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_groups_are_listed_the_worst_first_with_their_reason(kctl: Kctl, url: st
 
 
 class Elsewhere(BaseHTTPRequestHandler):
-    """A proxy, or where a redirect leads to; it redirects once more."""
+    """A proxy, or the target of a redirect; it redirects once more."""
 
     asked: ClassVar[list[str]] = []
 
@@ -68,7 +68,7 @@ class Elsewhere(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Logs nothing."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Names, errors and log lines that would steer the operator's terminal, shown by every command on a real one."""
+"""Names, errors and log lines with escape sequences, shown by every command on a pseudo terminal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SUPERVISED = status_json(
 
 
 def filled(kind: Any) -> Any:
-    """A value of this type as JSON, in which each text is `BAD`."""
+    """A value of this type as JSON; each text in it is `BAD`."""
     origin, of = get_origin(kind), get_args(kind)
     if kind in (str, bool, int, float):
         return BAD if kind is str else kind(1)

@@ -1,5 +1,3 @@
-"""`kctl kafka`: one table of options for both parsers, usage errors in one sentence, and what is not imported."""
-
 from __future__ import annotations
 
 import argparse

@@ -1,4 +1,4 @@
-"""`kctl logs`: the last lines, across a log that was moved aside, with and without a master, and what comes after."""
+"""`kctl logs`: the last lines across a rotation, with and without a master, and lines that follow."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_lines_that_were_moved_aside_are_shown_too(kctl: Kctl, logs: Path) -> No
 
 @pytest.mark.parametrize("follow", [(), ("-f",)], ids=["once", "followed"])
 def test_a_link_or_a_pipe_in_place_of_a_log_is_refused_at_once(kctl: Kctl, logs: Path, follow: tuple[str, ...]) -> None:
-    """Else it would be read with the rights of the fleet's owner, or waited for."""
+    """kctl would read a link with the rights of the fleet's owner, and wait for a pipe."""
     log, config = logs / "worker-0.log", str(logs.parent / "kctl.toml")
     log.rename(logs / "secret")
     log.symlink_to(logs / "secret")
@@ -120,7 +120,7 @@ def test_a_log_is_read_on_across_rotations(is_collapsed: bool, tmp_path: Path, m
             part = lines_of(range(number * 3000, number * 3000 + 3000))
             out.write(part)
             written += part
-            if number % 3:  # at times a rotation comes before all is read
+            if number % 3:  # sometimes a rotation comes before everything is read
                 while data := follower.read():
                     read += data
             process_log.rotate(path, 128 * 1024)

@@ -1,5 +1,3 @@
-"""`kctl rpc` is fast because of what it does not import."""
-
 from __future__ import annotations
 
 import subprocess

@@ -1,5 +1,3 @@
-"""Which processes `kctl stop` may signal."""
-
 from __future__ import annotations
 
 import os
@@ -35,7 +33,7 @@ def victim() -> Iterator[subprocess.Popen[bytes]]:
 def test_a_pid_file_that_another_user_may_have_written_has_nothing_signalled(
     short_dir: Path, kctl: Kctl, victim: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, is_ours: bool
 ) -> None:
-    """It may name any process of ours, or of root's."""
+    """The file could name any process of ours, or of root's."""
     run_dir = short_dir / "run"
     run_dir.mkdir()
     run_dir.chmod(0o1777 if is_ours else 0o755)

@@ -1,5 +1,3 @@
-"""`kctl storage` over a storage that no fleet runs on."""
-
 from __future__ import annotations
 
 import json
@@ -35,7 +33,8 @@ def config(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def storage(config: Path) -> Iterator[FileStorage]:
-    """Partition 0: 1 pending, 3 leased, 1 delayed, 1 dead; partition 1: one dead with odd bytes."""
+    """Partition 0 has 1 pending, 3 leased, 1 delayed and 1 dead message; partition 1 has one dead message with odd
+    bytes."""
     storage = FileStorage(config.parent / "data" / "storage.sqlite", block_messages=3)
     storage.prepare()
     storage.init_offsets([StoredOffset("t", 0, "A", 0)])
@@ -321,7 +320,7 @@ def test_of_a_table_the_stored_offsets_of_the_configured_group_are_printed(kctl:
 
 @pytest.fixture
 def small_table(config: Path) -> Path:
-    """The configured one, with two small files."""
+    """The configured table, with two small files."""
     table = config.parent / "orders"
     config.write_text(config.read_text() + f'mode = "lake"\nuri = "{table.as_uri()}"\n')
     begun_lake(table)
@@ -442,7 +441,7 @@ def test_dead_letters_of_a_table_are_put_back_for_its_workers_to_take(kctl: Kctl
 
 
 def begun_lake(path: Path) -> None:
-    """A table with ten rows, of another group."""
+    """A table with ten rows of another group."""
     lake = opened(path)
     lake.init_offsets([StoredOffset("t", 0, None, 0)])
     begun(lake, 0, 10).commit()

@@ -1,5 +1,3 @@
-"""How the command line shows answers: tables, cells, and the limit of `--fail-above`."""
-
 from __future__ import annotations
 
 import time

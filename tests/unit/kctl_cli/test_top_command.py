@@ -1,4 +1,4 @@
-"""`kctl top`: on a real terminal (a pseudo one), and as lines without."""
+"""`kctl top` on a pseudo terminal, and as lines without a terminal."""
 
 from __future__ import annotations
 

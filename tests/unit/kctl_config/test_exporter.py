@@ -1,5 +1,3 @@
-"""What `kctl exporter` reads of a file, beside what the command line names."""
-
 from __future__ import annotations
 
 import re

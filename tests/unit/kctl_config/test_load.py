@@ -21,8 +21,6 @@ Written = Callable[..., Config]
 
 @pytest.fixture
 def written(tmp_path: Path) -> Written:
-    """Loads a configuration with this text."""
-
     def write(text: str, env: Mapping[str, str] = {}, overrides: Mapping[str, str] = {}) -> Config:
         path = tmp_path / "kctl.toml"
         path.write_text(text, encoding="utf-8")

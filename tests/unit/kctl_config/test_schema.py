@@ -1,4 +1,4 @@
-"""The JSON Schema of kctl.toml allows what `load` allows, as far as one value can show it."""
+"""The JSON Schema of kctl.toml allows what `load` allows, for rules on a single value."""
 
 from __future__ import annotations
 

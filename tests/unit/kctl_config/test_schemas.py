@@ -1,5 +1,3 @@
-"""`[schema_registry]` and the formats of keys and values."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The settings of sinkers and the rules that join them with others."""
-
 from __future__ import annotations
 
 from pathlib import Path

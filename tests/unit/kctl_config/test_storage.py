@@ -1,5 +1,3 @@
-"""The settings of the storage as workers, sinkers and `kctl storage` get them."""
-
 from __future__ import annotations
 
 from dataclasses import fields

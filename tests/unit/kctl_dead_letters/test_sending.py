@@ -1,5 +1,3 @@
-"""Why a dead letter cannot be sent, by errors that kafka-python's futures and log have."""
-
 from __future__ import annotations
 
 import logging

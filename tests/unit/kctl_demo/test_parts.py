@@ -1,5 +1,3 @@
-"""The parts of the demo: what it needs, what it counts, and the summary it prints."""
-
 from __future__ import annotations
 
 import json
@@ -21,7 +19,7 @@ from tests.conformance.given import chunk
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the demo would make its folder."""
+    """The folder in which the demo would make its own."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))

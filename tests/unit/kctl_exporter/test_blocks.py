@@ -1,4 +1,4 @@
-"""Pages in blocks: put together they are one text, and one gzip member, whatever stands in them."""
+"""The blocks of a page, joined, are one text and one gzip member, whatever they contain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def block(text: bytes) -> TextBlock:
 @given(st.lists(st.binary(max_size=5000), max_size=20))
 def test_compressed_blocks_are_one_gzip_member_of_the_whole_text(texts: list[bytes]) -> None:
     page = [block(text) for text in texts]
-    decompressor = zlib.decompressobj(wbits=31)  # gzip alone, its check sum is verified
+    decompressor = zlib.decompressobj(wbits=31)  # gzip only; zlib verifies the checksum
 
     found = decompressor.decompress(gzipped(page))
 

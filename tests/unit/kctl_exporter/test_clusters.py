@@ -1,4 +1,4 @@
-"""All groups of clusters on a page: the same metrics as a fleet's own group, and what was reached."""
+"""The page of a cluster's groups has the metrics of a fleet's own group."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ODD = 'a "quoted" \\ group\nof two lines, ü'
 
 
 def group(name: str, *rows: tuple[str, int, int | None, int | None], start: int = 0) -> GroupSnapshot:
-    """Of rows of topic, partition, committed and end."""
+    """Rows are topic, partition, committed offset and end offset."""
     partitions = columns_of(
         *(
             Row(topic, number, start, committed, None, end, None, None, None, 2.5, ResetPolicy.NONE)

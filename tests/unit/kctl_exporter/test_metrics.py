@@ -1,4 +1,4 @@
-"""A fleet snapshot as Prometheus samples: the known is there, the unknown absent, the page of them current."""
+"""A fleet snapshot as Prometheus samples; unknown values have no sample."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def row(partition: int, committed: int | None, position: int | None, end: int | None) -> Row:
-    """Of a group that begins at the end: without an offset of its own its lag is not known."""
+    """The group starts at the end: without an offset of its own, its lag is unknown."""
     return Row("orders", partition, 0, committed, position, end, None, "worker-0", 1, 0.1, ResetPolicy.LATEST)
 
 
@@ -175,7 +175,7 @@ def test_gzip_is_for_clients_that_accept_it() -> None:
 
 
 def full_snapshot() -> FleetSnapshot:
-    """With everything that any metric shows, labels that want escaping, holes and several topics."""
+    """Every metric, labels that need escaping, gaps and several topics."""
     rows = [row(partition, None if partition == 1 else 4, 5, 10) for partition in range(3)]
     rows += [one._replace(topic="100%", worker=None) for one in rows[:2]]
     assessment = Assessment(Status.WARN, "it grows", 2.5, 0.25, None)

@@ -1,4 +1,4 @@
-"""The advice on a group of other clients: unknown until it was seen saturated, then by what its members have done."""
+"""The advice on a group of other clients is unknown until the group was saturated, then follows its members' rate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARTITIONS = 6
 
 
 class Watched:
-    """A group of members that can do 100 messages a second each, polled every ten seconds."""
+    """A group whose members handle 100 messages a second each, polled every ten seconds."""
 
     def __init__(self, members: int) -> None:
         self.advisers = GroupAdvisers()
@@ -36,7 +36,7 @@ class Watched:
         return GroupSnapshot("main", "billing", columns_of(*rows).of_group(0), ok, stats=stats, age_seconds=1.0)
 
     def watch(self, seconds: float, arrivals: float) -> Advice:
-        """Lets that many messages arrive per second, over all partitions; returns the last advice."""
+        """Lets `arrivals` messages a second arrive over all partitions for `seconds`; returns the last advice."""
         for _ in range(round(seconds / 10)):
             self.at += 10
             self.end += round(arrivals * 10 / PARTITIONS)
@@ -72,7 +72,7 @@ def test_rare_commits_do_not_make_members_look_faster() -> None:
             group = replace(watched.group(), stats=stats)
             watched.advisers.prepare(Clusters((ClusterSnapshot("main", (group,), watched.at, 0.0, 0.1, {}, {}),)))
         watched.members = members
-        watched.committed += 667  # of three polls, with that of the next
+        watched.committed += 667  # of three polls, including the next one
         found = watched.watch(10, arrivals=300)
 
     assert found.capacity_per_second == pytest.approx(100, rel=0.05)

@@ -1,4 +1,4 @@
-"""The brokers' offsets when brokers fail in whole, in part, or hang; with a scripted reader and a clock of the test."""
+"""The brokers' offsets while brokers fail or hang, with a scripted reader and clock."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def reading(
     errors: Mapping[str, str] | None = None,
     topic_ids: Mapping[str, str] | None = None,
 ) -> ClusterReading:
-    """Of the topic `orders`; its committed offsets are missing where no partition has any, not even None."""
+    """A reading of `orders`; with no committed offset at all, the entry is missing instead of None."""
     known = {key: offset for key, offset in committed.items() if offset is not None}
     return ClusterReading(
         groups={"readers": ListedGroup("readers", "classic", "PreparingRebalance", "consumer", 1)},
@@ -184,7 +184,7 @@ async def test_waiting_for_a_poll_can_be_cancelled_in_the_very_moment_it_ends(cl
     hang = threading.Event()
     cluster, _, _ = cluster_of(hang, FULL)
     waiting = asyncio.ensure_future(cluster.refresh(60))
-    await asyncio.sleep(0)  # now it waits, and hears of the end before this test does
+    await asyncio.sleep(0)  # the task now waits, and hears of the end before this test does
     cluster._running.add_done_callback(lambda _: waiting.cancel())
 
     hang.set()

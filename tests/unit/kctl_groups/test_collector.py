@@ -1,5 +1,3 @@
-"""The cycle of a collector, with a played reader."""
-
 from __future__ import annotations
 
 import asyncio
@@ -18,13 +16,13 @@ pytestmark = pytest.mark.anyio
 
 
 class Away:
-    """A cluster of which no broker answers."""
+    """A cluster in which no broker answers."""
 
     def read(self) -> ClusterReading:
         raise BrokerUnreachable("nobody is there")
 
     def close(self) -> None:
-        """Holds nothing."""
+        """Owns nothing to close."""
 
 
 async def test_a_bug_in_a_cycle_is_logged_and_the_next_one_comes(

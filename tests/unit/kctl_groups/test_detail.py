@@ -1,4 +1,4 @@
-"""Which groups have series of their partitions: by pattern, and as many as there is room for."""
+"""Which groups have series for each partition: by pattern, up to a limit."""
 
 from __future__ import annotations
 

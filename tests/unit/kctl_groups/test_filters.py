@@ -1,5 +1,3 @@
-"""Patterns of names: globs, and regular expressions between slashes."""
-
 from __future__ import annotations
 
 import pytest

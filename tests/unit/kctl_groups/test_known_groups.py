@@ -1,4 +1,4 @@
-"""What is known of a cluster after many polls: old values stay, with their age, until they are too old."""
+"""What is known of a cluster after many polls: old values stay, with their age, until they expire."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ORDERS = ("orders", 0)
 
 
 def whole(**changes: object) -> ClusterReading:
-    """One group that has committed 4 of 10, one that has committed 9."""
+    """One group has committed 4 of 10, another 9."""
     reading = ClusterReading(
         groups={"billing": GROUP, "other": OTHER},
         members={"billing": 2, "other": 0},
@@ -130,7 +130,7 @@ REFUNDS = ("refunds", 0)
 
 
 def watched(offsets: dict[tuple[str, int], int], **changes: object) -> ClusterReading:
-    """A checkpoint among the groups, which was read 50 s before the poll at 100."""
+    """The checkpoint was read 50 s before the poll at 100."""
     return whole(groups={"job": JOB}, committed={"job": by_topic(offsets)}, read_at={"job": 50.0}, **changes)
 
 

@@ -1,5 +1,3 @@
-"""What a master makes of the other hosts' answers, over a network and a roster that are given by hand."""
-
 from __future__ import annotations
 
 import asyncio
@@ -32,8 +30,6 @@ A, B, C = (Host(name, f"https://{name}:9750", 1) for name in "abc")
 
 @dataclass
 class World:
-    """The roster, the network and the clocks."""
-
     seen: Seen = field(default_factory=lambda: Seen(Roster("a", 1, (A, B, C)), 100.0))
     now: float = 100.0
     bodies: dict[str, bytes | AgentError] = field(default_factory=dict)

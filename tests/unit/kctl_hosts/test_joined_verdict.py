@@ -1,5 +1,3 @@
-"""The verdicts of several hosts made one: levels, what hosts have alike, ages, and what to say if all is well."""
-
 from __future__ import annotations
 
 import pytest

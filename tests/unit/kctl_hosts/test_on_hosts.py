@@ -1,5 +1,3 @@
-"""An operation that other hosts carry out, with hosts that answer what a test gives them."""
-
 from __future__ import annotations
 
 import asyncio
@@ -26,7 +24,7 @@ def operation(state: str, text: str = "", **more: Any) -> dict[str, Any]:
 
 @dataclass
 class World:
-    """Answers of hosts, one after another; an error is raised."""
+    """Scripted answers of hosts, in order; errors are raised."""
 
     answers: dict[str, list[Any]]
     leader: str | None = "a"
@@ -75,7 +73,6 @@ class World:
 
     @property
     def hosts(self) -> World:
-        """As the context of an operation has it."""
         return self
 
     def partitions(self, _topic: str) -> frozenset[int]:

@@ -1,4 +1,4 @@
-"""Questions to masters whose certificates are of an authority that is renewed."""
+"""Requests to masters while the authority of their certificates is renewed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""Rules of the roster: who counts, who is missed, and for how long."""
-
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -18,7 +16,7 @@ def host(name: str, incarnation: int = 1, url: str = "", **fields: object) -> Ho
 
 @dataclass
 class Group:
-    """Generations of the masters' group, one after another."""
+    """Successive generations of the masters' group."""
 
     roster: Roster = field(default_factory=Roster)
     now: float = 1000.0

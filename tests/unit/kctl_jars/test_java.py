@@ -1,4 +1,4 @@
-"""A Java is asked for its version out of reach of the terminal's Ctrl-C."""
+"""The terminal's Ctrl-C does not reach the Java that is asked for its version."""
 
 from __future__ import annotations
 

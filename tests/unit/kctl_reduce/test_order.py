@@ -1,4 +1,4 @@
-"""For every reducer: neither the order of the answers matters, nor that one of them came twice."""
+"""No reducer depends on the order of the answers, or on a repeated answer."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def reduced(command: str, answers: Sequence[Answer[Any]], cluster: BrokerSnapsho
 
 
 def test_every_reducer_is_held_to_this() -> None:
-    """What `union` makes of others is what it makes of these."""
+    """The reducers of `union` only combine the results of these."""
     reducers = {name for name, command in COMMANDS.items() if command.reduce.__module__ != union.__module__}
 
     assert reducers < RESULTS.keys() <= COMMANDS.keys()

@@ -16,7 +16,7 @@ workers = partial(reduced_json, "workers")
 
 
 def stats(**known: int) -> dict[str, Any]:
-    """What `block_size` is reduced to, with all that is not given unknown."""
+    """The reduction of `block_size`; values not given are unknown."""
     names = (
         "pending",
         "delayed",

@@ -1,4 +1,4 @@
-"""The command line's edge: what the master encodes is read as the rows it was encoded from, and nothing else passes."""
+"""The command line decodes the rows that the master encoded, and rejects everything else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STATUS = WorkerStatus(
 
 
 def reduced_result(rpc: str) -> Any:
-    if rpc == "describe":  # the agent's dispatcher answers it, not its snapshot
+    if rpc == "describe":  # the agent's dispatcher answers `describe`, not its snapshot
         return MethodsReply((Method("getPing", "ping", "Is it there?", (Param("worker", "string"),), 2000, False),))
     command = COMMANDS[rpc]
     outcome = command.decoded(outcome_of(Answer("worker-0", reply_of(rpc, 3), 0.25)))

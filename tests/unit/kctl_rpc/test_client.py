@@ -68,8 +68,6 @@ def test_a_reply_that_breaks_off_is_unreachable_and_one_that_is_no_frame_a_wire_
 
 
 class trickling_server:  # noqa: N801 - a context manager
-    """Sends one byte of an endless frame every 50 ms."""
-
     def __init__(self, path: Path) -> None:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))

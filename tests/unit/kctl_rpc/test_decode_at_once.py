@@ -1,4 +1,4 @@
-"""Several threads meet the types of replies for the first time at once, as at a master's start."""
+"""Several threads decode each reply type for the first time at once, as when a master starts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ threads = [threading.Thread(target=run, args=(kinds[:: 1 if number % 2 else -1],
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 """
-"""With a decoder made by two threads at once, 16 of 25 such processes ended by signal 11 (msgspec 0.22)."""
+"""When two threads made a decoder at once, 16 of 25 such processes ended by signal 11 (msgspec 0.22)."""
 
 
 @pytest.mark.parametrize("attempt", range(5))

@@ -1,5 +1,3 @@
-"""The edge: what agents reply becomes typed rows there, once, and what does not fit is refused there."""
-
 from __future__ import annotations
 
 from dataclasses import replace
