@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def decoder(config: Config) -> Decoder | None:
-    """Returns what decodes messages for people; None: keys and values are bytes. Raises ConfigError."""
+    """Returns the decoder that shows messages to people; None if keys and values are bytes. Raises ConfigError."""
     if (config.kafka.key_format, config.kafka.value_format) == ("bytes", "bytes"):
         return None
     from kctl_agent.schemas.decoding import Decoder  # and fastavro
@@ -22,8 +22,8 @@ def decoder(config: Config) -> Decoder | None:
 
 
 def formats(config: Config) -> dict[str, Any]:
-    """Returns the settings of `kctl_agent.schemas.formats.Formats`, ready for JSON. Raises ConfigError: a password
-    cannot be read."""
+    """Returns the settings of `kctl_agent.schemas.formats.Formats`, as a JSON document. Raises ConfigError if a
+    password cannot be read."""
     registry, folder = config.schema_registry, config.path.absolute().parent
 
     def path(name: str) -> str | None:

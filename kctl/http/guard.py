@@ -61,8 +61,8 @@ _HEADERS: Final = (
     ),
 )
 _CHALLENGE: Final = {"www-authenticate": 'Bearer realm="kctl", Basic realm="kctl"'}
-"""A browser can ask a person for Basic, with any name and the token as password. It is for reading only, because a
-browser sends it by itself, whatever page asks."""
+"""With Basic, a browser asks the user for any name, and for the token as password. Basic only permits reading, because
+a browser sends it by itself, whichever page makes the request."""
 _CLOSE: Final = (b"connection", b"close")
 
 

@@ -150,8 +150,8 @@ class CachedCommand(Generic[R, T]):
         self._asked_at = 0.0
 
     def is_due(self, shown_by: object, now: float, longest_seconds: float) -> bool:
-        """Whether to ask again: the result is old or incomplete, or `shown_by`, which reveals changes, differs. An
-        agent of a release that does not know the question will not answer it the next time either."""
+        """Whether to ask again: the result is old or incomplete, or `shown_by` has changed, so the answer may have. An
+        agent whose release does not know the question does not make the result incomplete."""
         result = self._result
         return (
             result is None

@@ -34,7 +34,7 @@ class Processed:
         self._position = self._committed
 
     def choose(self, rows: Rows) -> None:
-        """Reorders partitions: they become `rows` of the current ones; -1 is a new one."""
+        """Replaces the partitions by these rows of the current ones; row -1 is a new partition."""
         is_old = rows >= 0
         for name, fill in vars(Processed(len(rows))).items():
             column = getattr(self, name)

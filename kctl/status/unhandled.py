@@ -54,11 +54,12 @@ def limit_seconds(configured: float, cycle_seconds: float) -> float:
 
 
 class UnhandledTrend:
-    """Judges the age over time.
+    """Judges the age of the oldest unhandled message over time.
 
-    Between commits it grows by a second per second, and falls with a commit. So the lows of windows of a cycle are
-    compared: the age falls once the lower of the last two is two windows below the highest of `_MEMORY` windows, until
-    the lows have grown by a window, or fall too slowly for as long.
+    The age grows by a second per second, and drops with each commit. So time is divided into windows of one cycle, and
+    the lows of the windows are compared. The age counts as falling once the lower of the last two lows is two windows
+    below the highest of `_MEMORY` windows. It no longer does when the lows have grown by a window, or have fallen too
+    slowly for that long.
     """
 
     def __init__(self, hold_seconds: float) -> None:

@@ -195,7 +195,7 @@ def test_framed_and_plain_json_are_decoded_without_the_registry(proxy: FaultyReg
 
     for data in (b'{"a": 1}', framed(1, b'{"a": 1}'), framed(1, b'{"a": 1}', by_guid=True)):
         assert decode.value(data, ()) == Decoded({"a": 1})
-    with pytest.raises(Undecodable, match="BadRecord: no JSON"):
+    with pytest.raises(Undecodable, match="BadRecord: not JSON"):
         decode.value(b"{", ())
     assert not proxy.asked
 

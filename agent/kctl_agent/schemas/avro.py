@@ -1,4 +1,4 @@
-"""Decodes Avro by fastavro into Python objects, and inlines the references of a schema."""
+"""Decodes Avro into Python objects with fastavro, and inlines the references of a schema."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def self_contained(text: str, referenced: Sequence[str], label: str) -> tuple[st
         for each in referenced:
             parse_schema(json.loads(each), names)
         schema = parse_schema(json.loads(text), names)
-    except Exception as error:  # whatever fastavro raises for a schema that is none
-        raise Undecodable(f"UnsupportedSchema: {label} is not a schema of Avro: {error}") from error
+    except Exception as error:  # whatever fastavro raises for an invalid schema
+        raise Undecodable(f"UnsupportedSchema: {label} is not an Avro schema: {error}") from error
     name = schema.get("name") or schema["type"] if isinstance(schema, dict) else schema
     return json.dumps(_inlined(schema, names, set())), name if isinstance(name, str) else "union"
 

@@ -15,7 +15,7 @@ from kctl_agent.schemas.registry import Registry
 
 
 class Decoded(NamedTuple):
-    """A decoded value, and its schema for people, such as `shop.Order (id 7)`; the schema is empty if there is none."""
+    """A decoded value, and a text that names its schema, such as `shop.Order (id 7)`; empty without a schema."""
 
     value: Any
     schema: str = ""
@@ -70,7 +70,7 @@ def _json(text: bytes) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise Undecodable(f"BadRecord: no JSON: {error}") from error
+        raise Undecodable(f"BadRecord: not JSON: {error}") from error
 
 
 def _plain(value: Any) -> Any:

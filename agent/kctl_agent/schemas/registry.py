@@ -30,7 +30,7 @@ TIMEOUT_SECONDS = 5.0
 RETRY_SECONDS = 1.0
 """How long an outage is assumed to last, so that waiting threads do not each wait for the time-out."""
 UNKNOWN_SECONDS = 10.0
-"""How long kctl does not ask again for an id that the registry does not know."""
+"""After the registry did not know an id, kctl does not ask for it again for this long."""
 MOST_BYTES = 16 << 20
 UNKNOWN = (40401, 40402, 40403)
 """Confluent's codes for a missing subject, version or schema. Any other 404 counts as an outage."""
@@ -67,7 +67,7 @@ class Registry:
         return found
 
     def newest(self, subject: str) -> Schema:
-        """Returns the newest version of a subject, which is not kept. Raises as `by_prefix`."""
+        """Fetches the newest version of a subject each time. Raises as `by_prefix`."""
         return self._schema(self._get(f"/subjects/{quote(subject, safe='')}/versions/latest"), subject)
 
     def _schema(self, document: dict[str, Any], label: str) -> Schema:
@@ -88,7 +88,7 @@ class Registry:
         return texts
 
     def _once(self, key: str, fetch: Callable[[], Any]) -> Any:
-        """Calls `fetch` once for each key, whose threads share the result; an error is not kept."""
+        """Calls `fetch` once for each key. Threads that ask for the same key share the result; an error is not kept."""
         with self._lock:
             future = self._found.get(key)
             is_first = future is None

@@ -1,9 +1,9 @@
-"""Rows that a transform marked as unreadable, by an error in the column `_kctl_error`: they become dead letters. So do
-those whose values kctl cannot decode.
+"""Dead letters of a table: rows that a transform marked as unreadable, by an error in the column `_kctl_error`, and
+rows whose values kctl cannot decode.
 
 The first pass writes all other rows to the table and only counts the marked ones; a second pass makes dead letters of
-them. Both are compared: a transform that then marks other rows, or changes topic, partition or offset, would lose
-messages or store them twice.
+them. The marks of both passes are compared, because a transform that marks other rows the second time, or changes
+topic, partition or offset, would lose messages or store them twice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kctl_agent.worker.query.counted_rows import observed
 
 ERROR = "_kctl_error"
 KAFKA = "_kafka"
-"""The column that has Kafka's columns, if values are decoded to columns."""
+"""The column with Kafka's columns, if values are decoded to columns."""
 PREFIX = "_kctl_prefix"
 """The column with the prefix of a value whose schema is not known (`schemas.framing`)."""
 MESSAGE = {"topic": "string", "partition": "int", "offset": "bigint"}
@@ -48,7 +48,7 @@ def check_marks(name: str, rows: DataFrame, place: str = "") -> None:
     """Refuses a transform whose marks cannot be traced to messages. Raises BootstrapError."""
     if place and KAFKA not in rows.columns:
         raise BootstrapError(
-            f"the transform {name} marks rows by {ERROR} and drops {KAFKA}, by which messages are found"
+            f"the transform {name} marks rows by {ERROR} but drops {KAFKA}, which identifies their messages"
         )
     types = dict(rows.select(ERROR, *(f"{place}{column}" for column in MESSAGE)).dtypes if place else rows.dtypes)
     for column, type_ in {ERROR: "string", **MESSAGE}.items():

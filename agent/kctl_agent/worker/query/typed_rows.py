@@ -1,8 +1,8 @@
-"""Avro in Spark: the values of messages become typed columns, by `from_avro` for each schema that a batch may have.
+"""Decodes Avro in Spark: values of messages become typed columns, with one `from_avro` for each schema of a batch.
 
-The schema of a message is in its framing, so the driver must know all schemas of a batch before it runs. It runs the
-batch with those that it knows. If Spark then counts other ids, the driver asks the registry for them, and runs the
-batch again if the registry knows one. So a batch costs more only if an id is new or unknown.
+The framing of a message names its schema, so the driver must know all schemas of a batch before the batch runs. It
+runs the batch with the schemas that it knows. If Spark then counts other ids, the driver fetches their schemas, and
+runs the batch again if the registry knows any of them. So a batch costs more only if an id is new or unknown.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ log = logging.getLogger(__name__)
 
 OK = "_kctl_ok"
 OPTIONS = {"mode": "PERMISSIVE", "datetimeRebaseMode": "CORRECTED"}
-"""What cannot be read becomes null, and days before 1582 are those of the calendar of today, as in other readers."""
+"""Values that cannot be read become null. Days before 1582 are in today's calendar, as in other readers."""
 RESERVED = ("_kafka", "_kctl")
 LOOKUPS = 8
-"""Requests at a time."""
+"""How many requests run at a time."""
 
 
 class TypedRows:
@@ -64,7 +64,7 @@ class TypedRows:
         return "" if self._reader is None else f"version {self._reader.version} of {self._reader.label}"
 
     def begin(self) -> None:
-        """Reads the newest schema before a query. An outage is no reason to wait if one is known. Raises
+        """Reads the newest schema before a query; during an outage, a known schema is enough. Raises
         RegistryUnusable."""
         try:
             self.refresh()
@@ -88,10 +88,10 @@ class TypedRows:
         self._reader = newest
 
     def fit(self, storage: TableStorage, schema: str) -> StructType | None:
-        """Makes sure that the table accepts rows of this schema (Spark's JSON), without those columns and fields that
-        it lacks. Returns the columns to write; None: all, unchanged.
+        """Fits rows of this schema (Spark's JSON) to the table: leaves out columns and fields that the table lacks.
+        Returns the columns to write; None: all, unchanged.
 
-        Raises RegistryUnusable: the table cannot have a type; StorageUnusable.
+        Raises StorageUnusable; RegistryUnusable if a type does not fit the table.
         """
         fields = json.loads(schema)["fields"]
         there = storage.columns()
@@ -110,8 +110,8 @@ class TypedRows:
         return None if made == fields else StructType.fromJson({"fields": made})
 
     def learn(self, rows: DataFrame) -> bool:
-        """Asks the registry for the schemas of these rows that are not known; returns whether it knows one. Raises
-        RegistryUnusable."""
+        """Fetches the schemas of these rows that are not known yet; returns whether the registry knows any of them.
+        Raises RegistryUnusable."""
         return self._learn([bytes(row[0]) for row in _framed(rows).select(PREFIX).distinct().collect() if row[0]])
 
     def _learn(self, prefixes: Sequence[bytes]) -> bool:
@@ -170,7 +170,7 @@ class TypedRows:
         return none if made is f else made.otherwise(none)
 
     def _compared(self, session: SparkSession, writer: str, reader: str) -> tuple[bool, str]:
-        """Returns whether Avro accepts a schema, and why not each of its records can be read; empty: each can."""
+        """Returns whether Avro accepts a schema, and why some of its records cannot be read; empty if all can."""
         key = writer, reader
         if key not in self._comparisons:
             self._comparisons[key] = _compared(session, writer, reader)
@@ -258,8 +258,6 @@ def _check_names(schema: Schema) -> None:
     names = [field["name"] for field in found["fields"]]
     lower = [name.lower() for name in names]
     if twice := [name for at, name in enumerate(names) if name.lower() in lower[:at]]:
-        raise RegistryUnusable(
-            f"{schema.label} has a field {twice[0]}, whose name differs from another's in case alone"
-        )
+        raise RegistryUnusable(f"{schema.label} has a field {twice[0]}, and another whose name differs only in case")
     if taken := [name for name in names if name.lower().startswith(RESERVED)]:
         raise RegistryUnusable(f"{schema.label} has a field {taken[0]}, a name that kctl needs: rename it")

@@ -267,8 +267,8 @@ class DeadLetterTable(DeadLetterStore):
         change: Callable[[Callable[[DeltaTable], str]], int],
         besides: Condition | None = None,
     ) -> int:
-        """`change` gets a function that returns SQL for a version of the table, so that a commit on it changes what was
-        counted. Raises CountChanged, StorageError."""
+        """Calls `change` with a function that returns SQL for a version of the table, so that a commit on this version
+        changes exactly the rows that were counted. Raises CountChanged, StorageError."""
         if not self.storage.table.exists():
             return check_count(0, expect)
         selection = selection.dated(time.time())

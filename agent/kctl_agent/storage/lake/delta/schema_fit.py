@@ -8,7 +8,7 @@ from typing import Any
 from kctl_agent.storage.base import TableRefused
 
 WIDER = {("integer", "long"), ("float", "double"), ("date", "timestamp_ntz")}
-"""Types of a batch that Spark can write into those of a table without loss."""
+"""Pairs of a type in a batch and the type in a table to which Spark widens it without loss."""
 
 
 def fitted(
