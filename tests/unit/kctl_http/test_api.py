@@ -1,5 +1,3 @@
-"""The API over a given snapshot of a fleet: what it answers, what it leaves out, how it is asked."""
-
 from __future__ import annotations
 
 import asyncio
@@ -276,7 +274,7 @@ async def test_the_documentation_needs_nothing_from_elsewhere_and_names_every_pa
 
 
 class OtherHosts:
-    """This is host a; b is there too."""
+    """This is host a; host b is in the roster too."""
 
     me = Host("a", "https://a:1", 1)
 
@@ -331,7 +329,7 @@ async def test_a_log_and_a_history_of_another_host_are_with_that_host() -> None:
 
 
 async def events(response: httpx.Response) -> AsyncIterator[tuple[str, str, Any]]:
-    """Event, id and data of each as it comes."""
+    """The event, id and data of each event."""
     fields: dict[str, str] = {}
     async for line in response.aiter_lines():
         if line:

@@ -1,4 +1,4 @@
-"""What a connection may cost before anybody is known: each is counted from its accept, and none is held for ever."""
+"""The cost of a connection without a token: each counts from its accept, and each one is closed in time."""
 
 from __future__ import annotations
 
@@ -68,7 +68,6 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @asynccontextmanager
 async def silent(address: tuple[str, int], count: int) -> AsyncIterator[list[asyncio.StreamReader]]:
-    """So many connections that send nothing."""
     opened: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
     try:
         opened += [await asyncio.open_connection(*address) for _ in range(count)]
@@ -144,7 +143,7 @@ async def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(pa
                 except ssl.SSLWantReadError:
                     pass
             client.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            writer.write(outgoing.read())  # its last word of the handshake and the request in one packet
+            writer.write(outgoing.read())  # the end of the handshake and the request in one packet
             answer = b""
             while b'{"status":"ok"}' not in answer:
                 async with asyncio.timeout(10):
@@ -210,7 +209,7 @@ async def test_a_connection_closed_with_a_little_unread_is_cut(words: bytes, mon
             await until(lambda: len(server.connections) == 1)
             [connection] = server.connections
             assert isinstance(connection, BoundedProtocol)
-            while not connection.transport.get_write_buffer_size():  # as answers that nobody reads would
+            while not connection.transport.get_write_buffer_size():  # as unread answers would
                 connection.transport.write(b"x" * 4096)
             unread.sendall(words)
             if not words:

@@ -1,4 +1,4 @@
-"""Dead letters over HTTP: found, shown, exported, put back and deleted by holders of the token, over a real socket."""
+"""Dead letters over HTTP, on a real socket: find, show, export, requeue and delete, with a token."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Traceback (most recent call last):
     orders[order["id"]] = order
 KeyError: 'id'"""
 SENT: list[DeadLetter] = []
-"""To the topic `parked`, of the last workbench."""
+"""What the last workbench sent to the topic `parked`."""
 PATHS = ("", "/groups", "/export", "/1", "/", "?limit=5")
 
 
@@ -50,7 +50,7 @@ def sent(dead_letters: list[DeadLetter]) -> list[DeadLetter]:
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Iterator[FileStorage]:
-    """Seven dead letters: two that a handler refused, then five that it failed at."""
+    """Seven dead letters: the handler rejected two and failed at five."""
     storage = FileStorage(tmp_path / "storage.sqlite")
     storage.prepare()
     odd = Message(
@@ -381,7 +381,7 @@ async def test_what_matches_is_sent_away(client: httpx.AsyncClient, storage: Fil
 
 
 class Endless(FileStorage):
-    """Never finds a dead letter and never comes to the end."""
+    """Finds no dead letter and never finishes."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -422,7 +422,7 @@ async def test_a_question_nobody_waits_for_is_given_up(storage: FileStorage, aud
 
 
 class Held(FileStorage):
-    """Waits before each page that it changes until it may go on."""
+    """Waits for permission before it changes each page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)

@@ -1,5 +1,3 @@
-"""`/api/v1/groups`: what is known of every group, sorted, and of one its members."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Who is let in, and what a caller may cost: over real sockets where the connection matters."""
+"""Who has access, and what a caller may cost; over real sockets if the connection matters."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ async def connected(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWrite
 
 
 async def answer_to(url: str, data: bytes) -> bytes:
-    """All that comes back until the server closes."""
+    """Everything received until the server closes."""
     reader, writer = await connected(url)
     writer.write(data)
     async with asyncio.timeout(5):
@@ -211,7 +211,7 @@ async def test_a_caller_that_never_comes_to_the_point_is_closed(data: bytes, sta
 
 
 async def once(url: str, data: bytes) -> bytes:
-    """What comes back on a connection that is kept."""
+    """One answer on a connection that stays open."""
     reader, writer = await connected(url)
     writer.write(data)
     async with asyncio.timeout(5):
@@ -347,10 +347,10 @@ async def test_on_loopback_the_fleets_user_needs_no_token(settings: Settings, ce
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_on_loopback_who_is_not_known_to_be_the_fleets_user_needs_a_token(path: str) -> None:
-    """There is no connection here at all."""
+    """This test has no connection at all."""
     if path not in ("/healthz", "/metrics", "/readyz"):
         assert await refusal(path, access=OWN) == (401, "unauthorized")
-        if path != "/api/v1/events":  # which has no end
+        if path != "/api/v1/events":  # its answer has no end
             assert (await ask(snapshot(), path, access=OWN, headers=GOOD)).status_code in (200, 404)
     elif path != "/readyz":
         assert (await ask(snapshot(), path, access=OWN)).status_code == 200

@@ -1,5 +1,3 @@
-"""`/api/v1/history`: columns of one subject, with what happened."""
-
 from __future__ import annotations
 
 from dataclasses import replace

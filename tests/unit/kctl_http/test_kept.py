@@ -1,5 +1,3 @@
-"""What several pages ask of one snapshot is answered once; another question, or one of another snapshot, anew."""
-
 from __future__ import annotations
 
 import asyncio
@@ -24,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Moving:
-    """A snapshot, and a clock that goes on with each look, so that no two answers that are made are the same."""
+    """A snapshot, and a clock that advances at each look, so that no two computed answers are equal."""
 
     def __init__(self) -> None:
         self.latest: FleetSnapshot = snapshot()
@@ -80,7 +78,7 @@ async def test_what_a_browser_has_is_a_304_and_errors_are_not_kept(client: httpx
 
 
 class Slow:
-    """An application that answers once it may; the first question fails where that is wanted."""
+    """Answers once it may; the first question can fail."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.begun, self.may_answer = asyncio.Event(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""OperationLog over HTTP: what a body must be, over a real socket with the real operation log."""
+"""Operations over HTTP, on a real socket with the real operation log."""
 
 from __future__ import annotations
 
@@ -29,8 +29,6 @@ NUMBERS = ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1" + "0" * 400, "
 
 @dataclass(frozen=True, slots=True)
 class Act(FleetOperation):
-    """For a test."""
-
     rpc: ClassVar = "act"
     n: float | None = param("a number", default=None)
     i: int | None = param("a whole number", default=None)
@@ -45,7 +43,7 @@ class Act(FleetOperation):
 
 @dataclass(frozen=True, slots=True)
 class Wait(Act):
-    """For ever."""
+    """Waits forever."""
 
     rpc: ClassVar = "wait"
 
@@ -56,7 +54,7 @@ class Wait(Act):
 
 @dataclass(frozen=True, slots=True)
 class Look(Act):
-    """Changes nothing, as `stack`."""
+    """Changes nothing, like `stack`."""
 
     rpc: ClassVar = "look"
     changes: ClassVar = False

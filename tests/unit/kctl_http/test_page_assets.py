@@ -1,4 +1,4 @@
-"""The files of the page: what is vendored is what its authors released, all is small, nothing comes from elsewhere."""
+"""The files of the page: vendored files are as released, all are small, and none is loaded from elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VENDORED = {
     "uplot.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
     "uplot.LICENSE": "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
 }
-"""Of `dist/uPlot.esm.js`, `dist/uPlot.min.css` and `LICENSE` of uplot-1.6.32.tgz, whose integrity npm names as
+"""`dist/uPlot.esm.js`, `dist/uPlot.min.css` and `LICENSE` of uplot-1.6.32.tgz; npm lists its integrity as
 sha512-KIMVnG68zvu5XXUbC4LQEPnhwOxBuLyW1AHtpm6IKTXImkbLgkMy+jabjLgSLMasNuGGzQm/ep3tOkyTxpiQIw==."""
 MOST_LINES, MOST_COMPRESSED = 2000, 150_000
 GZIP = {"accept-encoding": "gzip"}

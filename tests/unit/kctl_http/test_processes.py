@@ -1,4 +1,4 @@
-"""`/api/v1/logs/NAME` and `/api/v1/settings`: for holders of a token, whole lines, across a rotation."""
+"""`/api/v1/logs/NAME` and `/api/v1/settings`: with a token only, in whole lines, across a rotation."""
 
 from __future__ import annotations
 

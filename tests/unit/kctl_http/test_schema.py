@@ -1,4 +1,4 @@
-"""The API against its own description: schemathesis makes up requests, good and bad, and judges every answer."""
+"""schemathesis generates good and bad requests and checks each answer against the API's description."""
 
 from __future__ import annotations
 
@@ -35,8 +35,6 @@ async def fleet(request: Request) -> Reduced[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Act(FleetOperation):
-    """For a test."""
-
     rpc: ClassVar = "act"
 
     def touches(self, context: Context) -> frozenset[str]:
@@ -64,8 +62,8 @@ def every_answer_is_as_described(operation: Any, cases: int) -> None:
     )  # fmt: skip
     @given(case=operation.as_strategy())
     def judged(case: Any) -> None:
-        # Which operations there are, and what each takes, is in `getDescribe`.
-        # And which page follows which is a matter of the storage.
+        # `getDescribe` lists the operations and their parameters,
+        # and the storage decides which page follows.
         is_exempt = operation.method == "post" or operation.path.startswith(DEAD_LETTERS)
         excluded = [positive_data_acceptance] if is_exempt else []
         case.call_and_validate(headers=HEADERS, excluded_checks=excluded)

@@ -1,4 +1,4 @@
-"""What may be sent without a token, to the real server: it is refused in one shape, counted, and not quoted."""
+"""Requests without a token to the real server: rejected in one format, counted and not quoted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def server() -> AsyncIterator[HttpServer]:
 
 
 async def answer_to(url: str, *headers: bytes, target: bytes = b"/api/v1/lag", method: bytes = b"GET") -> bytes:
-    """All that comes back until the server closes."""
+    """Everything received until the server closes."""
     reader, writer = await asyncio.open_connection(*url.removeprefix("http://").split(":"))
     lines = (method + b" " + target + b" HTTP/1.1", b"Connection: close", *headers)
     writer.write(b"\r\n".join(lines) + b"\r\n\r\n")
@@ -152,7 +152,7 @@ async def test_a_header_that_decides_may_come_only_once(server: HttpServer) -> N
 
 @pytest.mark.shows("requests without a token block the event loop below 10 ms with 18,000 sockets on the host")
 async def test_with_18000_sockets_on_the_host_a_request_without_a_token_holds_the_event_loop_under_10_ms() -> None:
-    """In time of the processor, so that whatever else the machine does counts for nothing."""
+    """In CPU time, so that other load on the machine does not count."""
     seconds: list[float] = []
 
     async def measure_turns() -> None:

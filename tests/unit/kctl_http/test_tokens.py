@@ -1,5 +1,3 @@
-"""Token files, and what each kind of token may do."""
-
 from __future__ import annotations
 
 import base64

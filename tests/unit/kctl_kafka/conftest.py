@@ -1,5 +1,3 @@
-"""For tests of what goes on until the time is over."""
-
 from __future__ import annotations
 
 import time
@@ -13,10 +11,8 @@ PAUSES = 2
 
 @pytest.fixture
 def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After two pauses only the reserve is left of a connection's time, for the questions that come after.
-
-    So such a test may give it minutes: what it waits for is a number of tries, however busy the machine is.
-    """
+    """After two pauses, only the reserve for later requests remains of a connection's time. The test may therefore
+    allow minutes: it waits for a number of tries, even on a busy machine."""
     pause = ClusterConnection.pause
     pauses: dict[int, int] = {}
 

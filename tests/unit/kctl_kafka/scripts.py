@@ -1,4 +1,4 @@
-"""Answers of a scripted broker about groups and offsets, and a connection to it."""
+"""Scripted answers about groups and offsets."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ LOADING = 14
 NOT_COORDINATOR = 16
 NOT_AUTHORISED = 30
 SOON = 2.0
-"""Seconds that a connection has in tests of what goes on until the deadline."""
+"""Seconds that a connection has in tests that wait until its deadline."""
 LONG = 120.0
-"""The same with the fixture `soon_over`, by which the deadline comes after a number of tries."""
+"""`SOON` for tests with `soon_over`, which ends the time after a number of tries."""
 
 
 @contextmanager
 def connection_to(
     script: Script, *, seconds: float = 10.0, topics: Mapping[str, int] | None = None, has_retries: bool = True
 ) -> Iterator[tuple[ScriptedBroker, ClusterConnection]]:
-    """A broker with this script and an open connection to it."""
     with (
         ScriptedBroker(script, topics=topics) as broker,
         ClusterConnection(plain(broker.address), seconds, has_retries=has_retries) as connection,
@@ -34,14 +33,13 @@ def connection_to(
 
 
 def described(*groups: Mapping[str, Any]) -> Answers:
-    """Of the groups described here those that are asked for; others are dead, as a broker reports them."""
+    """Describes these groups; reports other groups as dead, like a broker."""
     known = {group["group_id"]: group for group in groups}
     dead = {"group_state": "Dead"}
     return Answers(lambda request: {"groups": [known.get(g, {"group_id": g, **dead}) for g in _names(request)]})
 
 
 def group(name: str, *, state: str = "Stable", code: int = 0, members: Sequence[Mapping[str, Any]] = ()) -> Any:
-    """A classic group of consumers."""
     return {
         "group_id": name,
         "error_code": code,
@@ -53,7 +51,6 @@ def group(name: str, *, state: str = "Stable", code: int = 0, members: Sequence[
 
 
 def member(name: str, **assigned: Sequence[int]) -> Any:
-    """A member of a classic group that holds these partitions of these topics."""
     from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
     topics = [
@@ -71,7 +68,7 @@ def member(name: str, **assigned: Sequence[int]) -> Any:
 
 
 def fetched(groups: Mapping[str, Mapping[Partition, int] | int]) -> Answers:
-    """What each group has committed, or its error code; -1 for partitions that are asked for by name beside those."""
+    """The committed offsets of each group, or its error code; -1 for other partitions requested by name."""
 
     def one(asked: Any) -> dict[str, Any]:
         known = groups.get(asked.group_id, {})
@@ -85,7 +82,7 @@ def fetched(groups: Mapping[str, Mapping[Partition, int] | int]) -> Answers:
 
 
 def listed_offsets(offsets: Mapping[Partition, int], codes: Mapping[Partition, int] | None = None) -> Answers:
-    """The offsets that are asked for; `codes` are errors of single partitions."""
+    """`codes` has the errors of single partitions."""
 
     def fields(request: Any) -> dict[str, Any]:
         wanted = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
@@ -99,7 +96,7 @@ def listed_offsets(offsets: Mapping[Partition, int], codes: Mapping[Partition, i
 
 
 def refused_coordinator(name: str) -> Answers:
-    """The coordinator of every group is broker 1, but that of `name` is not to be known."""
+    """Broker 1 coordinates every group, but the caller may not know the coordinator of `name`."""
 
     def fields(request: Any) -> dict[str, Any]:
         found = {"node_id": 1, "error_code": 0}
@@ -112,7 +109,7 @@ def refused_coordinator(name: str) -> Answers:
 
 
 def committed_codes(code: int) -> Answers:
-    """An OffsetCommit of which every partition has this error code."""
+    """OffsetCommit answers with this error code for each partition."""
 
     def fields(request: Any) -> dict[str, Any]:
         keys = {(topic.name, each.partition_index): code for topic in request.topics for each in topic.partitions}

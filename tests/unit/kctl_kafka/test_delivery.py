@@ -1,4 +1,4 @@
-"""What a producer reports of its messages, fed with what kafka-python would report."""
+"""What a producer reports of its messages, from scripted reports of kafka-python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of a broker at its worst moments: while it loads, moves, hangs up, or does not know the question."""
+"""Groups of a broker that loads, moves, hangs up or does not know the request."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_group_that_no_broker_lists_is_missing() -> None:
 
 
 def test_of_several_brokers_a_coordinator_that_denies_a_group_may_be_a_new_one() -> None:
-    """A single run cannot wait until it is certain."""
+    """A single run cannot wait until the answer is certain."""
     brokers: dict[int, str] = {}
     script: Script = {
         "DescribeGroups": described(),
@@ -164,7 +164,10 @@ def test_a_group_whose_coordinator_is_refused_has_that_error_and_no_coordinator(
         "Metadata": Answers(lambda _: metadata_fields(brokers, {})),
     }
     with ScriptedBroker(script) as broker, ClusterConnection(plain(broker.address), SOON) as connection:
-        brokers |= {1: broker.address, 2: "127.0.0.1:1"}  # of a cluster with one broker nobody asks for it
+        brokers |= {
+            1: broker.address,
+            2: "127.0.0.1:1",
+        }  # kctl does not ask for the coordinator in a cluster with one broker
         connection.open()
         secret, billing = describe_groups(connection, ["secret", "billing"])
 

@@ -1,5 +1,3 @@
-"""The arithmetic of a lag, and the names of errors."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,4 @@
-"""Where a reader goes on in a copy of its topic, with logs in place of clusters."""
+"""Where a reader continues in a copy of its topic, with logs instead of clusters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIME = 7
 
 
 def cluster(values: Sequence[str], start: int = 0) -> Cluster:
-    """A cluster with one partition, whose messages have these values; all of one time but those of value `later`."""
+    """One partition with these values; all messages have one timestamp, except for those of value `later`."""
     records = [
         Record("orders", 0, offset, TIME + (value == "later"), None, value.encode(), ())
         for offset, value in enumerate(values, start)

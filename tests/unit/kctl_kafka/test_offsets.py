@@ -1,4 +1,5 @@
-"""Offsets of a scripted broker: errors stay in their rows, what moves is asked for again, what stays wrong is named."""
+"""Offsets of a scripted broker: errors stay in their rows, moved partitions are asked again, lasting errors are
+named."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""What the words after --to, --from and --time mean."""
-
 from __future__ import annotations
 
 import pytest

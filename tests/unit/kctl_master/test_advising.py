@@ -1,4 +1,4 @@
-"""A snapshot of the fleet as a sample for the advice, its events, and how it is served."""
+"""A snapshot of the fleet as a sample for the advice, and how the advice is published."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def row(name: str, **more: Any) -> WorkerRow:
 
 
 def fleet(**more: Any) -> FleetSnapshot:
-    """Two workers and a sinker that work, with two partitions."""
+    """Two workers and a sinker, with two partitions."""
     names = "worker-0", "worker-1", "sinker-0"
     return replace(
         snapshot(),

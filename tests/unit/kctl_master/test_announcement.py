@@ -1,4 +1,4 @@
-"""How a master makes itself known, where there is no room for that."""
+"""How a master announces itself when there is no room for the announcement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has happened between two snapshots is published once, with caller and reason; and which process reads what."""
+"""A change between two snapshots is published once, with caller and reason; and which process reads which partition."""
 
 from __future__ import annotations
 

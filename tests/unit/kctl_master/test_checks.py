@@ -1,4 +1,4 @@
-"""The folders that a master makes, or finds."""
+"""The folders that a master creates or finds."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ topics = ["t"]
 
 @pytest.fixture(autouse=True)
 def _as_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root's configuration names no such folder: tests/unit/kctl_cli/test_as_root.py."""
+    """Root's configuration has no such folder; tests/unit/kctl_cli/test_as_root.py tests root."""
     if os.geteuid() == 0:
         monkeypatch.setattr(os, "geteuid", lambda: 1)
 
 
 @pytest.fixture
 def private() -> None:
-    """As in a master."""
     os.umask(PRIVATE)
 
 
@@ -122,7 +121,7 @@ uri = "file://%s/shared/orders"
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """Of all users, as /tmp is, with a configuration of a table in it beside."""
+    """A folder open to all users, like /tmp, next to the configuration of a table."""
     (tmp_path / "kctl.toml").write_text(DELTA % tmp_path)
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared").chmod(0o1777)

@@ -1,4 +1,4 @@
-"""The collector over real sockets: what it asks each time, and what only now and then."""
+"""The collector over real sockets: what it asks each time, and what only from time to time."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Fleet:
     """One attached agent, and a collector that takes its snapshot."""
 
     def __init__(self, folder: Path, **script: Step) -> None:
-        """`script` has what the agent does instead of answering."""
+        """`script` replaces answers of the agent."""
         folder.chmod(0o700)
         self.pid, self.generation = 7, 3
         self.leader: str | None = "somebody"
         self.partitions = [0]
         self.asked_twice = threading.Event()
-        """Once the offsets have been answered: metadata are asked for after that."""
+        """Set after the first answer about offsets; the collector asks for metadata only later."""
         answers: dict[str, Step] = {
             "block_size": Answers({"rows": []}),
             "offset_checker": Answers(self.offsets),
@@ -77,7 +77,7 @@ class Fleet:
         return TOPICS
 
     def asked(self) -> Counter[str]:
-        """How often each question came since the last call."""
+        """The number of requests of each kind since the last call."""
         asked = Counter(request.rpc for request in self.agent.requests)
         self.agent.requests.clear()
         return asked
@@ -143,7 +143,7 @@ async def test_an_agent_is_silent_since_it_was_last_heard(fleet: Fleet) -> None:
     loop = asyncio.get_running_loop()
 
     def prepare(snapshot: FleetSnapshot) -> None:
-        """On a thread, the first time."""
+        """The first call comes on another thread."""
         loop.call_soon_threadsafe(snapshots.put_nowait, snapshot)
 
     fleet.collector.prepare.append(prepare)

@@ -1,4 +1,4 @@
-"""master.sock and every way a caller can misbehave; over a real socket, with an answer of the test."""
+"""master.sock and callers that misbehave, over a real socket with scripted answers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def answer(request: Request, _caller: base.Caller) -> JsonObject:
 
 
 class ServedMaster:
-    """A server on a loop of its own, and connections to it."""
+    """A server on its own event loop, and connections to it."""
 
     large = encode({"role": 0, "rpc": "large", "method": "getX"})
 
@@ -61,7 +61,7 @@ class ServedMaster:
         return bool(reply.result == {"rpc": rpc})
 
     def are_counted(self, *mistakes: str) -> bool:
-        """It counts nothing; who does not read is no connection any more."""
+        """The server counts no connections; it drops a peer that does not read."""
         return mistakes != ("a peer did not read its reply",) or len(self._server._connections) == 1
 
     def close(self) -> None:

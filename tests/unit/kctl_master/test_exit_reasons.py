@@ -1,5 +1,3 @@
-"""What is reported of why a process ended."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,5 @@
-"""A process that starts does not get what was changed in kctl.toml since the master has read it; the answer has a
-note. A reload names which processes need a start for it."""
+"""A process does not start with changes that kctl.toml got after the master read it; the answer has a note. A reload
+names the processes that must restart."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_a_change_that_a_reload_would_apply_is_named(tmp_path: Path, now: 
 
 
 class Processes:
-    """A supervisor of processes that were started with a configuration."""
+    """A supervisor of processes that started with a configuration."""
 
     def __init__(self, config: Config) -> None:
         self.names = names(config)

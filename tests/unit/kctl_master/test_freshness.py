@@ -1,4 +1,4 @@
-"""When offsets of the brokers are stale or unknown, and the sentence for it."""
+"""When the brokers' offsets are stale or unknown, and the sentence for it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def row(partition: int, age: float, lag: int | None = 0) -> Row:
 
 
 def partitions(*rows: Row) -> tuple[Reals, list[str]]:
-    """Their ages, and the names of those without a lag."""
+    """The ages of the partitions, and the names of partitions without a lag."""
     columns = columns_of(*rows)
     return columns.age_seconds, [
         f"{row.topic}-{row.partition}" for row in columns.rows() if row.remaining_count is None
@@ -71,7 +71,7 @@ def test_what_rests_on_no_broker_lacks_nothing_of_them(rpc: str) -> None:
 
 
 def test_brokers_that_have_never_answered_everything_are_a_gap() -> None:
-    """Such as one that dies before the group has a coordinator."""
+    """For example, a broker that dies before the group has a coordinator."""
     [gap] = stale(Freshness(31.0, None, 2.0, "Request timed out"), None)
 
     assert gap.code == "stale"

@@ -1,4 +1,4 @@
-"""What counts as unhealthy: a table of cases, and what holds for every history."""
+"""What counts as unhealthy: a table of cases, and properties of every history."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_long_batch_that_stores_something_is_progress() -> None:
 
 
 def test_a_main_thread_hangs_only_by_two_answers_in_a_row() -> None:
-    """After a freeze of the whole machine the agent may answer before the main thread has had its turn."""
+    """After a freeze of the whole machine, the agent may answer before the main thread gets its turn."""
     first = on_heartbeat(WELL, replace(beat(), main_thread_age_seconds=70.0), 101.0)
     assert judge(RULES, first, 101) is None
 
@@ -96,7 +96,7 @@ def test_a_main_thread_hangs_only_by_two_answers_in_a_row() -> None:
 
 @pytest.mark.parametrize("batches", [0, None])
 def test_a_process_whose_main_thread_never_comes_to_its_first_turn_is_stalled(batches: int | None) -> None:
-    """An engine whose JVM hangs at its start, a handler that cannot be opened: the agent answers all the time."""
+    """The agent answers although the JVM of an engine hangs at its start, or the handler cannot be opened."""
     health = Health(heartbeat_at=100.0, progress_at=100.0)
     for now in (101.0, 130.0, 160.0):
         health = on_heartbeat(health, PingReply(1, state="starting", batches_total=batches), now)

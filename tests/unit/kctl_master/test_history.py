@@ -1,4 +1,4 @@
-"""The history of a fleet: its subjects, what is summed, how much memory it takes."""
+"""The history of a fleet: its subjects, sums and memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def worker(stored: int, batches: int, kind: str = "worker", handled: int | None 
 
 
 def most(history: FleetHistory, subject: Subject) -> dict[str, list[float]]:
-    """The most of each metric in each step, without steps in which nothing is known."""
+    """The maximum of each metric in each step, without steps that have no value."""
     window = history.read(subject, UNIX - 100, UNIX + 1000)
     assert window is not None
     return {name: values[~np.isnan(values)].tolist() for name, values in window.most.items()}
@@ -50,7 +50,7 @@ def most(history: FleetHistory, subject: Subject) -> dict[str, list[float]]:
 
 @pytest.fixture
 def history() -> FleetHistory:
-    """Of two topics and two processes, over two steps."""
+    """Two topics and two processes, over two steps."""
     history = FleetHistory()
     before = [row("a", 0, 100, 110), row("a", 1, 200, 230), row("b", 0, None, 50, "worker-1")]
     after = [row("a", 0, 120, 120), row("a", 1, 200, 250), row("b", 0, 10, 60, "worker-1")]

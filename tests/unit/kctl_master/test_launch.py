@@ -1,5 +1,3 @@
-"""What workers get at their start: the worker's own parser is the judge."""
-
 from __future__ import annotations
 
 import json

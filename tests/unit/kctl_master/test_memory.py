@@ -1,4 +1,4 @@
-"""Memory by session: what is known is read each time, all of the machine only now and then."""
+"""Memory by session: known sessions are read each time, the whole machine only from time to time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def parent() -> Iterator[subprocess.Popen[str]]:
-    """Leads a session; for each line that it reads it starts a process that prints `up`."""
+    """Leads a session; starts a process that prints `up` for each line that it reads."""
     with subprocess.Popen(
         [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, text=True
     ) as process:
@@ -82,7 +82,7 @@ signal.pause()  # it must not take the line that is one of the others'
 
 @pytest.fixture
 def family() -> Iterator[subprocess.Popen[bytes]]:
-    """Leads a session of five that share 64 MiB; for each line one of them takes 64 MiB of its own."""
+    """Leads a session of five that share 64 MiB; for each line, one of them allocates 64 MiB of its own."""
     with subprocess.Popen(
         [sys.executable, "-u", "-c", FORKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     ) as process:

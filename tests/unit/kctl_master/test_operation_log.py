@@ -1,5 +1,3 @@
-"""The operation log: every operation ends and is written down, none contradicts another, old ones are forgotten."""
-
 from __future__ import annotations
 
 import asyncio
@@ -29,7 +27,7 @@ Carry = Callable[[JsonObject, Caller, Report], Awaitable[tuple[str, JsonObject]]
 
 
 def kind(name: str, carry: Carry, *, is_long: bool = False, deadline_seconds: float = 30.0) -> type[FleetOperation]:
-    """It touches the process that it is given, if any."""
+    """An operation that affects the given process, if any."""
 
     @dataclass(frozen=True, slots=True)
     class Made(FleetOperation):
@@ -73,12 +71,12 @@ def written(path: Path) -> list[JsonObject]:
 
 
 def audited(path: Path) -> list[JsonObject]:
-    """What was written of the ends of operations."""
+    """The audit entries for ends of operations."""
     return [line for line in written(path) if line["state"] != "running"]
 
 
 async def ended(log: OperationLog, id_: str) -> Operation:
-    """The operation once its end is recorded."""
+    """Returns the operation after its end is recorded."""
     over = asyncio.Event()
     log.listeners.append(
         lambda operation: over.set() if operation.id == id_ and operation.ended_at is not None else None
@@ -174,7 +172,7 @@ async def test_what_cannot_be_taken_back_is_unknown_and_taking_back_is_not_inter
     log.cancel(running.id, US)
     await given_up.wait()
     log.cancel(running.id, TOKEN)
-    await asyncio.sleep(0.1)  # its deadline passes meanwhile
+    await asyncio.sleep(0.1)  # the deadline passes meanwhile
     go.set()
 
     over = await ended(log, running.id)

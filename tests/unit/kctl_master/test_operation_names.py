@@ -1,5 +1,3 @@
-"""How an operation is named in events, logs and refusals."""
-
 from __future__ import annotations
 
 from typing import Any

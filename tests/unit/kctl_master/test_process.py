@@ -1,4 +1,4 @@
-"""Real child processes: their settings, their logs, and that nothing of them is left."""
+"""Real child processes: their settings and logs, and that none of them remains."""
 
 from __future__ import annotations
 

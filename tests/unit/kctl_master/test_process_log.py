@@ -1,4 +1,4 @@
-"""Logs that are rotated while processes append to them: no line is lost, and none is there twice."""
+"""Logs rotate while processes append to them; no line is lost or repeated."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def can_collapse(tmp_path: Path) -> bool:
 
 @pytest.mark.shows("logs are rotated while processes write them; no line is lost or doubled")
 def test_rotations_lose_and_repeat_no_line(tmp_path: Path, can_collapse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_log, "_FLOOD_LIMITS", 1000)  # on a loaded machine this is a flood
+    monkeypatch.setattr(process_log, "_FLOOD_LIMITS", 1000)  # on a loaded machine this counts as a flood
     if not can_collapse:
         pytest.skip("the file system of the temporary folder cannot remove a file's beginning (ext4 and XFS can)")
     log, written, rotations = tmp_path / "log", b"", 0
@@ -120,7 +120,7 @@ OWN = "import sys; from pathlib import Path; from kctl.master.process_log import
 
 @pytest.mark.parametrize(("mode", "expected"), [("ab", "True"), ("wb", "False")])
 def test_the_masters_own_log_is_what_its_output_is_appended_to(mode: str, expected: str, tmp_path: Path) -> None:
-    """One that is written from the beginning, as by `>` of a shell, would be torn by a rotation."""
+    """A rotation would tear a log that is written from its start, as `>` of a shell does."""
     path = tmp_path / "master.log"
     with path.open(mode) as out:
         code = OWN + "print(is_own_output(Path(sys.argv[1])))"

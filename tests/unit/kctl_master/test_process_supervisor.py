@@ -1,4 +1,4 @@
-"""A process supervisor and real child processes: restarts, give-up, time-outs, and that nothing is left."""
+"""A process supervisor with real child processes: restarts, giving up, time-outs, and that none of them remains."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SLOW = RestartPolicy(backoff_min_seconds=60, backoff_max_seconds=60, stable_seco
 
 
 def calls(monkeypatch: pytest.MonkeyPatch, name: str) -> Callable[[], int]:
-    """How often a function of `health` was called: how often process supervisors have checked."""
+    """Counts calls of a function of `health`, that is, the checks by process supervisors."""
     called = itertools.count(1)
     last = [0]
     function = getattr(kctl.master.process_supervisor, name)
@@ -48,7 +48,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, name: str) -> Callable[[], int]:
 
 
 class Supervised:
-    """A supervisor of one worker; its agent answers as soon as the process lives, unless `is_mute`."""
+    """A supervisor of one worker, whose agent answers while the process lives, unless `is_mute`."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ async def test_a_worker_that_has_answered_somebody_is_not_asked_again_and_is_not
         fleet.process._health = replace(health, heartbeat_at=time.monotonic())
         fleet.supervisor.on_heartbeats(
             {"worker-0": PingReply(1)}, time.monotonic() + 60
-        )  # another process of that name
+        )  # another process with that name
         await until(lambda: fleet.process.status().restarts_by_cause["unresponsive"] == 1)
 
 

@@ -1,5 +1,3 @@
-"""Which topics and partitions an operation may name."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -19,7 +17,7 @@ from kctl_agent.errors import BadParams
 def context(tmp_path: Path) -> Context:
     path = tmp_path / "kctl.toml"
     path.write_text('[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["demo"]\n')
-    absent = cast("Any", None)  # a refused operation asks nobody
+    absent = cast("Any", None)  # a rejected operation asks no agent
     return Context(
         load(path, {}), absent, absent, absent, Pauses(tmp_path / "pauses.json"), (), (), absent, partitions=partitions
     )

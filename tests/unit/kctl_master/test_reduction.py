@@ -1,5 +1,3 @@
-"""What an attached agent may reply without breaking what the others replied."""
-
 from __future__ import annotations
 
 import json
@@ -21,7 +19,7 @@ ODD: list[Any] = [None, "x", 7, -1.5, True, [], {}, [1], ["x"], [{}], {"a": 1}, 
 
 
 def odd_ones(value: Any) -> Iterator[Any]:
-    """`value` with one part of it replaced, in every way."""
+    """`value` with one part replaced, in every way."""
     yield from ODD
     if isinstance(value, dict):
         for name, part in value.items():

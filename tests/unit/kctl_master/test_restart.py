@@ -1,4 +1,4 @@
-"""The restart rules: a table of transitions, and properties over any sequence of events."""
+"""The restart rules: a table of transitions, and properties of any sequence of events."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_there_are_never_two_incarnations_and_never_a_restart_storm(
     for pause, event, jitter in history:
         now += pause
         if isinstance(event, Exited | Survived) and not living:
-            continue  # the world cannot report anything of what does not live
+            continue  # a process that is not alive cannot report
         before = status
         status = step(policy, status, event, now, jitter)
         if isinstance(event, Exited):

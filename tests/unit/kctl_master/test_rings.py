@@ -1,4 +1,4 @@
-"""Rings of steps: what a step has had is never lost to its neighbours, whatever the clock does."""
+"""Rings of steps: no step loses its values to its neighbours, whatever the clock does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operation on an agent that is given up: dropped there, or named as what may still happen."""
+"""An operation that is given up is dropped by its agent, or reported as possibly pending."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SEEK: JsonObject = {"topic": "t", "partition": 0, "to": "7"}
 
 @contextmanager
 def agent(run_dir: Path) -> Iterator[Inbox]:
-    """A worker that never takes its operations by itself."""
+    """A worker that does not take its operations by itself."""
     inbox = Inbox()
     server = AgentServer(run_dir, "worker-0", operation_commands(inbox, SeekPartition))
     server.start()
@@ -42,7 +42,7 @@ def agent(run_dir: Path) -> Iterator[Inbox]:
 
 
 class Seek:
-    """One that is under way, on a context with nothing but agents."""
+    """A running seek; its context has only agents."""
 
     def __init__(self, run_dir: Path, pool: AgentPool, until: float = float("inf")) -> None:
         absent = cast("Any", None)

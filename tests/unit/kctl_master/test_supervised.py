@@ -1,5 +1,3 @@
-"""A worker's own word and its supervisor's in one row."""
-
 from __future__ import annotations
 
 from dataclasses import replace

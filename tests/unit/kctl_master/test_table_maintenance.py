@@ -1,5 +1,3 @@
-"""When a lake's table is looked after."""
-
 from __future__ import annotations
 
 import pytest

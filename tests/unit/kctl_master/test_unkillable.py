@@ -1,4 +1,4 @@
-"""Processes that survive SIGKILL, with the kill patched out: they are reported, and the others go on."""
+"""Processes that survive SIGKILL, with the kill patched out: kctl reports them, and the others continue."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Fleet:
 
 @pytest.fixture
 def hung(monkeypatch: pytest.MonkeyPatch) -> set[int]:
-    """Pids that /proc shows whether or not they have been killed, until they are taken out of the set."""
+    """Pids that /proc shows until they leave this set, even after a kill."""
     pids: set[int] = set()
     sessions: dict[int, int] = {}
     real = kctl.master.process.processes
@@ -126,7 +126,7 @@ async def test_a_sigkill_survivor_is_reported(tmp_path: Path, hung: set[int], ca
 async def test_a_full_disk_ends_no_supervisor(
     tmp_path: Path, hung: set[int], monkeypatch: pytest.MonkeyPatch, *, survives: bool
 ) -> None:
-    """Neither where a survivor's session cannot be recorded, nor where a socket cannot be removed."""
+    """The survivor's session cannot be recorded, or a socket cannot be removed."""
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -250,7 +250,8 @@ async def test_what_an_earlier_master_could_not_kill_keeps_its_place(tmp_path: P
 async def test_a_new_master_finds_another_users_child(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leader: str, *, is_found: bool
 ) -> None:
-    """Its environment cannot be read, as that of a handler's `sudo` child. A session of a stranger is left alone."""
+    """Its environment cannot be read, like that of a handler's `sudo` child. The master leaves a stranger's session
+    alone."""
     code = WITH_CHILD.replace("stdin=subprocess.DEVNULL)", "stdin=subprocess.DEVNULL, env={})")
     mark = "" if leader == "another's" else "run/worker-0.sock"
     former = await asyncio.create_subprocess_exec(
@@ -282,7 +283,7 @@ async def test_a_new_master_finds_another_users_child(
 
 
 async def test_a_killed_process_counts_until_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel takes its memory, and with it its environment, before it is a zombie."""
+    """The kernel takes its memory, and with it the environment, before the process is a zombie."""
     former = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", UP),
         stdin=asyncio.subprocess.PIPE,

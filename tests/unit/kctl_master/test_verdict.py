@@ -1,4 +1,4 @@
-"""The verdict on a fleet: what it is by each thing that can be wrong, since when, and what it is of old data."""
+"""The verdict on a fleet for each possible problem, since when, and for stale data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.replies import raw
 
 NAMES = {"worker-0": "worker", "worker-1": "worker", "sinker-0": "sinker", "engine": "engine"}
 AT = "since 2023-11-14T22:13:18Z"
-"""When the snapshot was taken."""
+"""The time of the snapshot."""
 
 
 def status(name: str, state: str = "running", **more: Any) -> WorkerStatus:
@@ -45,7 +45,7 @@ def row(name: str, **more: Any) -> WorkerRow:
 
 
 def fleet(states: dict[str, WorkerStatus] | None = None, rows: dict[str, WorkerRow] | None = None) -> FleetSnapshot:
-    """Two workers, a sinker and an engine, all well but for what is given."""
+    """Two healthy workers, a sinker and an engine, with these changes."""
     ok = Assessment(Status.OK, "3 ok")
     return replace(
         snapshot(),
@@ -87,7 +87,7 @@ def full(seconds: float) -> FleetSnapshot:
 
 
 def changing(name: str, state: str, **more: Any) -> FleetSnapshot:
-    """A fleet in which one process is restarted on request; the only one of its kind, if it is not worker-1."""
+    """A fleet that restarts one process on request; unless it is worker-1, no other has its kind."""
     states = {name: status(name, state, is_requested=True, **more)}
     rows = {name: WorkerRow(name, NAMES[name], state=AgentState.JOINING if state == "running" else None)}
     return fleet(states, rows)
@@ -106,7 +106,7 @@ def hung(seconds: float, state: AgentState = AgentState.RUNNING) -> FleetSnapsho
 
 
 def late(**unhandled: Any) -> FleetSnapshot:
-    """850 messages are parked in the storage, 12 of which wait for their next try; Kafka has none."""
+    """850 messages are pending in the storage, 12 of them until their next try; Kafka has none."""
     storage = StorageReply(pending=840, delayed=12, processing=10, oldest_seconds=75.0)
     oldest = replace(fleet().group_assessment, oldest_unhandled_seconds=75.0)
     return replace(

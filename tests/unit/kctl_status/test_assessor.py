@@ -1,4 +1,4 @@
-"""All groups of a cluster are judged at once; settings may change meanwhile, and groups come and go."""
+"""All groups of a cluster are assessed at once, while settings change and groups come and go."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLIENTS = Owner(None, None, None, members=1)
 
 
 def assessed(assessor: Assessor, names: Names, now: float, waiting: int) -> dict[str, Assessment]:
-    """Each partition has committed 10, and so many messages wait."""
+    """Each partition has committed 10 and has `waiting` messages left."""
     committed = np.full(len(names), 10)
     at, start = np.full(len(names), now), np.zeros(len(names), np.int64)
     columns = PartitionColumns(names, now, at, start, committed, committed, committed + waiting)
@@ -80,6 +80,6 @@ def test_a_partition_takes_no_more_memory_the_longer_it_is_watched() -> None:
 
 
 def behind(names: Names, now: float) -> PartitionColumns:
-    """Of each partition, in which messages arrive, one more has been committed in each second."""
+    """Each partition has commits of one message a second and a growing lag."""
     committed, size = np.full(len(names), int(now)), len(names)
     return PartitionColumns(names, now, np.full(size, now), committed * 0, committed, committed, committed * 2 + 100)

@@ -1,4 +1,4 @@
-"""How partitions are judged (docs/status.md): the table of cases beside this file, run as it stands."""
+"""Runs the table of cases next to this file (rules: docs/status.md)."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ RULES = StatusRules()
 Judgement = tuple[Status, str]
 WELL = {"idle", "ok", "paused", "starting", "rebalancing", "unknown"}
 BURROW_S = {"OK": None, "none": None, "WARN": "warn", "STALL": "stalled", "STOP": "stopped", "REWIND": "rewind"}
-"""What Burrow's words are in ours."""
+"""Burrow's statuses in kctl's words."""
 
 
 class Seen(NamedTuple):
-    """What was reported at a second; None for an offset that there is not."""
+    """What was reported at a second; an unknown offset is None."""
 
     at: float
     committed: int | None
     end: int | None
     start: int | None
     is_repeated: bool
-    """Whether the same offset was committed again, which offsets do not show."""
+    """Whether the same offset was committed again, which the offsets alone do not show."""
 
 
 class Case(NamedTuple):
@@ -55,7 +55,7 @@ EACH_CASE = pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 
 
 def observations(seen: str) -> tuple[list[Seen], float]:
-    """What a collection every second saw, and the time of the last."""
+    """The observations of a poll each second, and the time of the last."""
     jumps: dict[int, tuple[int | None, ...] | None] = {}
     repeated: set[int] = set()
     steps: list[tuple[range, tuple[int, ...]]] = []
@@ -84,7 +84,7 @@ def observations(seen: str) -> tuple[list[Seen], float]:
 
 
 def reader(words: str) -> Owner:
-    """A worker of ours in that state; `nobody` where none answers; `attached` and `client` as the page has it."""
+    """A worker of ours in that state; `nobody` if no process answers; `attached` and `client` as in the table."""
     kind, *more = words.split(" ")
     reported = dict(word.split("=") for word in more if "=" in word)
     state = next((word for word in more if "=" not in word), None)
@@ -109,7 +109,8 @@ def judged(seen: str, words: str) -> Judgement:
 
 
 def judged_together(given: Sequence[tuple[str, str]], shift: float = 0.0) -> list[Judgement]:
-    """Each as of its last second, as a partition of its own among all of them: one by one they would take minutes."""
+    """Judges each case at its last second, as one partition among all of them; one by one, the cases would take
+    minutes."""
     found: dict[int, Judgement] = {}
     kinds = [(allowed_lag(words), _seconds_between_polls(seen)) for seen, words in given]
     for kind in set(kinds):
@@ -118,8 +119,7 @@ def judged_together(given: Sequence[tuple[str, str]], shift: float = 0.0) -> lis
 
 
 def _seconds_between_polls(seen: str) -> int:
-    """One, but ten or five for more than ten minutes: a poll each second of these would take most of the time of all
-    cases."""
+    """One; for cases of more than ten minutes ten or five, because polls each second would dominate the run time."""
     last = observations(seen)[1]
     return next((seconds for seconds in (10, 5) if last > 600 and last % seconds == 0), 1)
 
@@ -162,7 +162,7 @@ def of_all_cases() -> dict[str, Judgement]:
 
 
 def judged_by_burrow(seen: str, words: str) -> BurrowStatus:
-    """It learns of a commit when it is made, and of where logs end each ten seconds."""
+    """Burrow learns of a commit at once, and of log ends every ten seconds."""
     burrow, committed = Burrow(), None
     reported, last = observations(seen)
     for each in reported:

@@ -1,4 +1,4 @@
-"""What is found of handlers and of dead letters: calls that hang, tries that fail, messages that have just died."""
+"""Findings about handlers and dead letters: hanging calls, failing tries, new dead letters."""
 
 from __future__ import annotations
 

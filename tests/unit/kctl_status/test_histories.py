@@ -1,5 +1,5 @@
-"""How often the rules are wrong, over random histories of which the truth is known; `benchmarks.status_rules` has more
-of them, and Burrow's rules beside ours."""
+"""How often the rules are wrong over random histories with known truth; `benchmarks.status_rules` runs more histories
+and compares Burrow's rules."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from benchmarks._judgements import RULES, Score, scores, statuses
 
 @cache
 def some() -> list[History]:
-    """A poll costs the same for one history as for twenty, so those with a poll every 5 s or more often are left to the
-    benchmark."""
+    """A poll of one history costs as much as one of twenty, so the benchmark alone runs those with a poll every 5 s or
+    more often."""
     return [history for history in histories(40) if history.poll_seconds > 5]
 
 

@@ -1,4 +1,4 @@
-"""Hysteresis, time lag, growth, the window's memory, and all of them together for a group."""
+"""Hysteresis, time lag, growth, the window's memory, and their result for a group."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STEPS_IN_TIME = st.lists(
     min_size=1,
     max_size=80,
 )
-"""Seconds, which are whole milliseconds; messages read, messages written."""
+"""Seconds, in whole milliseconds; messages read; messages written."""
 
 
 def row(
@@ -374,7 +374,7 @@ def steps_of(ways: list[tuple[int, int, int, int, int | None, str]]) -> Iterator
 
 
 def test_growth_is_measured_anew_while_nothing_changes() -> None:
-    """No earlier judgement may be kept: the last commit leaves the window, and so what growth is measured from."""
+    """The assessor may not reuse a judgement: growth changes when the last commit leaves the window."""
     assessor, now, committed, end = RowAssessor(), 0.0, 100, 100
     found = []
     for polls, commits, arrivals, seconds, members in [
@@ -400,7 +400,6 @@ def test_growth_is_measured_anew_while_nothing_changes() -> None:
 def test_each_partition_is_assessed_among_others_as_it_is_alone(
     all_ways: list[list[tuple[int, int, int, int, int | None, str]]],
 ) -> None:
-    """The rules judge all partitions at once, whatever becomes of each, and whichever of them come and go."""
     together, alone = RowAssessor(), [RowAssessor() for _ in all_ways]
     nobody: tuple[Row | None, Owner] = (None, Owner(None))
     for poll, steps in enumerate(zip_longest(*map(steps_of, all_ways), fillvalue=nobody)):
@@ -445,7 +444,7 @@ def test_a_group_has_a_time_lag_of_zero_only_if_each_partition_has_one() -> None
 
 @pytest.mark.shows("long silences of a few partitions, or on other hosts, do not raise the limit of the oldest message")
 def test_the_lag_that_is_judged_is_known_of_each_partition_and_its_cycle_is_the_usual_one() -> None:
-    """Two of five partitions of this host had outages; one is paused, one read elsewhere."""
+    """Two of this host's five partitions had outages; one more partition is paused, and another host reads one."""
     cycles = {0: 2.0, 1: 600.0, 2: 600.0, 3: 2.0, 4: 2.0, 5: 900.0, 6: 1200.0}
     owners = {number: replace(READER, last_batch_seconds=cycle) for number, cycle in cycles.items()}
     owners |= {5: replace(owners[5], state="paused"), 6: replace(owners[6], state="elsewhere")}

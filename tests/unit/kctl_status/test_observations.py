@@ -1,4 +1,4 @@
-"""The window of what was seen: a few rows of each partition, for as long as a master runs."""
+"""The window keeps a few rows of each partition, however long a master runs."""
 
 from __future__ import annotations
 

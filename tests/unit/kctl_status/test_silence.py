@@ -1,4 +1,4 @@
-"""From when silence counts against a partition that somebody reads again."""
+"""From when silence counts against a partition that has a reader again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_silence_counts_from_when_a_worker_may_read_again() -> None:
     assessor = RowAssessor()
 
     def statuses(second: int, *states: str) -> list[Status]:
-        """Of a partition for each state of its reader."""
+        """The status of a partition for each state of its reader."""
         rows = [Row("orders", n, 0, 100, 100, 101 + second, None, "worker-0", 1, 0.0) for n in range(len(states))]
         found = assessor.assess(
             rows,

@@ -1,4 +1,4 @@
-"""The age of the oldest unhandled message over virtual time: too old, catching up, or neither."""
+"""The age of the oldest unhandled message over virtual time: late, catching up, or neither."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ LIMIT = 60.0
 
 
 def judged(age_at: Callable[[int], float], seconds: int, cycle: float = 1.0, limit: float = LIMIT) -> list[Unhandled]:
-    """One judgement a second."""
     trend = UnhandledTrend(hold_seconds=5.0)
     return [trend.seen(age_at(now), limit, cycle, float(now)) for now in range(seconds)]
 
@@ -40,7 +39,7 @@ def test_it_is_over_five_seconds_after_the_message_is_handled() -> None:
 
 
 def test_a_backlog_that_is_worked_off_is_catching_up() -> None:
-    """Nothing is read until 200; then each commit, every other second, brings it down by more than it has climbed."""
+    """No reads until 200 s; then each commit, every other second, lowers the age by more than it rose."""
     found = judged(lambda now: now if now < 200 else 200 - 3 * (now - 200) + (now % 2) * 2, 240)
 
     late, falling = times(found, "is_late"), times(found, "is_catching_up")
@@ -50,7 +49,7 @@ def test_a_backlog_that_is_worked_off_is_catching_up() -> None:
 
 
 def test_a_backlog_that_grows_in_jumps_is_late_without_a_break() -> None:
-    """Each batch of ten seconds takes off nine."""
+    """Each ten-second batch lowers the age by nine."""
     found = judged(lambda now: 30 + now - 9.0 * (now // 10), 600, cycle=10.0)
 
     assert times(found, "is_late")[-300:] == list(range(300, 600)), "from when no batch brings it below the limit"
@@ -74,7 +73,7 @@ def test_a_handler_that_hangs_while_the_fleet_catches_up_is_seen_within_two_cycl
 
 
 def sawtooth(start: float, rate: float, cycle: float, seed: int) -> Callable[[int], float]:
-    """Batches of 0.7 to 1.3 cycles, each of which leaves 0.3 cycles more or less than the rate would have it."""
+    """Batches of 0.7 to 1.3 cycles; the age after each is within 0.3 cycles of the rate."""
     chance, ends, left = Random(seed), 0.0, start
     since = 0.0
 
@@ -123,7 +122,7 @@ def test_an_age_about_the_limit_is_late_without_a_break(cycle: float, seed: int)
 @pytest.mark.parametrize("cycle", [1.0, 10.0, 60.0])
 @pytest.mark.parametrize("rate", [-0.2, -0.5])
 def test_an_age_that_falls_is_caught_up_with_once_until_it_falls_no_more(rate: float, cycle: float, seed: int) -> None:
-    """It falls for two hours from when it is seen, then stays, then falls, and then is that of a handler that hangs."""
+    """The age falls for two hours, stays, falls again, and then grows as if a handler hangs."""
     window, fall = max(cycle, 5.0), sawtooth(10_000.0, rate, cycle, seed)
     low = 10_000.0 + rate * 7200
     stay, again = sawtooth(low, 0.0, cycle, seed), sawtooth(low, rate, cycle, seed)

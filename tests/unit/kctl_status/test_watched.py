@@ -1,4 +1,4 @@
-"""The status of a query that is known by its checkpoint alone, which is read from time to time."""
+"""The status of a query that is known only by its checkpoint."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ HOUR = 3600
 
 
 class Query(NamedTuple):
-    """Its checkpoint is read every `interval` seconds. Batches of `batch` seconds follow each other, and are seen
-    planned and not committed if it `plans`."""
+    """Its checkpoint is read every `interval` seconds. Batches of `batch` seconds follow each other; with `plans`,
+    reads also see batches that are planned but not committed."""
 
     interval: int
     batch: int
@@ -35,12 +35,12 @@ class Query(NamedTuple):
 
 RUNNING = [Query(*each) for each in product((60, 900, 3600), (10, 540), (True, False))]
 KILLED = {10: 200, 60: 370, 300: 1300}
-"""The interval of a query that is killed between batches, and within how many seconds it is known as stopped."""
+"""The interval of a query that is killed between batches, and the limit in seconds until it is known as stopped."""
 
 
 @cache
 def statuses() -> dict[Query, list[str]]:
-    """The status of each every 10 s for three hours."""
+    """The statuses every 10 s for three hours."""
     found = {query: list[str]() for query in (*RUNNING, *(Query(each, 10, False, 2 * HOUR) for each in KILLED))}
     assessor = RowAssessor()
     for second in range(0, 3 * HOUR, 10):

@@ -1,5 +1,3 @@
-"""Until when a question may be asked again, by a clock that is given."""
-
 from __future__ import annotations
 
 from kctl.kafka.client.connection import Deadline

@@ -1,4 +1,4 @@
-"""The shortened import of kafka-python, each time in a Python of its own."""
+"""The shortened import of kafka-python, in a new Python for each test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_only_what_is_needed_is_imported() -> None:
     assert "kafka.net.manager" in imported
     needless = {"kafka.consumer", "kafka.producer", "kafka.admin", "kafka.protocol.admin.acl", "kafka.net.sasl.scram"}
     assert not needless & set(imported)
-    assert not {"_ssl", "kafka.metrics", "lzma"} & set(imported)  # of modules that only stand in
+    assert not {"_ssl", "kafka.metrics", "lzma"} & set(imported)  # modules replaced by stubs
 
 
 def test_a_mechanism_of_sasl_is_there_when_it_is_asked_for() -> None:

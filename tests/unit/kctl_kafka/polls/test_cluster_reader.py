@@ -1,4 +1,4 @@
-"""A poll of all groups of a cluster, against a scripted broker: when a group is gone, and when it is only not known."""
+"""A poll of all groups of a cluster, against a scripted broker: whether a group is gone or only unknown."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ OTHER = {**LISTED, "group_id": "other"}
 
 @pytest.mark.parametrize("code", [LOADING, NOT_COORDINATOR])
 def test_a_group_on_no_list_is_gone_only_when_its_coordinator_reports_that(code: int) -> None:
-    """A coordinator that is just moving lists nothing and reports no error; its groups must not end. A new one denies
-    them for a moment."""
+    """A moving coordinator lists no groups and reports no error, and a new one denies them for a moment."""
     both, one = Answers({"groups": [LISTED, OTHER]}), Answers({"groups": [OTHER]})
     script: dict[str, list[Step]] = {
-        # The reader lists once, and what is described is listed once more before it counts as missing.
+        # the reader lists once, and again before a described group counts as missing.
         "ListGroups": [both, one, one, one, both, one, one],
         "DescribeGroups": [described(group("billing", code=code)), described(), described()],
         "OffsetFetch": [Answers({"groups": [{"group_id": name, "topics": []} for name in ("billing", "other")]})],

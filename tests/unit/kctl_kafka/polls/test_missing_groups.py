@@ -1,4 +1,4 @@
-"""What becomes of a group that brokers deny: gone, or only until its new coordinator knows it."""
+"""A group that brokers deny: it is gone, or its new coordinator does not know it yet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kctl.kafka.polls.group_sources import MissingGroups
 from tests.clock import Clock
 
 DENIED = [Group("billing", 1, error=GroupMissing("there is no group billing"))]
-"""By broker 1."""
+"""Broker 1 denies the group."""
 
 
 def test_denied_by_the_broker_that_has_listed_it_a_group_is_gone() -> None:
@@ -39,7 +39,7 @@ def test_denied_by_another_one_a_group_is_gone_after_half_a_minute(change: str) 
 
 @pytest.mark.shows("a master that starts during a failover does not report its group as dead")
 def test_one_that_is_expected_and_was_never_seen_is_gone_after_half_a_minute() -> None:
-    """By the coordinator that a master finds when it starts: it may have just taken over."""
+    """The coordinator that a master finds at its start may have just taken over."""
     clock = Clock(100.0)
     missing = MissingGroups(clock=clock)
     missing.expect(["billing"])

@@ -1,4 +1,4 @@
-"""A poll of a fleet's own group, by its name, against a scripted broker."""
+"""A poll of a fleet's own group by name, against a scripted broker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STABLE = group("readers", members=[member("one", orders=[0, 1])])
 
 
 class Coordinator:
-    """It knows the group, or moves, or is a new one that denies it for a moment."""
+    """Knows the group, moves, or is new and denies the group for a moment."""
 
     state = "knows"
 
@@ -82,7 +82,7 @@ def committed(reading: ClusterReading) -> dict[str, dict[Partition, int]]:
 def test_of_a_group_that_its_new_coordinator_denies_all_stays_and_grows_older(
     broker: ScriptedBroker, coordinator: Coordinator
 ) -> None:
-    """For some seconds after a failover: it knows only what its followers have fetched."""
+    """For some seconds after a failover, the coordinator knows only what its followers have fetched."""
     config = KafkaSection(bootstrap_servers=broker.address, group="readers", topics=("orders",))
 
     async def polls() -> tuple[BrokerSnapshot, BrokerSnapshot, BrokerSnapshot]:

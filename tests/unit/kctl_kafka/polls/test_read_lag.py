@@ -1,5 +1,3 @@
-"""The rows of a lag out of what a scripted broker answers of groups, commits and logs."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,4 @@
-"""Committed offsets by the response: whatever a broker sends, again and again, is read as kafka-python reads it."""
+"""Committed offsets read from the response's bytes equal what kafka-python reads, for any bytes and when repeated."""
 
 from __future__ import annotations
 
@@ -88,7 +88,6 @@ def expected(groups: Groups) -> dict[str, tuple[int, dict[Partition, int]]]:
 
 
 def moved(groups: Groups, by: int) -> Groups:
-    """The same groups and partitions with other offsets."""
     return [
         group
         | {

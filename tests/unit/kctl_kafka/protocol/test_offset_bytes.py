@@ -1,4 +1,4 @@
-"""Offsets of logs by the block: whatever a broker sends is read as kafka-python reads it, and nothing else."""
+"""Log offsets read block by block equal what kafka-python reads, for any bytes."""
 
 from __future__ import annotations
 
