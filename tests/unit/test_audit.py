@@ -1,4 +1,4 @@
-"""What is changed by hand is written down, before and after."""
+"""The record of manual changes, before and after each."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_link_is_not_followed_and_a_pipe_that_nobody_reads_not_waited_for(tmp_
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a folder of another user")
 def test_root_writes_nothing_below_the_home_of_another_user(tmp_path: Path) -> None:
-    """Which `sudo -E` keeps."""
+    """`sudo -E` keeps HOME."""
     os.chown(tmp_path, 65534, 65534)
 
     with pytest.raises(ConfigError, match="sudo -u nobody kctl …"):

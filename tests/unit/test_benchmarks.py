@@ -1,4 +1,4 @@
-"""What the benchmarks stand on besides the product: a stand-in that no longer fits fails here, not in a long run."""
+"""The stand-ins of the benchmarks fail here, instead of in a long run, when they no longer fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Python process that kctl starts imports, and what it inherits."""
+"""What a Python started by kctl imports and inherits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLANTED = ("kctl", "kctl_agent", "kctl_agent/worker", "kctl_agent/sinker", "pysp
 
 @pytest.fixture
 def planted(tmp_path: Path) -> Path:
-    """A working directory in which somebody has put modules of our names, which leave a trace when they are run."""
+    """A working directory with modules of our names, which leave a trace if they run."""
     for package in PLANTED:
         folder = tmp_path / package
         folder.mkdir(parents=True, exist_ok=True)
@@ -28,7 +28,6 @@ def planted(tmp_path: Path) -> Path:
 
 
 def run(command: Sequence[str], folder: Path) -> bool:
-    """Whether what was planted was run."""
     subprocess.run(
         command, cwd=folder, env=safe_environment(), stdin=subprocess.DEVNULL, capture_output=True, check=False
     )

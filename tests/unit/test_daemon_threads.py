@@ -1,5 +1,3 @@
-"""Threads that do not hold up the end of their process."""
-
 from __future__ import annotations
 
 import logging

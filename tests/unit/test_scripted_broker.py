@@ -1,4 +1,4 @@
-"""A mistake in the script of a scripted broker fails the test that made it; each test that uses one shows the rest."""
+"""An error in the script of a scripted broker fails its test."""
 
 from __future__ import annotations
 

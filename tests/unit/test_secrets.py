@@ -1,4 +1,4 @@
-"""Each file with a secret that a setting names is refused when all users can open it, with the name of the setting."""
+"""kctl rejects each file with a secret that all users can read, and names its setting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a terminal is sent of what others wrote."""
+"""Text from others on its way to a terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kctl.terminal import shown
 
 @contextmanager
 def terminal() -> Iterator[tuple[int, int]]:
-    """Our end of a terminal, and that of a process."""
+    """Our end of a terminal, and the other end for a process."""
     ours, theirs = pty.openpty()
     try:
         yield ours, theirs

@@ -1,4 +1,4 @@
-"""What the tests of ordinary changes let pass: a view that blames brokers that are late, and no other."""
+"""Tests of ordinary changes tolerate a view that blames late brokers, and no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where class archives are recorded; that a JVM uses them is tests/integration/test_class_archive.py."""
+"""Where class archives are recorded. tests/integration/test_class_archive.py shows that a JVM uses them."""
 
 from __future__ import annotations
 

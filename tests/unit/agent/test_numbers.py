@@ -1,4 +1,4 @@
-"""Numbers that are none, or that no 64 bits hold, on the agent's wire: refused, and nothing is begun."""
+"""Malformed numbers on the agent's wire, or numbers beyond 64 bits: rejected before any work starts."""
 
 from __future__ import annotations
 

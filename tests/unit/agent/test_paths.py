@@ -1,4 +1,4 @@
-"""Where a socket may lie, who owns it, who may call it."""
+"""Where a socket may lie, who owns it and who may call it."""
 
 from __future__ import annotations
 
@@ -48,13 +48,12 @@ def bind(short_dir: Path) -> Iterator[Callable[..., BoundSocket]]:
 
 @pytest.fixture
 def ended_process() -> ProcessIdentity:
-    """A process that is gone, with the start time it had."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         return process_identity(process.pid)
 
 
 def leave_behind(run_dir: Path, owner: str | None, name: str = "worker-0") -> None:
-    """A socket file nobody listens on, as a killed process leaves it."""
+    """A socket file without a listener, as a killed process leaves it."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(run_dir / f"{name}.sock"))
         listener.listen()
@@ -188,7 +187,7 @@ def test_without_a_record_a_served_socket_is_left_alone(short_dir: Path, bind: C
         stranger.bind(str(short_dir / "worker-0.sock"))
         stranger.listen(0)
 
-        for _ in range(3):  # and when its backlog is full, too
+        for _ in range(3):  # and also when its backlog is full
             with pytest.raises(PathError, match="left no record"):
                 bind()
         assert (short_dir / "worker-0.sock").exists()

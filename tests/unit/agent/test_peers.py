@@ -1,4 +1,4 @@
-"""The owner of a TCP socket of this machine, looked up in the kernel."""
+"""The owner of a local TCP socket, from the kernel."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_what_is_no_address_has_no_owner() -> None:
 
 def test_a_kernel_without_tcp_diag_shows_no_owners(monkeypatch: pytest.MonkeyPatch) -> None:
     assert are_shown()
-    monkeypatch.setattr(socket, "IPPROTO_TCP", 254)  # which no module knows either
+    monkeypatch.setattr(socket, "IPPROTO_TCP", 254)  # a protocol that no kernel module knows
     assert not are_shown()
 
 

@@ -1,5 +1,3 @@
-"""Files with secrets: who may have them."""
-
 from __future__ import annotations
 
 from pathlib import Path

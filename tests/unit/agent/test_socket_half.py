@@ -1,4 +1,4 @@
-"""The agent's socket half is a guest in other people's applications: it brings no package."""
+"""Other people's applications import the agent's socket half, so it requires no package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps a process from its work: what is waited for, and what is shown as the last error."""
+"""Waits and errors that keep a process from its work, and which error is shown as the last one."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 class PatientStop(StopRequest):
-    """Waits in no time, and counts it."""
+    """Counts waits, which take no time."""
 
     def __init__(self) -> None:
         super().__init__()

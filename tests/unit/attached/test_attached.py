@@ -1,4 +1,4 @@
-"""What queries report, in every shape that Spark's versions report it, and the snapshot that follows."""
+"""Query reports in the formats of all Spark versions, and the snapshot built from them."""
 
 from __future__ import annotations
 

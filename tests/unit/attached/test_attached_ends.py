@@ -1,5 +1,3 @@
-"""However an attached application ends by itself, its socket and pid file are gone."""
-
 from __future__ import annotations
 
 import os

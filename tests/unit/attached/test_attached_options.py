@@ -1,4 +1,4 @@
-"""How an attached application reaches the brokers, from the Kafka options of its query."""
+"""How an attached application reaches the brokers: the Kafka options of its query."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""What kafka-python's exceptions become."""
-
 from __future__ import annotations
 
 import inspect

@@ -1,4 +1,4 @@
-"""What commands print, and what the API and `/metrics` serve, of recorded replies of agents: as it was recorded."""
+"""The outputs of commands, the API and `/metrics` for recorded replies of agents."""
 
 from __future__ import annotations
 

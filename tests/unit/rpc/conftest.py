@@ -1,4 +1,4 @@
-"""Agents that are served and asked in one process, and a check that no descriptor is left over."""
+"""Agents that are served and asked in one process, and a check for leaked descriptors."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ from tests.conftest import eventually
 
 
 class Bench:
-    """An agent named `worker-0`, and connections to it."""
-
     def __init__(self, run_dir: Path) -> None:
         self.run_dir = run_dir
         self.path = run_dir / "worker-0.sock"
@@ -100,7 +98,6 @@ def snapshot() -> Snapshot:
 
 @pytest.fixture(autouse=True)
 def no_descriptor_left_behind() -> Iterator[None]:
-    """A test ends with the sockets, pipes and epoll sets that it began with."""
     before = _descriptors()
     yield
     eventually(lambda: not (_descriptors() - before), what="descriptors of the test are still open")
@@ -111,7 +108,7 @@ def _descriptors() -> set[str]:
     for fd in os.listdir("/proc/self/fd"):
         try:
             target = os.readlink(f"/proc/self/fd/{fd}")
-        except FileNotFoundError:  # the one that was listing
+        except FileNotFoundError:  # the descriptor of the listing itself
             continue
         if target.startswith(("socket:", "pipe:", "anon_inode:")):
             found.add(f"{fd} {target}")

@@ -1,5 +1,3 @@
-"""One blocking question to an agent."""
-
 from __future__ import annotations
 
 from pathlib import Path

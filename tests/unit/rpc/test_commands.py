@@ -1,4 +1,4 @@
-"""What each command answers from a snapshot: plain numbers, ages from the time given, null for what is unknown."""
+"""Each command's answer from a snapshot: plain numbers, ages from the given time, null for unknown values."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from kctl_agent.rpc.wire import JsonObject, encode
 
 
 def answer(rpc: str, snapshot: Snapshot, later: float = 0.0) -> JsonObject:
-    """The answer `later` seconds after the snapshot was published, as a caller reads it."""
+    """The decoded answer, `later` seconds after the snapshot."""
     result: JsonObject = json.loads(encode(COMMANDS[rpc].answer(snapshot, {}, snapshot.published_at + later))[4:])
     return result
 
 
 def bare(snapshot: Snapshot) -> Snapshot:
-    """A worker that has only just begun: nothing is known."""
+    """A worker that has just started, with every value unknown."""
     return replace(snapshot, replies=())
 
 

@@ -1,4 +1,4 @@
-"""From a frame to the bytes of its reply: whatever is asked and whatever a command does."""
+"""From a frame to the bytes of its reply, for any request and any behaviour of a command."""
 
 from __future__ import annotations
 

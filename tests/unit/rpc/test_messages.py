@@ -1,4 +1,4 @@
-"""Requests and replies: read by their fields, refused by the field's name."""
+"""Requests and replies are read by field; an error names the field."""
 
 from __future__ import annotations
 

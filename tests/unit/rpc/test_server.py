@@ -1,4 +1,4 @@
-"""The agent's loop: many peers, well and badly behaved, on one thread; see also tests/conformance/sockets.py."""
+"""The agent's loop serves many peers, good and bad, on one thread; see also tests/conformance/sockets.py."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ SHORT_SECONDS = 0.2
 
 
 class ServedAgent:
-    """For the suite that every socket passes."""
-
     large = question("big", size=1_000_000)
 
     def __init__(self, bench: Bench, snapshot: Snapshot) -> None:
@@ -43,7 +41,7 @@ class ServedAgent:
         self._bench, self._snapshot = bench, snapshot
 
     def serve(self, *, write_timeout_seconds: float | None = None, **limits: Any) -> None:
-        """One time-out is for both, a frame that does not come and a reply that is not read."""
+        """The time-out applies to a missing frame and to an unread reply."""
         if write_timeout_seconds is not None:
             limits["frame_timeout_seconds"] = write_timeout_seconds
         self._server = self._bench.serve(self._snapshot, commands=WITH_BIG, **limits)
@@ -165,7 +163,7 @@ def test_two_hundred_callers_at_once_are_served_or_refused_by_the_stated_bound(
 
 
 def ask_at_once(path: Path, count: int) -> list[str]:
-    """What each of so many callers got, which connect, wait for each other, and ask."""
+    """What each of `count` concurrent callers receives."""
     start, outcomes = threading.Barrier(count), []
 
     def ask() -> None:
@@ -173,7 +171,7 @@ def ask_at_once(path: Path, count: int) -> list[str]:
         with Caller(path) as caller:
             try:
                 reply = caller.ask("kafka_lag")
-            except BrokenPipeError:  # refused before the question was sent; the reason can be read
+            except BrokenPipeError:  # rejected before the question was sent; the reason can be read
                 reply = caller.read()
             outcomes.append("ok" if reply.ok else reply.error.code if reply.error else "?")
 

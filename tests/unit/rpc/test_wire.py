@@ -1,4 +1,4 @@
-"""Frames: the same whatever the bytes are split into, and refused for what they are."""
+"""Frames are the same however their bytes are split; malformed frames are rejected."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def framed(body: bytes) -> bytes:
 def decoded(
     data: bytes, cuts: list[int], limit_bytes: int = MAX_REQUEST_BYTES
 ) -> tuple[list[JsonObject], WireError | None]:
-    """What comes out of the bytes when they arrive cut at these places."""
+    """Decodes the bytes when they arrive split at these places."""
     decoder = Decoder(limit_bytes)
     frames: list[JsonObject] = []
     edges = [0, *sorted(cuts), len(data), len(data)]

@@ -1,4 +1,4 @@
-"""Tracebacks of handlers: in the error, in the log, bounded in size and rate."""
+"""Tracebacks of handlers, in the error and in the log; their size and rate are limited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a handler may be, what it may return, and what is reported of it if it does not."""
+"""What a handler may be and may return, and the errors otherwise."""
 
 from __future__ import annotations
 

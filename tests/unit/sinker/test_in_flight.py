@@ -1,4 +1,4 @@
-"""What becomes of the messages of a claim: pure decisions, then on a storage."""
+"""The messages of a claim: pure decisions first, then on a storage."""
 
 from __future__ import annotations
 

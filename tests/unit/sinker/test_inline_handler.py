@@ -1,4 +1,4 @@
-"""Mode `directly`: a put is a call of the handler, and the stored offset is how far it has come."""
+"""Mode `directly`: a put calls the handler, and the stored offset is the handler's progress."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ Make = Callable[..., HandlingStorage]
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The handlers' module, new for each test; it knows its calls. So is the log's memory of what it has logged."""
+    """The handlers' module, which records its calls; new for each test, like the log's memory of logged errors."""
     monkeypatch.setattr(inline_handler, "_failures", FailureLog(inline_handler.log))
     (tmp_path / "direct_handlers.py").write_text(CODE)
     monkeypatch.syspath_prepend(tmp_path)

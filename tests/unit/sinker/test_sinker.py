@@ -1,5 +1,3 @@
-"""A sinker's work in this process: claim, call the handler, settle, stop."""
-
 from __future__ import annotations
 
 import errno
@@ -33,7 +31,7 @@ Handle = Callable[[list[Message]], Sequence[object]]
 
 
 class Bench:
-    """A sinker whose handler is `handle`; it is asked to stop within so many calls of it."""
+    """A sinker with the handler `handle`; it is asked to stop within `stop_after` calls."""
 
     def __init__(
         self, folder: Path, handle: Handle, stop_after: int, block_messages: int = 3, **settings: object

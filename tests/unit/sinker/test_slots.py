@@ -1,4 +1,4 @@
-"""How many tasks of a worker call its handler at a time, over processes."""
+"""How many tasks of a worker may call its handler at once, across processes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_there_are_no_more_holders_than_slots_and_one_that_is_killed_makes_room(
 
 
 def test_a_process_that_the_holder_has_forked_keeps_no_slot(tmp_path: Path) -> None:
-    """A handler's pool: a fork holds the locked file open for as long as it lives."""
+    """A handler's process pool: a forked child keeps the locked file open while it lives."""
     fork = multiprocessing.get_context("fork")
     is_over = fork.Event()
     with Slots(tmp_path, 1).held():

@@ -1,4 +1,4 @@
-"""The guard's thread: leases are renewed, lost ones reported, and a call that does not return is ended."""
+"""The guard's thread renews leases, reports lost ones, and ends a call that does not return."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONG = 60.0
 
 
 class _Storage(ScratchStorage):
-    """Counts renewals, of which so many fail first."""
+    """Counts renewals; the first `failures` of them fail."""
 
     def __init__(self) -> None:
         super().__init__(block_messages=3)
@@ -37,7 +37,7 @@ class _Storage(ScratchStorage):
 
 
 class _Watched:
-    """A guard and what it has reported."""
+    """A guard and its reports."""
 
     def __init__(self, lease_seconds: float, timeout_seconds: float) -> None:
         self.storage = _Storage()
@@ -133,6 +133,6 @@ def test_a_call_that_had_its_time_is_reported_and_never_comes_back(watched: Call
     may_return.set()
 
     assert not returned.wait(0.2), "the guard is ending the process"
-    own.guard.close()  # only here, for the thread's sake: in a sinker the process is gone
+    own.guard.close()  # only here, to end the thread; in a sinker the process has ended
     thread.join()
     assert own.timed_out == [call]

@@ -1,5 +1,3 @@
-"""A Spark application that its cluster has ended."""
-
 from __future__ import annotations
 
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Which Java options a worker adds so that it starts with the classes that were recorded."""
+"""The Java options that make a worker start with the recorded classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Spark is configured, and the file by which its JVM learns it."""
+"""Spark's configuration, and the file that passes it to the JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""By which locale a JVM that is started here names files."""
+"""The locale by which a JVM started here names files."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from kctl_agent.spark.own_gateway import exported
         ({"LC_ALL": "C"}, False),
         ({"LC_ALL": "C.UTF-8"}, True),
         ({"LANG": "C.UTF-8"}, True),
-        ({"LC_CTYPE": "C.UTF-8"}, True),  # as Python itself gives it to what it starts
-        ({"LC_CTYPE": "C.UTF-8", "LANG": "xx_XX.UTF-8"}, False),  # that the machine does not have: C for all
+        ({"LC_CTYPE": "C.UTF-8"}, True),  # as Python itself sets it for its children
+        ({"LC_CTYPE": "C.UTF-8", "LANG": "xx_XX.UTF-8"}, False),  # the machine lacks it: C for all
         ({"LC_ALL": "", "LANG": "C.UTF-8"}, True),
     ],
 )

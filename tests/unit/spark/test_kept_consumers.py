@@ -1,4 +1,4 @@
-"""How many consumers a heap holds, as measured: 325 kB for one of a topic of 400 partitions, 715 kB with 1,000."""
+"""How many consumers a heap holds; measured: 325 kB for one of a topic of 400 partitions, 715 kB with 1,000."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""The Java options of a worker's JVM."""
-
 from __future__ import annotations
 
 import shlex

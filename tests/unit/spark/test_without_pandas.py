@@ -1,4 +1,4 @@
-"""What a worker, its engine and the Pythons of its executors do without importing pandas."""
+"""A worker, its engine and its executors' Pythons do not import pandas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.worker.query.frames import arrow
 
 @pytest.fixture
 def converters(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Py4J's, as a process of kctl has them."""
+    """Py4J's converters in a process of kctl."""
     ours = list(INPUT_CONVERTER)
     monkeypatch.setattr("py4j.protocol.INPUT_CONVERTER", ours)
     convert_without_pandas()
@@ -26,7 +26,6 @@ def converters(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def run(code: str, given: bytes = b"") -> str:
-    """What a Python of its own prints."""
     done = subprocess.run([sys.executable, "-c", code], input=given, capture_output=True, check=True)
     return done.stdout.decode().strip()
 
