@@ -13,6 +13,7 @@ from selenium.webdriver.common.by import By
 from kctl.dead_letters.workbench import Workbench
 from kctl.http.access import AccessRights
 from kctl_agent.message import Message
+from kctl_agent.schemas.decoding import Decoder
 from kctl_agent.storage.claim import DeadLetter
 from kctl_agent.storage.file import FileStorage
 from tests.fleet_snapshot import TOKEN, TOKENS
@@ -43,10 +44,17 @@ def sent() -> list[list[DeadLetter]]:
 
 
 @pytest.fixture
+def decoder() -> Decoder | None:
+    """A test may have another."""
+    return None
+
+
+@pytest.fixture
 def site(
     storage: FileStorage,
     tmp_path: Path,
     sent: list[list[DeadLetter]],
+    decoder: Decoder | None,
 ) -> Iterator[Site]:
     def send(some: list[DeadLetter]) -> list[DeadLetter]:
         sent.append(some)
@@ -57,6 +65,7 @@ def site(
         lambda: tmp_path / "operations.jsonl",
         lambda _: nullcontext(send),
         lambda *given: served.operations.attend(*given),
+        decoder=decoder,
     )
     with Site(2, access=AccessRights(tokens=TOKENS), dead_letters=bench) as served:
         yield served

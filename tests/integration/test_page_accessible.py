@@ -11,10 +11,10 @@ from selenium.webdriver.common.by import By
 
 from kctl_agent.message import Message
 from kctl_agent.storage.file import FileStorage
-from tests.integration.dead_letters_page import page, press, sent, sign_in, site, status, storage
+from tests.integration.dead_letters_page import decoder, page, press, sent, sign_in, site, status, storage
 from tests.integration.page_site import findings, rows
 
-__all__ = ["page", "sent", "site", "storage"]
+__all__ = ["decoder", "page", "sent", "site", "storage"]
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 

@@ -13,15 +13,17 @@ from kctl.http.api import dead_letters as api
 from kctl.master.snapshot import Reduced
 from kctl_agent.message import Message
 from kctl_agent.replies.block_size import StorageReply
+from kctl_agent.schemas.decoding import Decoder
+from kctl_agent.schemas.formats import Formats
 from kctl_agent.storage import numbered_dead_letters
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
 from kctl_agent.storage.dead_letter_pages import Progress
 from kctl_agent.storage.file import FileStorage
 from tests.fleet_snapshot import TOKEN
-from tests.integration.dead_letters_page import TRACE, find, page, press, sent, sign_in, site, status, storage
+from tests.integration.dead_letters_page import TRACE, decoder, find, page, press, sent, sign_in, site, status, storage
 from tests.integration.page_site import Eventually, Site, rows, shown, text
 
-__all__ = ["page", "sent", "site", "storage"]
+__all__ = ["decoder", "page", "sent", "site", "storage"]
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -186,6 +188,26 @@ def test_some_are_chosen_and_deleted_and_another_count_is_refused(
     assert rows(page, "dead-list") == rows(page, "dead-groups") == []
     assert TOKEN not in page.page_source
     assert page.execute_script("return [localStorage.length, sessionStorage.length, document.cookie]") == [0, 0, ""]
+
+
+@pytest.mark.shows("a dead letter on the page has its decoded value, or why it cannot be decoded")
+@pytest.mark.parametrize("decoder", [Decoder(Formats(value="json"))])
+def test_a_decoded_value_is_shown_or_why_it_cannot_be_decoded(
+    page: webdriver.Chrome, storage: FileStorage, eventually: Eventually
+) -> None:
+    framed = b'\0\0\0\0\7{"id": 1}'
+    storage.remove_dead()
+    storage.dead_letter([Message("t", 0, at, None, value, 0) for at, value in enumerate((framed, b"<b>"))], "no")
+    sign_in(page)
+    eventually(lambda: status(page) == "2 dead letters match")
+
+    press(page, "#dead-list tbody tr:nth-child(1) button")
+    eventually(lambda: text(page, "dead-value").split() == ["{", '"id":', "1", "}"])
+    press(page, "#dead-list tbody tr:nth-child(2) button")
+    eventually(lambda: text(page, "dead-value").startswith("<b>\nBadRecord: no JSON: "))
+    page.find_element(By.ID, "dead-as").send_keys("hex")
+    press(page, "#dead-list tbody tr:nth-child(1) button")
+    eventually(lambda: text(page, "dead-value") == framed.hex())
 
 
 def test_what_a_producer_has_written_stays_text(

@@ -15,10 +15,10 @@ from selenium.webdriver.common.by import By
 from kctl.http.access import AccessRights, Token
 from kctl_agent.storage.file import FileStorage
 from tests.fleet_snapshot import TOKEN
-from tests.integration.dead_letters_page import page, press, sent, sign_in, site, status, storage
+from tests.integration.dead_letters_page import decoder, page, press, sent, sign_in, site, status, storage
 from tests.integration.page_site import Site, logged, rows, second_tab, text
 
-__all__ = ["page", "sent", "site", "storage"]
+__all__ = ["decoder", "page", "sent", "site", "storage"]
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
