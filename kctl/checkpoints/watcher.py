@@ -41,7 +41,7 @@ class _Seen:
     at: float
     at_unix: float
     planned_after: float
-    """A lower bound by our clock, which may differ from the driver's, in seconds since 1970."""
+    """The batch was not planned earlier, by our clock, which may differ from the driver's; seconds since 1970."""
 
     @property
     def running_seconds(self) -> float | None:

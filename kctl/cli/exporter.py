@@ -27,9 +27,9 @@ def _exporter(
 ) -> int:
     """Serve lag and state of every consumer group as metrics.
 
-    The clusters are those of [clusters.NAME], else that of [kafka]. The exporter runs in this process until Ctrl-C or
-    SIGTERM. It notifies systemd when it is ready and while it is alive (Type=notify, WatchdogSec=). SIGHUP makes it
-    read its file again.
+    The clusters come from [clusters.NAME], or without such a section from [kafka]. The exporter runs in this process
+    until Ctrl-C or SIGTERM. It notifies systemd when it is ready and while it is alive (Type=notify, WatchdogSec=).
+    SIGHUP makes it read its file again.
 
     kctl exporter -b 127.0.0.1:9092
     kctl exporter -c exporter.toml --set http.port=9308

@@ -28,8 +28,8 @@ class Collectors:
 
     def __init__(self) -> None:
         self.prepare: list[Callable[[Clusters], None]] = []
-        """Functions that are given the snapshots of all clusters, on a collector's thread, after one has become the
-        last of its cluster; one call at a time."""
+        """Functions that get the snapshots of all clusters after each new one, on a collector's thread; one call at a
+        time."""
         self._running: dict[str, ClusterCollector] = {}
         self._wanted: dict[str, CollectedCluster] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}

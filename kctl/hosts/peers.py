@@ -131,7 +131,7 @@ def _why(status: int) -> str:
 def _reason(error: BaseException) -> str:
     text = str(error) or type(error).__name__
     if text == "All connection attempts failed":  # anyio's words
-        return "nobody listens at its address, or it cannot be reached"
+        return "no process listens at its address, or it cannot be reached"
     if "certificate verify failed" in text:
         with contextlib.suppress(IndexError):
             text = text.split("certificate verify failed: ")[1].split(" (_ssl")[0]

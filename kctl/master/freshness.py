@@ -22,7 +22,7 @@ _NONE: Reals = np.empty(0)
 
 
 def gaps(rpc: str, brokers: Freshness, ages: Reals = _NONE, unknown: Sequence[str] = ()) -> tuple[Failed, ...]:
-    """`ages`: those of the answer's partitions; `unknown`: partitions without a lag."""
+    """`ages`: the ages of the answer's partitions; `unknown`: partitions without a lag."""
     age = QUESTIONS[rpc].age
     if age == "rows":
         missing = [f"the lag of {name} is not known: the topic does not exist" for name in brokers.missing_topics]

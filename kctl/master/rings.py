@@ -18,7 +18,7 @@ class Ring:
         self._last: int | None = None
 
     def choose(self, places: NDArray[np.intp], metrics: int) -> None:
-        """`places`: those of the previous subjects; -1 is a new one."""
+        """Replaces the subjects. `places` has the previous index of each; -1 is a new subject."""
         chosen = np.full((self.slots, 2, metrics, len(places)), np.nan, np.float32)
         [is_old] = np.nonzero(places >= 0)
         if len(is_old):

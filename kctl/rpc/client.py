@@ -116,7 +116,7 @@ def _connect(connection: socket.socket, path: Path, timeout_seconds: float) -> N
         raise NoSocketFile(f"no master is running there: {path} does not exist; run `kctl start`") from None
     except ConnectionRefusedError:
         raise NobodyListening(
-            f"no master is running there: nobody listens on {path}, its owner is gone; run `kctl start`"
+            f"no master is running there: no process listens on {path}, because its owner has ended; run `kctl start`"
         ) from None
     except PermissionError:
         raise SocketNotPermitted(f"you are not permitted to use {path}: it belongs to another user") from None

@@ -115,7 +115,7 @@ def _why(error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return "there is no socket"
     if isinstance(error, ConnectionRefusedError):
-        return "nobody listens on the socket"
+        return "no process listens on the socket"
     if isinstance(error, PermissionError):
         return "the socket is not permitted"
     return error.strerror or type(error).__name__

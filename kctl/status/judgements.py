@@ -119,7 +119,7 @@ class _Case:
         owner = self.owner
         is_ours = owner.trigger_seconds is not None
         if owner.members is None:
-            return "no worker has it" if is_ours else "nobody is known to read it"
+            return "no worker has it" if is_ours else "no reader is known"
         ours = "no worker answers for it, " if is_ours else ""
         return f"{ours}its group has {owner.members or 'no'} member{'s' * (owner.members != 1)}"
 

@@ -116,12 +116,12 @@ classes_router = APIRouter(prefix="/api/v1/dead-letter-classes", route_class=Jso
 
 
 class _Listed(Filter):
-    after: str | None = Field(None, max_length=500, description="Behind this one: `next` of the page before.")
+    after: str | None = Field(None, max_length=500, description="Rows after this one: `next` of the previous page.")
     limit: int = Field(100, ge=1, le=1000, description="The most rows.")
 
 
 class _Grouped(Filter):
-    hours: int = Field(24, ge=0, le=720, description="Count those of the last so many hours too, each hour.")
+    hours: int = Field(24, ge=0, le=720, description="Also count the dead letters of each of the last so many hours.")
 
 
 def _without_nulls(given: Any) -> Any:
@@ -213,14 +213,14 @@ async def requeue(request: Request, given: _Change) -> Response:
     "/delete", summary="Delete what matches a filter for good, if it is as many as were seen", responses=_LINES
 )
 async def delete(request: Request, given: _Change) -> Response:
-    """The lines are those of `requeue`."""
+    """Returns the same lines as `requeue`."""
     return await _changed(request, "delete", given)
 
 
 @router.post("/send", summary="Send what matches a filter to a topic, if it is as many as were seen", responses=_LINES)
 async def send(request: Request, given: _Sent) -> Response:
-    """At least once: each is removed after the brokers have acknowledged it, and has the header `kctl-dead-letter`, the
-    same at every try. The lines are those of `requeue`."""
+    """Sends at least once: a dead letter is removed after the brokers have acknowledged it. The header
+    `kctl-dead-letter` is the same at every try. Returns the same lines as `requeue`."""
     return await _changed(request, "send", given, given.to)
 
 

@@ -23,10 +23,10 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     202: {"description": "Under way: ask for it by its id"},
     404: {"model": Error, "description": "There is no operation of this id"},
     408: {"model": Error, "description": "The body was not there in time"},
-    409: {"model": Error, "description": "It could not be carried out, or contradicts another one"},
+    409: {"model": Error, "description": "It could not be executed, or conflicts with another operation"},
     413: {"model": Error, "description": "The body is too large"},
     415: {"model": Error, "description": "The body is not JSON, or has another content type"},
-    504: {"model": Error, "description": "It may still happen: what it has begun goes on, or nobody answers"},
+    504: {"model": Error, "description": "The outcome is unknown: the operation may continue, or no process answers"},
 }
 
 

@@ -50,7 +50,7 @@ async def log(
     return JSONResponse(answer, headers={"cache-control": "no-store"})
 
 
-@router.get("/settings", summary="Every setting as it is in force; secrets are not among them")
+@router.get("/settings", summary="Every setting with the value in use, without secrets")
 async def settings(request: Request) -> JSONResponse:
     return JSONResponse({"settings": api_of(request).source.settings()}, headers={"cache-control": "no-store"})
 

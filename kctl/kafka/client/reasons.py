@@ -19,7 +19,7 @@ from kctl.errors import (
 from kctl_agent.kafka.errors import name_of, reason
 
 _KINDS: tuple[tuple[tuple[type[Exception], ...], type[KctlError], str], ...] = (
-    ((errors.AuthorizationError,), NotAuthorised, "ask for the right, or as somebody else"),
+    ((errors.AuthorizationError,), NotAuthorised, "ask for this right, or use another account"),
     (
         (errors.SaslAuthenticationFailedError,),
         AuthenticationFailed,

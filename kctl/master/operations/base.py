@@ -79,7 +79,7 @@ class Operation:
         return known
 
     def to_row(self) -> JsonObject:
-        """Without the result, because that of `stack` may have 150 kB."""
+        """Without the result, because the result of `stack` may have 150 kB."""
         row = self.to_json()
         del row["result"]
         return row

@@ -156,7 +156,7 @@ class Context:
                 raise OperationUnknown(str(error)) from error
             await self.take_back(names)
             raise
-        return f"carried out by {', '.join(done) or 'no process, for none is running'}"
+        return f"carried out by {', '.join(done) or 'no process, because none is running'}"
 
     async def take_back(self, names: Iterable[str]) -> None:
         """Sends pauses after an abandoned operation. Raises OperationUnknown if a process does not answer."""

@@ -72,7 +72,7 @@ def test_no_file_and_nobody_listening_both_exit_5_and_are_named(kctl: Kctl, mast
     (short_dir / "run" / "master.sock").unlink()
     no_file = kctl("rpc", "kafka_lag")
 
-    assert (nobody.code, "nobody listens on" in nobody.err) == (5, True)
+    assert (nobody.code, "no process listens on" in nobody.err) == (5, True)
     assert (no_file.code, "does not exist" in no_file.err) == (5, True)
 
 

@@ -36,7 +36,7 @@ def test_no_file_nobody_listening_and_not_permitted_are_distinguished(short_dir:
 
     with ScriptedAgent(short_dir, "master", {}) as master:
         master.vanish()
-        with pytest.raises(NobodyListening, match="nobody listens"):
+        with pytest.raises(NobodyListening, match="no process listens"):
             call(socket_of(short_dir), QUESTION, 1.0)
 
     assert issubclass(SocketNotPermitted, NoMaster)
