@@ -1,4 +1,4 @@
-"""One real broker, emptied for the tests of each module, and masters that run as processes of their own."""
+"""One real broker, emptied for each module, and masters as processes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LONGEST = (
     *("test_dead_broker.py", "test_exporter_faults.py", "test_storage_migrate.py", "test_page.py"),
     *("test_sinkers_supervised.py", "test_storage_faults.py", "test_exporter.py", "test_kafka_errors.py"),
 )
-"""Files by how long their tests take: the longest begins first, so that none is left alone at the end."""
+"""The longest files begin first, so that the last one does not run alone."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def collected_here() -> Iterator[None]:
-    """What kafka-python left unclosed is collected while that is expected, not in somebody else's test."""
+    """Collects what kafka-python left unclosed here, where it is expected, not in a later test."""
     yield
     gc.collect()
 
@@ -72,7 +72,7 @@ def one_broker() -> Iterator[KafkaBroker]:
 
 @pytest.fixture(scope="module")
 def broker(one_broker: KafkaBroker) -> KafkaBroker:
-    """With an empty topic, and nothing of what other modules have left; to be stopped by nobody."""
+    """Do not stop it: other modules use it."""
     with KafkaAdminClient(bootstrap_servers=one_broker.bootstrap_servers) as admin:
         [groups] = eventually(lambda: groups_of(admin), what="the groups are listed")
         admin.delete_groups(groups)
@@ -85,7 +85,7 @@ def broker(one_broker: KafkaBroker) -> KafkaBroker:
 
 
 def groups_of(admin: KafkaAdminClient) -> list[list[str]]:
-    """In a list of one; none while the coordinator loads, as after its first group."""
+    """Empty while the coordinator loads, as after its first group."""
     try:
         return [[group["group_id"] for group in admin.list_groups()]]
     except CoordinatorLoadInProgressError:
@@ -93,12 +93,10 @@ def groups_of(admin: KafkaAdminClient) -> list[list[str]]:
 
 
 ANSWER_SECONDS = 30.0
-"""Beyond its deadline a request may take so long: a busy machine gives a master its turn late."""
+"""Seconds beyond a request's deadline: a busy machine schedules a master late."""
 
 
 class Master:
-    """A master in a process of its own, with stand-in workers."""
-
     def __init__(self, config: Path, prefix: Sequence[str] = ()) -> None:
         self.config = config
         self.run_dir = config.parent / "run"
@@ -148,7 +146,7 @@ class Master:
 
 @pytest.fixture
 def config_file(short_dir: Path, broker: KafkaBroker) -> Callable[..., Path]:
-    """Writes `kctl.toml` for the broker; sections are given as `workers={"count": 2}`."""
+    """Writes `kctl.toml` for the broker; pass a section as `workers={"count": 2}`."""
 
     def write(**sections: dict[str, object]) -> Path:
         settings: dict[str, dict[str, object]] = {
@@ -167,7 +165,6 @@ def config_file(short_dir: Path, broker: KafkaBroker) -> Callable[..., Path]:
 
 @pytest.fixture
 def master(config_file: Callable[..., Path]) -> Iterator[Callable[..., Master]]:
-    """Starts a master and waits until all its workers run (or, with `until`, are in that state)."""
     started: list[Master] = []
 
     def start(until: str = "running", **sections: dict[str, object]) -> Master:
@@ -185,7 +182,6 @@ def master(config_file: Callable[..., Path]) -> Iterator[Callable[..., Master]]:
 
 
 def write_config(path: Path, settings: Mapping[str, Mapping[str, object]]) -> Path:
-    """Writes sections of settings as TOML."""
     path.write_text(
         "".join(
             f"[{section}]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in values.items())

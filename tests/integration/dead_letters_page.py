@@ -1,4 +1,4 @@
-"""The page with dead letters of a storage, and somebody who signs in."""
+"""The page with dead letters of a storage, and a signed-in user."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ KeyError: 'id'"""
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Iterator[FileStorage]:
-    """Five that a handler has failed at, and two that it refused."""
     storage = FileStorage(tmp_path / "storage.sqlite")
     storage.prepare()
     storage.dead_letter([Message("t", 1, n, f"k{n}".encode(), b'{"v": %d}' % n, 0) for n in range(5)], TRACE)
@@ -39,7 +38,6 @@ def storage(tmp_path: Path) -> Iterator[FileStorage]:
 
 @pytest.fixture
 def sent() -> list[list[DeadLetter]]:
-    """What was sent to topics, some at a time."""
     return []
 
 

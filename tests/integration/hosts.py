@@ -1,4 +1,4 @@
-"""Masters of one fleet that are hosts of their own: each with a run_dir, workers and a port."""
+"""Hosts of one fleet, each a master with its own run_dir, workers and port."""
 
 from __future__ import annotations
 
@@ -22,12 +22,10 @@ from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.kafka_cluster import KafkaCluster
 
 MISSED_WITHIN = 8.0
-"""Seconds after which a host that has gone is missed by all others."""
+"""The others report a lost host missing within this time."""
 
 
 class Fleet:
-    """Hosts of one fleet, on 127.0.0.1, with one certificate."""
-
     def __init__(self, folder: Path, broker: KafkaBroker | KafkaCluster) -> None:
         self.folder, self.broker = folder, broker
         self.masters: dict[str, Master] = {}
@@ -54,8 +52,7 @@ class Fleet:
         more: Mapping[str, Mapping[str, object]] | None = None,
         **hosts: object,
     ) -> Master:
-        """Starts a host's master, with these settings of `[hosts]` and `more` of other sections; `prefix` is what its
-        command begins with."""
+        """`hosts` settings go into `[hosts]`, `more` into other sections; `prefix` begins the master's command."""
         home = self.folder / (hosts.pop("folder", None) or name)  # type: ignore[operator]
         home.mkdir(exist_ok=True)
         sections: dict[str, dict[str, object]] = {
@@ -95,7 +92,6 @@ class Fleet:
         return {row["name"]: row["state"] for row in rows}
 
     def await_all(self, *names: str) -> None:
-        """Until each of these knows all of them, and all their workers run."""
         for name in names:
             eventually(partial(self.knows, name, *names), what=f"{name} does not know all")
             eventually(partial(self.is_well, name), what=f"not all is well at {name}")
@@ -124,7 +120,6 @@ class Fleet:
         return int(row["pid"])
 
     def operate(self, at: str, operation: str, **params: Any) -> dict[str, Any]:
-        """The operation when it has ended."""
         master = self.masters[at]
         reply = master.ask(operation, timeout_seconds=60.0, **params)
         assert reply.error is None, reply.error
@@ -147,7 +142,6 @@ class Fleet:
         return str(ended["text"])
 
     def audit(self, name: str, state: str = "") -> list[dict[str, Any]]:
-        """The ends of operations, or the lines with this state."""
         lines = map(json.loads, (self.folder / name / "logs" / "operations.jsonl").read_text().splitlines())
         return [line for line in lines if (line["state"] == state if state else line["state"] != "running")]
 
@@ -155,14 +149,12 @@ class Fleet:
         return [row["name"] for row in self.masters[name].ask(rpc, **params).result["rows"]]
 
     def get(self, at: str, path: str) -> dict[str, Any]:
-        """An answer of a host's API, to one that may only read."""
         answer = self.page(at, f"api/v1/{path}")
         assert answer.status_code == 200, answer.text
         body: dict[str, Any] = answer.json()
         return body
 
     def page(self, at: str, path: str) -> httpx.Response:
-        """What a host answers at `/readyz` and the like, to one that may only read."""
         return httpx.get(
             f"{self.masters[at].about['http_url']}/{path}",
             headers={"authorization": f"Bearer {self.token.read_text().strip()}"},
@@ -170,12 +162,10 @@ class Fleet:
         )
 
     def kctl(self, at: str, *words: str) -> subprocess.CompletedProcess[str]:
-        """A command, at a host."""
         command = [str(Path(sys.executable).with_name("kctl")), *words, "-c", str(self.folder / at / "kctl.toml")]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     def kill(self, name: str) -> None:
-        """The whole host."""
         os.killpg(self.masters[name].process.pid, signal.SIGKILL)
         self.masters[name].process.wait()
 

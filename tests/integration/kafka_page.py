@@ -1,8 +1,5 @@
-"""docs/kafka-commands.md: its commands are run in a known state, and what they print is what is on the page.
-
-    python -m tests.integration.kafka_page
-
-writes the output into the page anew.
+"""The commands of docs/kafka-commands.md, run in a known state: `python -m tests.integration.kafka_page` updates the
+page.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ __all__ = ["PAGE", "blocks", "known_state", "normalised", "output_of"]
 PAGE = Path(__file__).parents[2] / "docs" / "kafka-commands.md"
 _BLOCK = re.compile(r"(```console\n\$ ([^\n]*)\n)(.*?)(```\n)", re.DOTALL)
 _FIRST_TIMESTAMP = 1_767_225_600_000
-"""2026-01-01T00:00:00Z. The topic is without retention, which would heed that."""
+"""2026-01-01T00:00:00Z. The topic has no retention, which would delete such old messages."""
 _VARYING = (
     (r"127\.0\.0\.1:(?!1\b)\d+", "SERVER"),
     (r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "UUID"),
@@ -42,19 +39,18 @@ _VARYING = (
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
-    """The commands on the page, and the output under each."""
     return [(match[2], match[3]) for match in _BLOCK.finditer(page)]
 
 
 def normalised(output: str) -> str:
-    """Without what differs each time: ports, ids, the time of day, and how wide columns are for their sake."""
+    """Removes what differs between runs: ports, ids, the time of day, and the column widths that depend on them."""
     for pattern, word in _VARYING:
         output = re.sub(pattern, word, output)
     return "\n".join(line.strip() for line in output.strip().splitlines())
 
 
 def output_of(command: str, env: Mapping[str, str]) -> str:
-    """What `kctl …` prints, stdout before stderr, and its exit code where that is not 0; of it `| head -N` lines."""
+    """Stdout, then stderr, then an exit code other than 0; `| head -N` is applied."""
     command, _, most = command.partition(" | head -")
     raw, err = io.BytesIO(), io.StringIO()
     out = io.TextIOWrapper(raw, encoding="utf-8", write_through=True)
@@ -68,8 +64,6 @@ def output_of(command: str, env: Mapping[str, str]) -> str:
 
 @contextlib.contextmanager
 def known_state(servers: str, folder: Path) -> Iterator[dict[str, str]]:
-    """The environment in which the page's commands are run: `orders` with 42 messages, read by a live member of
-    `billing`; `audit` has read it and is gone."""
     topics.create_topic(servers, "orders", 3, {"retention.ms": "-1"})
     producer = KafkaProducer(bootstrap_servers=servers)
     for number in range(42):

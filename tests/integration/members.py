@@ -1,4 +1,4 @@
-"""Members of a real consumer group, without Spark: the workers' own membership, and a consumer of Kafka's own."""
+"""Members of a real consumer group without Spark: the workers' own membership, and Kafka's console consumer."""
 
 from __future__ import annotations
 
@@ -19,16 +19,12 @@ from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker, kafka_command
 
 __all__ = ["ConsumerGroup", "Member", "is_shared"]
-"""What each member holds, by member id."""
 
 
 class Member:
-    """A membership and the thread that polls it, as a worker's main thread does."""
-
     def __init__(self, settings: KafkaSettings, name: str) -> None:
         self.revocations = 0
         self.fenced: MemberFenced | None = None
-        """What ended it, when another member took its place."""
         self.membership = Membership(settings, name, self._revoked, lambda: None, lambda _offsets: None)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"member-{name}")
@@ -60,7 +56,7 @@ class Member:
 
 
 class ConsumerGroup:
-    """A group with topics of its own, of so many partitions each. `close` ends everybody in it."""
+    """A group with its own topics, given by their numbers of partitions."""
 
     def __init__(self, broker: KafkaBroker, *partitions: int) -> None:
         self.name = f"m{uuid.uuid4().hex[:8]}"
@@ -90,7 +86,7 @@ class ConsumerGroup:
         return self._members[-1]
 
     def join_console_consumer(self, strategy: str) -> subprocess.Popen[bytes]:
-        """Kafka's own, with one of its assignors by class name; it subscribes to all topics of the group."""
+        """`assignor` is a class name; the consumer subscribes to all topics of the group."""
         words = ["--bootstrap-server", self._broker.bootstrap_servers, "--group", self.name]
         words += ["--include", f"{self.name}-.*"]
         for key, value in {
@@ -109,20 +105,18 @@ class ConsumerGroup:
         return self._others[-1]
 
     def grow(self) -> None:
-        """Each topic has one more partition from now on."""
         for topic, count in self._topics.items():
             topics.add_partitions(self._broker.bootstrap_servers, topic, count + 1)
             self.partitions |= {TopicPartition(topic, count)}
 
     def described(self) -> Group:
-        """The group as the broker reports it."""
         with ClusterConnection(plain(self._broker.bootstrap_servers), 10) as connection:
             connection.open()
             [group] = describe_groups(connection, [self.name])
         return group
 
     def shares(self) -> dict[str, frozenset[TopicPartition]]:
-        """What each member holds, of whatever client; nothing while the group is not stable."""
+        """Partitions of all members, of any client; empty while the group is not stable."""
         group = self.described()
         if group.state != "Stable":
             return {}
@@ -144,7 +138,6 @@ class ConsumerGroup:
 
 
 def is_shared(members: Sequence[Member], partitions: Iterable[TopicPartition]) -> bool:
-    """Every partition has one reader, and all members name one of them as the leader of one generation."""
     infos = [member.membership.info for member in members]
     shares = [member.partitions for member in members]
     leaders = {info.leader for info in infos}

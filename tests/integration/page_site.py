@@ -32,7 +32,7 @@ Eventually = Callable[..., Any]
 
 
 class Site:
-    """A server on a thread of its own, so that the browser can be driven from the test's."""
+    """Serves on its own thread, so that the test's thread can drive the browser."""
 
     def __init__(
         self,
@@ -43,7 +43,6 @@ class Site:
         hosts: Hosts | None = None,
         **more: Any,
     ) -> None:
-        """`more` is set in the source as it is."""
         self._access, self._dead_letters, self._hosts, self._more = access, dead_letters, hosts, more
         self.operations = OperationLog(operations(), cast("Any", None), None)
         self.latest = snapshot(partitions)
@@ -81,7 +80,7 @@ class Site:
             await self._end.wait()
 
     async def _ask(self, request: Request) -> Any:
-        """What all hosts answer: this one alone has something."""
+        """Only this host answers."""
         return self.latest.reduced(request.rpc)
 
     async def _answer(self, _request: Request) -> dict[str, Any]:
@@ -93,11 +92,9 @@ class Site:
         return server.url
 
     def use(self, access: AccessRights) -> None:
-        """As a reload does where the file of tokens has changed."""
         self._loop.call_soon_threadsafe(self._server.use, access)
 
     def collect(self, latest: FleetSnapshot, *events: Event) -> None:
-        """A new snapshot, and what happened."""
         self.latest = replace(latest, sequence=self.latest.sequence + 1)
         self.history.add(self.latest)
         self._loop.call_soon_threadsafe(self._feed.publish, events)
@@ -105,7 +102,6 @@ class Site:
 
 
 def _past(partitions: int) -> Iterator[FleetSnapshot]:
-    """The half minute before the snapshot of a site."""
     for ago, lag in ((30, 1), (15, 5)):
         rows = columns_of(*(partition(number, lag) for number in range(partitions)))
         before = replace(snapshot(partitions), offset_checker=Reduced(rows))
@@ -113,13 +109,12 @@ def _past(partitions: int) -> Iterator[FleetSnapshot]:
 
 
 def logged(driver: webdriver.Chrome) -> list[dict[str, str]]:
-    """What the page has written to its console since the last call."""
     found: list[dict[str, str]] = driver.get_log("browser")  # type: ignore[no-untyped-call]  # Selenium has no types
     return found
 
 
 def shown(driver: webdriver.Chrome, selector: str) -> str:
-    """Found and read in one go: the page draws its tables anew with each snapshot, what was found before is gone."""
+    """Finds and reads in one script: each snapshot redraws the tables, so an element found earlier is gone."""
     found: str = driver.execute_script("return document.querySelector(arguments[0]).innerText", selector)
     return found
 
@@ -155,7 +150,6 @@ def axe() -> str:
 
 
 def findings(page: webdriver.Chrome) -> list[tuple[str, list[str]]]:
-    """The rules that are broken gravely, and where."""
     page.execute_script(axe())
     found = page.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
     assert found["passes"], "it has looked"
@@ -181,7 +175,6 @@ def caption(page: webdriver.Chrome, chart: str) -> list[str]:
 
 
 def drawn(page: webdriver.Chrome, chart: str, color: str) -> int:
-    """How many pixels of a chart have a colour of the page."""
     script = """
         const canvas = document.querySelector(`#chart-${arguments[0]} canvas`), style = getComputedStyle(document.body);
         const wanted = style.getPropertyValue(arguments[1]).match(/[0-9a-f]{2}/g).map(each => parseInt(each, 16));
@@ -197,7 +190,7 @@ def drawn(page: webdriver.Chrome, chart: str, color: str) -> int:
 
 @contextmanager
 def second_tab(page: webdriver.Chrome, url: str) -> Iterator[tuple[str, str]]:
-    """The handles of the first tab and of one more at `url`, which is the one that is driven."""
+    """Handles of the first tab and of a new, current one at `url`."""
     first = page.current_window_handle
     page.switch_to.new_window("tab")
     page.get(url)

@@ -1,8 +1,4 @@
-"""Fleets in the states in which their users meet them, each with a page of its own: for tests of the page's first
-screen and for pictures of it.
-
-Masters, sinkers, storages, tables, groups and topics are real. Workers are stand-ins that consume, without Spark.
-"""
+"""Real fleets in the states that users meet, each with its own page; the workers are stand-ins without Spark."""
 
 from __future__ import annotations
 
@@ -38,20 +34,17 @@ __all__ = ["HEIGHTS", "NAMES", "PARTITIONS", "State", "on_page", "seen", "states
 PARTITIONS = 16
 HANDLER = sinker_handlers.__name__
 BACKLOG, BACKLOG_SECONDS = 12_000, 7200.0
-"""Messages of the fleet that catches up, and how long ago the first of them was produced."""
+"""Messages of the fleet that catches up, and the age of the first one."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A fleet, and the verdict that its page shows once it is in its state."""
-
     url: str
     level: str
     reason: str
     """A regular expression for its beginning."""
     remedy: str
     headers: Mapping[str, str] = field(default_factory=dict)
-    """What the browser has to send."""
 
 
 EXPECTED: dict[str, tuple[str, str, str]] = {
@@ -66,15 +59,12 @@ EXPECTED: dict[str, tuple[str, str, str]] = {
     "lake": ("ok", "everything is running", ""),
     "host-missing": ("degraded", "host node-2 ", "kctl forget-host"),
 }
-"""Level, the beginning of the reason, and the remedy in it; regular expressions."""
+"""Level, then regular expressions for the beginning of the reason and for the remedy."""
 NAMES = tuple(EXPECTED)
 HEIGHTS = {390: 844, 1440: 900}
-"""Of a screen, by its width."""
 
 
 class _Stage:
-    """Starts fleets, each with a group and a topic named after its state."""
-
     def __init__(self, folder: Path, broker: KafkaBroker) -> None:
         self.folder, self.broker = folder, broker
         self.masters: dict[str, Master] = {}
@@ -97,14 +87,12 @@ class _Stage:
         return home
 
     def storage(self, name: str, count: int) -> FileStorage:
-        """The storage of a fleet, with so many messages."""
         storage = FileStorage(self.home(name) / "data" / "storage.sqlite", block_messages=10)
         storage.prepare()
         fill(storage, count, topic=f"{name}.orders")
         return storage
 
     def start(self, name: str, *, at_once: int = 500, **sections: Mapping[str, object]) -> Master:
-        """Starts the fleet; its workers read so many messages a turn."""
         settings: dict[str, Mapping[str, object]] = {
             "fleet": {"name": "shop"},
             "kafka": {
@@ -126,7 +114,6 @@ class _Stage:
 
 
 def _backlog(stage: _Stage, name: str) -> None:
-    """Messages that were produced over the last minutes."""
     topic, began = stage.topic(name), time.time() - BACKLOG_SECONDS
     producer = KafkaProducer(bootstrap_servers=stage.broker.bootstrap_servers)
     for number in range(BACKLOG):
@@ -136,7 +123,6 @@ def _backlog(stage: _Stage, name: str) -> None:
 
 
 def _table(path: Path) -> None:
-    """A table with some commits of a worker."""
     lake = opened(path)
     lake.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
     for start in range(0, 1200, 400):
@@ -144,7 +130,6 @@ def _table(path: Path) -> None:
 
 
 def _begin(stage: _Stage) -> None:
-    """Starts all fleets on one host, side by side."""
     sinkers = {"count": 1, "batch_size": 10, "lease_seconds": 3600.0}
     stage.topic("well", PARTITIONS, 50)
     stage.start("well")
@@ -175,7 +160,6 @@ def _begin(stage: _Stage) -> None:
 
 
 def _hosts(folder: Path, broker: KafkaBroker, stack: ExitStack) -> State:
-    """Two hosts, one of which is frozen."""
     home = folder / "shop"
     home.mkdir()
     fleet = Fleet(home, broker)
@@ -207,7 +191,7 @@ def _go_on(process: psutil.Process) -> None:
 
 @contextmanager
 def states(folder: Path, broker: KafkaBroker) -> Iterator[dict[str, State]]:
-    """Yields the fleets by the names of their states, all of them started; some take ten seconds to get there."""
+    """Yields the started fleets by state; some need ten seconds to reach theirs."""
     with ExitStack() as stack:
         patched = stack.enter_context(pytest.MonkeyPatch.context())
         patched.setenv("KCTL_TEST_LEDGER", str(folder / "ledger"))
@@ -230,7 +214,6 @@ def states(folder: Path, broker: KafkaBroker) -> Iterator[dict[str, State]]:
 
 @contextmanager
 def on_page(page: webdriver.Chrome, state: State, width: int) -> Iterator[None]:
-    """The page of a fleet, on a screen of this width."""
     size = {"width": width, "height": HEIGHTS[width], "deviceScaleFactor": 1, "mobile": width < 500}
     page.execute_cdp_cmd("Security.setIgnoreCertificateErrors", {"ignore": True})
     page.execute_cdp_cmd("Network.enable", {})
@@ -247,7 +230,7 @@ def on_page(page: webdriver.Chrome, state: State, width: int) -> Iterator[None]:
 
 
 def seen(page: webdriver.Chrome, state: State, script: str) -> Any:
-    """What a script returns while the page shows the fleet in its state: both in one go, for it may change."""
+    """The script's result while the page shows this state, read in one script because the state may change."""
     last: list[Any] = []
     shown = "['status', 'reason', 'link'].map(id => document.getElementById(id).textContent)"
 

@@ -1,4 +1,4 @@
-"""What a stand-in worker does that reads its partitions: it consumes them, commits, and counts its storage."""
+"""A stand-in worker's reader: it consumes its partitions, commits, and counts for its storage."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ _COUNT_SECONDS, _READ_SECONDS = 1.0, 0.5
 
 
 class Reader:
-    """Consumes what its membership is assigned, at most `at_once` messages of a partition each half second, and stores
-    none of them."""
+    """Reads at most `at_once` messages of a partition each half second, and stores none."""
 
     def __init__(
         self,
@@ -36,8 +35,8 @@ class Reader:
         skipped: str,
         capacity: float = inf,
     ) -> None:
-        """`skipped` is the number of a partition that it never reads, as text; empty: there is none. `capacity` is how
-        many messages of all partitions it reads in a second."""
+        """`skipped` is a partition that it never reads, as text, or empty. `capacity` is the limit of messages per
+        second over all partitions."""
         self.rows_total = self.batches_total = 0
         self._capacity = capacity
         self.storage: StorageReply | None = None
@@ -48,9 +47,8 @@ class Reader:
         self._is_prepared = False
         self._count_at = self._read_at = 0.0
         self._fetched: dict[TopicPartition, deque[tuple[int, float]]] = {}
-        """Offsets and timestamps."""
         self._read: dict[TopicPartition, tuple[int, float]] = {}
-        """What is committed, and the timestamp of the last message of it."""
+        """Committed offset, and the timestamp of the last message before it."""
         self._consumer = KafkaConsumer(
             bootstrap_servers=kafka.bootstrap_servers,
             group_id=kafka.group,

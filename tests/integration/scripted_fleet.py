@@ -1,4 +1,4 @@
-"""A master's operations on processes that are real and do nothing; their agents are scripted."""
+"""A master's operations on real idle processes with scripted agents."""
 
 from __future__ import annotations
 
@@ -43,16 +43,12 @@ handler = "x:y"
 
 
 class Fleet:
-    """What a master's operations are carried out on."""
-
     def __init__(self, folder: Path, toml: str = TOML, names: Sequence[str] = NAMES) -> None:
         self.names = names
         (folder / "kctl.toml").write_text(toml)
         self.config = load(folder / "kctl.toml", {})
         self.reported: dict[str, list[JsonObject]] = {name: [] for name in names}
-        """The scopes that each agent got last."""
         self.ends: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
-        """Of each operation, by its id."""
         run_dir = self.config.fleet.run_dir
         self.config.fleet.data_dir.mkdir()
         self.pool = AgentPool()

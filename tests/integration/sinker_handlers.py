@@ -1,4 +1,4 @@
-"""Handlers for sinkers under test. `KCTL_TEST_LEDGER` names a file: 16 bytes for each message that was handled."""
+"""Handlers for sinkers under test: each handled message adds 16 bytes to the file that `KCTL_TEST_LEDGER` names."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ from kctl_agent.message import Message
 RECORD = struct.Struct("<qii")
 """Offset, partition, pid."""
 POISON = 7
-"""An offset."""
 DEATHS = 20
 
 
 def note(messages: list[Message]) -> None:
-    """One append for all, so that a kill leaves all or nothing of a call."""
+    """Appends once, so that a kill keeps all or none of a call."""
     body = b"".join(RECORD.pack(message.offset, message.partition, os.getpid()) for message in messages)
     with open(os.environ["KCTL_TEST_LEDGER"], "ab", buffering=0) as ledger:
         ledger.write(body)
 
 
 def ledger() -> list[tuple[int, int]]:
-    """Offset and partition of each message, as often and in the order in which they were handled."""
     path = Path(os.environ["KCTL_TEST_LEDGER"])
     return [record[:2] for record in RECORD.iter_unpack(path.read_bytes())] if path.exists() else []
 
@@ -46,7 +44,7 @@ async def counts_later(messages: list[Message]) -> list[bool]:
 
 
 class Opened:
-    """Writes into its ledger when it is opened and closed: offsets -1 and -2."""
+    """Notes opening and closing as offsets -1 and -2."""
 
     async def open(self) -> None:
         note([Message("", 0, -1, None, None, 0)])
@@ -67,7 +65,6 @@ class CannotOpen:
 
 
 def chokes(messages: list[Message]) -> list[bool]:
-    """Raises for the whole of a batch that holds the poison."""
     note(messages)
     if any(message.offset == POISON for message in messages):
         raise ValueError(f"offset {POISON} cannot be read")
@@ -92,7 +89,7 @@ _given = 0
 
 
 def dies_now_and_then(messages: list[Message]) -> list[bool]:
-    """Dies in the middle of the call that brings it above 200 messages, 20 times in all."""
+    """A process dies in the middle of the call in which it passes 200 messages, 20 times in all."""
     global _given
     _given += len(messages)
     deaths = Path(os.environ["KCTL_TEST_LEDGER"] + ".deaths")
@@ -107,7 +104,7 @@ def dies_now_and_then(messages: list[Message]) -> list[bool]:
 
 
 def waits_for_gate(messages: list[Message]) -> list[bool]:
-    """Notes the call, then returns when somebody opens the gate for it: a named pipe that is written to."""
+    """Notes the call, then waits until the test writes to its gate, a named pipe."""
     note(messages)
     with open(os.environ["KCTL_TEST_GATE"], "rb", buffering=0) as gate:
         gate.read(1)
@@ -115,7 +112,7 @@ def waits_for_gate(messages: list[Message]) -> list[bool]:
 
 
 def sets_the_clock_back(messages: list[Message]) -> list[bool]:
-    """By an hour, for its own process, at each call; refuses what it is given for the first time."""
+    """Sets its process's clock back an hour at each call, and rejects each message once."""
     global _clock
     note(messages)
     now, _clock = _clock, lambda: now() - 3600.0
@@ -127,7 +124,6 @@ _clock = time.time
 
 
 def fails_on_poison(messages: list[Message]) -> list[bool]:
-    """Its first two tries: in order, so what stands behind it is not handled either."""
     note(messages)
     acks = [message.offset != POISON or message.tries >= 2 for message in messages]
     first = acks.index(False) if False in acks else len(acks)
@@ -135,13 +131,11 @@ def fails_on_poison(messages: list[Message]) -> list[bool]:
 
 
 def fails_once(messages: list[Message]) -> list[bool]:
-    """Refuses every third offset at its first try; notes what it acknowledges."""
     acks = [message.offset % 3 != 0 or message.tries > 0 for message in messages]
     note([message for message, ack in zip(messages, acks, strict=True) if ack])
     return acks
 
 
 def fifths_die(messages: list[Message]) -> list[bool | ValueError]:
-    """Refuses every fifth offset, for a reason that nobody but its owner may read."""
     note(messages)
     return [message.offset % 5 != 0 or ValueError(f"card {message.offset}") for message in messages]

@@ -34,14 +34,12 @@ SETTINGS: dict[str, Any] = {
 
 
 def storage_settings(place: Path, **more: Any) -> dict[str, Any]:
-    """Of the file storage in `place`, or with `mode` and what that needs of another."""
+    """`[storage]` for files in `place`, or with `mode` for another kind."""
     own = {"mode": "file", "path": str(place / "s.sqlite"), "block_messages": 500, "compression": "none", "limit": 0}
     return {**own, **more}
 
 
 class SinkerProcess:
-    """`python -m kctl_agent.sinker`, as the master starts it."""
-
     def __init__(self, place: Path, name: str, handler: str, **settings: Any) -> None:
         self.name = name
         self.run_dir = place / "run"
@@ -66,7 +64,6 @@ class SinkerProcess:
         self.process.stdin.flush()
 
     def ask(self, rpc: str = "workers") -> dict[str, Any] | None:
-        """What its agent answers; None while it does not."""
         request = Request(Role.EXTERNAL, rpc, wire_method(rpc))
         try:
             reply = call(self.run_dir / f"{self.name}.sock", request, 2.0)
@@ -84,7 +81,6 @@ class SinkerProcess:
         return self.log.read_text().strip().splitlines()[-1]
 
     def leave(self, seconds: float = 20) -> int:
-        """The end of its life line."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         return self.process.wait(seconds)
@@ -107,7 +103,6 @@ def place(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def sinker(place: Path) -> Iterator[Callable[..., SinkerProcess]]:
-    """Starts sinkers: `sinker(handler, name="sinker-0", **settings)`."""
     started: list[SinkerProcess] = []
 
     def start(handler: str, name: str = "sinker-0", **settings: Any) -> SinkerProcess:

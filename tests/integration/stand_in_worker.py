@@ -1,19 +1,19 @@
 """A test child that keeps the worker's side of the start protocol: settings on stdin, an agent, SIGTERM, end of stdin.
 
-It has one partition of the first topic and claims committed offset 40 of 100; it takes operations. It has a grandchild
-in a process group of its own, as a Spark driver has. `KCTL_TEST_WORKER` in Spark's conf makes it misbehave; with a file
-that `KCTL_TEST_FAULT_FILE` names only while that file is there, so that a later incarnation is well:
+It claims committed offset 40 of 100 in partition 0 of the first topic, and takes operations. Its grandchild has its own
+process group, as a Spark driver has. `KCTL_TEST_WORKER` in Spark's conf makes it misbehave. If `KCTL_TEST_FAULT_FILE`
+names a file, it misbehaves only while that file exists, so that a later incarnation is healthy:
 
-`boot_failure` ends with 78, `dies` with 1 · `stubborn` ignores SIGTERM · `hangs` stops answering, in C, with the
-interpreter held · `blocks` lets its main thread wait for ever while its agent answers · `grows` takes 200 MB more after
-a second · `stalls` finishes no batch · `loads` never comes to its first turn, though its agent answers · `begins` stays
-in the state `starting` · `slow` needs a second for the batch that an operation has to wait for · `throttled`,
-`long_batch` say that of themselves · `writes`, `writes_beside`, `child_writes`: its main thread, another thread or its
-grandchild writes all the time to the file that `KCTL_TEST_FAULT_FILE` names
+`boot_failure` exits with 78, `dies` with 1 · `stubborn` ignores SIGTERM · `hangs` stays in a C call that keeps the
+interpreter · `blocks` blocks its main thread; its agent answers · `grows` takes 200 MB more after a second · `stalls`
+finishes no batch · `loads` never reaches its first turn; its agent answers · `begins` stays `starting` · `slow` takes a
+second for the batch that an operation waits for · `throttled`, `long_batch` report that state · `writes`,
+`writes_beside`, `child_writes`: its main thread, another thread or its grandchild keeps writing to
+`KCTL_TEST_FAULT_FILE`
 
-With `KCTL_TEST_JOINS` it is a member of the real group, has the partitions that it is assigned, and commits nothing;
-with `KCTL_TEST_READS` it reads so many messages of each in half a second, but for the partition `KCTL_TEST_SKIPPED`,
-and not more than `KCTL_TEST_CAPACITY` of all in a second.
+With `KCTL_TEST_JOINS` it joins the real group and commits nothing. With `KCTL_TEST_READS` it reads that many messages
+of each partition per half second, except of partition `KCTL_TEST_SKIPPED`, and at most `KCTL_TEST_CAPACITY` per second
+in all.
 """
 
 from __future__ import annotations
@@ -51,8 +51,6 @@ STORED = StorageReply("file:/stand-in", pending=7, processing=0, dead=0, bytes=7
 
 
 class StandIn:
-    """What it reports of itself."""
-
     def __init__(self, name: str, topic: str, behaviour: str, paused: Sequence[Scope]) -> None:
         self.name, self.topic, self.behaviour = name, topic, behaviour
         self.inbox = Inbox(paused)
@@ -144,7 +142,7 @@ class StandIn:
 
 
 def hang() -> None:
-    """One call into C that never gives up the interpreter: a pattern with exponential backtracking."""
+    """One C call that keeps the interpreter: a pattern with exponential backtracking."""
     re.match(r"(a+)+$", "a" * 64 + "b")
 
 

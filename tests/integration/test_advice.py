@@ -1,4 +1,4 @@
-"""Following `kctl advise` with `kctl scale`, in a real group of stand-in workers with a known capacity."""
+"""`kctl scale` follows `kctl advise` in a real group of stand-in workers with a known capacity."""
 
 from __future__ import annotations
 
@@ -83,7 +83,6 @@ def advice(one: Master) -> Any:
 
 
 def followed(one: Master) -> Any:
-    """Follows the advice; returns the outcome, once there is one."""
     found = advice(one)
     print(f"{time.monotonic():.1f}", found["answer"], found["reason"], found["current"], found["workers"])
     if found["answer"] == "workers":

@@ -1,4 +1,4 @@
-"""The agent's socket between processes: other users, killed owners, forks, and a host that is short of descriptors."""
+"""The agent's socket between processes: other users, killed owners, forks, and too few descriptors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,6 @@ sys.stdin.read()
 
 @pytest.fixture
 def process(short_dir: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
-    """Starts a process that runs SERVE and then the given lines, and waits for its "ready"."""
     started: list[subprocess.Popen[str]] = []
 
     def start(then: str) -> subprocess.Popen[str]:
@@ -80,7 +79,7 @@ def socket_file(short_dir: Path) -> Path:
 
 
 def ask_as(path: Path, gid: int, uid: int) -> Any:
-    """What a caller of this user gets. The folder and the file are opened first: they alone would keep it out."""
+    """Opens folder and file to this user, because they alone would keep the user out."""
     path.parent.chmod(0o711)
     path.chmod(0o666)
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A real master whose API is kept busy or held by strangers: it lives, and its agents answer throughout."""
+"""A real master whose API is flooded or whose connections are held keeps running, and its agents answer."""
 
 from __future__ import annotations
 
@@ -32,8 +32,6 @@ CALL_SECONDS = 5.0
 
 
 class Throughout(Meanwhile):
-    """Asks each agent, the master and `/healthz` again and again while it is entered."""
-
     def __init__(self, fleet: Any) -> None:
         super().__init__(pause_seconds=0.01)
         self._run_dir, self._url = fleet.run_dir, fleet.about["http_url"]
@@ -55,7 +53,6 @@ class Throughout(Meanwhile):
 
 @pytest.fixture
 def guarded(master: Callable[..., Any], short_dir: Path) -> Any:
-    """A fleet of two workers whose API has a token."""
     (short_dir / "token").touch(0o600)
     (short_dir / "token").write_text(TOKEN)
     return master(http={"port": 0, "token_file": str(short_dir / "token")})
@@ -67,7 +64,6 @@ PROBE = Path(__file__).parents[2] / "deploy" / "docker" / "probe"
 
 @contextmanager
 def few_descriptors() -> Iterator[None]:
-    """For what is started meanwhile."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (FEW_DESCRIPTORS, hard))
     try:
@@ -144,7 +140,6 @@ def test_under_wrk_every_request_is_answered_and_agents_too(guarded: Any) -> Non
 
 
 def loaded(wrk: str, url: str, options: Sequence[str] = ("-t1", "-c32", "-d1s", "--timeout", "10s")) -> tuple[int, str]:
-    """How many requests were answered, and what wrk reports that went wrong."""
     started = time.monotonic()
     done = subprocess.run([wrk, *options, url], capture_output=True, text=True, check=True, timeout=60)
     requests = re.search(r"(\d+) requests in", done.stdout)

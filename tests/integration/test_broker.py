@@ -1,4 +1,4 @@
-"""The demo's broker is a real one: it answers, survives, and leaves nothing behind; its end is noticed and named."""
+"""The demo's broker answers, survives, and leaves nothing behind; its end is noticed and named."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def offsets_of(broker: KafkaBroker, topic: str, partitions: int, spec: OffsetSpe
 
 
 def member(broker: KafkaBroker, topic: str, group: str) -> KafkaConsumer:
-    """A consumer of this group that has its partitions; the caller closes it."""
+    """The caller closes it."""
     consumer = KafkaConsumer(
         bootstrap_servers=broker.bootstrap_servers, group_id=group, client_id="a client", enable_auto_commit=False
     )

@@ -1,4 +1,4 @@
-"""The brokers' offsets of a fleet that reads committed records alone."""
+"""The brokers' offsets of a fleet that reads only committed records."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Between PySpark and its JVM, real but without PySpark's session: calls in both directions, strangers, and what a
-worker leaves there."""
+"""A real gateway between Python and a JVM, without PySpark's session."""
 
 from __future__ import annotations
 
@@ -62,7 +61,6 @@ def gateway() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def one_gateway() -> Iterator[Any]:
-    """For tests that leave it as it was."""
     with running_gateway() as gateway:
         yield gateway
 
@@ -82,7 +80,7 @@ def running_gateway() -> Iterator[Any]:
 
 
 def called(gateway: Any, target: Runnable) -> int:
-    """How often, after the JVM has called it from a thread of its own, that is over a connection of its own."""
+    """How often the JVM called it from a new thread, and so over a new connection."""
     thread = gateway.jvm.java.lang.Thread(target)
     thread.start()
     thread.join()
@@ -146,7 +144,7 @@ for each in options:
         print(peer.recv(65536), flush=True)
         break
 """
-"""Another user: listens on a port, takes what comes there, and answers as a JVM does that accepts the token."""
+"""Another user: listens on a port, takes what arrives, and answers as a JVM that accepts the token."""
 
 
 @contextmanager
@@ -206,7 +204,7 @@ def test_who_listens_on_all_addresses_is_who_is_connected_with(address: str) -> 
 @pytest.mark.shows("neither JVMs nor callbacks read a line of another user before the token")
 @needs_root
 def test_of_another_user_not_a_line_is_read_before_the_token(gateway: Any) -> None:
-    """Py4J would keep it in memory, on both sides. Spark's own gateway, which reads it, is closed."""
+    """Py4J would keep it in memory on both sides. Spark's own gateway, which reads it, is closed."""
     listening = [each for each in psutil.Process(gateway.proc.pid).net_connections("tcp") if each.status == "LISTEN"]
     assert [each.laddr.port for each in listening] == [gateway.gateway_parameters.port]
     authenticate(gateway)
@@ -227,7 +225,7 @@ def test_of_another_user_not_a_line_is_read_before_the_token(gateway: Any) -> No
     "connections without the token, silent ones or byte by byte, keep nobody from a JVM, and are bounded"
 )
 def test_connections_without_a_token_keep_nobody_from_a_jvm(one_gateway: Any) -> None:
-    """Whoever opens them: Java could find that out by all sockets of the machine alone."""
+    """The opener does not matter: to find it out, Java would have to search all sockets of the machine."""
     port = one_gateway.gateway_parameters.port
     with ExitStack() as silent:
         peers = [silent.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(300)]
@@ -250,7 +248,6 @@ with socket.socket() as peer:
     print("connected", flush=True)
     sys.stdin.read()
 """
-"""Another user: connects, and sends nothing."""
 
 
 @needs_root
@@ -317,7 +314,7 @@ def test_the_java_classes_are_what_their_sources_compile_to(one_gateway: Any) ->
 
 @needs_root
 def test_the_port_on_which_a_worker_was_called_is_nobodys_after_its_end() -> None:
-    """The engine holds it until its JVM calls there no more."""
+    """The engine keeps the port until its JVM stops calling there."""
     with held_port() as held:
         port = held.getsockname()[1]
         with socket.socket() as worker:  # as Py4J listens

@@ -37,7 +37,7 @@ WHEN = int(time.time() * 1000)
 
 
 class Job:
-    """A checkpoint of a query that has processed 18 messages of each of two partitions, of 20."""
+    """A query has processed 18 of 20 messages in each of two partitions."""
 
     def __init__(self, broker: KafkaBroker, folder: Path, topic: str) -> None:
         self.broker = broker
@@ -47,7 +47,7 @@ class Job:
         self.create({0: 20, 1: 20})
 
     def create(self, counts: dict[int, int], at_ms: int | None = None) -> None:
-        """Creates the topic; its messages are older than the query unless `at_ms` is given."""
+        """Messages are older than the query unless `at_ms` is given."""
         topics.create_topic(self.broker.bootstrap_servers, self.topic, len(counts))
         self.produce(counts, at_ms)
 
@@ -64,7 +64,7 @@ class Job:
         self.create(counts, self.began_at + 3_600_000)
 
     def finish_batch(self, number: int, end: int) -> None:
-        """As Spark does: the offsets first, the commit after the batch."""
+        """In Spark's order: offsets first, the commit after the batch."""
         for name in ("offsets", "commits"):
             text = (self.folder / name / "2").read_text()
             (self.folder / name / str(number)).write_text(re.sub(r'"([01])":18', rf'"\1":{end}', text))

@@ -1,4 +1,4 @@
-"""Class archives: that of the tests' broker is used, and what records that of Spark leaves no JVM."""
+"""Tests use the broker's class archive, and recording Spark's archive leaves no JVM."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_jvm_of_spark_that_is_given_up_while_it_starts_ends_with_the_process()
         recorder = psutil.Process(process.pid)
 
         def jvms() -> list[psutil.Process]:
-            """But for that of Spark's launcher."""
+            """Except that of Spark's launcher."""
             children = recorder.children(recursive=True)
             return [each for each in children if any(word.startswith(OPTION) for word in command_line(each))]
 

@@ -1,4 +1,4 @@
-"""A broker that dies or hangs under a fleet: every view shows the age of its offsets, and none is complete."""
+"""While a broker is dead or hangs, every view shows the age of its offsets, and none is complete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 def own_broker(short_dir: Path) -> Iterator[KafkaBroker]:
-    """One that may be stopped. Of its three partitions the stand-in workers have two."""
+    """The stand-in workers have two of its three partitions."""
     with KafkaBroker(short_dir / "broker") as running:
         topics.create_topic(running.bootstrap_servers, "orders", 3)
         yield running
@@ -33,7 +33,7 @@ def own_broker(short_dir: Path) -> Iterator[KafkaBroker]:
 
 @pytest.fixture
 def fleet(master: Callable[..., Any], own_broker: KafkaBroker) -> Any:
-    """With the lag of every partition known: the group has committed for the one that nobody reads."""
+    """The group has also committed for the unread partition."""
     one = master(kafka={"bootstrap_servers": own_broker.bootstrap_servers})
     with ClusterConnection(plain(own_broker.bootstrap_servers), 20) as connection:
         connection.open()

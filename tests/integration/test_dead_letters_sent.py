@@ -1,5 +1,4 @@
-"""Dead letters that are sent to a topic or put back while the command is killed again and again: a real broker, real
-processes."""
+"""Dead letters are sent or requeued while the command is killed repeatedly: real broker, real processes."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ from tests.servers.redis_server import RedisServer
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 KILLS = int(os.environ.get("KCTL_TEST_KILLS", "3"))
-"""20 for a whole run."""
+"""20 in a full run."""
 COUNT = 2000 * (KILLS + 1)
 PARKED = "parked"
 PARTITIONS = 2
@@ -38,7 +37,6 @@ PARTITIONS = 2
 
 @pytest.fixture(params=["file", "redis"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
-    """With `COUNT` dead letters, each with a key and a header of its own."""
     if request.param == "redis":
         with RedisServer(tmp_path / "redis") as server, closing(RedisStorage(server.url, "g")) as redis:
             (tmp_path / "kctl.toml").write_text(f'[storage]\nmode = "redis"\nurl = "{server.url}"\n')
@@ -78,7 +76,6 @@ def started(config: Path, *words: str) -> subprocess.Popen[str]:
 
 
 def killed_while(config: Path, words: tuple[str, ...], left: Callable[[], int]) -> str:
-    """Run a command that is killed `KILLS` times, each time once it has done something, then to its end."""
     for _ in range(KILLS):
         before = left()
         process = started(config, *words)
@@ -156,7 +153,6 @@ def ends(broker: KafkaBroker) -> dict[TopicPartition, int]:
 
 
 def records(broker: KafkaBroker, begin: dict[TopicPartition, int]) -> Iterator[Any]:
-    """From there to the end."""
     end = ends(broker)
     with KafkaConsumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
         consumer.assign(list(begin))

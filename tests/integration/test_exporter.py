@@ -1,4 +1,4 @@
-"""`kctl exporter` against a real broker: every group as Kafka's own tools report it, in every awkward state."""
+"""`kctl exporter` against a real broker shows every group as Kafka's own tools do, in every awkward state."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def lag(samples: Samples, group: str) -> dict[tuple[str, ...], float]:
 
 
 def offsets_of_kafkas_tool(broker: KafkaBroker, group: str) -> dict[str, dict[tuple[str, ...], float]]:
-    """By name of our metric; without the partitions that the tool shows because a member holds them."""
+    """By our metric's name; without partitions that the tool shows only because a member has them."""
     rows = [row for row in kafka_tools.describe_group(broker.bootstrap_servers, group) if row.lag is not None]
     columns = {
         "kctl_consumer_committed_offset": "current_offset",
@@ -63,7 +63,7 @@ def words_of(samples: Samples, name: str, label: str, group: str) -> set[str]:
 def test_a_classic_group_is_as_kafkas_own_tool_reports_it_field_by_field(
     broker: KafkaBroker, exporter: Exporter
 ) -> None:
-    """Of four partitions it has committed three: one behind, one at the end, one that is empty."""
+    """Three of four partitions are committed: one with lag, one at the end, one empty."""
     topics.produce(broker.bootstrap_servers, "orders", {0: 10, 1: 20, 2: 30})
     topics.commit(broker.bootstrap_servers, "billing", "orders", {0: 4, 1: 20, 3: 0})
     expected = {("orders", "0"): 6, ("orders", "1"): 0, ("orders", "3"): 0}

@@ -40,12 +40,10 @@ batch_limit_seconds = 1
 hold_seconds = 0
 """
 KNOWN_OF_WORKERS_ALONE = {"kctl_consumer_position_offset", "kctl_consumer_ahead", "kctl_consumer_lost_messages"}
-"""Of partitions: the position is a worker's; the others are there only where something is wrong."""
+"""Only a worker has a position; the other metrics exist only while something is wrong."""
 
 
 class Reading(Meanwhile):
-    """Something is produced, read and committed all the time: `reading` is well."""
-
     def __init__(self, servers: str) -> None:
         super().__init__(0.2)
         self._producer = KafkaProducer(bootstrap_servers=servers)
@@ -73,7 +71,7 @@ class Reading(Meanwhile):
 
 @pytest.fixture(scope="module")
 def exporter(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exporter]:
-    """`reading` is well; `left` and `left-small` nobody reads any more; the offset of `done` lies above the end."""
+    """`left` and `left-small` have no reader; the offset of `done` is above the log end."""
     servers, folder = broker.bootstrap_servers, tmp_path_factory.mktemp("exporter")
     path = folder / "exporter.toml"
     path.write_text(CONFIG.format(servers=servers, dead=two_free_ports()[0]))
@@ -120,7 +118,7 @@ def test_clusters_and_groups_can_be_chosen_on_every_dashboard(prometheus: Promet
 def test_every_panel_about_groups_has_data_of_groups_of_other_clients(
     exporter: Exporter, prometheus: Prometheus
 ) -> None:
-    """What a panel lacks is what workers, sinkers, storage and master of a fleet report alone."""
+    """Panels may lack only metrics that workers, sinkers, storage or a fleet's master report."""
     on_page = {name for name, _ in exporter.samples().all()}
     of_groups = {
         each.name

@@ -1,4 +1,4 @@
-"""`kctl exporter` while brokers hang, end and come back: it answers at once, and shows how old each value is."""
+"""While brokers hang, end and return, `kctl exporter` answers at once and shows the age of each value."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ def written(folder: Path, servers: str, more: str = "", stale: float = STALE_AFT
 
 
 def scraped(exporter: Exporter) -> Samples:
-    """It must not wait for a broker."""
     began = time.monotonic()
     samples = exporter.samples()
     assert time.monotonic() - began < 0.9, "a scrape has waited"
@@ -57,7 +56,7 @@ def ages(samples: Samples) -> dict[tuple[str, ...], float]:
 def test_of_a_broker_that_starts_late_hangs_ends_and_comes_back_every_page_tells_the_truth_at_once(
     short_dir: Path,
 ) -> None:
-    """Beside another cluster that never answers, and holds up nothing."""
+    """A second cluster never answers, and delays nothing."""
     ports, dead = two_free_ports(), two_free_ports()[0]
     broker = KafkaBroker(short_dir / "broker", choose_ports=lambda: ports)
     other = f'[clusters.dead]\nbootstrap_servers = "127.0.0.1:{dead}"\n'
@@ -95,8 +94,6 @@ def test_of_a_broker_that_starts_late_hangs_ends_and_comes_back_every_page_tells
 
 
 class Scraping(Meanwhile):
-    """A scrape every second; none may wait for a broker."""
-
     def __init__(self, exporter: Exporter) -> None:
         super().__init__(1.0)
         self._exporter = exporter
@@ -110,7 +107,6 @@ class Scraping(Meanwhile):
 def test_of_three_clusters_one_is_dead_one_gets_a_replaced_broker_and_the_third_notices_neither(
     short_dir: Path,
 ) -> None:
-    """The broker comes back by the same number at another address, with what was on its disk."""
     properties = {"offsets.topic.num.partitions": "6", "leader.imbalance.check.interval.seconds": "1"}
     names = [f"group-{number}" for number in range(12)]
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Groups of every kind in every awkward state, on a real broker: what `kctl exporter` has of them."""
+"""What `kctl exporter` shows of each kind of group in each awkward state, on a real broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from tests.servers.kafka_broker import KafkaBroker
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 Newer = Literal["share", "streams"]
 Values = dict[int, float]
-"""Partition to value."""
 
 
 @contextmanager
@@ -39,7 +38,6 @@ KINDS: Mapping[str, Callable[[str, str, str], AbstractContextManager[None]]] = {
 }
 EACH_KIND = pytest.mark.parametrize("kind", KINDS)
 SHOWN_ALIKE = {"consumer", "streams"}
-"""Kinds whose offsets are read and shown as those of classic groups are."""
 SLOW_FOR_EACH = pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=() if kind == "classic" else pytest.mark.long) for kind in KINDS]
 )
@@ -47,8 +45,6 @@ SLOW_FOR_EACH = pytest.mark.parametrize(
 
 @dataclass(frozen=True)
 class World:
-    """One group of a kind, and one topic."""
-
     servers: str
     exporter: Exporter
     kind: str
@@ -62,14 +58,13 @@ class World:
         topics.produce(self.servers, self.topic, counts)
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """What the group's own clients would; a share group is given where it begins."""
+        """Commits as the group's clients would; for a share group it sets the start offset."""
         if self.kind == "share":
             alter_share_offsets(self.servers, self.group, self.topic, offsets)
         else:
             topics.commit(self.servers, self.group, self.topic, offsets)
 
     def has(self, name: str, wanted: Values) -> None:
-        """Soon, and then exactly this."""
         eventually(lambda: self.of(name) == wanted, what=f"{name} is {wanted}")
 
     def of(self, name: str) -> Values:
@@ -83,8 +78,6 @@ class World:
 
 @dataclass(frozen=True)
 class State:
-    """What a group has committed of logs, and what is to be seen of it."""
-
     produced: Values
     committed: Values
     lag: Values
@@ -92,7 +85,7 @@ class State:
     ahead: Values = field(default_factory=dict)
     lost: Values = field(default_factory=dict)
     share: Mapping[str, Values] = field(default_factory=dict)
-    """What is otherwise of a share group: what its members have done above its start, only its coordinator knows."""
+    """What differs for a share group: only its coordinator knows what members have done after its start."""
 
 
 STATES = {
@@ -116,7 +109,7 @@ def exporter(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture
 def world(broker: KafkaBroker, exporter: Exporter, request: pytest.FixtureRequest, kind: str) -> World:
-    """The group has had a member, which makes it one of its kind."""
+    """The group has had a member, which gives it its kind."""
     name = f"{kind}-{abs(hash(request.node.name)) % 10**8}"
     topics.create_topic(broker.bootstrap_servers, name, 3)
     made = World(broker.bootstrap_servers, exporter, kind, name, f"of-{name}")
@@ -234,7 +227,7 @@ def test_groups_are_as_kafkas_own_tool_reports_them_field_by_field(world: World,
 def test_groups_of_the_newer_kinds_are_as_kafkas_own_tools_report_them_field_by_field(
     world: World, kind: Newer
 ) -> None:
-    """Of three partitions one is behind, one at the end, of one nothing is committed. Its member has all of them."""
+    """Of three partitions one has lag, one is at the end, one has no commit. Its member has all of them."""
     world.produce({0: 5, 1: 5, 2: 5})
     world.commit({0: 2, 1: 5})
     member = {"share": share_member, "streams": streams_member}[kind]

@@ -1,4 +1,4 @@
-"""Our values under the names of kafka_exporter and kminion, recorded by a real Prometheus of a real broker."""
+"""Our values under the names of kafka_exporter and kminion, in a real Prometheus with a real broker."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ OF_KMINION = (
 
 @pytest.fixture(scope="module")
 def member(broker: KafkaBroker) -> Iterator[None]:
-    """`billing`, with a member, has committed two of four partitions of `orders`; one log begins at 1, one is empty."""
+    """`billing` has committed two of four partitions; one log begins at 1, one is empty."""
     servers = broker.bootstrap_servers
     with closing(KafkaProducer(bootstrap_servers=servers)) as producer:
         for partition, count in ((0, 10), (1, 20), (2, 30)):

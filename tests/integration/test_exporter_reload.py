@@ -29,15 +29,12 @@ TOKEN, NEW_TOKEN = "a-token-that-was-valid", "a-token-that-is-new"
 
 
 class Reloaded:
-    """An exporter, its file, and what a reload of it has logged."""
-
     def __init__(self, exporter: Exporter, path: Path, servers: str) -> None:
         self.exporter = exporter
         self._path = path
         self._servers = servers
 
     def reload(self, clusters: tuple[str, ...] = ("main",), exporter: str = "", more: str = "") -> str:
-        """The log line that ends it."""
         before = len(self.lines())
         write(self._path, self._servers, clusters, exporter, more)
         self.exporter.process.send_signal(signal.SIGHUP)
@@ -73,8 +70,6 @@ def reloaded(broker: KafkaBroker, short_dir: Path) -> Iterator[Reloaded]:
 
 
 class Scrapes(Meanwhile):
-    """What is scraped again and again has the group on every page."""
-
     def __init__(self, exporter: Exporter, group: str) -> None:
         super().__init__(0.02)
         self._exporter = exporter
@@ -133,7 +128,6 @@ def test_a_file_that_cannot_be_used_changes_nothing_and_is_refused_in_one_senten
 
 
 def test_a_cluster_that_is_somewhere_else_now_begins_anew(reloaded: Reloaded) -> None:
-    """By the same name: what was known of the old one is not shown as the new one's."""
     path = reloaded.exporter.log.parent / "exporter.toml"
     line = reloaded.reload(more="[log]\nlevel = 'INFO'\n")
     assert "changed=-" in line
@@ -176,7 +170,6 @@ def test_tokens_are_rotated_without_a_restart(reloaded: Reloaded, short_dir: Pat
 def test_a_master_collects_all_groups_or_others_or_none_after_a_reload(
     broker: KafkaBroker, reloaded: Reloaded, master: Callable[..., Any]
 ) -> None:
-    """`reloaded` has made the groups."""
     fleet = master(exporter={"interval_seconds": 0.2}, workers={"count": 1})
 
     def groups() -> set[str]:

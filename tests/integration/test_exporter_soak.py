@@ -1,4 +1,4 @@
-"""`kctl exporter` over groups that come and go: what it holds stays as it was, however many there have been."""
+"""`kctl exporter` does not grow while groups come and go."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOPICS = ("orders", "payments")
 
 
 class Fickle:
-    """Answers of a broker that has other groups in each cycle, beside those that stay; all of them commit on."""
+    """Each cycle has other groups besides the permanent ones; all keep committing."""
 
     def __init__(self, groups_per_cycle: int) -> None:
         self._groups_per_cycle = groups_per_cycle
@@ -46,11 +46,11 @@ class Fickle:
         return {"groups": [{"group_id": name, **known} for name in self._names()]}
 
     def _describe(self, request: Any) -> dict[str, Any]:
-        """Only groups that are on the list no more are asked for."""
+        """Asked only about groups that are no longer listed."""
         return {"groups": [{"group_id": name, "group_state": "Dead"} for name in request.groups]}
 
     def _committed(self, request: Any) -> dict[str, Any]:
-        """The last question about groups of a cycle: the next one has others."""
+        """The last question of a cycle; the next cycle has other groups."""
         partitions = [{"partition_index": n, "committed_offset": self.cycles} for n in range(PARTITIONS)]
         topics = [{"name": topic, "partitions": partitions} for topic in TOPICS]
         names = [group.group_id for group in request.groups]
@@ -76,8 +76,6 @@ class Fickle:
 
 
 class Watched(Meanwhile):
-    """Scrapes, and measures what the exporter holds for itself."""
-
     def __init__(self, exporter: Exporter, fickle: Fickle) -> None:
         super().__init__(0.2)
         self._exporter = exporter

@@ -1,6 +1,6 @@
 """Every expression of dashboards and rules, asked of a real Prometheus that scrapes three fleets.
 
-Two of them, of two clusters, are as bad as can be: every alert fires for both. The third is well: none does.
+Two fleets, on two clusters, make every alert fire. The third is healthy and makes none fire.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SCRAPES = 6
 
 
 def snapshot(cluster: str, tick: int) -> FleetSnapshot:
-    """A fleet after `tick` scrapes: everything that is ever exported, exported; whatever can grow grows."""
+    """A fleet after `tick` scrapes: every metric is exported, and every counter grows."""
     is_sick = cluster in SICK
     status = (Status.STALLED, Status.STOPPED, Status.LOSING) if is_sick else (Status.OK,) * 3
     assessments = tuple(
@@ -118,8 +118,6 @@ def snapshot(cluster: str, tick: int) -> FleetSnapshot:
 
 
 class _Fleet:
-    """Each scrape is its next snapshot."""
-
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
         self._tick = 0
@@ -133,7 +131,6 @@ class _Fleet:
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """Has scraped three fleets several times, and failed to scrape a fourth."""
     with ExitStack() as stack:
         targets = [stack.enter_context(serving(_Fleet(cluster).page)) for cluster in (*sorted(SICK), WELL)]
         folder: Path = tmp_path_factory.mktemp("prometheus")
@@ -165,8 +162,9 @@ def test_every_expression_of_a_dashboard_returns_data_of_every_cluster_apart(pro
 
 
 NOT_OF_THESE = ("KctlMasterDown", "KctlClusterNotCollected", "KctlFleetDegraded", "KctlHostMissing")
-"""No fleet here has the first two (test_exporter_dashboards.py has the second) or several hosts; one that fails is not
-degraded. deploy/prometheus/tests has them."""
+"""No fleet here has the first two (test_exporter_dashboards.py has the second) or several hosts; a failing fleet is not
+also degraded. deploy/prometheus/tests has them.
+"""
 
 
 @pytest.mark.parametrize("alert", [name for name in alerts() if name not in NOT_OF_THESE])

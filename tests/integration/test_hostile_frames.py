@@ -1,4 +1,4 @@
-"""10,000 random and mutated frames against a running agent, and a running master: it stays up, small and quiet."""
+"""10,000 random and mutated frames do not stop, bloat or fill the log of an agent or master."""
 
 from __future__ import annotations
 

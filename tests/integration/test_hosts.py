@@ -1,4 +1,4 @@
-"""A fleet on several hosts: masters with run_dirs, workers and ports of their own, one broker."""
+"""Masters of one fleet on several hosts, with one broker."""
 
 from __future__ import annotations
 
@@ -291,8 +291,6 @@ def test_a_wrong_token_is_named(fleet: Fleet) -> None:
 
 
 class Listener(threading.Thread):
-    """Takes whatever comes, with the certificate of a folder, or without TLS."""
-
     def __init__(self, folder: Path | None) -> None:
         super().__init__(daemon=True)
         self._socket = socket.create_server(("127.0.0.1", 0))

@@ -1,5 +1,4 @@
-"""Five hosts in network namespaces of their own on three brokers: cut off from Kafka, from the others, from both, and
-one way only; killed, frozen, and without the coordinator of their group."""
+"""Five hosts in network namespaces: cut off from Kafka or from each other, killed, frozen, or without a coordinator."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ FROZEN_SECONDS = 60.0
 
 
 class Network:
-    """A namespace for each host; their ways to each other and to the brokers are gateways, which can be cut."""
+    """A namespace for each host; gateways, which can be cut, connect them with each other and the brokers."""
 
     def __init__(self, folder: Path, cluster: KafkaCluster) -> None:
         self.folder = folder
@@ -48,7 +47,7 @@ class Network:
         return ["nsenter", f"--net=/proc/{self._gateways[name].pid}/ns/net"]
 
     def cut(self, name: str, *others: str) -> None:
-        """Nothing goes from this host to those; without any, all goes through."""
+        """Cuts this host off from these; without any, restores all its ways."""
         written = self.folder / f"{name}.new"
         written.write_text(" ".join(others))
         written.rename(self.folder / f"{name}.cut")
@@ -104,14 +103,14 @@ def others_than(*names: str) -> list[str]:
 
 
 def await_missed(fleet: Fleet, missing: str, since: float) -> None:
-    """Until all others miss it, which takes 8 s at most; its rows are not of now."""
+    """Waits until all others report it missing, which takes at most 8 s; its rows are then old."""
     names = others_than(missing)
     eventually(lambda: all(fleet.misses(name, missing) for name in names), what=f"not all miss {missing}")
     assert time.monotonic() - since < on_this_machine(MISSED_WITHIN + 1.0)  # all are asked, one after another
 
 
 def assert_old(fleet: Fleet, at: str, missing: str, least_seconds: float) -> None:
-    """What a host shows of one that it misses is at least so old, and unlike what it shows of the others."""
+    """A missing host's rows are at least this old, unlike those of other hosts."""
     reply = fleet.masters[at].ask("workers")
     assert not reply.complete
     for row in reply.result["rows"]:
@@ -123,7 +122,6 @@ def assert_old(fleet: Fleet, at: str, missing: str, least_seconds: float) -> Non
 
 
 def failures(master: Master) -> dict[str, str]:
-    """Hosts that are missed, and why."""
     return {str(each.sender): each.message for each in master.ask("workers").failed if "/" not in str(each.sender)}
 
 
@@ -209,5 +207,4 @@ def test_hosts_that_are_killed_or_frozen_are_named_by_every_other(
 
 
 def is_calm(fleet: Fleet) -> bool:
-    """Whether no host misses another."""
     return all(set(fleet.states(name).values()) == {"here", "present"} for name in PORTS)

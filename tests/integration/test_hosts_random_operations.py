@@ -1,4 +1,4 @@
-"""Random operations of callers at several hosts, while the host that leads the others is killed again and again."""
+"""Random operations of callers at several hosts, while the leading host is killed again and again."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ pytestmark = pytest.mark.real
 HOSTS = ("a", "b", "c")
 CALLERS = 3
 EACH = 30
-"""Operations of a round; in the middle of it the leader is killed."""
 Ids = set[tuple[str, str, float]]
-"""Operations that were answered: the host, the id and when it began."""
 
 
 @pytest.fixture
@@ -61,8 +59,6 @@ def some_operation(chance: random.Random) -> tuple[str, dict[str, Any]]:
 
 
 class Storm:
-    """Callers, and what became of their operations."""
-
     def __init__(self, fleet: Fleet, seed: int, count: int) -> None:
         self._fleet = fleet
         self._count = count
@@ -72,7 +68,6 @@ class Storm:
         self.outcomes: Counter[str] = Counter()
 
     def run(self) -> None:
-        """In each round the first half is asked of a fleet that is well, the rest while its leader is killed."""
         with ThreadPoolExecutor(CALLERS) as pool:
             callers = [pool.submit(self._call, random.Random(f"{self._seed}-{each}")) for each in range(CALLERS)]
             try:
@@ -151,7 +146,7 @@ def is_quiet(fleet: Fleet, name: str) -> bool:
 
 
 def assert_equal(name: str, audits: dict[str, list[dict[str, Any]]]) -> None:
-    """What a host reports as done on another one, that one has written down as done."""
+    """A host has recorded as done whatever another host reports as done on it."""
     for other in HOSTS:
         sent = [line for line in audits[name] if line["params"].get("host") == other != name]
         done = [line for line in audits[other] if line["state"] == "done" and line["by"].endswith(f" on {name}")]
@@ -159,7 +154,7 @@ def assert_equal(name: str, audits: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def assert_as_reported(fleet: Fleet, name: str, lines: list[dict[str, Any]]) -> None:
-    """What is paused is what operations of this host have reported; nothing is claimed of what they do not know."""
+    """The host pauses what its operations report; an unknown outcome claims nothing."""
     paused: set[tuple[Any, Any]] | None = set()
     for line in sorted(lines, key=lambda line: float(line["ended_at"])):
         params, is_done = line["params"], line["state"] == "done"

@@ -1,4 +1,4 @@
-"""The verdict on a fleet of two hosts, whose workers are members of a real group: the same on both, and right."""
+"""Both hosts of a fleet show the same, correct verdict."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ pytestmark = pytest.mark.real
 
 WINDOW_SECONDS = 2.0
 NEAR_LIMIT = "262m"
-"""More than a stand-in worker takes that has grown by 200 MiB, but less than a ninth more."""
+"""More than the memory of a stand-in worker that has grown by 200 MiB, but less than a ninth more."""
 OF_LAG = ("KctlTimeLagOverObjective", "KctlConsumerLagGrowing")
-"""Alerts about messages that wait, which no host has for itself."""
+"""Alerts about pending messages, which are no host's own."""
 BOTH = ("a", "b")
 
 
 @pytest.fixture
 def fleet(short_dir: Path, broker: KafkaBroker) -> Iterator[Fleet]:
-    """Messages wait in every partition, and no worker ever commits."""
+    """Messages are pending in every partition, and no worker ever commits."""
     topics.produce(broker.bootstrap_servers, TOPIC, dict.fromkeys(range(PARTITIONS), 10))
     made = Fleet(short_dir, broker)
     yield made
@@ -51,7 +51,7 @@ def start(fleet: Fleet, name: str, behaviour: str = "", fault: str = "", **worke
 
 
 def level(fleet: Fleet, name: str) -> str:
-    """That of all hosts, as this one has it: three commands and the page agree."""
+    """As this host shows it in three commands and on the page."""
     verdicts = [
         fleet.masters[name].ask("status", of_master=True).result["verdict"],
         json.loads(bytes(fleet.masters[name].ask("workers").verdict)),
@@ -67,7 +67,6 @@ def reason(fleet: Fleet, name: str) -> str:
 
 
 def statuses(fleet: Fleet, at: str) -> dict[str, set[str]]:
-    """The statuses of partitions by the host that reads them."""
     found: dict[str, set[str]] = {}
     for row in fleet.get(at, "lag")["rows"]:
         found.setdefault(row["host"] or "", set()).add(row["status"])
@@ -151,7 +150,7 @@ def test_an_alert_fires_for_its_host_and_for_no_other(fleet: Fleet, tmp_path: Pa
     with closing(Prometheus(tmp_path, targets, rules=yaml.safe_dump(at_once), token=token, ca=ca)) as prometheus:
 
         def fire(*expected: tuple[str, ...]) -> bool:
-            """Whether these fire and no others, each with the worker, the host or the topic that it is about."""
+            """Each alert with its worker, host or topic."""
             about = ("worker", "host", "topic")
             found = [
                 (each["alertname"], *(each[name] for name in about if name in each)) for each in prometheus.firing()

@@ -1,4 +1,4 @@
-"""The jar locks and their fetcher, against repositories made here: no network, a real Java and Ivy."""
+"""The jar locks and their fetcher, against local repositories: no network, a real Java and Ivy."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ CONTENTS = {"alpha": b"alpha's bytes", "beta": b"beta's bytes, a few more"}
 
 
 class Repository:
-    """A folder in Maven's layout with the jars of a lock of its own."""
-
     def __init__(self, root: Path) -> None:
         self.root = root
         self.lock = tuple(
@@ -36,7 +34,7 @@ class Repository:
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """Our repository, its lock in place of both packaged ones, and an empty cache."""
+    """Replaces both packaged locks by the repository's own; the cache is empty."""
     made = Repository(tmp_path / "a repository")
     for module in ("lock", "fetcher"):
         monkeypatch.setattr(f"kctl.jars.{module}.read_lock", lambda name: made.lock)

@@ -28,13 +28,12 @@ pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <soc
 
 @pytest.fixture
 def kctl(broker: KafkaBroker, capfd: pytest.CaptureFixture[str]) -> Kctl:
-    """Runs `kctl kafka` in this process, which has no terminal."""
     return lambda command, *words: run_here(capfd, "kafka", command, "-b", broker.bootstrap_servers, *words)
 
 
 @pytest.fixture
 def at_terminal(broker: KafkaBroker) -> Kctl:
-    """Runs `kctl kafka` as a process whose stdin is a terminal at which somebody has typed `answer`."""
+    """Runs `kctl kafka` as a process at a terminal where the user has typed `answer`."""
 
     def run_words(*words: str, answer: str) -> Ran:
         ours, theirs = pty.openpty()
@@ -50,7 +49,6 @@ def at_terminal(broker: KafkaBroker) -> Kctl:
 
 
 def described(broker: KafkaBroker, topic: str) -> str:
-    """What Kafka's own tool prints of a topic."""
     words = ("--bootstrap-server", broker.bootstrap_servers, "--describe", "--topic", topic)
     command = kafka_command("org.apache.kafka.tools.TopicCommand", *words)
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout

@@ -1,4 +1,4 @@
-"""`kctl kafka`, masters and workers, and a real cluster of four brokers, one of which is killed and comes back."""
+"""`kctl kafka`, masters and workers on a real cluster of four brokers, one of which is killed and returns."""
 
 from __future__ import annotations
 
@@ -57,7 +57,6 @@ def kctl(cluster: KafkaCluster, capfd: pytest.CaptureFixture[str]) -> Kctl:
 
 
 def make_topic(cluster: KafkaCluster, name: str, partitions: int, replicas: int, **configs: str) -> dict[str, Topic]:
-    """The topic's layout, once every partition answers."""
     settings = {key.replace("_", "."): value for key, value in configs.items()}
     with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers.split(",")) as admin:
         admin.create_topics({name: {"num_partitions": partitions, "replication_factor": replicas, "configs": settings}})
@@ -71,7 +70,7 @@ def make_topic(cluster: KafkaCluster, name: str, partitions: int, replicas: int,
 
 
 def commit_zero(cluster: KafkaCluster, group: str, topic: str, partitions: int) -> int:
-    """Commits for a group; returns its coordinator."""
+    """Returns the group's coordinator."""
     with ClusterConnection(plain(cluster.bootstrap_servers), 30) as connection:
         connection.open()
         assert set(commit(connection, group, {(topic, number): 0 for number in range(partitions)}).values()) == {None}
@@ -97,7 +96,7 @@ def test_the_lag_of_many_partitions_is_asked_once_of_each_leader(cluster: KafkaC
 
 @dataclass
 class Wounded:
-    """A cluster of which one broker was killed while a file was produced into a topic that it led. It also led some
+    """A cluster one of whose brokers was killed while a file was produced into a topic that it led. It also led some
     partitions of `single`, which have no other replica, and coordinated two groups, one of them a shadow group."""
 
     victim: int
@@ -107,13 +106,12 @@ class Wounded:
     text: str
     shadow: ShadowGroup
     brokers: Brokers
-    """What a worker asks them with, since before the kill."""
+    """A worker's clients, open since before the kill."""
     attached: EndOffsets
-    """And an attached application."""
     readings: tuple[ClusterReading, ClusterReading]
     """What a master's reader of `single` reported before the kill, and directly after it."""
     begun_after: list[ClusterReading]
-    """What another one reported that began then, until it knew what the group has committed."""
+    """What a reader started after the kill reported, until it knew the committed offsets."""
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +155,6 @@ def wounded(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def settings(cluster: KafkaCluster) -> KafkaSettings:
-    """Of a worker whose group has committed for `single`."""
     return KafkaSettings(
         bootstrap_servers=cluster.bootstrap_servers,
         group="processes",
@@ -172,7 +169,6 @@ def settings(cluster: KafkaCluster) -> KafkaSettings:
 
 
 def group_of(cluster: KafkaCluster, coordinator: int) -> str:
-    """The name of a group that this broker coordinates."""
     names = [f"shadow-{number}" for number in range(100)]
     with ClusterConnection(plain(cluster.bootstrap_servers), 30) as connection:
         connection.open()
@@ -184,7 +180,6 @@ def reader_of_single(cluster: KafkaCluster) -> ClusterReader:
 
 
 def readings_until_committed(cluster: KafkaCluster) -> list[ClusterReading]:
-    """Of a master that is started now, poll by poll, until it knows what the group has committed."""
     reader, readings = reader_of_single(cluster), list[ClusterReading]()
 
     def is_known() -> bool:
@@ -200,7 +195,6 @@ def readings_until_committed(cluster: KafkaCluster) -> list[ClusterReading]:
 
 
 def committed_of(reading: ClusterReading) -> dict[tuple[str, int], int | None]:
-    """What the group has committed, by partition."""
     known = KnownGroups(inf, "processes")
     known.add(reading, 1.0)
     rows = known.partitions(1.0, lambda _: False).rows()

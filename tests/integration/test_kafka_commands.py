@@ -1,4 +1,4 @@
-"""`kctl kafka` against a real broker: the same as Kafka's own tools on the same state, and every command at work."""
+"""Every command of `kctl kafka` on a real broker shows the same as Kafka's own tools on the same state."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def kctl(broker: KafkaBroker, capfd: pytest.CaptureFixture[str]) -> Kctl:
 
 @pytest.fixture(scope="module", autouse=True)
 def some_messages(broker: KafkaBroker) -> None:
-    """`orders`: 10, 20, 30, 0 messages in its four partitions; the group has committed 4, 20 and nothing more."""
+    """`orders` has 10, 20, 30 and 0 messages; the group has committed 4 and 20."""
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
     for partition, count in ((0, 10), (1, 20), (2, 30)):
         for number in range(count):
@@ -47,7 +47,6 @@ def some_messages(broker: KafkaBroker) -> None:
 
 @pytest.fixture
 def member(broker: KafkaBroker) -> Iterator[KafkaConsumer]:
-    """A live member of the group `readers` that holds all of `orders`."""
     consumer = KafkaConsumer(
         bootstrap_servers=broker.bootstrap_servers, group_id="readers", client_id="reader", enable_auto_commit=False
     )
@@ -106,7 +105,6 @@ def test_lag_and_members_are_those_of_kafkas_tool(broker: KafkaBroker, kctl: Kct
 
 
 def console_consumer(broker: KafkaBroker, kind: str, topic: str, group: str, *words: str) -> subprocess.Popen[bytes]:
-    """One of Kafka's own."""
     return subprocess.Popen(
         kafka_command(
             f"org.apache.kafka.tools.consumer.{kind}",
@@ -118,7 +116,6 @@ def console_consumer(broker: KafkaBroker, kind: str, topic: str, group: str, *wo
 
 
 def with_members(kctl: Kctl, group: str, consumer: subprocess.Popen[bytes]) -> Any:
-    """The group as `group` shows it, once it has a member with partitions."""
     assert consumer.poll() is None
     ran = kctl("group", group, "-o", "json")
     groups = ran.document["groups"] if ran.code == 0 else []
@@ -126,7 +123,7 @@ def with_members(kctl: Kctl, group: str, consumer: subprocess.Popen[bytes]) -> A
 
 
 def test_a_group_of_the_new_protocol_has_its_members_and_is_never_dead(broker: KafkaBroker, kctl: Kctl) -> None:
-    """Kafka's own console consumer, as kafka-python does not speak KIP-848."""
+    """Uses Kafka's console consumer, because kafka-python does not support KIP-848."""
     consumer = console_consumer(
         broker, "ConsoleConsumer", "orders", "modern", "--command-property", "group.protocol=consumer"
     )
@@ -150,7 +147,7 @@ def test_a_group_of_the_new_protocol_has_its_members_and_is_never_dead(broker: K
 
 @pytest.mark.shows("share groups and KIP-848 groups are described as such; their lag matches Kafka's own tool")
 def test_members_and_lag_of_a_share_group_are_those_of_kafkas_tool(broker: KafkaBroker, kctl: Kctl) -> None:
-    """KIP-932: it commits nothing, and what is done above the start of a partition is known to the broker alone."""
+    """KIP-932: it commits nothing, and only the broker knows what is done after a partition's start."""
     topics.create_topic(broker.bootstrap_servers, "commons", 2)
 
     def lags(*words: str) -> dict[int, tuple[int | None, int | None]]:
@@ -170,7 +167,7 @@ def test_members_and_lag_of_a_share_group_are_those_of_kafkas_tool(broker: Kafka
         listed = {row["group"]: row for row in kctl("groups", "-o", "json").rows}
 
         def has_taken_one() -> bool:
-            """What is produced before a partition is begun is not the group's, so another one may be needed."""
+            """Messages before a partition's start are not the group's, so it may need another one."""
             start, lag = lags().get(1, (None, None))
             if start is None:
                 kctl("produce", "-t", "commons", "-p", "1", "for the sharers")

@@ -1,5 +1,4 @@
-"""What can be wrong between `kctl kafka` and a real broker: one sentence each, with the broker's name of it and an exit
-code; and what is right, with TLS and every SASL mechanism."""
+"""Each fault between `kctl kafka` and a real broker gives one sentence with Kafka's error name, and an exit code."""
 
 from __future__ import annotations
 
@@ -182,8 +181,6 @@ def test_no_password_is_ever_printed(kctl: Kctl, monkeypatch: pytest.MonkeyPatch
 
 
 class listening:  # noqa: N801 - reads as what it does
-    """A server on loopback that does one thing with every connection and closes it."""
-
     def __init__(self, serve: Callable[[socket.socket], object]) -> None:
         self._serve = serve
         self._listener = socket.create_server(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""docs/kafka-commands.md can be believed: every output on it is what its command prints."""
+"""Every output in docs/kafka-commands.md is what its command prints."""
 
 from __future__ import annotations
 

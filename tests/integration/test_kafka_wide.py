@@ -29,9 +29,9 @@ SETUP_SECONDS = 240
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
-    """A broker with a topic of 3,000 partitions for which a group has committed; killed at the end, as a clean stop of
-    so many takes half a minute. It makes thousands of files and waits for the disk with each: 15 s on a quiet machine,
-    more than a minute on a busy one, 5 s where the files are in memory."""
+    """A broker with a committed topic of 3,000 partitions. It is killed at the end, because a clean stop takes half a
+    minute. Creating the topic waits for the disk thousands of times: 15 s on a quiet machine, more than a minute on a
+    busy one, 5 s in memory."""
     folder = Path(tempfile.mkdtemp(prefix="b", dir=MEMORY if has_room(MEMORY) else "/tmp"))
     broker = KafkaBroker(folder)
     broker.start_timeout_seconds = SETUP_SECONDS
@@ -63,7 +63,7 @@ def _all_answer(connection: ClusterConnection) -> bool:
 @pytest.mark.alone
 @pytest.mark.long
 def test_the_lag_of_three_thousand_partitions_takes_one_question_per_broker(servers: str) -> None:
-    """DescribeGroups lists the members; the offsets themselves take one question per leader and coordinator."""
+    """DescribeGroups lists the members; the offsets take one question per leader and coordinator."""
     began = time.monotonic()
     with ClusterConnection(plain(servers), 10) as connection:
         known = topics_of(connection.open(["wide"]))

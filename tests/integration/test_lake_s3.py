@@ -1,5 +1,4 @@
-"""A table in an object store, without Spark: on a real server with the interface of S3, and on ones that lack what a
-table needs."""
+"""A table without Spark on a real S3-compatible server, and on servers that lack what a table needs."""
 
 from __future__ import annotations
 
@@ -46,13 +45,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStoreServ
 
 @pytest.fixture(autouse=True)
 def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many that create an object at once this server has most wait for a second."""
+    """Makes most clients that create an object at once wait for a second."""
     monkeypatch.setattr(s3_module, "AT_ONCE", 1)
 
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest) -> str:
-    """Of this test in the bucket."""
     return f"tables/{'-'.join(re.findall('[a-z0-9]+', request.node.name))}"
 
 
@@ -155,7 +153,7 @@ def test_a_commit_whose_reply_is_lost_is_in_the_log(storage: LakeStorage, monkey
 
 
 def test_a_commit_that_another_writer_has_overwritten_is_reported(storage: LakeStorage) -> None:
-    """As S3A does, which puts an entry without a condition after it has seen none."""
+    """S3A overwrites so: it puts an entry without a condition after it has seen none."""
     begun(storage, 100, 110).commit()
     version = table_of(storage).version()
     begun(storage, 110, 120).commit()
@@ -190,7 +188,6 @@ def test_small_files_are_compacted_and_removed_once_no_version_needs_them(storag
 def test_a_compaction_that_stands_still_keeps_its_files_until_another_one_takes_its_place(
     storage: LakeStorage, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A vacuum of another host sees what it has not committed yet."""
     for start in range(100, 160, 10):
         begun(storage, start, start + 10).commit()
     other = opened(settings)
@@ -282,7 +279,7 @@ def test_a_store_that_does_not_heed_a_condition_is_refused(tmp_path: Path, monke
 
 
 def test_what_stands_for_a_folder_in_a_store_is_no_file(tmp_path: Path) -> None:
-    """As S3A makes it for each partition: every batch of a partitioned table was refused for it."""
+    """S3A creates such an object for each partition: kctl rejected every batch of a partitioned table for it."""
     with ObjectStoreServer(tmp_path / "s3", keys=None) as server:
         folder = server.folder("kctl-1")
         folder.make()
@@ -296,7 +293,7 @@ def test_what_stands_for_a_folder_in_a_store_is_no_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("client", ["obstore", "delta-rs"])
 def test_both_clients_wait_as_long(client: str, server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both give up after ten tries by themselves, which mostly are less than six seconds."""
+    """Each gives up by itself after ten tries, which usually take less than six seconds."""
     seconds = 8
     monkeypatch.setattr(s3_module, "RETRY_SECONDS", seconds)
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -314,7 +311,7 @@ def test_both_clients_wait_as_long(client: str, server: ObjectStoreServer, monke
 def test_other_threads_go_on_while_a_store_is_waited_for(
     server: ObjectStoreServer, storage: LakeStorage, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store is reached by threads of this process: a call that held the interpreter would get no answer."""
+    """Threads of this process serve the store: they get no answer through if a call keeps the interpreter."""
     monkeypatch.setattr(s3_module, "RETRY_SECONDS", 1)
     batch = begun(storage, 100, 110)
     table = DeadLetterTable(storage, GROUP.group)

@@ -1,4 +1,4 @@
-"""A table in an object store keeps what the contract promises, on a real server with the interface of S3."""
+"""A table on a real S3-compatible server passes the conformance suite."""
 
 from __future__ import annotations
 

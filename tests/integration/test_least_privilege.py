@@ -1,4 +1,4 @@
-"""The rights in Kafka that SECURITY.md names: with them everything works, and without any single one it does not."""
+"""With the Kafka rights in SECURITY.md everything works; without any single one it does not."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ COMMANDS = {
 }
 OF_CHECKPOINTS = ("show", "commit")
 SHOWN = {"groups": GROUP, "topics": TOPIC, "brokers": '"leaders": 2', "delete-group": TOPIC}
-"""What stands in the answer to a user that may have it; others get a shorter one, without an error."""
+"""What the answer shows a user with this right; others get a shorter answer, without an error."""
 OTHER_NAMES = {
     "attached application": {"GROUP": "shadow"},
     "create-topic": {"TOPIC": TOPIC + "-2"},
@@ -78,7 +78,7 @@ OTHER_NAMES = {
 
 
 def documented() -> list[tuple[str, list[Right]]]:
-    """Each who of the table with what it needs; a row may name several commands."""
+    """A row of the table may name several commands."""
     table = SECURITY[SECURITY.index("| who | topic |") :].split("\n\n")[0]
     found = []
     for line in table.splitlines()[2:]:
@@ -107,7 +107,6 @@ def secured() -> Iterator[SecuredBroker]:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    """The checkpoint of a query that has read the first message of each partition."""
     folder = copied(RECORDED / "4.2.0" / "plain", tmp_path / "job")
     for entry in folder.glob("offsets/[0-9]*"):
         entry.write_text(re.sub(r'"([01])":\d+', r'"\1":1', entry.read_text()))
@@ -134,7 +133,6 @@ def configuration(secured: SecuredBroker, user: str, group: str) -> Path:
 
 
 def can_be_a_worker(file: Path) -> bool:
-    """Joins, asks where logs begin and end, reads what it is assigned, commits, and leaves."""
     settings = parse(json.dumps(worker_settings(load(file, {}), "worker-0", []))).kafka
     assert settings.security is not None
     member = Membership(settings, "worker-0", lambda _: {}, lambda: None, lambda _: None)
@@ -166,7 +164,7 @@ def can_be_a_master(file: Path) -> bool:
 
 
 def can_be_an_exporter(secured: SecuredBroker, file: Path) -> bool:
-    """Its group with its lag, over TLS and SASL, beside another cluster without either, each by its own table."""
+    """Over TLS and SASL, next to a cluster without either, each with its own table."""
     config = file.with_suffix(".clusters.toml")
     table = file.read_text().replace("[kafka]", "[clusters.secured]").replace(f'group = "{GROUP}"\n', "")
     table = re.sub(r"topics = .*\n", "", table)
@@ -183,7 +181,6 @@ def can_be_an_exporter(secured: SecuredBroker, file: Path) -> bool:
 
 
 def can_watch(file: Path, job: Path) -> bool:
-    """The lag of a query by its checkpoint, for the section `[checkpoints.NAME]` of a fleet or an exporter."""
     access, section = of_fleet(load(file, {})), CheckpointSection(uri=str(job), interval_seconds=1.0)
     exporter, status = ExporterSection(groups=(), timeout_seconds=5.0), StatusSection()
     collected = CollectedCluster("secured", access, exporter, status, (), {"job": section})
@@ -200,7 +197,6 @@ def pause() -> bool:
 
 
 def can_be_attached(file: Path) -> bool:
-    """Asks where the logs of its topics end, and commits to a group without members."""
     settings = parse(json.dumps(worker_settings(load(file, {}), "worker-0", []))).kafka
     assert settings.security is not None
     client = settings.security.client_settings() | {"bootstrap_servers": settings.bootstrap_servers}
@@ -213,7 +209,6 @@ def can_be_attached(file: Path) -> bool:
 
 
 def prepare(secured: SecuredBroker, who: str) -> None:
-    """What the command is about, as it must be before it."""
     if who in ("create-topic", "delete-topic"):
         run(["kafka", "delete-topic", "-b", secured.plain, *COMMANDS["delete-topic"]], {})
     if who == "delete-topic":

@@ -1,4 +1,4 @@
-"""A master's life as a service: what systemd is notified of, a daemon, and what a killed one leaves to the next."""
+"""A master as a service: systemd's notifications, a daemon, and what a killed master leaves to the next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole master against a real broker, with stand-in workers that keep the worker's side of the protocol."""
+"""The whole master against a real broker, with stand-in workers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Members of a real consumer group, without Spark: every assignor with one to five members, the leader's note, static
-membership, and a member of another client beside ours."""
+"""Members of a real consumer group without Spark: assignors, leaders, static members, and another client."""
 
 from __future__ import annotations
 
@@ -21,7 +20,6 @@ from tests.servers.kafka_broker import KafkaBroker
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 
 TOPICS = (7, 4)
-"""Partitions of each."""
 MOST_MEMBERS = 5
 STRATEGIES = {
     "range": "RangeAssignor",
@@ -40,7 +38,7 @@ def group(broker: KafkaBroker) -> Iterator[ConsumerGroup]:
 
 
 def by_range(ids: list[str], partitions: frozenset[TopicPartition]) -> Shares:
-    """Of each topic a run of neighbours, the first members one more: Kafka's RangeAssignor, as its page has it."""
+    """For each topic a run of neighbours, the first members one more: Kafka's RangeAssignor, as documented."""
     shares: dict[str, set[TopicPartition]] = {each: set() for each in ids}
     for topic in {tp.topic for tp in partitions}:
         own = sorted(tp for tp in partitions if tp.topic == topic)
@@ -66,7 +64,6 @@ def as_even_as_can_be(count: int, members: int) -> list[int]:
 
 
 def shares_as_promised(assignor: str, members: list[Member], group: ConsumerGroup) -> Shares | None:
-    """What each holds, once everything is held and shared out as the assignor's documentation describes."""
     now = {member.member_id: member.partitions for member in members}
     if assignor in ("range", "roundrobin"):
         plan = by_range if assignor == "range" else by_turns
@@ -99,7 +96,7 @@ def test_one_to_five_members_share_two_topics_as_the_assignor_promises(assignor:
 @pytest.mark.shows("each assignor works with Kafka's own consumer in one group, whichever member leads")
 @pytest.mark.parametrize("assignor", STRATEGIES)
 def test_kafkas_own_consumer_shares_the_group_whichever_leads(assignor: str, group: ConsumerGroup) -> None:
-    """The one that joins first leads, and the other reads what it has written."""
+    """The member that joins first leads, and the other reads what it has written."""
     first = group.join("first", assignor)
     eventually(lambda: is_shared([first], group.partitions), 60, "ours has everything")
     group.join_console_consumer(STRATEGIES[assignor])

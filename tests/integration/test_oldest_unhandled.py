@@ -1,4 +1,4 @@
-"""Real sinkers behind a real master: messages that wait, a handler that hangs, and messages that die."""
+"""Real sinkers under a real master: pending messages, a handler that hangs, and messages that die."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.integration.sinkers import HANDLER, place, storage
 __all__ = ["place", "storage"]
 
 HANDLER_SECONDS = 25.0
-"""A call is found after ten seconds."""
+"""A hanging call is found after ten seconds."""
 
 
 def verdict(one: Master) -> dict[str, Any]:
@@ -30,13 +30,11 @@ def verdict(one: Master) -> dict[str, Any]:
 
 
 def findings(one: Master) -> dict[str, str]:
-    """Reasons by what they are about, the gravest first."""
     now = verdict(one)
     return {each["about"]: each["reason"] for each in (now, *now["also"])}
 
 
 def is_on(one: Master, level: str) -> bool:
-    """Whether the verdict is on this level; prints it, for a test that fails."""
     now = verdict(one)
     print(time.monotonic(), now)
     return bool(now["level"] == level)

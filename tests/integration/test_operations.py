@@ -1,4 +1,4 @@
-"""Operations on a real master with stand-in workers: what happens, what is answered, what is kept and recorded."""
+"""Operations on a real master with stand-in workers: effects, answers, and what is kept and recorded."""
 
 from __future__ import annotations
 
@@ -299,7 +299,6 @@ def test_sighup_rotates_tokens_and_certificate(master: Callable[..., Master], sh
 
 
 def audit(fleet: Master) -> list[dict[str, Any]]:
-    """The ends of operations, as they were written down."""
     lines = (fleet.config.parent / "logs" / "operations.jsonl").read_text().splitlines()
     return [line for line in map(json.loads, lines) if line["state"] != "running"]
 

@@ -1,4 +1,4 @@
-"""The page at `/` in a real browser, over a real server whose fleet changes under it."""
+"""The page at `/` in a real browser, on a real server whose fleet changes."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_lost_connection_is_shown_with_the_age_of_what_is_shown(opened: Opened
 
 
 def test_what_is_old_is_not_live_and_no_headline_of_now(chromium: webdriver.Chrome, eventually: Eventually) -> None:
-    """As where the master is frozen: its stream stays open, and nothing comes."""
+    """As with a frozen master: its stream stays open, and nothing arrives."""
     with Site(4, max_age_seconds=7.0) as site:  # two of them have gone by when it is collected
         site.latest = judged(healthy())
         chromium.get(site.url)
@@ -175,7 +175,7 @@ def test_light_and_dark_are_readable(opened: Opened, scheme: str) -> None:
 
 
 def contrast(page: webdriver.Chrome, selector: str) -> float:
-    """The contrast of an element's text with the page's background, as WCAG 2.1 counts it."""
+    """The contrast of an element's text with the page's background, as WCAG 2.1 defines it."""
     script = """
         const shine = color => { const c = color.match(/[\\d.]+/g).slice(0, 3).map(x => { x /= 255;
             return x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4 });

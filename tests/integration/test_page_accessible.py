@@ -1,4 +1,4 @@
-"""The page for everybody: axe-core finds nothing serious in either theme, at any width, signed in or not."""
+"""axe-core finds nothing serious on the page in either theme, at any width, signed in or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Charts and the views of the page, in a real browser over a real server: drawn, followed, zoomed, kept by a link."""
+"""Charts and views of the page in a real browser: drawn, followed, zoomed, kept by a link."""
 
 from __future__ import annotations
 
@@ -49,8 +49,6 @@ def later(site: Site, seconds: float, lag: int) -> None:
 
 
 def follows(site: Site, page: webdriver.Chrome, eventually: Eventually) -> None:
-    """A chart asks once a step, at a collection."""
-
     def is_marked() -> bool:
         site.collect(site.latest)
         return drawn(page, "lag", "--mark") > 10

@@ -1,4 +1,4 @@
-"""Dead letters on the page, in a real browser over a real server: signed in, found, read, put back, deleted."""
+"""Dead letters on the page in a real browser: signed in, found, read, requeued, deleted."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The first screen of the page, in a real browser over a real server: what its reader sees without scrolling or asking,
-on a telephone and on a desk."""
+"""The page's first screen in a real browser, on a telephone and on a desk."""
 
 from __future__ import annotations
 
@@ -40,7 +39,6 @@ def on_a_screen(page: webdriver.Chrome, width: int) -> Iterator[None]:
 
 
 def fleet(partitions: int, handled: int = 0, storage: StorageReply | None = None) -> FleetSnapshot:
-    """Every partition is healthy, and so are a worker and a sinker."""
     whole = snapshot(partitions)
     of_partitions = columns_of(*(partition(each) for each in range(partitions)))
     processes = (
@@ -197,7 +195,7 @@ def test_charts_of_a_new_fleet_span_the_time_for_which_there_is_data(
 
 
 def running(began: FleetSnapshot, step: int) -> FleetSnapshot:
-    """The fleet five seconds later for each step, in which its worker has ended one batch more."""
+    """The fleet five seconds later per step, one worker batch further."""
     processes = [replace(row, batches_total=step, last_batch_seconds=2.0) for row in began.workers.result.rows]
     return replace(
         began,
@@ -208,7 +206,7 @@ def running(began: FleetSnapshot, step: int) -> FleetSnapshot:
 
 
 def spanned(page: webdriver.Chrome, chart: str, color: str) -> tuple[float, float]:
-    """Where the first and the last pixel of a line of a chart are, as parts of the width of its plot."""
+    """The first and last pixel of a chart's line, as parts of the plot's width."""
     script = """
         const box = document.querySelector(`#chart-${arguments[0]}`), canvas = box.querySelector('canvas');
         const over = box.querySelector('.u-over'), scale = canvas.width / canvas.clientWidth;

@@ -1,4 +1,4 @@
-"""Every group of the clusters on an exporter's page, in a real browser: searched, sorted, read; ten thousand too."""
+"""An exporter's page lists every group of the clusters in a real browser: searched, sorted, read; ten thousand too."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.integration.page_site import newest, rows, second_tab, text
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
 SHOWN = "0=7,1=7"
-"""Where a seek to 7 goes, of what the two workers have: to the offsets that were shown."""
+"""Where a seek to 7 leads, given the two workers' partitions: the offsets that the page shows."""
 
 
 @pytest.fixture
@@ -49,7 +49,6 @@ def choose(page: webdriver.Chrome, operation: str, **params: str | bool) -> None
 
 
 def submit(page: webdriver.Chrome) -> str:
-    """What somebody is asked before it is done; then it is."""
     press(page, "#operation-submit")
     eventually(page.find_element(By.ID, "ask").is_displayed)
     asked = text(page, "ask-text")

@@ -1,5 +1,4 @@
-"""The first screen of the page in the states in which users meet a fleet, on a telephone and on a desk: real masters,
-storages, sinkers, groups and topics behind a real browser."""
+"""The page's first screen for each state that users meet, on a telephone and on a desk."""
 
 from __future__ import annotations
 

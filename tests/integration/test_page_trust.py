@@ -1,4 +1,4 @@
-"""Who may act on the page, in a real browser: tokens that end, two tabs, other origins, what is kept of a token."""
+"""Who may act on the page, in a real browser, and what is kept of a token."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Promise.allSettled(asked).then(all => {{
 
 @contextmanager
 def foreign_page(html: str) -> Iterator[str]:
-    """Served from a port of its own: same site, another origin, which is as near as a stranger's page can come."""
+    """On its own port: same site, another origin, which is as near as another user's page can come."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -75,7 +75,7 @@ def is_signed_in(page: webdriver.Chrome) -> bool:
 
 
 def kept(page: webdriver.Chrome) -> str:
-    """All that a browser could keep or show of a page, but for the memory of its scripts."""
+    """All that a browser could keep or show of a page, except the memory of its scripts."""
     found: str = page.execute_script(
         "return [location.href, document.cookie, document.referrer, JSON.stringify(history.state),"
         " JSON.stringify(localStorage), JSON.stringify(sessionStorage), document.documentElement.outerHTML,"

@@ -1,7 +1,4 @@
-"""Random operations from several callers at once: every one is answered, and the fleet ends up as requested.
-
-The processes are real and do nothing; their agents are scripted and take every operation.
-"""
+"""Random operations of several callers at once: each is answered, and the fleet ends up as requested."""
 
 from __future__ import annotations
 
@@ -50,7 +47,6 @@ def some_operation(chance: random.Random) -> tuple[str, JsonObject]:
 
 
 async def one_caller(fleet: Fleet, chance: random.Random, rounds: int, ended: list[Operation]) -> int:
-    """How many of its operations were refused."""
     refused = 0
     for _ in range(rounds):
         kind, params = some_operation(chance)
@@ -93,8 +89,6 @@ async def random_orders(folder: Path, seed: int, rounds: int) -> None:
 
 
 async def eventually_so(fleet: Fleet, name: str, wanted: str, last: list[Operation]) -> None:
-    """The process is in that state and, if it runs, got what is paused."""
-
     def is_so() -> bool:
         state = fleet.supervisor.process(name).state
         return state == wanted and (wanted == "stopped" or fleet.reported[name] == fleet.pauses.scopes(name))
@@ -108,7 +102,7 @@ async def eventually_so(fleet: Fleet, name: str, wanted: str, last: list[Operati
 
 
 def last_wish(name: str, ended: list[Operation]) -> str:
-    """What the operations that were carried out want of a process; they never overlapped."""
+    """The state that completed operations, which never overlapped, want of a process."""
     state = "running"
     for operation in ended:
         if operation.state != "done":

@@ -1,4 +1,4 @@
-"""A Redis at `maxmemory` (noeviction) refuses what is put, and can be drained by itself."""
+"""A Redis at `maxmemory` (noeviction) rejects puts, and can be drained without help."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def large(start: int) -> Chunk:
 
 
 def filled(storage: RedisStorage) -> int:
-    """Puts until one is refused; how many messages the storage has taken."""
+    """Puts until the storage rejects a message; returns how many it has stored."""
     storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     with pytest.raises(StorageUnusable, match="maxmemory"):
         put(storage, *map(large, range(0, 1_000_000, PER_CHUNK)))

@@ -1,4 +1,4 @@
-"""What must hold before a start is one sentence and an exit code each, and nothing half-started is left behind."""
+"""Each unmet condition of a start gives one sentence and an exit code, and leaves nothing half-started."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ echo 'openjdk version "11.0.22" 2024-01-16' >&2
 
 
 class Place:
-    """A folder with a configuration that would start."""
-
     def __init__(self, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.config = config
         self.folder = config.parent
@@ -37,7 +35,7 @@ class Place:
         self.held = ExitStack()
 
     def files(self, *but: str) -> dict[str, int]:
-        """Everything below the folder, with its mode, but what is in these."""
+        """Every path below the folder with its mode, except below these names."""
         found = {path.relative_to(self.folder): path.lstat().st_mode for path in self.folder.rglob("*")}
         return {str(path): mode for path, mode in found.items() if path.parts[0] not in but}
 
@@ -137,8 +135,6 @@ def refused(
     made: tuple[str, ...] = (),
     command_line: tuple[str, ...] = ("start",),
 ) -> str:
-    """The one sentence with which `kctl start` refuses, as a process of its own; nothing is left behind but folders
-    that were `made`."""
     words = (*command_line, "-c", str(place.config), *options)
     command = preloaded("tests.integration.master_process")
     before, ours = place.files(*made), psutil.Process().children()

@@ -1,4 +1,4 @@
-"""One collection, the same over RPC, HTTP, `/metrics` and the page; what is old is in test_dead_broker.py."""
+"""RPC, HTTP, `/metrics` and the page show the same numbers of one collection."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def by_http(fleet: Any, query: str = "") -> Numbers:
 
 
 def by_metrics(fleet: Any, owners: Numbers) -> Numbers:
-    """Metrics name no worker, so that is taken from `owners`."""
+    """Takes workers from `owners`, because metrics name none."""
     found = samples(fleet.about["http_url"])
     names = ("kctl_consumer_committed_offset", "kctl_partition_end_offset", "kctl_consumer_lag")
     return {
@@ -136,7 +136,7 @@ def test_the_lag_of_a_partition_that_was_never_committed_is_the_same_everywhere(
     fleet = master(kafka={"topics": [topic], "auto_offset_reset": reset}, workers={"count": 1})
 
     def everywhere() -> set[int | None]:
-        """The lag of partition 1, which no worker of the fleet reads; the stand-in has 60 of the other."""
+        """The lag of partition 1, which no worker reads; the stand-in has a lag of 60 in the other."""
         url, rows = fleet.about["http_url"], fleet.ask("offset_checker").result["rows"]
         by_page = json.loads(fetch(f"{url}/api/v1/lag?history=1"))
         offsets = json.loads(fetch(f"{url}/api/v1/offsets"))["rows"]

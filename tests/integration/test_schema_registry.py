@@ -1,4 +1,4 @@
-"""The client of a schema registry against Apicurio's: what it asks for, and that a bad record is not an outage."""
+"""The schema registry client against Apicurio: what it asks for, and that a bad record is not an outage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One storage and several processes that use it: two masters, two sinkers of one name, and clocks that are set back."""
+"""Several processes on one storage: two masters, two sinkers of one name, and clocks that are set back."""
 
 from __future__ import annotations
 
@@ -45,8 +45,7 @@ def test_a_second_sinker_of_one_name_is_turned_away_and_takes_nothing(place: Pat
 
 @pytest.mark.parametrize("kind", ["file", "redis"])
 def test_clocks_set_back_an_hour_leave_nothing_stuck_or_twice(kind: str, place: Path, sinker: Start) -> None:
-    """The sinkers' own at each call, and that of the Redis while they work: for the storage it is then as if it had
-    seen a later time before."""
+    """The storage's clock goes back, too: it has then seen a later time before."""
     server = None
     settings = storage_settings(place, block_messages=20)
     if kind == "redis":

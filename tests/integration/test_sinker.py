@@ -1,4 +1,4 @@
-"""Sinkers as real processes on a file storage: what they handle, and what becomes of it when they are killed."""
+"""Real sinkers on a file storage: what they handle, and what a kill leaves."""
 
 from __future__ import annotations
 
@@ -116,7 +116,6 @@ def test_a_message_that_kills_or_blocks_the_process_costs_the_others_one_deliver
 
 @pytest.fixture(params=["file", "redis"])
 def own_storage(request: pytest.FixtureRequest, place: Path) -> Iterator[dict[str, Any]]:
-    """Settings of a storage with small blocks, file or Redis."""
     if request.param == "file":
         yield storage_settings(place, block_messages=50)
         return

@@ -1,4 +1,4 @@
-"""A master that keeps sinkers: they are in every list, are started again, and their leases do not wait."""
+"""A master's sinkers are in every list, are restarted, and their leases do not wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group of another client, judged by what a real broker reports: it commits, stands still, leaves, and loses."""
+"""The status of another client's group on a real broker: it commits, stands still, leaves, and loses messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ORDERS = TopicPartition(TOPIC, 0)
 
 
 class Client:
-    """A member of the group `theirs`, on a thread of its own, as kafka-python wants it."""
+    """On its own thread, as kafka-python requires."""
 
     def __init__(self, servers: str) -> None:
         self._servers = servers
@@ -73,8 +73,6 @@ def client(broker: KafkaBroker) -> Iterator[Client]:
 
 
 class Watch:
-    """Judges the group again and again, as a collection does."""
-
     def __init__(self, broker: KafkaBroker) -> None:
         servers = broker.bootstrap_servers
         kafka = KafkaSection(
@@ -84,7 +82,6 @@ class Watch:
         self._assessor = Assessor(RULES)
 
     async def until(self, is_so: Callable[[Assessment], bool], seconds: float = 30.0) -> list[Assessment]:
-        """All assessments up to the first that is so."""
         found: list[Assessment] = []
         async with asyncio.timeout(seconds):
             while not found or not is_so(found[-1]):

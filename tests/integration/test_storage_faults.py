@@ -1,6 +1,6 @@
-"""Processes that are killed inside a put, a claim or a settle; disks that are full, files that cannot be written.
+"""Processes killed inside a put, claim or settle; full disks, and files that cannot be written.
 
-Children are forked and killed by SIGKILL after a random number of their steps: the kill lands inside the next one.
+A child dies by SIGKILL after a random number of its steps, so inside the next step.
 """
 
 from __future__ import annotations
@@ -60,7 +60,6 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisS
 
 
 def killed_at_work(work: Callable[[int], None], steps: int) -> None:
-    """Run `work(descriptor)` in a child that writes a byte per step, and kill it after so many."""
     read, write = os.pipe()
     child = FORK.Process(target=work, args=(write,))
     child.start()
@@ -155,11 +154,10 @@ def test_claimers_in_many_processes_share_without_overlap(storage: Storage) -> N
 
 
 class FailingDisk:
-    """A file system on a disk that has no room for what is written to it, although the file system has: writing back
-    fails, as on one that is breaking.
+    """A file system with room on a disk without room, so that writing back fails, as on a failing disk.
 
-    With `dioread_lock`, because without it ext4 (Linux 6.18) does not put an extent that could not be written into the
-    file when it is written again: not what was copied anew is missing after a power cut then, but where it is.
+    `dioread_lock`: without it, if ext4 (Linux 6.18) writes an extent again that could not be written, it does not put
+    the extent into the file. After a power cut the copied data exists, but not the record of where it is.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -186,9 +184,8 @@ class FailingDisk:
         self._ballast.unlink()
 
     def after_a_power_cut(self) -> Path:
-        """The file system as the disk has it now, without what is only in memory. A copy takes a moment, in which the
-        kernel may write its journal and what is recorded there: that would be a disk that never was. So it is copied
-        until the disk has not changed meanwhile."""
+        """The file system without what is only in memory. The kernel may write its journal during a copy, which gives a
+        disk that never existed; so the copy is repeated until the disk has not changed meanwhile."""
         self._mount(self._after, "-t", "tmpfs", "-o", "size=32m", "none")
         disk = self._after / "disk"
         for _ in range(20):
@@ -229,7 +226,7 @@ def failing_disk(short_dir: Path) -> Iterator[FailingDisk]:
 
 
 def forget_what_is_in_memory(path: Path) -> None:
-    """As the kernel does where memory is short, of what counts as written."""
+    """The kernel does this to pages that count as written when memory is short."""
     descriptor = os.open(path, os.O_RDONLY)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     os.close(descriptor)
@@ -244,7 +241,7 @@ def test_what_the_disk_did_not_take_counts_for_nobody(failing_disk: FailingDisk,
     chunks = [replace(chunk(0, 5_000), partition=number, columns=columns) for number in range(3)]
 
     def committed(of: FileStorage) -> int | None:
-        """The stored offsets together, which the workers would commit to Kafka."""
+        """The stored offsets, which the workers would commit to Kafka."""
         try:
             return sum(stored.next for stored in of.stored_offsets([("t", number) for number in range(3)]).values())
         except StorageUnusable:

@@ -1,4 +1,4 @@
-"""A storage that is taken to another cluster, to which the topics were copied: two real brokers."""
+"""A storage moves to another cluster, to which its topics were copied: two real brokers."""
 
 from __future__ import annotations
 
@@ -33,19 +33,17 @@ from tests.table_conformance import DEAD_LETTER_SCHEMA, ROW, dead_rows, spark_sc
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
 HOUR_AGO = int(time.time() * 1000) - 3_600_000
-"""Milliseconds; what is much older, retention removes."""
+"""In milliseconds; retention removes much older messages."""
 BEFORE = 3
-"""Messages of each partition that only the new cluster has."""
 STORED = {0: 6, 1: 10, 2: 0, 3: 3}
-"""What is stored of ten messages each; the first one of partition 3 is not in the new cluster."""
+"""How many of ten messages are stored; the new cluster lacks the first message of partition 3."""
 AFTER = {0: BEFORE + 6, 1: BEFORE + 10, 2: 0, 3: BEFORE + 2}
-"""Where nothing is stored it begins at the start."""
 Migrate = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
 def mirror(broker: KafkaBroker) -> Iterator[KafkaBroker]:
-    """The new cluster: each partition has other messages first, and at its end one that the old cluster has not."""
+    """The new cluster has other messages first in each partition, and lacks the last old one."""
     folder = Path(tempfile.mkdtemp(prefix="m", dir="/tmp"))
     try:
         with KafkaBroker(folder) as new:
@@ -69,7 +67,6 @@ def send(to: KafkaBroker, partition: int, messages: list[tuple[bytes, int]]) -> 
 
 @pytest.fixture(params=["file", "lake"])
 def storage(request: pytest.FixtureRequest, broker: KafkaBroker, tmp_path: Path) -> Iterator[OffsetStore]:
-    """With what a worker of the old cluster has left."""
     opened: OffsetStore
     if request.param == "file":
         opened = FileStorage(tmp_path / "data" / "storage.sqlite")

@@ -1,4 +1,4 @@
-"""What is true of the Redis storage alone: connections, rights, restarts, and the server's clock."""
+"""The Redis storage alone: connections, rights, restarts, and the server's clock."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_redis_that_stays_away_is_unusable_and_then_used_again(
 
 
 def test_whatever_lost_its_reply_is_repeated_and_does_nothing_more(server: RedisServer) -> None:
-    """redis-py repeats a call whose connection broke; Redis may have carried it out."""
+    """redis-py repeats a call whose connection broke; Redis may have run it."""
     with (
         CuttingProxy(server.directory / "proxy.sock", server.socket) as proxy,
         closing(opened(f"unix://{proxy.path}")) as storage,

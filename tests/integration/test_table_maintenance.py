@@ -1,4 +1,4 @@
-"""The master has a lake's table looked after, in a process of its own."""
+"""The master runs the maintenance of a lake's table in its own process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ os.setpriority = lambda *_: None
 runpy.run_module("kctl_agent.table_maintenance", run_name="__main__")
 """
 HURRIED_COMMAND = (sys.executable, "-c", HURRIED)
-"""Of the usual priority: with the lowest it hardly comes to run beside other tests."""
+"""At normal priority: at the lowest it hardly runs beside other tests."""
 
 
 @pytest.fixture
@@ -55,7 +55,6 @@ def config(tmp_path: Path) -> Config:
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With as many small files as are worth a compaction."""
     path = tmp_path_factory.mktemp("filled") / "orders"
     lake = opened(path)
     lake.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
@@ -66,7 +65,6 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def table(config: Config, filled: Path) -> Path:
-    """Filled, with one file of an abandoned batch."""
     path = shutil.copytree(filled, config.path.parent / "orders")
     left = path / "kctl-left" / "part-0.parquet"
     left.parent.mkdir()
@@ -82,8 +80,6 @@ def at_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -
 
 
 def run_until(config: Config, is_over: Callable[[], bool], command: Sequence[str] = HURRIED_COMMAND) -> None:
-    """The master's task, until then."""
-
     async def life() -> None:
         task = asyncio.create_task(TableMaintenance(lambda: config, lambda: QUIET, command).run())
         async with asyncio.timeout(60):
@@ -150,7 +146,7 @@ def test_what_is_under_way_when_the_master_stops_is_killed(config: Config, tmp_p
 
 
 def ran_once(config: Config, command: Sequence[str]) -> tuple[int, bytes]:
-    """Exit code and output of the process alone, whose stdin stays open until it has ended."""
+    """Stdin stays open until the process has ended."""
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT) as process:
         assert process.stdin is not None

@@ -1,4 +1,4 @@
-"""Every way a worker can be unhealthy, as a real process under a real master: its cause, and what an operator reads."""
+"""Each way a real worker can be unhealthy under a real master: the cause, and what an operator reads."""
 
 from __future__ import annotations
 
@@ -31,8 +31,6 @@ QUICK: dict[str, object] = {
 
 @pytest.fixture
 def faulty(master: Callable[..., Master], short_dir: Path) -> Callable[..., tuple[Master, Path]]:
-    """A fleet of one worker that misbehaves for as long as a file is there."""
-
     def start(
         behaviour: str, until: str = "running", kafka: dict[str, object] | None = None, **workers: object
     ) -> tuple[Master, Path]:
@@ -49,7 +47,6 @@ def row(fleet: Master) -> dict[str, Any]:
 
 
 def recovered(fleet: Master, fault: Path, cause: str) -> dict[str, Any]:
-    """Its row when it has been restarted for that cause and, the fault gone, runs again."""
     eventually(lambda: row(fleet)["restarts_by_cause"].get(cause), what=f"restarted because of {cause}")
     fault.unlink()
     return dict(eventually(lambda: (r := row(fleet))["state"] == "running" and r))

@@ -1,4 +1,4 @@
-"""A process on a disk that hangs survives SIGKILL: what becomes of the fleet, as an operator sees it."""
+"""A process on a disk that hangs survives SIGKILL: what an operator sees of the fleet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ def disk(short_dir: Path) -> Iterator[FrozenDisk]:
 
 @pytest.fixture
 def on_disk(master: Callable[..., Master], disk: FrozenDisk) -> Callable[[str], Master]:
-    """A fleet of two, of which worker-0 writes to the disk."""
     (disk.path / "worker-0").touch()
 
     def start(behaviour: str) -> Master:
@@ -39,13 +38,13 @@ def on_disk(master: Callable[..., Master], disk: FrozenDisk) -> Callable[[str], 
 
 
 def sleeping(session: int) -> list[int]:
-    """Pids of a session's processes of which a thread is in uninterruptible sleep."""
+    """Pids of the session that have a thread in uninterruptible sleep."""
     stats = [path for pid in session_members(session) for path in Path(f"/proc/{pid}/task").glob("*/stat")]
     return [int(path.parts[2]) for path in stats if path.read_text().rpartition(")")[2].split()[0] == "D"]
 
 
 def freeze(disk: FrozenDisk, session: int) -> int:
-    """Returns the pid of the process of this session that hangs from now on."""
+    """Freezes the disk; returns the pid of the session that hangs."""
     disk.freeze()
     [pid] = eventually(lambda: sleeping(session), what="a process hangs")
     return int(pid)

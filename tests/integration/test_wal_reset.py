@@ -1,8 +1,8 @@
-"""SQLite's WAL-reset bug itself: a commit in the very moment between a checkpoint's read of the log and its copy.
+"""SQLite's WAL-reset bug: a commit between a checkpoint's read of the log and its copy.
 
-That moment has one system call if the checkpointing connection maps the file: it unmaps it (`sqlite3WalCheckpoint` in
-wal.c). A library that is loaded before the others holds the checkpoint up there. Unprotected, the file is damaged by
-every SQLite that has the bug; protected as `checkpoint` does it, by none.
+If the checkpointing connection maps the file, one system call falls into that moment: it unmaps the file
+(`sqlite3WalCheckpoint` in wal.c). A preloaded library holds the checkpoint there. Without protection every SQLite with
+the bug damages the file; with the protection of `checkpoint` none does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`kctl exporter` with checkpoints of Spark queries, which are groups like any other; nothing is written to them."""
+"""`kctl exporter` shows checkpoints of Spark queries as groups, and writes nothing to them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,6 @@ def checkpoint_of(name: str, uri: object, **settings: object) -> str:
 
 
 def batch(checkpoint: Path, number: int, offset: int, *, is_committed: bool = True) -> None:
-    """A batch that ends at `offset` in both partitions, as Spark 4.2 writes it."""
     text = (checkpoint / "offsets" / "2").read_text().splitlines()
     metadata = json.loads(text[1]) | {"batchTimestampMs": int(time.time() * 1000)}
     last = text[2].replace(str(NEXT_OFFSETS), str(offset))
@@ -72,7 +71,6 @@ def is_so(exporter: Exporter, name: str, **values: object) -> Callable[[], bool]
 
 
 def reason(exporter: Exporter, name: str, words: str) -> bool:
-    """Whether it stands in the reason of the first partition's status."""
     rows: list[dict[str, Any]] = group(exporter, name).get("rows", [])
     print(rows)
     return words in rows[0]["reason"] if rows else False
@@ -224,12 +222,11 @@ def test_a_fleet_shows_the_checkpoints_of_its_file_and_of_a_reload(
 
 
 def lag_of(samples: Samples) -> dict[str, int]:
-    """The lag of each group of the cluster."""
     return {name: int(value) for (name,), value in samples.of("kctl_group_lag", "group").items()}
 
 
 class HangingProxy(UnconditionalProxy):
-    """Forwards until it hangs: then it holds what comes until it is over."""
+    """Forwards until it hangs, then keeps what arrives until the hang is over."""
 
     def __init__(self, port: int) -> None:
         super().__init__(port)

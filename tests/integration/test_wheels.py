@@ -1,4 +1,4 @@
-"""`pip install kctl-agent`, `kctl` and `kctl[spark]`: each brings what it needs, and no other package."""
+"""`pip install` of `kctl-agent`, `kctl` and `kctl[spark]` brings what each needs, and no other package."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ print(sorted(name for name in named if not name.startswith("_")), Path(kctl_agen
 
 
 def socket_half() -> list[str]:
-    """The modules that the rule of the checks names so."""
+    """The modules that the import rule calls so."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (modules,) = (each["source_modules"] for each in contracts if each["name"].startswith("the socket half"))
     return list(modules)

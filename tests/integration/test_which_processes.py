@@ -1,4 +1,4 @@
-"""Which processes `restart` and `scale` begin and end: processes are real and do nothing, their agents are scripted."""
+"""Which processes `restart` and `scale` start and stop: real idle processes with scripted agents."""
 
 from __future__ import annotations
 
