@@ -1,5 +1,3 @@
-"""The storages of the conformance suite, each with its clock and a way to damage it."""
-
 from __future__ import annotations
 
 import shutil
@@ -27,7 +25,7 @@ KINDS = ("file", "redis")
 
 @dataclass(frozen=True)
 class Bench:
-    """A storage to test, and what has to be done to it from outside."""
+    """A storage under test, with ways to act on it from outside."""
 
     storage: Storage
     pass_time: Callable[[float], None]
@@ -35,12 +33,12 @@ class Bench:
 
 
 def flipped(body: bytes) -> bytes:
-    """With one bit changed that belongs to the last message's value."""
+    """Flips one bit of the last message's value."""
     return body[:-4] + bytes([body[-4] ^ 1]) + body[-3:]
 
 
 class ScriptedMachine(MachineClock):
-    """A machine whose clocks stand still until a test advances them; pickled, it is another one."""
+    """A machine whose clocks only a test advances; its pickled copy is another machine."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -70,7 +68,7 @@ def file_bench(path: Path) -> Bench:
 
 @pytest.fixture(scope="session", autouse=True)
 def redis_server() -> Iterator[RedisServer | None]:
-    """One for all tests of this folder, started before any of them checks what it has left behind."""
+    """One server for all tests of this folder, started before any test checks for leftovers."""
     if not is_installed():
         yield None
         return

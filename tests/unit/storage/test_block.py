@@ -1,5 +1,3 @@
-"""A block keeps every message as Kafka had it."""
-
 from __future__ import annotations
 
 import base64
@@ -26,7 +24,7 @@ MESSAGES = st.lists(
 
 
 def as_json(headers: list[tuple[str, bytes | None]]) -> bytes:
-    """As Spark's to_json writes it: fields that are null are left out."""
+    """Omits null fields, like Spark's to_json."""
     return json.dumps(
         [{"k": k} if v is None else {"k": k, "v": base64.b64encode(v).decode()} for k, v in headers]
     ).encode()

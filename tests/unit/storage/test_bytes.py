@@ -1,4 +1,4 @@
-"""Blocks, puts, claims and pages of dead letters are bounded by bytes, not only by messages."""
+"""Blocks, puts, claims and pages of dead letters have limits in bytes as well as in messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 @pytest.fixture(params=["file", "redis"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer | None) -> Iterator[Storage]:
-    """Made of settings, so that they reach each kind."""
+    """Built from settings, so that they apply to each kind."""
     settings: dict[str, Any] = {"mode": request.param, "path": str(tmp_path / "s"), "compression": "none"}
     if request.param == "redis":
         require_redis()

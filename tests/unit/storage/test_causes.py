@@ -1,4 +1,4 @@
-"""What dead letters are grouped by, of the texts that handlers, transforms and readers of blocks leave."""
+"""The causes by which dead letters are grouped, from the error texts of handlers, transforms and block readers."""
 
 from __future__ import annotations
 

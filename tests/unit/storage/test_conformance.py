@@ -1,5 +1,3 @@
-"""Every storage keeps what the contract promises."""
-
 from __future__ import annotations
 
 from tests.conformance import Claims, DeadLetters, Order, Puts, Times

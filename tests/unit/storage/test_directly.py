@@ -1,5 +1,3 @@
-"""Mode `directly` keeps stored offsets and dead letters, and no messages."""
-
 from __future__ import annotations
 
 from pathlib import Path

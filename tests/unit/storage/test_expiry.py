@@ -1,5 +1,3 @@
-"""Dead letters that are too old are removed, where that is set."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""When workers take no new batch, and the reason they show then."""
-
 from __future__ import annotations
 
 from contextlib import closing

@@ -1,5 +1,3 @@
-"""The keys of a bucket."""
-
 from __future__ import annotations
 
 from pathlib import Path

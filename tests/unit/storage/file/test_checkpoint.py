@@ -1,4 +1,5 @@
-"""The log is copied into the file while no commit can begin it anew: SQLite's WAL-reset bug has no moment to strike."""
+"""The log is copied into the file while no commit can restart the log; SQLite's WAL-reset bug therefore cannot
+occur."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def storage(path: Path) -> Iterator[FileStorage]:
 
 
 def generation(path: Path) -> bytes:
-    """The salts in the log's header, which change when it begins anew (https://sqlite.org/walformat.html)."""
+    """The salts in the log's header, which change when the log restarts (https://sqlite.org/walformat.html)."""
     with Path(f"{path}-wal").open("rb") as log:
         return log.read(32)[16:24]
 
@@ -74,7 +75,7 @@ def test_while_a_copy_reads_commits_go_on_and_none_begins_the_log_anew(path: Pat
 def test_where_all_was_copied_before_a_copy_that_reads_copies_nothing(path: Path, storage: FileStorage) -> None:
     copy(path)
     with closing(connect(path)) as db, closing(connect(path)) as guard, reading(guard):
-        commit(storage)  # begins the log anew, for the guard reads from the file
+        commit(storage)  # restarts the log, because the guard reads from the file
 
         _, pages, copied = db.execute("pragma wal_checkpoint(passive)").fetchone()
 
@@ -101,7 +102,7 @@ def test_who_sees_a_long_log_copies_it(path: Path, storage: FileStorage, monkeyp
     put(storage, chunk(300, 3000))
     assert Path(f"{path}-wal").stat().st_size > 200_000
 
-    storage.stats()  # a sinker may, or a worker
+    storage.stats()  # as a sinker or a worker may do
     join_copies()
     commit(storage)
 

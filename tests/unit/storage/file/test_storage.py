@@ -1,5 +1,3 @@
-"""What is true of the file storage alone: its file, its versions, its clock, and several processes."""
-
 from __future__ import annotations
 
 import errno
@@ -26,13 +24,11 @@ from kctl_agent.storage.file.sync_failures import note_sync_failure, sync_failur
 from tests.conformance.given import chunk, everything, fill, offsets, put, stored, total
 
 FRAME_BYTES = 24 + 16384
-"""Of the write-ahead log: a page and what comes before it."""
+"""A frame of the write-ahead log: a header and a page."""
 
 
 @dataclass
 class Machine(MachineClock):
-    """One whose clocks a test turns."""
-
     since_boot: float = 1000.0
     unix: float = 1_700_000_000.0
     boot: str = "first"
@@ -183,7 +179,7 @@ def test_a_file_that_is_gone_is_not_made_again_by_those_that_use_it(path: Path, 
 
 
 def test_disk_errors_of_a_task_end_its_put(path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linux reports it once: to the sync that came first."""
+    """Linux reports the error once, to the first sync."""
     monkeypatch.setattr(file_writer, "SYNC_BYTES", 1)
     storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     really, errors = os.fdatasync, [OSError(errno.EIO, os.strerror(errno.EIO))]
@@ -243,7 +239,7 @@ def test_who_began_before_a_failed_sync_elsewhere_begins_again(path: Path, stora
 
 
 def test_nothing_is_copied_into_the_file_while_the_disk_fails(path: Path, storage: FileStorage) -> None:
-    """SQLite does not look whether the log is what was written to it."""
+    """SQLite does not check whether the log has what was written to it."""
     storage.init_offsets([StoredOffset("t", 0, "A", 7)])
     note_sync_failure(path)
     copy(path)
@@ -269,7 +265,7 @@ def test_a_message_that_cannot_be_read_while_the_disk_fails_is_no_dead_letter(pa
 
 
 def next_in_the_file_alone(path: Path) -> int | None:
-    """A partition's stored offset without what is in the log; copied by a process that holds no lock on the file."""
+    """A partition's stored offset without the log; copied by a process that holds no lock on the file."""
     copy = path.with_name("copy")
     subprocess.run(["cp", path, copy], check=True)
     with closing(sqlite3.connect(copy)) as db:

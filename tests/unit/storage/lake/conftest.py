@@ -7,5 +7,4 @@ import pytest
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Of a table that is not there yet."""
     return tmp_path / "orders"

@@ -1,5 +1,3 @@
-"""Tables keep what the contract promises of every `OffsetStore` and `DeadLetterStore`."""
-
 from __future__ import annotations
 
 from pathlib import Path

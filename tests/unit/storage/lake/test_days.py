@@ -1,4 +1,4 @@
-"""Partitions by days: Spark has dates of years that no reader of a table knows."""
+"""Partitions by days; Spark has dates in years that no reader of a table knows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.lake_tables import GROUP, TOPIC_ID, TP, at, schema
 
 
 def of_days(path: Path, *days: str) -> tuple[LakeStorage, LakeBatch]:
-    """A table by days, and a batch with a row of each, as Spark writes it."""
+    """A table partitioned by days, and a batch with a row for each day, as Spark writes it."""
     made = LakeStorage(LocalFolder(path), partition_by=["day"])
     made.prepare()
     made.fit(schema(("n", "long"), ("day", "date")))
@@ -60,7 +60,7 @@ def test_maintenance_reports_a_table_of_which_delta_rs_can_make_nothing_and_does
     batch.commit()
     version = DeltaTable(path).version()
     entry = path / "_delta_log" / f"{version:020}.json"
-    far = entry.read_text().replace("2026-11-24", "+10000-01-01")  # as another writer may have it
+    far = entry.read_text().replace("2026-11-24", "+10000-01-01")  # a value that another writer may leave
     entry.with_name(f"{version + 1:020}.json").write_text(far)
 
     done, failed = looked_after(made, GROUP.group)

@@ -1,4 +1,4 @@
-"""A Delta table as storage, without Spark: files of batches are written by pyarrow here."""
+"""A Delta table as storage, without Spark: pyarrow writes the files of batches."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_file_of_a_task_attempt_that_spark_has_not_committed_is_no_part_of_the
 
 
 def test_a_log_that_was_cleaned_up_below_what_it_was_read_from_is_read_anew(storage: LakeStorage, path: Path) -> None:
-    """By another writer, whose checkpoint was of a version before the newest one that was read already."""
+    """Another writer cleaned up; its checkpoint is older than the newest version that was read."""
     DeltaTable(path).create_checkpoint()
     reader = opened(path)
     begun(storage, 100, 110).commit()
@@ -254,7 +254,7 @@ def test_commits_are_synced_before_they_show(storage: LakeStorage, path: Path, m
 
 @pytest.mark.parametrize("damage", [b"", bytes(200), b'{"commitInfo":{}}\n{"txn":{"appId":"a","ver'])
 def test_a_log_damaged_by_a_power_cut_is_refused(storage: LakeStorage, path: Path, damage: bytes) -> None:
-    """Of another writer, which syncs nothing."""
+    """Another writer does not sync its entries."""
     before = DeltaTable(path).version()
     (path / "_delta_log" / f"{before + 1:020}.json").write_bytes(damage)
 
@@ -264,7 +264,7 @@ def test_a_log_damaged_by_a_power_cut_is_refused(storage: LakeStorage, path: Pat
 
 
 def test_paths_are_escaped_as_delta_rs_escapes_them(path: Path) -> None:
-    """Which finds by the escaped path what a compaction or DELETE has removed."""
+    """delta-rs finds the files that a compaction or DELETE removed by the escaped path."""
     letters = "".join(map(chr, range(33, 127))).replace("/", "") + "ü€ \U0001f600"
     made = DeltaTable.create(path, Schema([Field("a", PrimitiveType("string"))]))
     made.create_write_transaction(

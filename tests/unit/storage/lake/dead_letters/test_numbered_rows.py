@@ -1,5 +1,3 @@
-"""How dead letters are read, on a table that both engines have written."""
-
 from __future__ import annotations
 
 import operator
@@ -23,7 +21,7 @@ NOT_NULL = [each for each in TEXTS if each is not None]
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
-    """The first file lacks the column `reading`; the last was written by an UPDATE of delta-rs."""
+    """The first file lacks the column `reading`; an UPDATE of delta-rs wrote the last file."""
     path = Path(tmp_path_factory.mktemp("dead"), "orders_dead_letters")
     rows = [
         {

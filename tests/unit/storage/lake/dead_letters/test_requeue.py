@@ -1,4 +1,4 @@
-"""Dead letters of a table on their way back, without Spark: what a transform makes of them is written by pyarrow."""
+"""Requeues dead letters of a table without Spark: pyarrow writes what a transform returns."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ DEAD_LETTER = pa.schema(
 )
 
 Marks = Callable[[int], bool]
-"""Whether the transform cannot read the message at this offset."""
+"""Whether the transform marks the message at this offset as unreadable."""
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """Ends the process."""
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def table(storage: LakeStorage) -> DeadLetterTable:
 
 
 def die(table: DeadLetterTable, storage: LakeStorage, offsets: list[int], end: int, **more: Any) -> None:
-    """A batch that ends there, all of whose messages are dead letters, and other offsets nothing."""
+    """Commits a batch up to `end` that has dead letters at these offsets and no rows."""
     stored = storage.stored_offsets([TP])[TP]
     batch = storage.begin([Advance(*TP, stored.version, stored.next, end)])
     written(table, batch, offsets, **more).commit()
@@ -103,12 +103,11 @@ def even(offset: int) -> bool:
 
 
 def worker(path: Path) -> DeadLetterTable:
-    """As the next process finds it."""
     return DeadLetterTable(opened(path), GROUP.group)
 
 
 def transformed(table: DeadLetterTable, batch: RequeueBatch, marks: Marks) -> None:
-    """What Spark writes."""
+    """Writes what Spark would write."""
     every = [row for file in batch.files for row in pq.ParquetFile(file.uri).read().to_pylist()]
     rows = [
         row
@@ -180,7 +179,7 @@ STEPS: dict[str, list[tuple[object, str]]] = {
 
 
 def kills(monkeypatch: pytest.MonkeyPatch, at: int) -> list[str]:
-    """Have the process end right after the step of this number; the steps until then."""
+    """Kills the process right after step number `at`; returns the names of the steps so far."""
     seen: list[str] = []
 
     def killing(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -189,7 +188,7 @@ def kills(monkeypatch: pytest.MonkeyPatch, at: int) -> list[str]:
             number = len(seen)
             try:
                 return real(*args, **kwargs)
-            finally:  # whether it raised or not, as an unlink does of a file that is gone
+            finally:  # even if the step raised, like an unlink of a file that does not exist
                 if number == at:
                     raise Killed
 
@@ -202,7 +201,7 @@ def kills(monkeypatch: pytest.MonkeyPatch, at: int) -> list[str]:
 
 
 def test_a_kill_at_any_step_loses_no_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next process has another transform, and is killed too; the tables are compacted and vacuumed in between."""
+    """The next process has another transform and is killed too; in between, the tables are compacted and vacuumed."""
     for at in range(1, 30):
         path = tmp_path / f"orders{at}"
         storage = opened(path)
@@ -243,7 +242,7 @@ def test_a_kill_at_any_step_loses_no_message(tmp_path: Path, monkeypatch: pytest
 def test_what_stays_dead_is_not_added_to_a_table_that_others_have_changed_so_that_it_does_not_fit_any_more(
     table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though the process that had written it was killed: files of Spark have their schema."""
+    """The dead letters come from a killed process: files of Spark have their own schema."""
     table.requeue_dead()
     by_spark = schema(("topic", "string"), ("offset", "long"), ("error", "string")).encode()
     columns = DEAD_LETTER.with_metadata({b"org.apache.spark.sql.parquet.row.metadata": by_spark})
@@ -265,7 +264,7 @@ def _die(*_: object) -> None:
 
 
 def test_dead_letters_of_an_unstored_batch_wait(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:
-    """Its worker was killed between the two commits: the batch is run again, perhaps with another transform."""
+    """Its worker was killed between the two commits; the batch runs again, perhaps with another transform."""
     batch = storage.begin([Advance(*TP, 1, 110, 120)])
     written(table, batch, [115]).commit()
     assert table.requeue_dead(Selection(offset_from=104)) == 2
@@ -343,7 +342,7 @@ def put_back_by_another(path: Path) -> None:
 def test_a_worker_that_commits_in_the_midst_of_another_process_leaves_each_message_in_one_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, other: Callable[[Path], None], *, after: bool
 ) -> None:
-    """Each commit of that process is the moment once."""
+    """The other process acts once at each commit."""
     real = getattr(LakeTable, name)
     for at in range(1, 9):
         path = tmp_path / f"orders{at}"
@@ -404,7 +403,8 @@ def test_a_cancellation_that_is_killed_at_whichever_step_is_ended_by_the_next_wo
 
 
 def test_a_message_read_twice_is_put_back_twice(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:
-    """After a seek, or of a topic that was recreated; coordinates of each copy apart, for marks are found by them."""
+    """A message is read twice after a seek or in a recreated topic. Marks are found by coordinates, so each copy needs
+    its own."""
     storage.init_offsets([StoredOffset(*TP, None, 100)], storage.stored_offsets([TP]))
     die(table, storage, [101], 102, at=NOW + timedelta(seconds=1))
     table.requeue_dead(Selection(offset_from=101, offset_to=102))
@@ -445,7 +445,7 @@ def test_a_table_of_dead_letters_that_was_replaced_goes_on_above_the_numbers_of_
 
 
 def test_in_a_restored_table_what_was_put_back_since_is_dead_again(table: DeadLetterTable, path: Path) -> None:
-    """The copy was made between a request and its batch; which of its rows became rows is not known any more."""
+    """The copy was made between a request and its batch, so it does not show which dead letters became rows."""
     table.requeue_dead(Selection(offset_to=101))
     copy = shutil.copytree(Path(table.folder.uri), path.with_name("copy"))
     for selection in (Selection(offset_to=101), Selection(offset_from=104)):
@@ -469,7 +469,7 @@ def test_a_recreated_topic_keeps_no_request_waiting(table: DeadLetterTable, stor
     Path(batch.folder.uri).mkdir()  # without rows
     batch.commit()
     storage.init_offsets([StoredOffset(*TP, None, 110)], storage.stored_offsets([TP]))
-    written(table, storage.begin([Advance(*TP, 2, 110, 120)]), [116]).commit()  # and was killed
+    written(table, storage.begin([Advance(*TP, 2, 110, 120)]), [116]).commit()  # and its process was killed
 
     assert table.requeue_dead(Selection(offset_from=115, offset_to=115)) == 1
 

@@ -1,4 +1,4 @@
-"""The table of dead letters beside a table, without Spark: files of batches are written by pyarrow here."""
+"""The table of dead letters next to a table, without Spark: pyarrow writes the files of batches."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ def test_of_two_owners_of_a_batch_one_stores_its_dead_letters(storage: LakeStora
 
 
 def test_a_message_is_in_one_table_after_a_stale_query(storage: LakeStorage, table: DeadLetterTable) -> None:
-    """Its transform marks what the owner's does not, and the owner has fenced who was there before it."""
+    """The stale query marks messages that the owner's transform does not mark, and the owner has fenced earlier
+    queries."""
     written(table, begun(storage, 100, 110), []).commit()
     batch = begun(storage, 100, 110)
     table.fence(batch, table.earlier_try(batch))
@@ -147,7 +148,7 @@ def test_a_recreated_topic_has_dead_letters_of_its_own(storage: LakeStorage, tab
     batch.commit()
     storage.init_offsets([StoredOffset(*TP, str(uuid.uuid4()), 100)], storage.stored_offsets([TP]))
 
-    written(table, begun(storage, 100, 110, version=2), [103]).commit()  # and was killed
+    written(table, begun(storage, 100, 110, version=2), [103]).commit()  # and its process was killed
 
     again = begun(storage, 100, 110, version=2)
     assert table.earlier_try(again).messages == (("t", 0, 103),)
@@ -165,7 +166,7 @@ def test_messages_that_come_again_in_a_table_that_replaced_another_are_not_taken
     again = DeadLetterTable(replaced, GROUP.group)
     batch = begun(replaced, 100, 110)
 
-    again.fence(batch, again.earlier_try(batch))  # and was killed
+    again.fence(batch, again.earlier_try(batch))  # and its process was killed
 
     assert again.earlier_try(begun(replaced, 100, 110)).messages == ()
 
@@ -189,7 +190,7 @@ def test_a_message_dies_again_after_a_seek(storage: LakeStorage, table: DeadLett
 def test_a_file_of_old_dead_letters_is_removed_whole_once_a_day(
     tmp_path: Path, storage: LakeStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A day on which that failed is not over."""
+    """After a failure, the day's removal is tried again."""
     limited = LakeStorage(LocalFolder(tmp_path / "orders"), limits=StorageLimits(dead_seconds=3600.0))
     limited.bind(GROUP)
     table = DeadLetterTable(limited, GROUP.group)
@@ -309,7 +310,7 @@ def test_an_export_reads_the_table_once(
 
 
 def parquet(table: DeadLetterTable) -> dict[str, int]:
-    """The sizes of all files of rows, of older versions too."""
+    """The sizes of all files with rows, including files of older versions."""
     return {str(file): file.stat().st_size for file in Path(table.folder.uri).rglob("*.parquet")}
 
 

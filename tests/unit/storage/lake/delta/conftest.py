@@ -11,7 +11,6 @@ from tests.lake_tables import TOPIC_ID, TP, begun, opened
 
 @pytest.fixture
 def storage(path: Path) -> LakeStorage:
-    """With one batch of ten rows."""
     made = opened(path)
     made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
     begun(made, 0, 10).commit()

@@ -1,5 +1,3 @@
-"""Files of a batch whose process is gone are removed, unless an older version of the table has them."""
-
 from __future__ import annotations
 
 import os
@@ -26,7 +24,7 @@ def storage(path: Path) -> LakeStorage:
 
 
 def committed_and_killed(storage: LakeStorage, monkeypatch: pytest.MonkeyPatch, start: int, end: int) -> int:
-    """A batch whose process dies between its commit and the removal of its plan; the version that it made."""
+    """A batch whose process dies after its commit, before it removes the plan; returns the version of the commit."""
     with monkeypatch.context() as patched:
         patched.setattr(Path, "unlink", lambda *_, **__: None)
         begun(storage, start, end).commit()
@@ -133,7 +131,7 @@ def test_of_a_batch_that_fails_for_days_no_plan_is_older_than_a_day(storage: Lak
 
 
 def test_a_given_up_plan_keeps_its_files(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its process was frozen before its first file, and wakes up."""
+    """Its process was frozen before it wrote its first file, and then continues."""
     frozen = begun(storage, 100, 110)
 
     def given_up(*_: object) -> bool:

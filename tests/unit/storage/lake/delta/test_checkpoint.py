@@ -1,5 +1,3 @@
-"""When checkpoints of a table's log are written, and by which process."""
-
 from __future__ import annotations
 
 import os
@@ -67,7 +65,7 @@ def test_the_log_is_cleaned_up_weekly_unless_forbidden(path: Path, cleans_up: st
 
 
 def test_a_checkpoint_is_named_once_it_is_on_the_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A power cut in between leaves the log with the checkpoint of before."""
+    """After a power cut in between, the log still has its previous checkpoint."""
     storage = configured(path)
     left = path / "_kctl" / "checkpoint-of-one-that-was-killed"
     left.mkdir(parents=True)
@@ -100,7 +98,7 @@ def test_a_checkpoint_is_named_once_it_is_on_the_disk(path: Path, monkeypatch: p
 
 
 def test_a_version_that_has_a_checkpoint_keeps_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if another process writes it while ours is written: its readers have listed its size."""
+    """Even if another process writes it at the same time, because its readers have listed its size."""
     storage = configured(path)
     DeltaTable(path).create_checkpoint()
     [first] = files = list((path / "_delta_log").glob("*.checkpoint.parquet"))
@@ -119,7 +117,7 @@ def test_a_version_that_has_a_checkpoint_keeps_it(path: Path, monkeypatch: pytes
 
 
 def looped(path: Path) -> tuple[LakeStorage, Path]:
-    """A table whose checkpoint is a link to itself, as a second checkpoint of one version once left it."""
+    """A table whose checkpoint links to itself, as a second checkpoint of one version once left it."""
     storage = configured(path)
     begun(storage, 0, 10).commit()
     checkpoint.main(str(path), None)
@@ -175,7 +173,7 @@ def test_a_recovery_leaves_the_checkpoint_of_another_one(
 def test_one_whose_process_was_killed_is_a_warning_with_the_signal(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where memory is short it is the first."""
+    """If memory is short, this process is killed first."""
     storage = configured(path, checkpointInterval="1")
     storage.table.checkpoints.wait()
     stands_in = tmp_path / "python"

@@ -1,5 +1,5 @@
-"""What the log of a table is given of the files of a batch: bounds by which readers skip files must never leave out a
-row, and no value of a message may keep a batch from being stored.
+"""The entries for a batch's files in a table's log: readers that skip files by their bounds must find every row, and no
+value of a message may keep a batch from being stored.
 
 `written_by_spark.parquet` was written by Spark 4.2, with `parquet.block.size` 1024: 200 rows in two row groups, of
     select id as n, if(id = 199, double('NaN'), double(id)) as x,
@@ -28,7 +28,6 @@ SPARK = Path(__file__).with_name("written_by_spark.parquet")
 
 @pytest.fixture
 def folder(path: Path) -> Path:
-    """Of a batch."""
     made = path / "kctl-1"
     made.mkdir(parents=True)
     return made

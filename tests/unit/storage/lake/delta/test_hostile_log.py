@@ -1,4 +1,4 @@
-"""A log that another writer of the table's folder has made up: an error that names it, and no file of others."""
+"""kctl names a malformed log of another writer in an error, and removes no files of others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ def table(tmp_path: Path) -> LakeTable:
 
 
 def append(table: LakeTable, *actions: Any) -> None:
-    """As the next version."""
     with table.state() as state:
         version = state.version + 1
     lines = (action if isinstance(action, str) else json.dumps(action) for action in actions)

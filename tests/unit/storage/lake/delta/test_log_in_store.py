@@ -1,5 +1,7 @@
-"""The log of a table in an object store: what is asked of the store, and a commit that another writer overwrites. The
-store is in memory, where delta-rs does not find it: the table is made in a folder."""
+"""Requests to an object store for a table's log, and a commit that another writer overwrites.
+
+The store is in memory; the table is made in a folder, because delta-rs cannot open the store.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,10 @@ from kctl_agent.storage.object_store import ObjectStore
 from tests.lake_tables import FIELDS, GROUP, TOPIC_ID, TP, opened, schema
 
 NEWEST = 3000
-"""The version of the checkpoint of a table that has lived for long."""
 
 
 @pytest.fixture
 def folder(path: Path) -> S3Folder:
-    """A table of one commit."""
     store: Any = MemoryStore()
     made = S3Folder(ObjectStore("lake", "http://127.0.0.1:1", "us-east-1"), "orders", store)
     opened(path)
@@ -47,7 +47,7 @@ def storage(folder: S3Folder) -> LakeStorage:
 
 
 def grown(folder: S3Folder, path: Path) -> None:
-    """The log has a checkpoint after so many entries, which nobody may read."""
+    """The log has a checkpoint after `NEWEST` entries, which are damaged so that reading them fails."""
     DeltaTable(path).create_checkpoint()
     [checkpoint] = (path / LOG).glob("*.checkpoint.parquet")
     for version in range(NEWEST + 1):
@@ -58,7 +58,7 @@ def grown(folder: S3Folder, path: Path) -> None:
 
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the store has listed, or answered for."""
+    """The names that the store has listed or looked up."""
     made, names = S3Folder._file, []
 
     def noted(folder: S3Folder, found: Any) -> Any:

@@ -32,14 +32,13 @@ def storage(path: Path) -> LakeStorage:
 
 @pytest.fixture
 def other(storage: LakeStorage, path: Path) -> LakeStorage:
-    """Another group that fills the table."""
     made = opened(path, OTHER)
     made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
     return made
 
 
 def cleaned_up(path: Path, besides: int = -1) -> None:
-    """By a checkpoint of a second ago, and the removal of what lies below it, of which one entry may still be there."""
+    """Writes a checkpoint one second old and removes the earlier entries, except for `besides`."""
     DeltaTable(path).create_checkpoint()
     for checkpoint in (path / "_delta_log").glob("*checkpoint*"):
         earlier = checkpoint.stat().st_mtime - 1
@@ -57,7 +56,7 @@ def entry(path: Path, version: int) -> Path:
 def test_a_process_that_wakes_up_in_a_log_that_was_cleaned_up_takes_nothing_for_stored(
     storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it writes then lies below the newest checkpoint, where no reader sees it."""
+    """Its commit would be below the newest checkpoint, where no reader sees it."""
     late, quick = begun(storage, 100, 120), begun(opened(path), 100, 110)
 
     def clean_up() -> None:
@@ -77,7 +76,7 @@ def test_a_process_that_wakes_up_in_a_log_that_was_cleaned_up_takes_nothing_for_
 def test_a_process_that_wakes_up_while_the_log_is_cleaned_up_does_not_go_on_from_its_own_entry(
     storage: LakeStorage, other: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """delta-rs removes entries in no order: the one that was read may still be there when the next one is gone."""
+    """delta-rs removes entries in no fixed order: the entry that was read may remain after the next one is removed."""
     late, read = begun(storage, 100, 110), DeltaTable(path).version()
 
     def go_on() -> None:
@@ -99,7 +98,7 @@ def test_a_process_that_wakes_up_while_the_log_is_cleaned_up_does_not_go_on_from
 def test_an_entry_of_ours_is_kept_where_a_checkpoint_may_have_it(
     storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a process that was frozen after the write, for as long as others took to write a checkpoint."""
+    """The process was frozen after the write, until others wrote a checkpoint."""
     late, confirm = begun(storage, 100, 110), DeltaLogReader.confirm
 
     def frozen(reader: DeltaLogReader, *args: object) -> object:
@@ -134,7 +133,7 @@ def test_a_write_below_a_checkpoint_misleads_nobody(storage: LakeStorage, other:
 def test_a_process_that_wakes_up_in_a_table_that_went_back_leaves_no_entry_above_a_gap(
     storage: LakeStorage, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody could read the table any more."""
+    """With a gap, no reader could open the table."""
     shutil.copytree(path, tmp_path / "copy")
     for start in (100, 110, 120):
         begun(storage, start, start + 10).commit()
@@ -188,7 +187,7 @@ def test_of_what_others_have_committed_the_entries_are_synced_that_their_writers
 
 
 def overwrite(path: Path, version: int) -> None:
-    """As Hadoop's rename does on a local disk, for a writer that had seen no such entry before."""
+    """Hadoop's rename does this on a local disk, for a writer that saw no such entry before."""
     written = path / "_delta_log" / ".spark.tmp"
     written.write_text(json.dumps({"commitInfo": {"operation": "WRITE"}}) + "\n")
     os.replace(written, entry(path, version))
@@ -216,7 +215,7 @@ def test_overwritten_commits_are_not_stored(storage: LakeStorage, path: Path, mo
 def test_a_version_that_is_overwritten_while_the_next_one_is_written_is_reported_by_its_number(
     storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its offsets are below those that are stored then, so nobody reads them again unasked."""
+    """The overwritten offsets are below the stored ones, so no worker reads them again by itself."""
     begun(storage, 100, 110).commit()
     late, version = begun(storage, 110, 120), DeltaTable(path).version()
 

@@ -1,5 +1,3 @@
-"""A table's log as it is read without its list of files, beside what delta-rs reads of it."""
-
 from __future__ import annotations
 
 import json
@@ -42,7 +40,7 @@ def test_what_delta_rs_reads_of_a_log_is_read(storage: LakeStorage, path: Path, 
 
 
 def test_a_checkpoint_in_parts_counts_once_all_of_them_are_there(storage: LakeStorage, path: Path) -> None:
-    """As Delta's own writes them, one after the other."""
+    """Delta's own writer writes the parts one by one."""
     DeltaTable(path).create_checkpoint()
     version, log = DeltaTable(path).version(), path / "_delta_log"
     [whole] = log_files(LocalFolder(path)).checkpoint_files
@@ -74,7 +72,7 @@ def test_a_log_without_an_entry_is_refused_and_none_is_no_table(storage: LakeSto
 
 @pytest.mark.parametrize("character", ["\u2028", "\u2029", "\x85"])
 def test_line_ends_of_unicode_end_no_line_of_a_log(storage: LakeStorage, path: Path, character: str) -> None:
-    """Other writers have it in the statistics of a file as it is."""
+    """Other writers leave them unescaped in a file's statistics."""
     topic = pa.array([f"a{character}b"])
     write_deltalake(path, ROW.set_column(0, "topic", topic), mode="append")
     version = DeltaTable(path).version()
@@ -103,7 +101,7 @@ def test_a_checkpoint_that_is_damaged_is_passed_over_and_named(
 
     first.write_bytes(b"")
     begun(opened(path), 40, 50).commit()
-    checkpoint.main(str(path), None)  # from which on delta-rs reads, too
+    checkpoint.main(str(path), None)  # delta-rs also reads from this checkpoint on
     assert offsets(path) == list(range(50))
 
 

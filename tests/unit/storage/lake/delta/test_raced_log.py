@@ -1,4 +1,5 @@
-"""A log that another process writes and cleans up while it is read: what a listing has may be gone, or incomplete."""
+"""Another process writes the log and cleans it up during a read: listed entries may be gone, and listings
+incomplete."""
 
 from __future__ import annotations
 

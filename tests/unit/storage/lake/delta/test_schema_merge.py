@@ -1,5 +1,3 @@
-"""Columns that a transform makes and the table does not have."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,5 @@
-"""No reader leaves out a row by statistics, in the log or in a footer, also after a compaction: it finds what it finds
-without any."""
+"""A reader that uses statistics, in the log or in a footer, finds the same rows as without them, also after a
+compaction."""
 
 from __future__ import annotations
 
@@ -41,18 +41,15 @@ from tests.table_conformance import compact
 
 @cache
 def database() -> duckdb.DuckDBPyConnection:
-    """One for all questions: to open one takes longer than to answer most."""
+    """One connection for all queries: opening one takes longer than most queries."""
     return duckdb.connect()
 
 
 class Reader:
-    """Of the newest version of a table."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
         self._table = DeltaTable(path)
         self.files: dict[str, Any] = {}
-        """With their statistics."""
         for version in range(self._table.version() + 1):
             for action in actions(LocalFolder(path), version):
                 if (add := action.get("add")) is not None:
@@ -61,9 +58,8 @@ class Reader:
                     self.files.pop(action["remove"]["path"], None)
 
     def found(self, predicate: Predicate) -> dict[str, list[int]]:
-        """By each engine."""
         found = {"delta-rs": self.by_delta_rs(predicate), "DuckDB": self._by_duckdb(predicate)}
-        # Of a column without bounds in the log it leaves out rows of any table, also of Spark's.
+        # Without bounds in the log, this dataset omits rows of any table, also of Spark's.
         if all(stats is None or has_bounds(stats, predicate.place) for stats in self.files.values()):
             dataset = self._table.to_pyarrow_dataset()
             found["delta-rs' dataset"] = dataset.to_table(["id"], predicate.expression())["id"].to_pylist()
@@ -75,10 +71,9 @@ class Reader:
         return found
 
     def _by_duckdb(self, predicate: Predicate) -> list[int]:
-        """It reads the files that statistics leave: an extension that knows the log is no package of PyPI. Bounds in a
-        footer, which never count a NaN, have DuckDB 2.0 take `f = 0` for true of one in a file whose other values are
-        all 0, unless it is kept from it: a row too many, none hidden. By those of pyarrow
-        it hides NaN from `x > 1`."""
+        """Reads the files that remain after skipping, because PyPI has no DuckDB extension for the log. Footer bounds
+        never count a NaN. By them, DuckDB 2.0 takes `f = 0` as true for a NaN in a file whose other values are all 0 (a
+        row too many, none hidden), unless the optimizer is disabled. By pyarrow's bounds, it hides NaN from `x > 1`."""
         left = [name for name, stats in self.files.items() if stats is None or may_have(stats, predicate)]
         query = f"select id from read_parquet(?) where {predicate.sql('duckdb')}"
         files = [str(self._path / name) for name in left]
@@ -90,7 +85,7 @@ class Reader:
 
 
 def without_statistics(path: Path, rows: pa.Table) -> Reader:
-    """Of a table of these rows whose log and footers have none."""
+    """A table of these rows without statistics in its log and footers."""
     stored(path, [])
     pq.write_table(rows, path / "part-0.parquet", write_statistics=False)
     add = {
@@ -135,7 +130,7 @@ def test_what_is_found_through_statistics_is_what_is_found_without(
 
 
 def hiding() -> list[tuple[Rows, bool]]:
-    """Two files, one with the values that a compaction by delta-rs has hidden."""
+    """Two files; one has the values that a compaction by delta-rs hid."""
     return [(HIDING, True), ({place: [values[0], None] for place, values in HIDING.items()}, True)]
 
 
@@ -153,7 +148,7 @@ def test_a_compaction_hides_nothing(path: Path, what: str) -> None:
 
 @pytest.fixture
 def by_delta_rs(path: Path) -> LakeStorage:
-    """A table that was compacted as kctl did it before: what delta-rs makes of its files."""
+    """A table that delta-rs has compacted, as in earlier versions of kctl."""
     lake = stored(path, hiding())
     DeltaTable(path).optimize.compact()
     return lake

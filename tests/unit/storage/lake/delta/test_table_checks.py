@@ -1,5 +1,3 @@
-"""What a table demands of values inside of its columns."""
-
 from __future__ import annotations
 
 import json
@@ -32,7 +30,6 @@ def map_(key: Any, value: Any, *, null: bool = True) -> dict[str, Any]:
 
 
 def table_of(path: Path, *fields: dict[str, Any]) -> LakeStorage:
-    """As another writer has made it."""
     schema = json.dumps({"type": "struct", "fields": fields})
     made = {"id": "1", "format": {"provider": "parquet", "options": {}}, "schemaString": schema, "partitionColumns": []}
     actions = [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": made | {"configuration": {}}}]

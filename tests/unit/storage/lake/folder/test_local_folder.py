@@ -1,5 +1,3 @@
-"""A folder of this machine, or of a server that seems to be one."""
-
 from __future__ import annotations
 
 import errno
@@ -22,7 +20,7 @@ def refusing(number: int) -> object:
 
 
 def test_a_file_is_ours_if_the_server_linked_it_silently(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """NFS sends the request again then, and it is refused: link(2)."""
+    """NFS repeats the request, and the server rejects the repetition: link(2)."""
     link = os.link
 
     def repeated(old: Path, new: Path) -> None:

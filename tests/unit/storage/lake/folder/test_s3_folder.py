@@ -1,5 +1,3 @@
-"""A prefix of a bucket, on a store in memory."""
-
 from __future__ import annotations
 
 import threading
@@ -20,7 +18,7 @@ def folder() -> S3Folder:
 
 
 def test_a_table_is_there_once_its_log_has_a_version(folder: S3Folder) -> None:
-    """Also where delta-rs could not open it: the store is another client's."""
+    """Even if delta-rs cannot open it, because the store belongs to another client."""
     table = LakeTable(folder)
     folder.write("_delta_log/_last_checkpoint", b"{}")
     assert not table.exists()
@@ -33,8 +31,7 @@ def test_a_table_is_there_once_its_log_has_a_version(folder: S3Folder) -> None:
 
 
 def answers(monkeypatch: pytest.MonkeyPatch, *given: bool) -> None:
-    """What the store answers to one request after the other that is to create an object, whatever it does: it refuses
-    one and has the object (True), or has not (False)."""
+    """The store rejects one creation per answer; `True` if it has the object anyway."""
     created, left, one = S3Folder._created, list(given), threading.Lock()
 
     def faulty(folder: S3Folder, key: str, content: bytes) -> bool:
@@ -51,7 +48,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, *given: bool) -> None:
 def test_a_store_whose_reply_was_lost_at_the_start_is_not_taken_for_one_that_heeds_no_condition(
     folder: S3Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its own object is there when the request is repeated: that one, and all others, are refused."""
+    """The object exists when the request is repeated, so the store rejects the repetition, like all other requests."""
     answers(monkeypatch, True)
 
     folder.check()
@@ -60,7 +57,7 @@ def test_a_store_whose_reply_was_lost_at_the_start_is_not_taken_for_one_that_hee
 
 
 def test_an_object_is_created_though_the_store_refused_it(folder: S3Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a conflict (409) of two requests that both are refused."""
+    """As in a conflict (409) of two requests, both rejected."""
     answers(monkeypatch, False, False)
     assert folder.create("a.json", b"ours")
     answers(monkeypatch, False, True)

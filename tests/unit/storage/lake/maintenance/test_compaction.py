@@ -1,5 +1,3 @@
-"""Compaction and vacuum of a table that batches go into, with delta-rs."""
-
 from __future__ import annotations
 
 import json
@@ -51,7 +49,7 @@ ODD = ("a b/c", None, "ü%")
 
 @pytest.fixture
 def storage(path: Path) -> LakeStorage:
-    """With four batches of ten rows."""
+    """Four batches of ten rows."""
     made = opened(path)
     made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
     for start in range(0, 40, 10):
@@ -117,7 +115,7 @@ def test_a_compacted_file_is_compacted_again_only_with_as_many_bytes_of_new_ones
 
 @pytest.mark.shows("a compaction reads rows of any size a few megabytes at a time")
 def test_rows_of_any_size_are_read_a_few_megabytes_at_a_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 60 MB that are a few KB on the disk."""
+    """The rows have 60 MB, stored in a few KB."""
     made = opened(path)
     made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
     batch = made.begin([Advance(*TP, 1, 0, 600)])
@@ -216,7 +214,7 @@ def test_late_compactions_are_no_conflict(storage: LakeStorage, path: Path, monk
 
 
 def while_it_compacts(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
-    """Done once, when the files were listed and nothing was made of them yet."""
+    """Runs once, after the files were listed and before any was rewritten."""
     waiting = [change]
 
     def overtaken(*args: Any) -> list[DataFile]:
@@ -253,10 +251,10 @@ def test_a_compaction_that_another_one_gets_ahead_of_does_not_double_rows(
     moment: Callable[[pytest.MonkeyPatch, Callable[[], object]], None],
     other: str,
 ) -> None:
-    """delta-rs takes both, and every row was there twice."""
+    """delta-rs accepts both compactions, and every row was there twice."""
 
     def compacted() -> None:
-        if other == "kctl":  # the one on another host took this one for dead
+        if other == "kctl":  # another host took this compaction for dead
             compact(opened(path).table, 128 * MIB)
         else:
             assert DeltaTable(path).optimize.compact()["numFilesRemoved"] == 4
@@ -310,7 +308,7 @@ def test_a_compaction_is_not_committed_into_a_table_that_was_given_other_columns
 
 
 def test_no_compaction_after_going_back(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To a copy, upon which another batch was committed: the entry of the same version is another one."""
+    """The table goes back to a copy and gets another batch, so the entry of the same version differs."""
     copy = shutil.copytree(path, path.with_name("copy"))
     begun(storage, 40, 50).commit()
 
@@ -375,7 +373,7 @@ def test_a_compaction_loses_no_row(storage: LakeStorage, path: Path, monkeypatch
 
 
 def test_a_file_with_a_column_that_the_table_has_not_is_not_compacted(storage: LakeStorage, path: Path) -> None:
-    """By names alone it would be taken for one that lacks the table's."""
+    """A comparison by names alone would take the file for one that lacks the table's column."""
     [file, *_] = path.glob("kctl-*/*.parquet")
     pq.write_table(pq.read_table(file).rename_columns(["TOPIC", "partition", "offset", "timestamp"]), file)
 
@@ -526,7 +524,8 @@ def test_vacuum_removes_entries_of_the_log_whose_process_was_killed_a_day_ago(st
 
 
 def test_vacuum_leaves_an_update_that_is_not_committed_yet(storage: LakeStorage, path: Path) -> None:
-    """It has no plan: `--retention-hours 0` removed it before its commit, and nobody could read the table any more."""
+    """An update has no plan. `--retention-hours 0` removed its file before its commit, and no reader could open the
+    table."""
     storage.table.rewrite(lambda table: int(table.update({"offset": "offset"})["num_updated_rows"]))
     [written] = files(path)
     entry = path / entry_name(DeltaTable(path).version())
