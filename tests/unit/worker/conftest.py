@@ -1,5 +1,3 @@
-"""What every test of a worker begins with."""
-
 from __future__ import annotations
 
 import threading
@@ -11,5 +9,5 @@ from kctl_agent.process import deadline
 
 @pytest.fixture(autouse=True)
 def no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of a turn in the test before is this thread's too."""
+    """The deadline of the previous test's turn would apply to this thread too."""
     monkeypatch.setattr(deadline, "_of", threading.local())

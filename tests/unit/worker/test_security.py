@@ -1,5 +1,3 @@
-"""TLS and SASL as Spark's Java client wants them."""
-
 from __future__ import annotations
 
 from pathlib import Path

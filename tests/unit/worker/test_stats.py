@@ -1,4 +1,4 @@
-"""What a worker publishes of a batch that runs for long."""
+"""What a worker publishes during a long batch."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def server(short_dir: Path) -> Iterator[AgentServer]:
 
 @pytest.fixture
 def published(server: AgentServer, monkeypatch: pytest.MonkeyPatch) -> list[Snapshot]:
-    """What is published from now on, the newest last."""
+    """The snapshots published from now on, newest last."""
     snapshots: list[Snapshot] = []
     monkeypatch.setattr(server, "publish", snapshots.append)
     return snapshots
 
 
 class BreakableStats(WorkerStats):
-    """Cannot be collected while `error` is set."""
+    """Collection fails while `error` is set."""
 
     error: Exception | None = None
 
@@ -180,7 +180,7 @@ def test_stats_that_fail_are_the_last_error_and_grow_old(server: AgentServer, pu
 
 @pytest.fixture
 def dying(server: AgentServer, short_dir: Path) -> tuple[WorkerStats, FileStorage]:
-    """A storage with three dead letters, and stats that have not counted it."""
+    """A storage with three dead letters, and stats that have not counted them."""
     storage = FileStorage(short_dir / "s.sqlite")
     storage.prepare()
     fill(storage, 3)

@@ -1,4 +1,4 @@
-"""A group's coordinator, scripted: one member, which is given all partitions of `orders` and `payments`."""
+"""A scripted group coordinator with one member, which owns all partitions of `orders` and `payments`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVERYTHING = frozenset({ORDERS_0, ORDERS_1, PAYMENTS_0})
 
 
 def committed(codes: Mapping[str, int] = {}) -> Answers:
-    """An OffsetCommit in which every partition of these topics has an error."""
+    """OffsetCommit answers with these error codes for the partitions of each topic."""
 
     def fields(request: Any) -> dict[str, Any]:
         return {
@@ -38,7 +38,6 @@ def committed(codes: Mapping[str, int] = {}) -> Answers:
 
 
 def group_script(answers: Script) -> Script:
-    """A coordinator that gives its only member `EVERYTHING`."""
     return {
         "JoinGroup": Answers(_joined),
         "SyncGroup": Answers(lambda request: {"assignment": request.assignments[0].assignment}),
@@ -51,7 +50,6 @@ def group_script(answers: Script) -> Script:
 
 
 def has_settled(broker: ScriptedBroker) -> bool:
-    """Whether the member has stayed in the group for a while."""
     asked = broker.asked
     since = len(asked) - asked[::-1].index("JoinGroup") if "JoinGroup" in asked else len(asked)
     return asked[since:].count("Heartbeat") >= 3
@@ -59,7 +57,7 @@ def has_settled(broker: ScriptedBroker) -> bool:
 
 @contextmanager
 def scripted_group(answers: Script, **listener: Callable[..., Any]) -> Iterator[tuple[ScriptedBroker, Membership]]:
-    """A membership that holds `EVERYTHING`; `answers` are added to the script of its coordinator."""
+    """A membership that owns `EVERYTHING`; `answers` extend the coordinator's script."""
     with ScriptedBroker(group_script(answers), topics=TOPICS) as broker:
         member = Membership(
             member_settings(broker.address),

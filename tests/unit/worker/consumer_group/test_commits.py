@@ -1,5 +1,3 @@
-"""What is due to be committed, and what the broker has refused before."""
-
 from __future__ import annotations
 
 from kafka import TopicPartition

@@ -1,4 +1,4 @@
-"""Commits of which a scripted coordinator refuses a part, and which thread waits for a revocation."""
+"""Commits that a scripted coordinator rejects in part, and the thread that waits for a revocation."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_an_error_of_one_topic_is_its_own_and_the_others_are_committed(error: ty
         refused = member.commit(OFFSETS)
 
     assert refused == {PAYMENTS_0: error}
-    assert broker.asked.count("OffsetCommit") == 1  # the caller tries again, and polls the group meanwhile
+    assert broker.asked.count("OffsetCommit") == 1  # the caller retries, and polls the group meanwhile
 
 
 def test_an_error_of_the_whole_group_is_raised() -> None:
@@ -110,8 +110,8 @@ def test_a_join_that_ends_between_two_polls_is_taken_up_and_no_other_is_begun() 
 
 
 def test_a_member_that_has_lost_its_partitions_claims_none_of_them_when_it_joins_again() -> None:
-    """A leader leaves what a member claims to own to nobody else, until that member gives it up. What it does not own
-    it never gives up: partitions had no reader until the next rebalance."""
+    """A leader assigns partitions that a member claims to no other until the member gives them up. A member never gives
+    up partitions that it does not own: they had no reader until the next rebalance."""
     claims: list[list[str]] = []
     join = group_script({})["JoinGroup"]
     assert isinstance(join, Answers)
@@ -126,7 +126,7 @@ def test_a_member_that_has_lost_its_partitions_claims_none_of_them_when_it_joins
     joins_before: list[int] = []
 
     def evicted(_request: Any) -> Mapping[str, Any]:
-        """As soon as it has joined twice, as a member the second time."""
+        """Evicts the member after its second join."""
         if len(claims) >= 2 and not joins_before:
             joins_before.append(len(claims))
             return {"error_code": UNKNOWN_MEMBER}
@@ -148,7 +148,7 @@ def test_a_member_that_has_lost_its_partitions_claims_none_of_them_when_it_joins
 
 
 def test_a_revocation_runs_while_the_main_thread_is_inside_poll_and_at_no_other_time() -> None:
-    """So the thread that polls needs no lock against it: between two polls the assignment stays."""
+    """Therefore the polling thread needs no lock: between two polls, the assignment does not change."""
     revoked_in_poll: list[bool] = []
     is_in_poll = False
 
@@ -177,13 +177,13 @@ def test_a_revocation_runs_while_the_main_thread_is_inside_poll_and_at_no_other_
 
 @pytest.mark.parametrize("code", [UNKNOWN_MEMBER, ILLEGAL_GENERATION])
 def test_a_cooperative_member_that_is_evicted_between_join_and_sync_has_lost_its_partitions(code: int) -> None:
-    """Another may have read on from them meanwhile, and this one would commit backwards."""
+    """Another member may have read these partitions meanwhile; this member's commit would move the offsets back."""
     happened: list[str] = []
     sync = group_script({})["SyncGroup"]
     assert isinstance(sync, Answers)
     in_sync = sync.result
     assert callable(in_sync)
-    due: list[str] = []  # a script in a fixed order would evict it before it had partitions, where a first join is slow
+    due: list[str] = []  # if the first join is slow, a script in a fixed order would evict it before it had partitions
 
     def once(what: str, code: int) -> dict[str, int] | None:
         return {"error_code": code} if due[:1] == [what] and due.pop(0) else None

@@ -1,5 +1,3 @@
-"""How a line of the log shows partitions."""
-
 from __future__ import annotations
 
 from kafka import TopicPartition

@@ -1,5 +1,3 @@
-"""Which partitions are left out, and for how long."""
-
 from __future__ import annotations
 
 from kafka import TopicPartition

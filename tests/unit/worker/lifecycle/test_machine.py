@@ -1,4 +1,4 @@
-"""What a worker does next: a table of transitions, and properties over any sequence of events."""
+"""What a worker does next: a table of transitions, and properties of any sequence of events."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Event = Callable[[Lifecycle, float], list[Action]]
 
 
 def event(method: Callable[..., list[Action] | None], *, is_timed: bool = False) -> Callable[..., Event]:
-    """An event, to be put into a list: a call of one of the methods of the lifecycle."""
+    """Makes an event of a method of the lifecycle, for use in a list."""
     return lambda *arguments: lambda lifecycle, now: method(lifecycle, *arguments, *([now] if is_timed else [])) or []
 
 
@@ -75,7 +75,6 @@ HALF_FULL = StorageCounted(None, "700 of 800 messages")
 def run(
     events: Sequence[Event], lifecycle: Lifecycle | None = None, now: float = 100.0
 ) -> tuple[Lifecycle, list[Action]]:
-    """The actions of the last event."""
     lifecycle, actions = lifecycle or Lifecycle(), list[Action]()
     for event in events:
         actions = event(lifecycle, now)
@@ -95,7 +94,7 @@ def run(
         ([*READS, Polled(AB)], S.RUNNING, [Commit(AB)]),
         ([*READS, Tick()], S.RUNNING, []),
         ([*READS, Tick(), StartDue()], S.RUNNING, []),
-        # a start that fails is tried again, later
+        # a failed start is retried later
         ([*JOINED, StartFailed(AB, "no broker", "brokers")], S.ASSIGNED,
          [ReportRetry("no broker", 1, 1.0, "brokers")]),
         ([*JOINED, StartFailed(AB, "no broker"), Tick(), StartDue()], S.ASSIGNED, []),
@@ -132,7 +131,7 @@ def run(
          [Throttle("700 of 800 messages")]),
         ([*READS, FULL, Tick(), Drained(AB), ROOM, Tick(), StartDue()], S.ASSIGNED,
          [Throttle(None), Enter(S.ASSIGNED), StartQuery(AB)]),
-        # what the brokers report
+        # reports of the brokers
         ([*READS, observed(is_recreated=True), Tick()], S.RUNNING, [Drain(AB)]),
         ([*READS, observed(is_leaderless=True), Tick()], S.RUNNING, [Drain(AB)]),
         ([*READS, observed(is_leaderless=True, is_hopeless=True), Tick()], S.RUNNING, [StopQuery(AB)]),
@@ -230,7 +229,7 @@ partitions = st.frozensets(st.sampled_from(PARTITIONS))
 
 
 class World(RuleBasedStateMachine):
-    """Brokers, Spark, a storage and an operator that do whatever they like, around a real lifecycle."""
+    """Brokers, Spark, a storage and an operator that behave arbitrarily, around a real lifecycle."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -240,7 +239,7 @@ class World(RuleBasedStateMachine):
         self.has_room = True
         self.is_hopeless = self.is_stopping = False
         self.queries: dict[frozenset[TopicPartition], bool] = {}
-        """Whether a batch of it runs."""
+        """Each query, and whether it is running a batch."""
         self.starting: frozenset[TopicPartition] | None = None
         self.may_abandon = False
         self.handle(Polled(NONE))
@@ -414,7 +413,7 @@ class World(RuleBasedStateMachine):
         assert (self.lifecycle.state is S.STOPPING) == self.is_stopping
 
     def teardown(self) -> None:
-        """Whatever has happened: when all is well again, everything is read; when it is stopped, nothing is."""
+        """When everything works again, the worker reads everything; after a stop it reads nothing."""
         if self.starting is not None:
             self.start(StartFailed(self.starting, "no broker", "brokers"))
         self.queries = dict.fromkeys(self.queries, False)

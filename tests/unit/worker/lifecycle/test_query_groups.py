@@ -1,5 +1,3 @@
-"""How partitions are shared out between the streaming query and the careful one."""
-
 from __future__ import annotations
 
 from kafka import TopicPartition

@@ -1,14 +1,12 @@
-"""Stats that keep what they are given, for the parts of the main thread."""
+"""Stats that record what the parts of the main thread report."""
 
 from __future__ import annotations
 
 
 class PlayedStats:
-    """`WorkerStats`, as far as these parts use it."""
-
     def __init__(self) -> None:
         self.troubles: dict[str, tuple[str, str | None]] = {}
-        """Why each part cannot do its work, and what is away."""
+        """Why each part cannot do its work, and what is unavailable."""
         self.events: list[tuple[str, str]] = []
 
     def failing(self, part: str, why: str, outside: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What of the stored positions is committed, and what is tried again: a real member, a scripted coordinator."""
+"""Which stored positions are committed and retried, with a real member and a scripted coordinator."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ DENIED = committed({"payments": TopicAuthorizationFailedError.errno})
 
 
 class Commits:
-    """A committer, what it knows, and what it cannot do."""
-
     def __init__(self, broker: ScriptedBroker, member: Membership) -> None:
         self._broker = broker
         self.progress = ReadProgress()
@@ -33,7 +31,7 @@ class Commits:
         self._committer = Committer(member, self.progress, stats, lambda error, what: f"{what}: {error}")
 
     def commit(self, now: float, positions: dict[TopicPartition, int] | None = None) -> int:
-        """How often the coordinator was asked for it."""
+        """The number of commit requests that the coordinator received."""
         before = self._broker.asked.count("OffsetCommit")
         self._committer.commit(POSITIONS if positions is None else positions, now)
         return self._broker.asked.count("OffsetCommit") - before
@@ -84,7 +82,7 @@ def test_an_error_of_the_group_is_tried_again_with_the_next_turn() -> None:
 
 
 def test_a_position_is_committed_again_when_its_log_is_seen_to_go_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its note named less; but only when nothing else is to be committed for a while."""
+    """The note named a lower log end. The commit waits until no other has been due for a while."""
     with commits() as made:
         made.progress.epochs.began({ORDERS_0: LogSeen(1, 9)})
         assert made.commit(0.0) == 1

@@ -1,4 +1,5 @@
-"""Whether what was read is still in the log, and what was stored in the storage: real storage, played brokers."""
+"""Whether the log still has what was read, and the storage what was stored; the storage is real, the brokers
+scripted."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ SOURCES = {TP: KafkaSource(10, None, 1)}
 
 
 class Checks:
-    """A query that has read and stored up to 10."""
+    """A query that has read and stored up to offset 10."""
 
     def __init__(self, folder: Path, stored: int | None = 10) -> None:
         self.storage = ScratchStorage()
@@ -46,7 +47,7 @@ class Checks:
         self.checks = LogChecks(self.pipeline, brokers, self.storage, self.progress)
 
     def check(self, view: BrokerView) -> bool:
-        """Whether the query drains now."""
+        """Returns whether the query drains now."""
         self.checks.check(SOURCES, view)
         return bool(self.pipeline.draining)
 

@@ -1,5 +1,5 @@
-"""The main thread's turns without a JVM: the group is a real member's, of a scripted coordinator; the storage and the
-agent are real; what Spark and the other brokers do is played."""
+"""The main thread's turns without a JVM. The storage, the agent and the group member are real; the coordinator is
+scripted, and Spark and the other brokers are simulated."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ UNKNOWN_MEMBER, FENCED = 25, 82
 
 
 class PlayedBrokers(Answers):
-    """Logs up to 100."""
+    """Their logs end at 100."""
 
     def topics(self) -> Topics:
         return Topics((), {}, {})
@@ -75,12 +75,12 @@ class PlayedBrokers(Answers):
 
 
 class PlayedPipeline(Pipeline):
-    """Queries that run, and read nothing unless a test makes them."""
+    """Runs queries that read nothing unless a test makes them."""
 
     folder: Path
     has_driver = True
     put_back: PutBack | None = None
-    """Of dead letters, in the next call."""
+    """The result of the next requeue."""
 
     def connect(self) -> str | None:
         return None if self.has_driver else "the engine is starting"
@@ -114,8 +114,6 @@ class PlayedPipeline(Pipeline):
 
 
 class Turning:
-    """A main loop, and what stands around it."""
-
     def __init__(
         self, stack: ExitStack, folder: Path, run_dir: Path, answers: dict[str, Any], storage: OffsetStore | None = None
     ) -> None:
@@ -152,7 +150,7 @@ class Turning:
         )
 
     def reaches(self, ends: dict[TopicPartition, int]) -> None:
-        """Batches have stored up to here."""
+        """Simulates batches that store up to these offsets."""
         for group, run in self.pipeline.runs.items():
             reached = {tp: end for tp, end in ends.items() if tp in group}
             self.storage.advance_offsets(
@@ -165,7 +163,7 @@ class Turning:
             self.stored.append(group)
 
     def outage(self) -> tuple[str, str | None] | None:
-        """What is waited for, and why."""
+        """What the worker waits for, and why."""
         found = self.stats._snapshot().worker.waiting_for
         return None if found is None else (found.what, found.reason)
 
@@ -206,7 +204,7 @@ def test_a_storage_outage_is_no_records_fault(turning: Callable[..., Turning], m
     assert worker.outage() == ("storage", "MISCONF; next try in 0 s")
     assert worker.loop._lifecycle.isolated() == {}
 
-    monkeypatch.setattr(main_loop, "GRACE_SECONDS", 0.1)  # a query that has run for so long has settled
+    monkeypatch.setattr(main_loop, "GRACE_SECONDS", 0.1)  # a query counts as settled after this time
     worker.reaches({ORDERS_0: 10})
     worker.until(lambda: worker.outage() is None)
 
@@ -214,7 +212,7 @@ def test_a_storage_outage_is_no_records_fault(turning: Callable[..., Turning], m
 def test_dead_letters_of_a_table_are_put_back_by_a_worker_that_is_throttled_or_paused_too(
     turning: Callable[..., Turning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Too many of them throttle it."""
+    """Too many dead letters throttle the worker."""
     lake = opened(tmp_path / "orders")
     worker = turning(lake)
     worker.until_it_reads()
@@ -286,7 +284,7 @@ def test_a_worker_that_is_lost_while_it_seeks_begins_no_query_over_what_is_not_i
     codes: dict[str, int] = {}
     worker = turning(OffsetCommit=committed(codes))
     worker.until_it_reads()
-    worker.until(lambda: worker.loop._progress.commits.is_quiet)  # so that nothing is committed before the seek's own
+    worker.until(lambda: worker.loop._progress.commits.is_quiet)  # so that the next commit is the seek's
     codes |= dict.fromkeys(("orders", "payments"), UNKNOWN_MEMBER)
     worker.inbox.accept(AcceptedOperation("7", "seek", {"topic": "orders", "partition": 0, "to": "55"}))
     begun: list[Group] = []

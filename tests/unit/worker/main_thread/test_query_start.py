@@ -1,4 +1,4 @@
-"""How a query begins: the steps in their order, and what of a group cannot be read. Storage and group are real."""
+"""How a query starts: its steps in order, and unreadable parts of a group. Storage and group are real."""
 
 from __future__ import annotations
 
@@ -39,8 +39,6 @@ UNKNOWN_MEMBER = 25
 
 @dataclass
 class Started:
-    """A query start with a storage, a group and played brokers and Spark."""
-
     start: QueryStart
     progress: ReadProgress
     storage: FileStorage
@@ -55,7 +53,6 @@ class Started:
         return self.start._lifecycle
 
     def failure(self) -> ReportRetry:
-        """What follows from a start that fails."""
         (report,) = self.start.start(ORDERS)
         assert isinstance(report, ReportRetry)
         return report
@@ -72,7 +69,7 @@ def starting(tmp_path: Path) -> Iterator[Callable[..., Started]]:
             progress = ReadProgress()
             played = answers or Answers()
             played.partitions = tuple(sorted(EVERYTHING))
-            if not played.committed:  # by another client: it has to be committed anew
+            if not played.committed:  # by another client, so the worker has to commit again
                 played.committed = dict.fromkeys(EVERYTHING, (40, None))
             begun: Started
 

@@ -1,4 +1,4 @@
-"""Operations on a worker, a step in each turn: brokers and storage are played, the lifecycle is real."""
+"""Operations on a worker, one step in each turn; brokers and storage are simulated, the lifecycle is real."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEEK = AcceptedOperation("1", "seek", {"topic": "t", "partition": 0, "to": "earl
 
 
 class Worker:
-    """A worker that reads `AB`; what its lifecycle wants done is kept in `actions`."""
+    """A worker that reads `AB`; `actions` keeps what its lifecycle requests."""
 
     def __init__(self) -> None:
         self.inbox = Inbox()

@@ -1,4 +1,4 @@
-"""When a worker puts dead letters of a table back; what that does is played, in a real thread."""
+"""When a worker requeues dead letters of a table; the requeue is simulated in a real thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.worker.main_thread.played_stats import PlayedStats
 
 
 class Played:
-    """Answers, or raises, what it is given, once each; then there is nothing to be put back."""
+    """Returns or raises each given outcome once; then there is nothing to requeue."""
 
     def __init__(self) -> None:
         self.answers: list[PutBack | BaseException | None] = []
@@ -58,8 +58,6 @@ def requeuing(played: Played, stats: Any, tmp_path: Path) -> Iterator[Requeuing]
 
 
 class Log:
-    """Of the table of dead letters."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "_delta_log"
         self._entries = 0
@@ -67,7 +65,7 @@ class Log:
     def commit(self) -> None:
         self._folder.mkdir(exist_ok=True)
         before = self._folder.stat().st_mtime_ns
-        while self._folder.stat().st_mtime_ns == before:  # the kernel's clock goes on a tick at a time
+        while self._folder.stat().st_mtime_ns == before:  # the kernel's clock advances in ticks
             self._entries += 1
             (self._folder / f"{self._entries}.json").touch()
 
@@ -78,7 +76,7 @@ def log(tmp_path: Path) -> Log:
 
 
 def turned(requeuing: Requeuing, now: float) -> None:
-    """A turn, what it has begun, and the turn after."""
+    """Runs two turns; returns what the first one started."""
     requeuing.turn(now)
     requeuing.close(30)
     requeuing.turn(now)
@@ -123,7 +121,7 @@ def test_failures_are_retried_less_often(requeuing: Requeuing, played: Played, l
 
 
 class Panic(BaseException):
-    """As a panic of delta-rs, or `exit()` in a transform."""
+    """Like a panic of delta-rs, or `exit()` in a transform."""
 
 
 def test_what_is_no_exception_is_reported_too_and_not_what_was_put_back_before_it(

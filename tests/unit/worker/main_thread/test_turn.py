@@ -1,4 +1,4 @@
-"""One turn of the main thread stays below `kafka.max_poll_interval_seconds`, whatever hangs."""
+"""A turn of the main thread stays below `kafka.max_poll_interval_seconds`, whatever hangs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PARTITIONS = [TopicPartition("t", number) for number in range(500)]
 
 
 class Clock:
-    """Goes on only as what is asked takes its time."""
+    """Advances only by the duration of simulated requests."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -47,7 +47,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Of the deadline that this thread has for a turn."""
+    """The clock of this thread's deadline for a turn."""
     made = Clock()
     monkeypatch.setattr(deadline, "time", made)
     deadline.begin(main_loop.TURN_SHARE * MAX_POLL_SECONDS)
@@ -55,8 +55,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class HangingAdmin:
-    """Of a cluster whose leaders, one for each partition, do not answer: each question takes its request time-out.
-    Anything else is answered, as late as can be."""
+    """The leaders, one for each partition, do not answer: each request times out. Other answers come as late as
+    possible."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -94,8 +94,6 @@ def brokers(clock: Clock, tmp_path: Path) -> Brokers:
 
 
 class SlowStorage(ScratchStorage):
-    """Answers, as late as can be."""
-
     turns: Clock
 
     def stored_offsets(self, partitions: Any) -> Any:
@@ -170,7 +168,7 @@ def test_nine_queries_that_do_not_stop_are_waited_for_together(tmp_path: Path) -
 
 @pytest.fixture
 def silent_jvm() -> Iterator[int]:
-    """The port of a JVM that accepts connections, as the kernel does for one that is frozen, and answers nothing."""
+    """The port of a JVM that accepts connections and sends nothing, like a frozen one."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         yield listener.getsockname()[1]
 

@@ -1,5 +1,3 @@
-"""What brokers answer to a worker that looks for its offsets."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
@@ -20,7 +18,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 @dataclass
 class Answers:
-    """Of the brokers: logs up to 100, and what is committed. `meanwhile` is called before they are given."""
+    """Logs end at 100. `meanwhile` runs before each answer about offsets."""
 
     committed: dict[TopicPartition, tuple[int, CommitNote | None]] = field(default_factory=dict)
     unanswered: dict[TopicPartition, str] = field(default_factory=dict)

@@ -1,5 +1,3 @@
-"""What the brokers report of topics."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -22,8 +20,6 @@ def test_an_error_of_a_topic_leaves_its_id_and_a_topic_that_is_gone_has_none() -
 
 
 class Answering:
-    """Brokers whose answers raise `error` while it is set."""
-
     error: Exception | None = None
 
     def topics(self) -> Topics:

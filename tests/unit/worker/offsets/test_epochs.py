@@ -1,4 +1,4 @@
-"""Whether the log that another broker leads now is the one that was read, from what leaders report (KIP-320)."""
+"""Whether a new leader's log is the one that was read, from the reports of leaders (KIP-320)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kctl_agent.worker.offsets.positions import Found, decide
 TP = TopicPartition("orders", 0)
 
 ENDS = [
-    # why, seen before, what the new leader answers for that epoch -> from where the log differs
+    # why, seen before, the new leader's answer for that epoch -> where the log differs
     ("the new leader had everything", LogSeen(4, 100), 100, None),
     ("the old leader went on after it was last seen", LogSeen(4, 100), 130, None),
     ("what the old leader had alone is gone", LogSeen(4, 100), 60, 60),
@@ -32,11 +32,11 @@ def test_a_log_differs_from_where_its_new_leader_has_less_than_the_old_one_repor
 
 
 Log = list[int]
-"""The epoch of each record; a leader appends in its own, so they never go down."""
+"""The epoch of each record; a leader appends in its own epoch, so epochs never decrease."""
 
 
 def end_of_epoch(log: Log, epoch: int) -> int:
-    """What Kafka answers to OffsetForLeaderEpoch (LeaderEpochFileCache.endOffsetFor)."""
+    """Kafka's answer to OffsetForLeaderEpoch (LeaderEpochFileCache.endOffsetFor)."""
     return next((offset for offset, each in enumerate(log) if each > epoch), len(log))
 
 
@@ -45,7 +45,8 @@ def end_of_epoch(log: Log, epoch: int) -> int:
 def test_nothing_of_the_new_log_is_missed_and_no_clean_election_is_taken_for_a_truncation(
     both: int, alone: int, read: int, regrown: int, is_clean: bool
 ) -> None:
-    """A leader of epoch 3 appends to a log of epoch 1, the next one of epoch 5 has all of it or only what both had."""
+    """A leader of epoch 3 appends to a log of epoch 1; the next one, of epoch 5, has all of it or only the common
+    part."""
     old: Log = [1] * both + [3] * alone
     new: Log = (old if is_clean else [1] * both) + [5] * regrown
     position = min(read, len(old))

@@ -1,5 +1,3 @@
-"""What is void, or without a leader, of the logs that a worker reads."""
-
 from __future__ import annotations
 
 from kafka import TopicPartition

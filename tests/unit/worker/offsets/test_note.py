@@ -1,5 +1,3 @@
-"""What is committed with an offset, and read back by the next owner."""
-
 from __future__ import annotations
 
 import pytest

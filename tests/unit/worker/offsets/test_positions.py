@@ -1,4 +1,4 @@
-"""Where reading begins: the cases of docs/architecture.md, "What the stored offset must not hide"."""
+"""Where reading starts: the cases of docs/architecture.md, "What the stored offset must not hide"."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ OTHER = StorageId("3", "host-2:file:/srv/s.sqlite")
 
 
 def ours(committed: int, storage: StorageId = OURS, topic_id: str | None = "A") -> tuple[int, CommitNote]:
-    """An offset that a worker has committed."""
     return committed, CommitNote(storage, topic_id)
 
 
@@ -29,7 +28,7 @@ def found(
     topic_id: str | None = "A",
     diverged: int | None = None,
 ) -> Found:
-    """`committed` alone was committed by somebody else."""
+    """Another client committed a plain `committed`."""
     offset, note = committed if isinstance(committed, tuple) else (committed, None)
     return Found("orders", 0, topic_id, offset, *log, note, diverged=diverged)
 
@@ -99,7 +98,7 @@ def test_reading_begins_where_nothing_is_lost_or_hidden(
 
 
 def test_in_a_log_that_has_diverged_the_stored_offset_is_another_one_even_where_it_stays() -> None:
-    """A task of the old log that was frozen would put beside the next owner on the same version."""
+    """A frozen task of the old log would store messages next to the new owner, under the same version."""
     for diverged in (200, 250):
         start = decide(found(ours(200), diverged=diverged), stored_offset(200), 0, OURS)
 
@@ -152,7 +151,8 @@ def test_reading_begins_inside_the_log_and_after_a_crash_at_any_step_where_it_wa
 
 @given(st.integers(0, 30), st.none() | st.sampled_from([OURS, StorageId("", "")]), st.integers(0, 30))
 def test_later_puts_are_never_taken_for_a_reset(committed: int, by: StorageId | None, stored: int) -> None:
-    """Killed at any time after reading began: what was put since is in the stored offset, and not yet committed."""
+    """A worker may be killed at any time: the stored offset has its latest messages, the committed offset does not
+    yet."""
     first = decide(found(committed if by is None else ours(committed, by)), stored_offset(20), 0, OURS)
     noted = found(ours(first.offset)) if first.must_commit else found(committed if by is None else ours(committed, by))
     placed = first.stored_offset or stored_offset(20)

@@ -1,4 +1,4 @@
-"""Where a partition goes on after a seek, and what that skips or repeats."""
+"""Where a partition continues after a seek, and what the seek skips or repeats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kctl_agent.worker.offsets.seek import SeekPlan, plan
 
 LOG = Found("orders", 3, "A", 200, 100, 300)
 FIRST_OF_TIME = {1_000: 100, 2_000: 250}
-"""Milliseconds to the first offset that is not older; of later ones there is no record."""
+"""Milliseconds, and the first offset at or after that time; no record is later."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Where a query is to begin, with a real storage; the brokers' answers are given."""
+"""Where a query starts, with a real storage and scripted brokers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ def storage(tmp_path: Path) -> Iterator[FileStorage]:
 
 
 def note(storage: FileStorage, start: StartOffsets) -> CommitNote:
-    """As a worker on this storage commits it."""
     start.decide(frozenset({T0}), {})
     return CommitNote(start.identity, "A")
 

@@ -1,8 +1,8 @@
-"""Owners of one partition that overlap: each may be frozen between any two steps of starting to read and of a batch,
-and goes on when others have read for a while. A seeded walk over the steps, in memory and in a file.
+"""Overlapping owners of one partition: each may freeze between any two steps of a start or a batch, and continues after
+others have read for a while.
 
-What is real: the storage, and `decide`. What is played: a group that fences commits by generation, as Kafka's does, and
-the order of a worker's steps (`QueryStart`, `Pipeline`).
+A seeded walk over the steps, in memory and in a file. The storage and `decide` are real. The group, which fences
+commits by generation as Kafka does, and the order of a worker's steps (`QueryStart`, `Pipeline`) are simulated.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from tests.scratch_storage import ScratchStorage
 
 TP = ("t", 0)
 LOG = [offset for offset in range(120) if offset % 7 != 3]
-"""Offsets that hold a message; the others were removed by compaction."""
+"""The offsets of messages; compaction removed the others."""
 LOG_END = 120
 HERE = StorageId("s", "here")
 
 
 class Fenced(Exception):
-    """The group has gone on without this owner."""
+    """The group has continued without this owner."""
 
 
 @dataclass
 class Group:
-    """What Kafka keeps: an offset with its metadata, and which member may commit."""
+    """Kafka's side: an offset with its metadata, and the generation that may commit."""
 
     generation: int = 0
     committed: tuple[int, str] | None = None
@@ -52,14 +52,14 @@ class World:
     storage: Storage
     group: Group = field(default_factory=Group)
     expected: Counter[int] = field(default_factory=lambda: Counter(LOG))
-    """How often each message is to be stored, by the placements that were made."""
+    """How often each message must be stored, given the seeks and resets so far."""
     resets: int = 0
-    """How often somebody has reset the group."""
+    """How often the group was reset."""
     honoured: set[int] = field(default_factory=lambda: {0})
-    """Which of the resets an owner has set the stored offset for."""
+    """The resets for which an owner has set the stored offset."""
 
     def join(self, chance: random.Random) -> Iterator[None]:
-        """The life of the next owner, one step a time; it ends when it is refused."""
+        """Runs the next owner step by step, until it is fenced."""
         self.group.generation += 1
         return self._live(self.group.generation, chance)
 
@@ -69,7 +69,7 @@ class World:
                 try:
                     yield from self._read(generation, chance)
                 except StorageError:
-                    yield  # the query ends; the worker begins anew
+                    yield  # the query ends and the worker restarts
         except Fenced:
             return
 
@@ -122,7 +122,7 @@ class World:
 
 
 def walk(storage: Storage, seed: int, resets: bool) -> World:
-    """Up to four owners at once, of which one is the group's, then one that is left alone until all is read."""
+    """Up to four owners at once, one of them in the group; then one more, until everything is read."""
     world, chance = World(storage), random.Random(seed)
     owners: list[Iterator[None]] = []
     for _ in range(chance.randint(20, 400)):
@@ -130,7 +130,7 @@ def walk(storage: Storage, seed: int, resets: bool) -> World:
         if not owners or dice < 0.03:
             owners = [*owners[-3:], world.join(chance)]
         elif resets and dice < 0.06 and world.group.committed:
-            world.group.generation += 1  # nobody is a member; the frozen one does not know yet
+            world.group.generation += 1  # the group has no member; the frozen owner does not know yet
             world.group.committed = (chance.randint(0, LOG_END), "")
             world.resets += 1
         elif dice < 0.08:
@@ -144,7 +144,7 @@ def walk(storage: Storage, seed: int, resets: bool) -> World:
         next(last)
         if owners and chance.random() < 0.3:
             next(chance.choice(owners), None)
-    for owner in owners:  # also one that was frozen all the time
+    for owner in owners:  # including one that was frozen all the time
         for _ in range(20):
             next(owner, None)
     return world

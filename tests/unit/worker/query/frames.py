@@ -1,5 +1,3 @@
-"""What stands for Spark's frames and queries."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -26,8 +24,6 @@ class Frame:
 
 
 class Query:
-    """A streaming query that was started."""
-
     isActive = True  # noqa: N815 - Spark's name
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Which failures of a batch are the storage's, by the text that a Spark job leaves of a task's exception."""
+"""Which failures of a batch come from the storage, by the text that a Spark job leaves of a task's exception."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A careful query without a JVM: its frames pass their records to the task in this process, or fail at bad ones."""
+"""A careful query without a JVM: its frames pass records to the task in this process, or fail at bad records."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NANOSECONDS = 1_764_171_234_567_890_123
 
 
 class RangeFrame(Frame):
-    """The records of ranges. It is its own writer, of rows that are not stored."""
+    """The records of ranges, and a writer that stores no rows."""
 
     def __init__(self, ranges: Ranges, fails: Callable[[], bool]) -> None:
         super().__init__(
@@ -57,7 +57,7 @@ class RangeFrame(Frame):
 
 
 class Reading:
-    """A careful query over two partitions, and what is bad."""
+    """A careful query over two partitions, and their bad records."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._stack = stack

@@ -1,4 +1,4 @@
-"""Which offsets are read next of partitions with bad records: a simulation of reads in virtual time."""
+"""Which offsets a worker reads next in partitions with bad records: simulated reads in virtual time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SPREAD = [(40, 8), (40, 10), (40, 20), (100, 12), (400, 8), (400, 40)]
 
 
 class Reads:
-    """Partitions with records at all offsets up to their ends, of which those in `bad` cannot be read."""
+    """Partitions with records at all offsets up to their ends; the records in `bad` cannot be read."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ def test_each_partition_is_read_up_to_its_first_bad_record(ends: list[int], bad:
 
 
 def test_good_partitions_wait_for_a_full_batch_or_the_trigger() -> None:
-    """As a streaming query does: each batch of a lake leaves three inodes."""
+    """As in a streaming query: each batch of a lake leaves three inodes."""
     reads = Reads([0, 0], set(), wait=20.0, gives_up=True)
     for second in range(3600):
         reads.ends = dict.fromkeys(reads.partitions, 10 * second)
@@ -155,7 +155,7 @@ def test_what_is_read_after_twenty_seconds_is_cleared_though_the_search_goes_on(
 
 
 def test_a_search_that_is_begun_again_every_twenty_seconds_reads_all_good_partitions_too() -> None:
-    """As it is whenever partitions are cleared."""
+    """The search restarts whenever partitions are cleared."""
     reads = Reads([12] * 100, {(number, 7) for number in range(0, 100, 8)}, stores=0.5, fails=1.5)
     for _ in range(10):
         reads.run(JOIN_SECONDS)

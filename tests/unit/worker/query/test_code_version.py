@@ -1,5 +1,3 @@
-"""Which code executors run: the version of the user's modules, and where a transform is imported from."""
-
 from __future__ import annotations
 
 import importlib

@@ -1,4 +1,4 @@
-"""What the daemon that forks the executors' Pythons does once, so that no fork does it again."""
+"""The daemon that forks the executors' Pythons does this work once, so that no fork repeats it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 
 from kctl_agent.worker.query.daemon import worth_searching
-
-"""More than a fork may write to before it has a task; 25,000 without what the daemon does."""
 
 
 def run(code: str, **environment: str) -> str:

@@ -1,4 +1,4 @@
-"""The check of executors on other machines, without a JVM: what they write lies in a folder of this machine."""
+"""The check of executors on other machines, without a JVM; their files are in a folder of this machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Write = Callable[[Path, str], None]
 
 
 class Session:
-    """Two executors of two cores; `range` has what a row is to hold."""
+    """Two executors of two cores; `range` returns the content of a row."""
 
     def __init__(self) -> None:
         self.executors = 2
@@ -82,7 +82,7 @@ def test_what_executors_write_is_seen_and_removed(monkeypatch: pytest.MonkeyPatc
 def test_a_folder_that_is_another_one_on_an_executors_machine_is_named_with_both_machines(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """No file is there, or one of an earlier check."""
+    """The folder has no file, or one of an earlier check."""
     for write in (lambda *_: None, lambda folder, _: written(folder, "earlier")):
         found = check(monkeypatch, tmp_path, Session(), write)
         here = os.uname().nodename

@@ -59,7 +59,7 @@ def run(pipeline: Pipeline, storage: ScratchStorage, tmp_path: Path) -> Run:
 
 
 def plan(run: Run, batch_id: int, end: int) -> None:
-    """As Spark writes it before it runs the batch."""
+    """Writes the plan of a batch, as Spark does before it runs the batch."""
     (run.checkpoint / "offsets" / str(batch_id)).write_text("v1\n{}\n" + json.dumps({"t": {"0": end}}))
 
 
@@ -161,7 +161,7 @@ def test_a_query_that_cannot_be_stopped_is_over_all_the_same(
 
 
 def test_dead_letters_of_a_table_are_not_put_back_before_it_is_known_of_which_cluster_they_are(tmp_path: Path) -> None:
-    """A worker asks as soon as it has a driver: it took none of them for all that was asked for."""
+    """A worker asks as soon as it has a driver; it once found none of them and counted the request as done."""
     storage = LakeStorage(LocalFolder(tmp_path / "orders"))
     pipeline = Pipeline(settings(tmp_path), storage, lambda _: None)
     storage.prepare()

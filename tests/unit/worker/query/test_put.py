@@ -1,5 +1,3 @@
-"""What a task of a batch does: how many there are, what they check, store in portions and report."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

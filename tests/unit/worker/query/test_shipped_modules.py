@@ -1,5 +1,3 @@
-"""The user's modules on their way to executors."""
-
 from __future__ import annotations
 
 import subprocess
@@ -88,7 +86,7 @@ def test_what_a_killed_worker_has_left_half_written_is_replaced(import_dir: Path
 
 
 def test_changed_modules_have_another_name_and_the_same_ones_the_same(import_dir: Path, tmp_path: Path) -> None:
-    """Spark takes a file of a known name for the one that it has."""
+    """Spark reuses a file whose name it knows."""
     load_transform("kctl_test_steps:same", import_dir)
     context = Context(tmp_path)
 

@@ -1,5 +1,3 @@
-"""A transform that cannot be had is a boot error, whatever its module raises."""
-
 from __future__ import annotations
 
 import sys

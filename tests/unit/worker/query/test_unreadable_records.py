@@ -18,7 +18,7 @@ from kctl_agent.worker.settings import KafkaSettings
 def test_a_record_that_kafka_python_cannot_parse_is_no_dead_letter(
     error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its partition stays isolated; other partitions are read on."""
+    """Its partition stays isolated; other partitions continue."""
 
     def failing(*_: object) -> None:
         raise error
