@@ -29,6 +29,8 @@ NUMBERS = ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1" + "0" * 400, "
 
 @dataclass(frozen=True, slots=True)
 class Act(FleetOperation):
+    """For a test."""
+
     rpc: ClassVar = "act"
     n: float | None = param("a number", default=None)
     i: int | None = param("a whole number", default=None)
