@@ -1,5 +1,3 @@
-"""The record of manual changes, before and after each."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""What a Python started by kctl imports and inherits."""
-
 from __future__ import annotations
 
 import os

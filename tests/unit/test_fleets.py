@@ -22,7 +22,6 @@ def env(short_dir: Path) -> dict[str, str]:
 
 
 def running(env: dict[str, str], name: str, config: Path, pid: int | None = None) -> Path:
-    """An entry of a fleet whose master is this process, or another one."""
     entry = fleets.register(name, config.parent / "run", config, env)
     if pid is None:
         return entry

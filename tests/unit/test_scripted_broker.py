@@ -1,5 +1,3 @@
-"""An error in the script of a scripted broker fails its test."""
-
 from __future__ import annotations
 
 import pytest

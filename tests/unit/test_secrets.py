@@ -1,5 +1,3 @@
-"""kctl rejects each file with a secret that all users can read, and names its setting."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Text from others on its way to a terminal."""
-
 from __future__ import annotations
 
 import json
@@ -19,7 +17,6 @@ from kctl.terminal import shown
 
 @contextmanager
 def terminal() -> Iterator[tuple[int, int]]:
-    """Our end of a terminal, and the other end for a process."""
     ours, theirs = pty.openpty()
     try:
         yield ours, theirs

@@ -1,4 +1,4 @@
-"""Where class archives are recorded. tests/integration/test_class_archive.py shows that a JVM uses them."""
+"""tests/integration/test_class_archive.py shows that a JVM uses the recorded archives."""
 
 from __future__ import annotations
 

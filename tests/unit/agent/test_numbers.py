@@ -1,5 +1,3 @@
-"""Malformed numbers on the agent's wire, or numbers beyond 64 bits: rejected before any work starts."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Where a socket may lie, who owns it and who may call it."""
-
 from __future__ import annotations
 
 import os

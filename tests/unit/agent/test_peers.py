@@ -1,5 +1,3 @@
-"""The owner of a local TCP socket, from the kernel."""
-
 from __future__ import annotations
 
 import os

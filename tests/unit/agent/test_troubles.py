@@ -1,5 +1,3 @@
-"""Waits and errors that keep a process from its work, and which error is shown as the last one."""
-
 from __future__ import annotations
 
 import errno
@@ -97,8 +95,6 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 class PatientStop(StopRequest):
-    """Counts waits, which take no time."""
-
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0

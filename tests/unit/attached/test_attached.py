@@ -1,5 +1,3 @@
-"""Query reports in the formats of all Spark versions, and the snapshot built from them."""
-
 from __future__ import annotations
 
 import json

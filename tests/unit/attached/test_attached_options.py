@@ -1,5 +1,3 @@
-"""How an attached application reaches the brokers: the Kafka options of its query."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,4 @@
-"""Replays whole days of a fleet on a virtual clock, and checks the lag and the number of workers if the advice is
-followed."""
+"""Whole days of a fleet that follows the advice, on a virtual clock."""
 
 from __future__ import annotations
 
@@ -105,8 +104,8 @@ def test_a_day_follows_the_curve() -> None:
 
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "advice.json"
-"""What a master saw each second of a real group at twice the capacity of a worker, and its answers (from
-tests/integration/test_advice.py)."""
+"""What a master saw each second of a real group with twice the load that one worker can handle
+(tests/integration/test_advice.py)."""
 
 
 @pytest.mark.shows("a recorded run of a real group is answered again as it was")
@@ -139,5 +138,4 @@ def test_a_recorded_run_is_answered_as_it_was() -> None:
 
 
 def known(answers: Iterable[tuple[str, int | None, int]]) -> list[tuple[str, int | None, int]]:
-    """Drops unknown answers and repetitions of the previous answer."""
     return [answer for answer, _ in groupby(answers) if answer[0] != "unknown"]

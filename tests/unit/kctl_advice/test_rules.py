@@ -52,7 +52,6 @@ class Watched:
         self.fixed_seconds = 0.5
 
     def watch(self, seconds: float = STEP, **changes: Any) -> Advice:
-        """Advances the clock and returns the last advice."""
         self.sample = replace(self.sample, **changes)
         for _ in range(round(seconds / STEP)):
             now, turn = self.sample, round(self.sample.at / STEP)
@@ -429,7 +428,7 @@ MUTATIONS: Mapping[Callable[[Make], None], Sequence[tuple[str, str, str]]] = {
         ("adviser", "+ backlog / rules.catch_up_seconds) / each", ") / each"),
     ],
 }
-"""The mutations that each check must catch: module, text, replacement."""
+"""Mutations that each check must catch: module, text, replacement."""
 
 
 @pytest.mark.parametrize(

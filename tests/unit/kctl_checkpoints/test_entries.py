@@ -1,5 +1,3 @@
-"""The texts of a checkpoint's files, truncated at every byte and in every version."""
-
 from __future__ import annotations
 
 import pytest

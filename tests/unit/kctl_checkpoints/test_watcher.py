@@ -34,7 +34,6 @@ def read_once(job: Path, **section: object) -> CheckpointWatcher:
 
 
 def plan(job: Path, number: int, at: float) -> None:
-    """Writes the plan of a batch, stamped with the driver's time."""
     lines = (job / "offsets" / "2").read_text().splitlines()
     metadata = json.loads(lines[1]) | {"batchTimestampMs": int(at * 1000)}
     (job / "offsets" / str(number)).write_text("\n".join([lines[0], json.dumps(metadata), *lines[2:]]))

@@ -1,5 +1,3 @@
-"""The output, the calls and the exit codes of every command except `rpc`."""
-
 from __future__ import annotations
 
 import json
@@ -32,7 +30,6 @@ WELL: dict[str, Any] = {
         ],
     },
 }
-"""Part of a master's answer to `status`."""
 SUPERVISED = {
     "name": "worker-0",
     "kind": "worker",
@@ -377,7 +374,6 @@ def process() -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
 
 
 def as_master(process: subprocess.Popen[bytes], config: Path) -> None:
-    """The files of a master, with this process as their owner."""
     prepare_run_dir(config.parent / "run")
     bind_socket(config.parent / "run", "master", 1).socket.close()
     ticks = process_identity(process.pid).start_ticks

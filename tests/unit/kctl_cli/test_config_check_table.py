@@ -1,5 +1,3 @@
-"""`kctl config check` finds what workers would reject in a table, without writing to it."""
-
 from __future__ import annotations
 
 import sys

@@ -1,5 +1,3 @@
-"""The confirmation before a change, on a pseudo terminal."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""`kctl groups` and `kctl group` against an exporter's HTTP server, into a pipe and on a terminal."""
-
 from __future__ import annotations
 
 import json

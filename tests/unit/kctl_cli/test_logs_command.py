@@ -1,5 +1,3 @@
-"""`kctl logs`: the last lines across a rotation, with and without a master, and lines that follow."""
-
 from __future__ import annotations
 
 import os

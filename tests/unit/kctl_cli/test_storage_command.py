@@ -320,7 +320,6 @@ def test_of_a_table_the_stored_offsets_of_the_configured_group_are_printed(kctl:
 
 @pytest.fixture
 def small_table(config: Path) -> Path:
-    """The configured table, with two small files."""
     table = config.parent / "orders"
     config.write_text(config.read_text() + f'mode = "lake"\nuri = "{table.as_uri()}"\n')
     begun_lake(table)
@@ -441,7 +440,6 @@ def test_dead_letters_of_a_table_are_put_back_for_its_workers_to_take(kctl: Kctl
 
 
 def begun_lake(path: Path) -> None:
-    """A table with ten rows of another group."""
     lake = opened(path)
     lake.init_offsets([StoredOffset("t", 0, None, 0)])
     begun(lake, 0, 10).commit()

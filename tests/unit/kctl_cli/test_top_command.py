@@ -1,5 +1,3 @@
-"""`kctl top` on a pseudo terminal, and as lines without a terminal."""
-
 from __future__ import annotations
 
 import contextlib

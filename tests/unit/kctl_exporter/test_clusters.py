@@ -1,5 +1,3 @@
-"""The page of a cluster's groups has the metrics of a fleet's own group."""
-
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""A fleet snapshot as Prometheus samples; unknown values have no sample."""
-
 from __future__ import annotations
 
 import gzip
@@ -175,7 +173,6 @@ def test_gzip_is_for_clients_that_accept_it() -> None:
 
 
 def full_snapshot() -> FleetSnapshot:
-    """Every metric, labels that need escaping, gaps and several topics."""
     rows = [row(partition, None if partition == 1 else 4, 5, 10) for partition in range(3)]
     rows += [one._replace(topic="100%", worker=None) for one in rows[:2]]
     assessment = Assessment(Status.WARN, "it grows", 2.5, 0.25, None)

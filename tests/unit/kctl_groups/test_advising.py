@@ -36,7 +36,7 @@ class Watched:
         return GroupSnapshot("main", "billing", columns_of(*rows).of_group(0), ok, stats=stats, age_seconds=1.0)
 
     def watch(self, seconds: float, arrivals: float) -> Advice:
-        """Lets `arrivals` messages a second arrive over all partitions for `seconds`; returns the last advice."""
+        """Lets `arrivals` messages a second arrive; returns the last advice."""
         for _ in range(round(seconds / 10)):
             self.at += 10
             self.end += round(arrivals * 10 / PARTITIONS)

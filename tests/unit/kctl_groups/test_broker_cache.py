@@ -1,5 +1,3 @@
-"""The brokers' offsets while brokers fail or hang, with a scripted reader and clock."""
-
 from __future__ import annotations
 
 import asyncio

@@ -16,8 +16,6 @@ pytestmark = pytest.mark.anyio
 
 
 class Away:
-    """A cluster in which no broker answers."""
-
     def read(self) -> ClusterReading:
         raise BrokerUnreachable("nobody is there")
 

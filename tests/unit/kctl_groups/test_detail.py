@@ -1,5 +1,3 @@
-"""Which groups have series for each partition: by pattern, up to a limit."""
-
 from __future__ import annotations
 
 from kctl.groups.filters import bounded, detail_of

@@ -1,5 +1,3 @@
-"""What is known of a cluster after many polls: old values stay, with their age, until they expire."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -130,7 +128,6 @@ REFUNDS = ("refunds", 0)
 
 
 def watched(offsets: dict[tuple[str, int], int], **changes: object) -> ClusterReading:
-    """The checkpoint was read 50 s before the poll at 100."""
     return whole(groups={"job": JOB}, committed={"job": by_topic(offsets)}, read_at={"job": 50.0}, **changes)
 
 

@@ -24,8 +24,6 @@ def operation(state: str, text: str = "", **more: Any) -> dict[str, Any]:
 
 @dataclass
 class World:
-    """Scripted answers of hosts, in order; errors are raised."""
-
     answers: dict[str, list[Any]]
     leader: str | None = "a"
     doubt = "the coordinator is silent"

@@ -1,5 +1,3 @@
-"""Requests to masters while the authority of their certificates is renewed."""
-
 from __future__ import annotations
 
 import asyncio

@@ -16,8 +16,6 @@ def host(name: str, incarnation: int = 1, url: str = "", **fields: object) -> Ho
 
 @dataclass
 class Group:
-    """Successive generations of the masters' group."""
-
     roster: Roster = field(default_factory=Roster)
     now: float = 1000.0
 

@@ -329,7 +329,6 @@ async def test_a_log_and_a_history_of_another_host_are_with_that_host() -> None:
 
 
 async def events(response: httpx.Response) -> AsyncIterator[tuple[str, str, Any]]:
-    """The event, id and data of each event."""
     fields: dict[str, str] = {}
     async for line in response.aiter_lines():
         if line:

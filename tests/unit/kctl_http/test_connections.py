@@ -1,5 +1,3 @@
-"""The cost of a connection without a token: each counts from its accept, and each one is closed in time."""
-
 from __future__ import annotations
 
 import asyncio

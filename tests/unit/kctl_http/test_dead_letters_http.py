@@ -1,5 +1,3 @@
-"""Dead letters over HTTP, on a real socket: find, show, export, requeue and delete, with a token."""
-
 from __future__ import annotations
 
 import asyncio
@@ -381,8 +379,6 @@ async def test_what_matches_is_sent_away(client: httpx.AsyncClient, storage: Fil
 
 
 class Endless(FileStorage):
-    """Finds no dead letter and never finishes."""
-
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.begun, self.ended = threading.Event(), threading.Event()

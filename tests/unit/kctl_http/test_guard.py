@@ -1,5 +1,3 @@
-"""Who has access, and what a caller may cost; over real sockets if the connection matters."""
-
 from __future__ import annotations
 
 import asyncio
@@ -173,7 +171,6 @@ async def connected(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWrite
 
 
 async def answer_to(url: str, data: bytes) -> bytes:
-    """Everything received until the server closes."""
     reader, writer = await connected(url)
     writer.write(data)
     async with asyncio.timeout(5):
@@ -211,7 +208,6 @@ async def test_a_caller_that_never_comes_to_the_point_is_closed(data: bytes, sta
 
 
 async def once(url: str, data: bytes) -> bytes:
-    """One answer on a connection that stays open."""
     reader, writer = await connected(url)
     writer.write(data)
     async with asyncio.timeout(5):

@@ -1,5 +1,3 @@
-"""Operations over HTTP, on a real socket with the real operation log."""
-
 from __future__ import annotations
 
 import asyncio
@@ -45,8 +43,6 @@ class Act(FleetOperation):
 
 @dataclass(frozen=True, slots=True)
 class Wait(Act):
-    """Waits forever."""
-
     rpc: ClassVar = "wait"
 
     async def carry_out(self, context: Context, caller: Caller, report: Report) -> tuple[str, JsonObject]:

@@ -1,5 +1,3 @@
-"""The files of the page: vendored files are as released, all are small, and none is loaded from elsewhere."""
-
 from __future__ import annotations
 
 import gzip

@@ -1,5 +1,3 @@
-"""`/api/v1/logs/NAME` and `/api/v1/settings`: with a token only, in whole lines, across a rotation."""
-
 from __future__ import annotations
 
 import asyncio

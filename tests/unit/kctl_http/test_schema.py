@@ -1,5 +1,3 @@
-"""schemathesis generates good and bad requests and checks each answer against the API's description."""
-
 from __future__ import annotations
 
 import asyncio

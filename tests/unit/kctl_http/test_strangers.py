@@ -1,5 +1,3 @@
-"""Requests without a token to the real server: rejected in one format, counted and not quoted."""
-
 from __future__ import annotations
 
 import asyncio
@@ -35,7 +33,6 @@ async def server() -> AsyncIterator[HttpServer]:
 
 
 async def answer_to(url: str, *headers: bytes, target: bytes = b"/api/v1/lag", method: bytes = b"GET") -> bytes:
-    """Everything received until the server closes."""
     reader, writer = await asyncio.open_connection(*url.removeprefix("http://").split(":"))
     lines = (method + b" " + target + b" HTTP/1.1", b"Connection: close", *headers)
     writer.write(b"\r\n".join(lines) + b"\r\n\r\n")

@@ -1,5 +1,3 @@
-"""The terminal's Ctrl-C does not reach the Java that is asked for its version."""
-
 from __future__ import annotations
 
 import os

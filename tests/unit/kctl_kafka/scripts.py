@@ -1,5 +1,3 @@
-"""Scripted answers about groups and offsets."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,7 +66,7 @@ def member(name: str, **assigned: Sequence[int]) -> Any:
 
 
 def fetched(groups: Mapping[str, Mapping[Partition, int] | int]) -> Answers:
-    """The committed offsets of each group, or its error code; -1 for other partitions requested by name."""
+    """`groups` has offsets or an error code; other partitions requested by name get -1."""
 
     def one(asked: Any) -> dict[str, Any]:
         known = groups.get(asked.group_id, {})
@@ -109,8 +107,6 @@ def refused_coordinator(name: str) -> Answers:
 
 
 def committed_codes(code: int) -> Answers:
-    """OffsetCommit answers with this error code for each partition."""
-
     def fields(request: Any) -> dict[str, Any]:
         keys = {(topic.name, each.partition_index): code for topic in request.topics for each in topic.partitions}
         return {"topics": _by_topic(keys, "error_code")}

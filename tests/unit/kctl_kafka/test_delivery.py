@@ -1,5 +1,3 @@
-"""What a producer reports of its messages, from scripted reports of kafka-python."""
-
 from __future__ import annotations
 
 from typing import NamedTuple

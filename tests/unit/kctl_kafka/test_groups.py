@@ -1,5 +1,3 @@
-"""Groups of a broker that loads, moves, hangs up or does not know the request."""
-
 from __future__ import annotations
 
 import re

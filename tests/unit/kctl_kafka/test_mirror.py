@@ -1,5 +1,3 @@
-"""Where a reader continues in a copy of its topic, with logs instead of clusters."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence

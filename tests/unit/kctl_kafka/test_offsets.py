@@ -1,6 +1,3 @@
-"""Offsets of a scripted broker: errors stay in their rows, moved partitions are asked again, lasting errors are
-named."""
-
 from __future__ import annotations
 
 import pytest

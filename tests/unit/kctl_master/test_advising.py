@@ -1,5 +1,3 @@
-"""A snapshot of the fleet as a sample for the advice, and how the advice is published."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -48,7 +46,6 @@ def row(name: str, **more: Any) -> WorkerRow:
 
 
 def fleet(**more: Any) -> FleetSnapshot:
-    """Two workers and a sinker, with two partitions."""
     names = "worker-0", "worker-1", "sinker-0"
     return replace(
         snapshot(),

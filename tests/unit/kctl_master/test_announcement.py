@@ -1,5 +1,3 @@
-"""How a master announces itself when there is no room for the announcement."""
-
 from __future__ import annotations
 
 import resource

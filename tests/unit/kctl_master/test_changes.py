@@ -1,5 +1,3 @@
-"""A change between two snapshots is published once, with caller and reason; and which process reads which partition."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable

@@ -1,5 +1,3 @@
-"""The folders that a master creates or finds."""
-
 from __future__ import annotations
 
 import os
@@ -121,7 +119,6 @@ uri = "file://%s/shared/orders"
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """A folder open to all users, like /tmp, next to the configuration of a table."""
     (tmp_path / "kctl.toml").write_text(DELTA % tmp_path)
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared").chmod(0o1777)

@@ -1,5 +1,3 @@
-"""The collector over real sockets: what it asks each time, and what only from time to time."""
-
 from __future__ import annotations
 
 import asyncio
@@ -77,7 +75,6 @@ class Fleet:
         return TOPICS
 
     def asked(self) -> Counter[str]:
-        """The number of requests of each kind since the last call."""
         asked = Counter(request.rpc for request in self.agent.requests)
         self.agent.requests.clear()
         return asked

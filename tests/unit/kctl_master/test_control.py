@@ -1,5 +1,3 @@
-"""master.sock and callers that misbehave, over a real socket with scripted answers."""
-
 from __future__ import annotations
 
 import asyncio
@@ -37,8 +35,6 @@ async def answer(request: Request, _caller: base.Caller) -> JsonObject:
 
 
 class ServedMaster:
-    """A server on its own event loop, and connections to it."""
-
     large = encode({"role": 0, "rpc": "large", "method": "getX"})
 
     def __init__(self, run_dir: Path) -> None:

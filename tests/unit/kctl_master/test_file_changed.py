@@ -1,6 +1,3 @@
-"""A process does not start with changes that kctl.toml got after the master read it; the answer has a note. A reload
-names the processes that must restart."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -54,8 +51,6 @@ async def test_a_change_that_a_reload_would_apply_is_named(tmp_path: Path, now: 
 
 
 class Processes:
-    """A supervisor of processes that started with a configuration."""
-
     def __init__(self, config: Config) -> None:
         self.names = names(config)
         self._processes = {

@@ -1,5 +1,3 @@
-"""When the brokers' offsets are stale or unknown, and the sentence for it."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -22,7 +20,6 @@ def row(partition: int, age: float, lag: int | None = 0) -> Row:
 
 
 def partitions(*rows: Row) -> tuple[Reals, list[str]]:
-    """The ages of the partitions, and the names of partitions without a lag."""
     columns = columns_of(*rows)
     return columns.age_seconds, [
         f"{row.topic}-{row.partition}" for row in columns.rows() if row.remaining_count is None

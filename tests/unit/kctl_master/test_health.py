@@ -1,5 +1,3 @@
-"""What counts as unhealthy: a table of cases, and properties of every history."""
-
 from __future__ import annotations
 
 from dataclasses import replace

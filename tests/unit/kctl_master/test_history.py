@@ -1,5 +1,3 @@
-"""The history of a fleet: its subjects, sums and memory."""
-
 from __future__ import annotations
 
 import tracemalloc
@@ -50,7 +48,6 @@ def most(history: FleetHistory, subject: Subject) -> dict[str, list[float]]:
 
 @pytest.fixture
 def history() -> FleetHistory:
-    """Two topics and two processes, over two steps."""
     history = FleetHistory()
     before = [row("a", 0, 100, 110), row("a", 1, 200, 230), row("b", 0, None, 50, "worker-1")]
     after = [row("a", 0, 120, 120), row("a", 1, 200, 250), row("b", 0, 10, 60, "worker-1")]

@@ -1,5 +1,3 @@
-"""Which agents belong to the fleet, and what the master answers; over real sockets with scripted agents."""
-
 from __future__ import annotations
 
 import asyncio

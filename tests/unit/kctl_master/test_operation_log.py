@@ -71,12 +71,10 @@ def written(path: Path) -> list[JsonObject]:
 
 
 def audited(path: Path) -> list[JsonObject]:
-    """The audit entries for ends of operations."""
     return [line for line in written(path) if line["state"] != "running"]
 
 
 async def ended(log: OperationLog, id_: str) -> Operation:
-    """Returns the operation after its end is recorded."""
     over = asyncio.Event()
     log.listeners.append(
         lambda operation: over.set() if operation.id == id_ and operation.ended_at is not None else None

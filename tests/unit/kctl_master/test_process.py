@@ -1,5 +1,3 @@
-"""Real child processes: their settings and logs, and that none of them remains."""
-
 from __future__ import annotations
 
 import os

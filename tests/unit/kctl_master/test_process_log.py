@@ -1,5 +1,3 @@
-"""Logs rotate while processes append to them; no line is lost or repeated."""
-
 from __future__ import annotations
 
 import contextlib

@@ -1,5 +1,3 @@
-"""A process supervisor with real child processes: restarts, giving up, time-outs, and that none of them remains."""
-
 from __future__ import annotations
 
 import asyncio
@@ -34,7 +32,6 @@ SLOW = RestartPolicy(backoff_min_seconds=60, backoff_max_seconds=60, stable_seco
 
 
 def calls(monkeypatch: pytest.MonkeyPatch, name: str) -> Callable[[], int]:
-    """Counts calls of a function of `health`, that is, the checks by process supervisors."""
     called = itertools.count(1)
     last = [0]
     function = getattr(kctl.master.process_supervisor, name)

@@ -1,5 +1,3 @@
-"""The restart rules: a table of transitions, and properties of any sequence of events."""
-
 from __future__ import annotations
 
 from dataclasses import replace

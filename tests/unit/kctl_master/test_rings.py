@@ -1,5 +1,3 @@
-"""Rings of steps: no step loses its values to its neighbours, whatever the clock does."""
-
 from __future__ import annotations
 
 import math

@@ -1,5 +1,3 @@
-"""An operation that is given up is dropped by its agent, or reported as possibly pending."""
-
 from __future__ import annotations
 
 import asyncio
@@ -42,8 +40,6 @@ def agent(run_dir: Path) -> Iterator[Inbox]:
 
 
 class Seek:
-    """A running seek; its context has only agents."""
-
     def __init__(self, run_dir: Path, pool: AgentPool, until: float = float("inf")) -> None:
         absent = cast("Any", None)
         self.agents = Agents(run_dir, pool)

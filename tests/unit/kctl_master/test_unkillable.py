@@ -1,4 +1,4 @@
-"""Processes that survive SIGKILL, with the kill patched out: kctl reports them, and the others continue."""
+"""The kill is patched out, so processes survive SIGKILL."""
 
 from __future__ import annotations
 

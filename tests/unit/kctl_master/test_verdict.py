@@ -1,5 +1,3 @@
-"""The verdict on a fleet for each possible problem, since when, and for stale data."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -31,7 +29,6 @@ from tests.replies import raw
 
 NAMES = {"worker-0": "worker", "worker-1": "worker", "sinker-0": "sinker", "engine": "engine"}
 AT = "since 2023-11-14T22:13:18Z"
-"""The time of the snapshot."""
 
 
 def status(name: str, state: str = "running", **more: Any) -> WorkerStatus:

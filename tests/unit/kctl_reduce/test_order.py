@@ -1,5 +1,3 @@
-"""No reducer depends on the order of the answers, or on a repeated answer."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,3 @@
-"""The command line decodes the rows that the master encoded, and rejects everything else."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""All groups of a cluster are assessed at once, while settings change and groups come and go."""
-
 from __future__ import annotations
 
 import tracemalloc
@@ -80,6 +78,5 @@ def test_a_partition_takes_no_more_memory_the_longer_it_is_watched() -> None:
 
 
 def behind(names: Names, now: float) -> PartitionColumns:
-    """Each partition has commits of one message a second and a growing lag."""
     committed, size = np.full(len(names), int(now)), len(names)
     return PartitionColumns(names, now, np.full(size, now), committed * 0, committed, committed, committed * 2 + 100)

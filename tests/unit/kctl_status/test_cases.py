@@ -23,7 +23,6 @@ RULES = StatusRules()
 Judgement = tuple[Status, str]
 WELL = {"idle", "ok", "paused", "starting", "rebalancing", "unknown"}
 BURROW_S = {"OK": None, "none": None, "WARN": "warn", "STALL": "stalled", "STOP": "stopped", "REWIND": "rewind"}
-"""Burrow's statuses in kctl's words."""
 
 
 class Seen(NamedTuple):
@@ -55,7 +54,7 @@ EACH_CASE = pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 
 
 def observations(seen: str) -> tuple[list[Seen], float]:
-    """The observations of a poll each second, and the time of the last."""
+    """The time is the last second's."""
     jumps: dict[int, tuple[int | None, ...] | None] = {}
     repeated: set[int] = set()
     steps: list[tuple[range, tuple[int, ...]]] = []
@@ -162,7 +161,6 @@ def of_all_cases() -> dict[str, Judgement]:
 
 
 def judged_by_burrow(seen: str, words: str) -> BurrowStatus:
-    """Burrow learns of a commit at once, and of log ends every ten seconds."""
     burrow, committed = Burrow(), None
     reported, last = observations(seen)
     for each in reported:

@@ -1,5 +1,3 @@
-"""Findings about handlers and dead letters: hanging calls, failing tries, new dead letters."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -1,5 +1,3 @@
-"""Hysteresis, time lag, growth, the window's memory, and their result for a group."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""The window keeps a few rows of each partition, however long a master runs."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,3 @@
-"""From when silence counts against a partition that has a reader again."""
-
 from __future__ import annotations
 
 from kctl.status.owners import Owner
@@ -14,7 +12,6 @@ def test_silence_counts_from_when_a_worker_may_read_again() -> None:
     assessor = RowAssessor()
 
     def statuses(second: int, *states: str) -> list[Status]:
-        """The status of a partition for each state of its reader."""
         rows = [Row("orders", n, 0, 100, 100, 101 + second, None, "worker-0", 1, 0.0) for n in range(len(states))]
         found = assessor.assess(
             rows,

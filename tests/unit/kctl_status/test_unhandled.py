@@ -1,5 +1,3 @@
-"""The age of the oldest unhandled message over virtual time: late, catching up, or neither."""
-
 from __future__ import annotations
 
 import itertools

@@ -1,5 +1,3 @@
-"""The status of a query that is known only by its checkpoint."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -40,7 +38,6 @@ KILLED = {10: 200, 60: 370, 300: 1300}
 
 @cache
 def statuses() -> dict[Query, list[str]]:
-    """The statuses every 10 s for three hours."""
     found = {query: list[str]() for query in (*RUNNING, *(Query(each, 10, False, 2 * HOUR) for each in KILLED))}
     assessor = RowAssessor()
     for second in range(0, 3 * HOUR, 10):

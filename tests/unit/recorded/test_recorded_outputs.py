@@ -1,5 +1,3 @@
-"""The outputs of commands, the API and `/metrics` for recorded replies of agents."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping

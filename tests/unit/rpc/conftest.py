@@ -1,5 +1,3 @@
-"""Agents that are served and asked in one process, and a check for leaked descriptors."""
-
 from __future__ import annotations
 
 import os
@@ -52,7 +50,6 @@ def bench(short_dir: Path) -> Iterator[Bench]:
 
 @pytest.fixture
 def snapshot() -> Snapshot:
-    """A worker in the middle of its work, published now."""
     now = monotonic()
     return Snapshot(
         now,

@@ -1,5 +1,3 @@
-"""Each command's answer from a snapshot: plain numbers, ages from the given time, null for unknown values."""
-
 from __future__ import annotations
 
 import json
@@ -26,7 +24,6 @@ def answer(rpc: str, snapshot: Snapshot, later: float = 0.0) -> JsonObject:
 
 
 def bare(snapshot: Snapshot) -> Snapshot:
-    """A worker that has just started, with every value unknown."""
     return replace(snapshot, replies=())
 
 

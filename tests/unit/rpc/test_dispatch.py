@@ -1,5 +1,3 @@
-"""From a frame to the bytes of its reply, for any request and any behaviour of a command."""
-
 from __future__ import annotations
 
 import json

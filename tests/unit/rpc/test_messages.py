@@ -1,5 +1,3 @@
-"""Requests and replies are read by field; an error names the field."""
-
 from __future__ import annotations
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The agent's loop serves many peers, good and bad, on one thread; see also tests/conformance/sockets.py."""
+"""See also tests/conformance/sockets.py."""
 
 from __future__ import annotations
 
@@ -163,7 +163,6 @@ def test_two_hundred_callers_at_once_are_served_or_refused_by_the_stated_bound(
 
 
 def ask_at_once(path: Path, count: int) -> list[str]:
-    """What each of `count` concurrent callers receives."""
     start, outcomes = threading.Barrier(count), []
 
     def ask() -> None:

@@ -1,5 +1,3 @@
-"""Frames are the same however their bytes are split; malformed frames are rejected."""
-
 from __future__ import annotations
 
 import itertools

@@ -1,5 +1,3 @@
-"""Tracebacks of handlers, in the error and in the log; their size and rate are limited."""
-
 from __future__ import annotations
 
 import logging

@@ -1,5 +1,3 @@
-"""What a handler may be and may return, and the errors otherwise."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""The messages of a claim: pure decisions first, then on a storage."""
-
 from __future__ import annotations
 
 import errno

@@ -1,5 +1,3 @@
-"""How many tasks of a worker may call its handler at once, across processes."""
-
 from __future__ import annotations
 
 import multiprocessing

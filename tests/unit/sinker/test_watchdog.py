@@ -1,5 +1,3 @@
-"""The guard's thread renews leases, reports lost ones, and ends a call that does not return."""
-
 from __future__ import annotations
 
 import logging
@@ -21,8 +19,6 @@ LONG = 60.0
 
 
 class _Storage(ScratchStorage):
-    """Counts renewals; the first `failures` of them fail."""
-
     def __init__(self) -> None:
         super().__init__(block_messages=3)
         self.renewed: list[str] = []
@@ -37,8 +33,6 @@ class _Storage(ScratchStorage):
 
 
 class _Watched:
-    """A guard and its reports."""
-
     def __init__(self, lease_seconds: float, timeout_seconds: float) -> None:
         self.storage = _Storage()
         self.lost: list[InFlightClaim] = []

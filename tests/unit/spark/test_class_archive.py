@@ -1,5 +1,3 @@
-"""The Java options that make a worker start with the recorded classes."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""Spark's configuration, and the file that passes it to the JVM."""
-
 from __future__ import annotations
 
 import os

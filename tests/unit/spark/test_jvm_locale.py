@@ -1,5 +1,3 @@
-"""The locale by which a JVM started here names files."""
-
 from __future__ import annotations
 
 import os

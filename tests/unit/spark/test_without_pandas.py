@@ -1,5 +1,3 @@
-"""A worker, its engine and its executors' Pythons do not import pandas."""
-
 from __future__ import annotations
 
 import subprocess
@@ -18,7 +16,6 @@ from tests.unit.worker.query.frames import arrow
 
 @pytest.fixture
 def converters(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Py4J's converters in a process of kctl."""
     ours = list(INPUT_CONVERTER)
     monkeypatch.setattr("py4j.protocol.INPUT_CONVERTER", ours)
     convert_without_pandas()

@@ -25,15 +25,12 @@ KINDS = ("file", "redis")
 
 @dataclass(frozen=True)
 class Bench:
-    """A storage under test, with ways to act on it from outside."""
-
     storage: Storage
     pass_time: Callable[[float], None]
     damage: Callable[[int], bytes]
 
 
 def flipped(body: bytes) -> bytes:
-    """Flips one bit of the last message's value."""
     return body[:-4] + bytes([body[-4] ^ 1]) + body[-3:]
 
 

@@ -1,5 +1,3 @@
-"""Blocks, puts, claims and pages of dead letters have limits in bytes as well as in messages."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

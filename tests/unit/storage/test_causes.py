@@ -1,5 +1,3 @@
-"""The causes by which dead letters are grouped, from the error texts of handlers, transforms and block readers."""
-
 from __future__ import annotations
 
 import sysconfig

@@ -1,5 +1,3 @@
-"""What a worker publishes during a long batch."""
-
 from __future__ import annotations
 
 import time
@@ -39,15 +37,12 @@ def server(short_dir: Path) -> Iterator[AgentServer]:
 
 @pytest.fixture
 def published(server: AgentServer, monkeypatch: pytest.MonkeyPatch) -> list[Snapshot]:
-    """The snapshots published from now on, newest last."""
     snapshots: list[Snapshot] = []
     monkeypatch.setattr(server, "publish", snapshots.append)
     return snapshots
 
 
 class BreakableStats(WorkerStats):
-    """Collection fails while `error` is set."""
-
     error: Exception | None = None
 
     def _snapshot(self) -> Snapshot:
@@ -180,7 +175,6 @@ def test_stats_that_fail_are_the_last_error_and_grow_old(server: AgentServer, pu
 
 @pytest.fixture
 def dying(server: AgentServer, short_dir: Path) -> tuple[WorkerStats, FileStorage]:
-    """A storage with three dead letters, and stats that have not counted them."""
     storage = FileStorage(short_dir / "s.sqlite")
     storage.prepare()
     fill(storage, 3)

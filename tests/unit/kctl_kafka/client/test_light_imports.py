@@ -1,5 +1,3 @@
-"""The shortened import of kafka-python, in a new Python for each test."""
-
 from __future__ import annotations
 
 import subprocess

@@ -1,5 +1,3 @@
-"""A poll of all groups of a cluster, against a scripted broker: whether a group is gone or only unknown."""
-
 from __future__ import annotations
 
 from contextlib import closing

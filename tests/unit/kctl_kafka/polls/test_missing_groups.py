@@ -1,5 +1,3 @@
-"""A group that brokers deny: it is gone, or its new coordinator does not know it yet."""
-
 from __future__ import annotations
 
 import pytest
@@ -10,7 +8,6 @@ from kctl.kafka.polls.group_sources import MissingGroups
 from tests.clock import Clock
 
 DENIED = [Group("billing", 1, error=GroupMissing("there is no group billing"))]
-"""Broker 1 denies the group."""
 
 
 def test_denied_by_the_broker_that_has_listed_it_a_group_is_gone() -> None:

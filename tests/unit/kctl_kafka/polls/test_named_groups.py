@@ -1,5 +1,3 @@
-"""A poll of a fleet's own group by name, against a scripted broker."""
-
 from __future__ import annotations
 
 import asyncio
@@ -28,8 +26,6 @@ STABLE = group("readers", members=[member("one", orders=[0, 1])])
 
 
 class Coordinator:
-    """Knows the group, moves, or is new and denies the group for a moment."""
-
     state = "knows"
 
     def script(self) -> dict[str, Step | Sequence[Step]]:

@@ -1,4 +1,4 @@
-"""Committed offsets read from the response's bytes equal what kafka-python reads, for any bytes and when repeated."""
+"""The decoder for whole responses reads the same as kafka-python, for any bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members counted from the response's bytes: as many as kafka-python decodes, for any bytes."""
+"""The decoder counts as many members as kafka-python, for any bytes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,6 @@ def test_members_are_counted_as_kafka_python_reads_them(
 def test_one_response_after_the_other_is_counted_as_if_it_were_the_first(
     polls: list[list[dict[str, Any]]], data: st.DataObject
 ) -> None:
-    """Groups stay, come and go between the responses."""
     every = [group for groups in polls for group in groups]
     responses = CountedResponses()
 

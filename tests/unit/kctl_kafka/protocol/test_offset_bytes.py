@@ -1,4 +1,4 @@
-"""Log offsets read block by block equal what kafka-python reads, for any bytes."""
+"""The decoder for blocks reads the same as kafka-python, for any bytes."""
 
 from __future__ import annotations
 

@@ -20,7 +20,6 @@ from tests.lake_tables import GROUP, TOPIC_ID, TP, at, schema
 
 
 def of_days(path: Path, *days: str) -> tuple[LakeStorage, LakeBatch]:
-    """A table partitioned by days, and a batch with a row for each day, as Spark writes it."""
     made = LakeStorage(LocalFolder(path), partition_by=["day"])
     made.prepare()
     made.fit(schema(("n", "long"), ("day", "date")))

@@ -1,5 +1,3 @@
-"""A Delta table as storage, without Spark: pyarrow writes the files of batches."""
-
 from __future__ import annotations
 
 import json

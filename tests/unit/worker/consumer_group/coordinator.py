@@ -1,5 +1,3 @@
-"""A scripted group coordinator with one member, which owns all partitions of `orders` and `payments`."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,8 +16,6 @@ EVERYTHING = frozenset({ORDERS_0, ORDERS_1, PAYMENTS_0})
 
 
 def committed(codes: Mapping[str, int] = {}) -> Answers:
-    """OffsetCommit answers with these error codes for the partitions of each topic."""
-
     def fields(request: Any) -> dict[str, Any]:
         return {
             "topics": [

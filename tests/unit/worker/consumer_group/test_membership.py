@@ -1,5 +1,3 @@
-"""Commits that a scripted coordinator rejects in part, and the thread that waits for a revocation."""
-
 from __future__ import annotations
 
 import threading
@@ -126,7 +124,6 @@ def test_a_member_that_has_lost_its_partitions_claims_none_of_them_when_it_joins
     joins_before: list[int] = []
 
     def evicted(_request: Any) -> Mapping[str, Any]:
-        """Evicts the member after its second join."""
         if len(claims) >= 2 and not joins_before:
             joins_before.append(len(claims))
             return {"error_code": UNKNOWN_MEMBER}

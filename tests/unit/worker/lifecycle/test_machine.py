@@ -1,5 +1,3 @@
-"""What a worker does next: a table of transitions, and properties of any sequence of events."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -40,7 +38,6 @@ Event = Callable[[Lifecycle, float], list[Action]]
 
 
 def event(method: Callable[..., list[Action] | None], *, is_timed: bool = False) -> Callable[..., Event]:
-    """Makes an event of a method of the lifecycle, for use in a list."""
     return lambda *arguments: lambda lifecycle, now: method(lifecycle, *arguments, *([now] if is_timed else [])) or []
 
 

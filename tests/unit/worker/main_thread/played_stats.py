@@ -1,5 +1,3 @@
-"""Stats that record what the parts of the main thread report."""
-
 from __future__ import annotations
 
 

@@ -1,5 +1,3 @@
-"""Which stored positions are committed and retried, with a real member and a scripted coordinator."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -31,7 +29,6 @@ class Commits:
         self._committer = Committer(member, self.progress, stats, lambda error, what: f"{what}: {error}")
 
     def commit(self, now: float, positions: dict[TopicPartition, int] | None = None) -> int:
-        """The number of commit requests that the coordinator received."""
         before = self._broker.asked.count("OffsetCommit")
         self._committer.commit(POSITIONS if positions is None else positions, now)
         return self._broker.asked.count("OffsetCommit") - before

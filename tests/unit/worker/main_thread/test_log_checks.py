@@ -1,6 +1,3 @@
-"""Whether the log still has what was read, and the storage what was stored; the storage is real, the brokers
-scripted."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -47,7 +44,6 @@ class Checks:
         self.checks = LogChecks(self.pipeline, brokers, self.storage, self.progress)
 
     def check(self, view: BrokerView) -> bool:
-        """Returns whether the query drains now."""
         self.checks.check(SOURCES, view)
         return bool(self.pipeline.draining)
 

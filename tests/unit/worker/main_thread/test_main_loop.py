@@ -1,5 +1,5 @@
-"""The main thread's turns without a JVM. The storage, the agent and the group member are real; the coordinator is
-scripted, and Spark and the other brokers are simulated."""
+"""The group member, the storage and the agent are real; the coordinator is scripted, Spark and other brokers are
+simulated."""
 
 from __future__ import annotations
 
@@ -80,7 +80,6 @@ class PlayedPipeline(Pipeline):
     folder: Path
     has_driver = True
     put_back: PutBack | None = None
-    """The result of the next requeue."""
 
     def connect(self) -> str | None:
         return None if self.has_driver else "the engine is starting"
@@ -163,7 +162,6 @@ class Turning:
             self.stored.append(group)
 
     def outage(self) -> tuple[str, str | None] | None:
-        """What the worker waits for, and why."""
         found = self.stats._snapshot().worker.waiting_for
         return None if found is None else (found.what, found.reason)
 

@@ -1,5 +1,3 @@
-"""How a query starts: its steps in order, and unreadable parts of a group. Storage and group are real."""
-
 from __future__ import annotations
 
 import time

@@ -1,5 +1,3 @@
-"""Operations on a worker, one step in each turn; brokers and storage are simulated, the lifecycle is real."""
-
 from __future__ import annotations
 
 import time

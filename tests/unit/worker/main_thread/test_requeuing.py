@@ -1,4 +1,4 @@
-"""When a worker requeues dead letters of a table; the requeue is simulated in a real thread."""
+"""The requeue is simulated in a real thread."""
 
 from __future__ import annotations
 

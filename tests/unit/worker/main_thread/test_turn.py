@@ -1,5 +1,3 @@
-"""A turn of the main thread stays below `kafka.max_poll_interval_seconds`, whatever hangs."""
-
 from __future__ import annotations
 
 import socket
@@ -47,7 +45,6 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of this thread's deadline for a turn."""
     made = Clock()
     monkeypatch.setattr(deadline, "time", made)
     deadline.begin(main_loop.TURN_SHARE * MAX_POLL_SECONDS)

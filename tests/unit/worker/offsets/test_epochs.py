@@ -1,4 +1,4 @@
-"""Whether a new leader's log is the one that was read, from the reports of leaders (KIP-320)."""
+"""Truncation by a new leader, found from the reports of leaders (KIP-320)."""
 
 from __future__ import annotations
 

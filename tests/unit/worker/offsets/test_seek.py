@@ -1,5 +1,3 @@
-"""Where a partition continues after a seek, and what the seek skips or repeats."""
-
 from __future__ import annotations
 
 import pytest

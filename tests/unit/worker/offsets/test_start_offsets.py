@@ -1,5 +1,3 @@
-"""Where a query starts, with a real storage and scripted brokers."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

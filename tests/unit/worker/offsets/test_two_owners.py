@@ -54,12 +54,10 @@ class World:
     expected: Counter[int] = field(default_factory=lambda: Counter(LOG))
     """How often each message must be stored, given the seeks and resets so far."""
     resets: int = 0
-    """How often the group was reset."""
     honoured: set[int] = field(default_factory=lambda: {0})
     """The resets for which an owner has set the stored offset."""
 
     def join(self, chance: random.Random) -> Iterator[None]:
-        """Runs the next owner step by step, until it is fenced."""
         self.group.generation += 1
         return self._live(self.group.generation, chance)
 

@@ -8,8 +8,6 @@ import pyarrow as pa
 
 
 class Frame:
-    """One task with these records."""
-
     def __init__(self, *batches: pa.RecordBatch) -> None:
         self._batches = batches
 

@@ -1,5 +1,3 @@
-"""Which failures of a batch come from the storage, by the text that a Spark job leaves of a task's exception."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A careful query without a JVM: its frames pass records to the task in this process, or fail at bad records."""
+"""Without a JVM: frames pass records to the task in this process, or fail at bad records."""
 
 from __future__ import annotations
 
@@ -57,8 +57,6 @@ class RangeFrame(Frame):
 
 
 class Reading:
-    """A careful query over two partitions, and their bad records."""
-
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._stack = stack
         self.storage = ScratchStorage(block_messages=3)

@@ -1,5 +1,3 @@
-"""Which offsets a worker reads next in partitions with bad records: simulated reads in virtual time."""
-
 from __future__ import annotations
 
 import pytest

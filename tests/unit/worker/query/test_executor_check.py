@@ -1,4 +1,4 @@
-"""The check of executors on other machines, without a JVM; their files are in a folder of this machine."""
+"""Without a JVM: the executors' files are in a folder of this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver's side of a batch, without a JVM: the frame passes its Arrow batches to the task in this process."""
+"""Without a JVM: the frame passes its Arrow batches to the task in this process."""
 
 from __future__ import annotations
 
@@ -59,7 +59,6 @@ def run(pipeline: Pipeline, storage: ScratchStorage, tmp_path: Path) -> Run:
 
 
 def plan(run: Run, batch_id: int, end: int) -> None:
-    """Writes the plan of a batch, as Spark does before it runs the batch."""
     (run.checkpoint / "offsets" / str(batch_id)).write_text("v1\n{}\n" + json.dumps({"t": {"0": end}}))
 
 

@@ -1,5 +1,3 @@
-"""Records that kafka-python cannot parse either."""
-
 from __future__ import annotations
 
 import zlib

@@ -107,7 +107,6 @@ def worker(path: Path) -> DeadLetterTable:
 
 
 def transformed(table: DeadLetterTable, batch: RequeueBatch, marks: Marks) -> None:
-    """Writes what Spark would write."""
     every = [row for file in batch.files for row in pq.ParquetFile(file.uri).read().to_pylist()]
     rows = [
         row

@@ -1,5 +1,3 @@
-"""The table of dead letters next to a table, without Spark: pyarrow writes the files of batches."""
-
 from __future__ import annotations
 
 import uuid
@@ -310,7 +308,6 @@ def test_an_export_reads_the_table_once(
 
 
 def parquet(table: DeadLetterTable) -> dict[str, int]:
-    """The sizes of all files with rows, including files of older versions."""
     return {str(file): file.stat().st_size for file in Path(table.folder.uri).rglob("*.parquet")}
 
 

@@ -1,5 +1,3 @@
-"""kctl names a malformed log of another writer in an error, and removes no files of others."""
-
 from __future__ import annotations
 
 import json

@@ -58,7 +58,6 @@ def grown(folder: S3Folder, path: Path) -> None:
 
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names that the store has listed or looked up."""
     made, names = S3Folder._file, []
 
     def noted(folder: S3Folder, found: Any) -> Any:

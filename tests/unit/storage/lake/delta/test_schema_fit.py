@@ -1,5 +1,3 @@
-"""Which columns of a batch a table takes."""
-
 from __future__ import annotations
 
 from typing import Any

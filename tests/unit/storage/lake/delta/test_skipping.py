@@ -85,7 +85,6 @@ class Reader:
 
 
 def without_statistics(path: Path, rows: pa.Table) -> Reader:
-    """A table of these rows without statistics in its log and footers."""
     stored(path, [])
     pq.write_table(rows, path / "part-0.parquet", write_statistics=False)
     add = {

@@ -49,7 +49,6 @@ ODD = ("a b/c", None, "ü%")
 
 @pytest.fixture
 def storage(path: Path) -> LakeStorage:
-    """Four batches of ten rows."""
     made = opened(path)
     made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
     for start in range(0, 40, 10):
