@@ -1,9 +1,8 @@
-"""A Spark of any version that runs one query after the other, each until it has read everything or has failed; with
-`forever`, until a line follows.
+"""Runs queries one after another on a Spark of any version: `checkpoint_jobs.py BOOTSTRAP JARS [KEY=VALUE …]`.
 
-A line of JSON on stdin is a query, a line of JSON on stdout what became of it. It imports PySpark alone, unless the
-query is to be attached, so that the Python of another environment can run it. Usage:
-checkpoint_jobs.py BOOTSTRAP JARS [KEY=VALUE …]
+Each line of JSON on stdin is a query; each line on stdout is its outcome. A query ends when it has read everything or
+has failed, or with `forever` at the next line. Unless the query is to be attached, the script imports only PySpark, so
+that another environment's Python can run it.
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ from tests.servers.kafka_cluster import KafkaCluster
 from tests.servers.redis_server import RedisServer
 
 ONE_FLEET = {"test_strangers_on_the_host.py", "test_who_may_call.py"}
-"""Files whose tests share a fleet."""
 LONGEST = (
     *("test_spark_hosts.py", "test_rebalance.py", "test_faults.py", "test_marking_transforms.py", "test_lake.py"),
     *("test_attach.py", "test_hung_jvm.py", "test_lake_s3.py", "test_engine.py", "test_no_orphans.py"),
@@ -35,12 +34,12 @@ LONGEST = (
         "test_nothing_hidden.py",
     ),
 )
-"""Files by how long a test takes: the longest begins first, so that none is left alone at the end."""
+"""The longest files begin first, so that the last one does not run alone."""
 
 
 class EachByItself(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
-    """Gives the next test to whichever process is free, but a file's tests to one where they share a fleet. (Marks do
-    that too, `--dist loadgroup`: pytest-xdist 3.8 ignores them with pytest 9.)"""
+    """Gives the next test to any free process, but keeps files with a shared fleet together. (pytest-xdist 3.8 ignores
+    marks for `--dist loadgroup` with pytest 9.)"""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
@@ -60,7 +59,7 @@ SERVERS = pytest.StashKey[str]()
 
 
 class SharedBroker(KafkaBroker):
-    """That of the process which gives out the tests; to be stopped by nobody else."""
+    """The broker of the process that distributes the tests; only this process stops it."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._servers = bootstrap_servers
@@ -72,7 +71,6 @@ class SharedBroker(KafkaBroker):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: WorkerController) -> None:
-    """Before a process starts; with the first one the broker."""
     config: pytest.Config = node.config
     if SERVERS not in config.stash:
         stack = ExitStack()
@@ -83,7 +81,6 @@ def pytest_configure_node(node: WorkerController) -> None:
 
 @pytest.fixture(scope="session")
 def broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
-    """One for the tests of all processes."""
     servers = getattr(request.config, "workerinput", {}).get("bootstrap_servers")
     with ExitStack() as stack:
         yield SharedBroker(servers) if servers else stack.enter_context(running_broker())
@@ -101,7 +98,7 @@ def running_broker() -> Iterator[KafkaBroker]:
 
 @pytest.fixture
 def redis_server(short_dir: Path) -> Iterator[RedisServer]:
-    """It writes down and syncs all that it acknowledges, so that a kill of it costs nothing."""
+    """Syncs every write before it acknowledges it, so that a kill loses nothing."""
     require_redis()
     with RedisServer(short_dir / "redis", "--auto-aof-rewrite-percentage", "0") as server:
         yield server
@@ -115,7 +112,7 @@ def object_store(short_dir: Path) -> Iterator[ObjectStoreServer]:
 
 @pytest.fixture
 def make_cluster(short_dir: Path) -> Iterator[MakeCluster]:
-    """Starts a Spark cluster, which is ended after the fleets that use it."""
+    """Clusters end after the fleets that use them."""
     with ExitStack() as stack:
 
         def make(**more: Any) -> SparkCluster:
@@ -129,7 +126,7 @@ def make_cluster(short_dir: Path) -> Iterator[MakeCluster]:
 
 @pytest.fixture
 def make_fleet(short_dir: Path, broker: KafkaBroker) -> Iterator[Callable[..., Fleet]]:
-    """Makes fleets that are closed at the end; when the test fails their logs' last lines are printed."""
+    """Closes the fleets at the end, and prints the last lines of their logs if the test fails."""
     made: list[Fleet] = []
 
     def make(

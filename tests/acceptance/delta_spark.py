@@ -1,7 +1,6 @@
-"""Delta's own implementation for Spark, in a process of its own that answers SQL as long as a test goes on: the other
-engine that reads and writes the tables of a fleet.
+"""Delta for Spark in its own process, the other engine that reads and writes a fleet's tables.
 
-python delta_spark.py FOLDER: a line of stdin is a statement in JSON, a line of stdout its answer.
+`python delta_spark.py FOLDER`: each line of stdin is a statement in JSON, each line of stdout its answer.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ CONF = {
 
 
 class DeltaRefused(Exception):
-    """Delta's own reason why a statement failed; `condition` is its name of it."""
+    """Delta's own reason for a failed statement; `condition` is Delta's name for it."""
 
     def __init__(self, condition: str, message: str) -> None:
         super().__init__(f"{condition}: {message}")
@@ -49,11 +48,11 @@ class DeltaRefused(Exception):
 class Found:
     rows: list[list[Any]]
     files_read: int | None
-    """Of the table's; None where the statement scans none."""
+    """Files of the table; None if the statement scans none."""
 
 
 class DeltaSpark:
-    """It starts while the test goes on; the first statement waits for it."""
+    """Starts in the background; the first statement waits for it."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -79,7 +78,7 @@ class DeltaSpark:
         self._process.wait(60)
 
     def sql(self, statement: str) -> Found:
-        """What it answers. Raises DeltaRefused."""
+        """The statement's result. Raises DeltaRefused."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(statement) + "\n")
@@ -91,12 +90,10 @@ class DeltaSpark:
 
 
 def delta_rs_rows(table: Path, columns: Sequence[str]) -> list[list[Any]]:
-    """What delta-rs reads of these columns, as `Found.rows`."""
     return [_plain(row) for row in DeltaTable(table).to_pyarrow_table(columns=list(columns)).to_pylist()]
 
 
 def _plain(value: Any) -> Any:
-    """As both engines can print it."""
     if isinstance(value, datetime):
         return (value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value).isoformat()
     if isinstance(value, bytes | bytearray):
@@ -109,7 +106,7 @@ def _plain(value: Any) -> Any:
 
 
 def delta_session(folder: Path) -> SparkSession:
-    """One task at a time, and nothing outside of the folder."""
+    """Runs one task at a time, and writes only inside the folder."""
     from tests.acceptance.lone_spark import lone_session
     from tests.delta_jars import delta_jars
 

@@ -1,4 +1,4 @@
-"""A whole fleet under load whose parts are killed, and an account of what became of every message."""
+"""Kills parts of a whole fleet under load, and accounts for every message."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ max_tries = 4
 retry_backoff_seconds = 0.05
 """
 WORKERS_TOML = "backoff_max_seconds = 0.5\nmax_records_per_batch = 5000\nping_timeout_seconds = 60"
-"""The master is not to be faster than a lease with a sinker that stands still."""
+"""The master must not react faster than a lease when a sinker stands still."""
 
 
 class Faults:
-    """One worker, two sinkers, a producer. Each `kill_...` returns when messages go all the way again."""
+    """One worker, two sinkers, a producer. Each `kill_...` returns when messages flow end to end again."""
 
     def __init__(
         self, make_fleet: MakeFleet, redis: RedisServer | None, lease_seconds: float = 20.0, rate: float = RATE
@@ -56,14 +56,11 @@ class Faults:
         eventually(self._is_up, START_SECONDS, "worker and sinkers run")
         self._load = self.fleet.load(rate)
         self.in_flight: set[Place] = set()
-        """What sinkers that were killed, or stood still, had in flight."""
         self.uncommitted: list[int] = []
-        """At each kill of a worker: messages that were stored and not committed."""
         with closing(self.fleet.open_storage()) as storage_:
             self._await_flow(storage_)
 
     def kill_sinker(self) -> None:
-        """Inside a call of its handler."""
         (self.fleet.ledger / HOLD).touch()
         pid, messages, before_it = eventually(lambda: held(self.fleet.ledger), SETTLE_SECONDS, "a call is held")
         self.in_flight |= messages | before_it
@@ -71,8 +68,8 @@ class Faults:
         eventually(lambda: self._is_up(but=pid), SETTLE_SECONDS, "another sinker runs")
 
     def outlive_lease(self) -> None:
-        """A sinker stands still inside a call of its handler until the other has been given what it holds. Then it
-        goes on: its late settle is reported."""
+        """Freezes a sinker inside a handler call until the other has been given its messages. Then the sinker
+        continues, and reports its late settle."""
         (self.fleet.ledger / HOLD).touch()
         pid, messages, before_it = eventually(lambda: held(self.fleet.ledger), SETTLE_SECONDS, "a call is held")
         self.in_flight |= messages | before_it
@@ -93,8 +90,7 @@ class Faults:
         assert {partition for partition, _ in messages} & {e["partition"] for e in reported}, reported
 
     def kill_worker(self, *, with_all_its_processes: bool) -> None:
-        """Inside a put: at the moment at which a stored offset has moved, and so before what it covers can be
-        committed."""
+        """Kills it inside a put, when a stored offset has moved and its messages cannot be committed yet."""
         pid = self.fleet.workers()["worker-0"]["pid"]
         processes = psutil.Process(pid).children(recursive=True) if with_all_its_processes else []
         with closing(self.fleet.open_storage()) as storage:
@@ -114,7 +110,6 @@ class Faults:
             self._await_flow(storage)
 
     def kill_redis(self) -> None:
-        """It is started again with what its append-only file holds."""
         assert self._redis is not None
         with closing(self.fleet.open_storage()) as storage:
             self._await_put(storage)
@@ -123,7 +118,7 @@ class Faults:
             self._await_flow(storage)
 
     def settle_accounts(self) -> None:
-        """Everything that was produced is handled or dead; only what killed sinkers held is handled again."""
+        """Every message is handled or dead; only messages of killed sinkers are handled again."""
         self.fleet.finish(self._load)
         with closing(self.fleet.open_storage()) as storage:
             self._await_end()
@@ -133,7 +128,7 @@ class Faults:
         produced = {(tp.partition, offset) for tp, count in self.fleet.sent.items() for offset in range(count)}
         acknowledged, refused = counted(self.fleet.ledger)
         blamed = set(dead_letters) - set(refused)
-        """Messages that were alone in flight at one kill after another, as one that kills its process would be."""
+        """A message alone in flight at several kills looks like one that kills its process."""
         again = {place: times - 1 for place, times in acknowledged.items() if times > 1}
         print(
             f"produced {len(produced)}, acknowledged {len(acknowledged)}, dead {len(set(dead_letters))}, "
@@ -180,7 +175,7 @@ class Faults:
             self.fleet.check()
 
     def _await_end(self) -> None:
-        """However far behind faults and a busy machine have left the worker, as long as it comes nearer to the end."""
+        """Waits as long as the worker makes progress, however slow faults and a busy machine have made it."""
         missing = self.fleet.missing()
         while not self.fleet.is_caught_up():
             more = f"some of the {missing} messages that are left are stored and committed"
@@ -191,7 +186,6 @@ class Faults:
         return self.fleet.is_caught_up() or self.fleet.missing() < missing
 
     def _await_flow(self, storage: Storage) -> None:
-        """Something is put, and something is handled, that was not before."""
         stored_offsets, written = self._stored_offsets(storage), sizes(self.fleet.ledger)
         eventually(lambda: self._stored_offsets(storage) > stored_offsets, SETTLE_SECONDS, "messages are stored")
         eventually(lambda: sizes(self.fleet.ledger) != written, SETTLE_SECONDS, "messages are handled")
@@ -203,7 +197,7 @@ def is_done(storage: Storage) -> bool:
 
 
 def ever_put(directory: Path) -> Iterator[Place]:
-    """Partition and offset of each message that a Redis was ever given in a new block, by its append-only file."""
+    """Partition and offset of each message ever put into a new block, from the append-only file."""
     for path in sorted(directory.rglob("appendonly.aof*")):
         if path.suffix in (".manifest", ".rdb"):
             continue

@@ -1,4 +1,4 @@
-"""A fleet of real Spark workers with a topic and a group of its own, for the acceptance tests."""
+"""A fleet of real Spark workers with its own topic and group, for the acceptance tests."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ __all__ = ["SETTLE_SECONDS", "START_SECONDS", "Fleet", "MakeFleet"]
 START_SECONDS = 90.0
 SETTLE_SECONDS = 60.0
 BATCH_SECONDS = "1.0"
-"""From the start of a batch to the next: without a pause a worker under load takes a core from the other tests."""
+"""From the start of a batch to the next: a worker under load without a pause takes a core from the other tests."""
 ENGINE = os.environ.get("KCTL_TEST_ENGINE", "shared")
-"""Of all workers but those of a test that sets it: `own` is a Spark driver for each."""
+"""The default for all workers; `own` gives each a Spark driver."""
 
 
 TOML = """\
@@ -86,8 +86,6 @@ DEFAULTS: dict[str, object] = {
 
 
 class Fleet(DemoFleet):
-    """A fleet with a topic and a group of its own, asked over its socket or by the command line."""
-
     def __init__(
         self,
         directory: Path,
@@ -99,8 +97,8 @@ class Fleet(DemoFleet):
         topic_configs: Any = None,
         **more: str,
     ) -> None:
-        """`beside` another fleet: with its topic and in its group. `more` is TOML for further sections, and
-        `bootstrap_servers` where the fleet reaches the broker otherwise than the test does."""
+        """With `beside`, it uses another fleet's topic and group. `more` is TOML for further sections.
+        `bootstrap_servers` is the broker's address for the fleet if it differs from the test's."""
         super().__init__(directory)
         (directory / "logs").mkdir()
         self.broker = broker
@@ -144,24 +142,19 @@ class Fleet(DemoFleet):
 
     @property
     def has_engine(self) -> bool:
-        """As it is by default, unless the file or the environment sets it."""
         return load(self.config, os.environ).workers.engine == "shared"
 
     def processes(self) -> dict[str, dict[str, Any]]:
-        """The answers of all agents, the engine's among them."""
         answer = self.ask("workers")
         return {row["name"]: row for row in answer["rows"]} if answer else {}
 
     def workers(self) -> dict[str, dict[str, Any]]:
-        """The same without the engine's."""
         return {name: row for name, row in self.processes().items() if row["kind"] != "engine"}
 
     def engine(self) -> dict[str, Any]:
-        """The engine's answer; empty while there is none."""
         return self.processes().get("engine", {})
 
     def jvm(self, worker: str = "worker-0") -> psutil.Process:
-        """That in which this worker's queries run."""
         driver = "engine" if self.has_engine else worker
         found = []
         for child in psutil.Process(self.processes()[driver]["pid"]).children(recursive=True):
@@ -172,7 +165,7 @@ class Fleet(DemoFleet):
         return jvm
 
     def family(self, *names: str) -> list[psutil.Process]:
-        """These processes (default: all that are supervised) and what they have started."""
+        """These processes (default: all supervised ones) and their descendants."""
         rows = self.processes()
         pids = [row["pid"] for name, row in rows.items() if row["pid"] is not None and (name in names or not names)]
         supervised = [psutil.Process(pid) for pid in pids]
@@ -186,7 +179,6 @@ class Fleet(DemoFleet):
         return {row["partition"]: row for row in answer["rows"]} if answer else {}
 
     def start(self, *until_running: str) -> None:
-        """Returns when these workers run."""
         super().start()
         if until_running:
             eventually(lambda: self.is_running(*until_running), START_SECONDS, f"{until_running} run")
@@ -200,7 +192,6 @@ class Fleet(DemoFleet):
         return {row["worker"] for row in self.offsets().values()}
 
     def is_caught_up(self) -> bool:
-        """Everything that was sent is committed, and the brokers report so as well."""
         self.check()
         committed = {p: row["current_offset"] for p, row in self.offsets().items()}
         return len(committed) == self.partitions and all(
@@ -208,14 +199,13 @@ class Fleet(DemoFleet):
         )
 
     def missing(self) -> int:
-        """How many of the messages that were sent are not committed yet."""
         committed = {p: row["current_offset"] or 0 for p, row in self.offsets().items()}
         return sum(self.sent[TopicPartition(self.topic, p)] - committed.get(p, 0) for p in range(self.partitions))
 
     def attach(
         self, name: str, command: Sequence[str] = (sys.executable, "-m", "kctl_agent.worker")
     ) -> subprocess.Popen[bytes]:
-        """Start a worker that no master supervises; it is part of the fleet by its socket in run_dir."""
+        """Starts a worker without a master; its socket in run_dir makes it part of the fleet."""
         config = load(self.config, os.environ, {"workers.engine": "own"})
         settings = worker_settings(config, name, [str(jar) for jar in jar_paths("spark")])
         with (self.directory / "logs" / f"{name}.log").open("ab") as log:
@@ -229,7 +219,7 @@ class Fleet(DemoFleet):
         return process
 
     def send(self, count: int, value: bytes = b"x" * 100) -> None:
-        """Produce `count` messages, spread over the partitions, and wait for their acknowledgement."""
+        """Spreads `count` messages over the partitions, and waits for the acknowledgements."""
         producer = KafkaProducer(bootstrap_servers=self.broker.bootstrap_servers, acks="all")
         try:
             for number in range(count):
@@ -240,7 +230,6 @@ class Fleet(DemoFleet):
         self.sent.update(TopicPartition(self.topic, n % self.partitions) for n in range(count))
 
     def send_to(self, *partitions: int, count: int = 1, value: bytes = b"x") -> None:
-        """The same, `count` of them into each of these partitions."""
         producer = KafkaProducer(bootstrap_servers=self.broker.bootstrap_servers, acks="all", linger_ms=20)
         try:
             for _ in range(count):
@@ -252,13 +241,12 @@ class Fleet(DemoFleet):
         self.sent.update({TopicPartition(self.topic, partition): count for partition in partitions})
 
     def has_committed(self, *partitions: int) -> bool:
-        """All that was sent into these."""
         self.check()
         rows = self.offsets()
         return all(rows[each]["current_offset"] == self.sent[TopicPartition(self.topic, each)] for each in partitions)
 
     def load(self, rate: float = 1000.0) -> Producer:
-        """A producer in a thread; `finish` it to have its messages counted."""
+        """Runs a producer in a thread; call `finish` to count its messages."""
         producer = Producer(self.broker.bootstrap_servers, self.topic, self.partitions, rate)
         producer.start()
         self._loads.append(producer)
@@ -274,7 +262,7 @@ class Fleet(DemoFleet):
         return audit(self.open_storage().blocks(), {tuple(tp): count for tp, count in self.sent.items()})
 
     def stored_once(self) -> int:
-        """How many messages are stored; fails unless that is each that was sent, once."""
+        """Returns the number of stored messages; fails unless each sent message is stored once."""
         found = self.audit()
         assert (found.lost, found.duplicated, found.stored) == (0, 0, self.sent.total()), found
         return found.stored
@@ -285,16 +273,13 @@ class Fleet(DemoFleet):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the master has ended by itself since it was started."""
         return self._process is not None and self._process.poll() is not None
 
     @property
     def pid(self) -> int | None:
-        """Of the master."""
         return self._process.pid if self._process else None
 
     def kill(self) -> None:
-        """SIGKILL to the master, and to nobody else."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
@@ -328,7 +313,7 @@ def _session(pid: int) -> int | None:
 
 
 def run_until_caught_up(fleet: Fleet) -> list[tuple[str, int, int, int]]:
-    """Start the fleet, wait until everything is committed, stop it; returns what its workers report of partitions."""
+    """Starts the fleet, waits until everything is committed, stops it; returns its workers' partitions."""
     fleet.start()
     eventually(lambda: fleet.is_running("worker-0") and fleet.is_caught_up(), START_SECONDS, "all is committed")
     events = moved(fleet)
@@ -342,7 +327,7 @@ def moved(fleet: Fleet) -> list[tuple[str, int, int, int]]:
 
 
 def refusal(fleet: Fleet) -> str:
-    """Start the fleet, and wait until its worker is given up; returns why."""
+    """Starts the fleet; returns why its worker is given up."""
 
     def given_up() -> str | None:
         done = fleet.kctl("status", "-o", "json", exit_code=None)

@@ -1,9 +1,8 @@
-"""The handlers that tests give to their sinkers: they write down what they were given. `counts`, of the fault tests,
-also writes down what it returned for it.
+"""Handlers for the tests' sinkers: they record their messages, and `counts`, of the fault tests, its results, too.
 
-One file per process, one write per call. Some messages it never acknowledges (`is_poison`). When it finds the file
-`hold` in its folder it takes it away, writes down the call all the same, notes that in `held.PID`, and does not return
-until it is let go: then it can be killed or stopped for certain inside a call.
+Each process writes its own file, once per call. Some messages are never acknowledged (`is_poison`). If the folder has a
+file `hold`, the handler removes it, records the call, notes it in `held.PID`, and does not return until it is let go. A
+test can so kill or stop a process inside a call.
 """
 
 from __future__ import annotations
@@ -39,9 +38,7 @@ HANDLER = "tests.acceptance.handlers:counts"
 KEEPER = "tests.acceptance.handlers:keeps"
 HOLD = "hold"
 BLOCK_MESSAGES = 500
-"""The most that a block has, and so a claim."""
 Place = tuple[int, int]
-"""Partition and offset."""
 _RECORD = struct.Struct("<qi?")
 
 
@@ -73,7 +70,6 @@ def _gate(folder: Path, pid: int) -> Path:
 
 
 def let_go(folder: Path, pid: int) -> None:
-    """Let the call that this process holds return."""
     with _gate(folder, pid).open("wb", buffering=0) as gate:
         gate.write(b"x")
 
@@ -86,7 +82,6 @@ def keeps(messages: list[Message]) -> list[bool]:
 
 
 def kept(folder: Path) -> list[Message]:
-    """All that `keeps` was given, by partition and offset; what is just being written is left to the next call."""
     found: list[Message] = []
     for path in folder.glob("*.kept"):
         with path.open("rb") as file, suppress(EOFError, pickle.UnpicklingError):
@@ -96,7 +91,6 @@ def kept(folder: Path) -> list[Message]:
 
 
 def counted(folder: Path) -> tuple[Counter[Place], Counter[Place]]:
-    """How often each message was acknowledged, and how often it was refused."""
     acknowledged: Counter[Place] = Counter()
     refused: Counter[Place] = Counter()
     for place, ack in _records(folder.glob("*.ledger")):
@@ -105,12 +99,11 @@ def counted(folder: Path) -> tuple[Counter[Place], Counter[Place]]:
 
 
 def sizes(folder: Path) -> dict[Path, int]:
-    """How much each process has written down, in whole messages."""
+    """Bytes of whole messages by process."""
     return {path: path.stat().st_size // _RECORD.size * _RECORD.size for path in folder.glob("*.ledger")}
 
 
 def given_since(folder: Path, before: Mapping[Path, int]) -> set[Place]:
-    """What anybody was given since the ledgers had these sizes."""
     found: set[Place] = set()
     for path in folder.glob("*.ledger"):
         with path.open("rb") as ledger:
@@ -122,8 +115,8 @@ def given_since(folder: Path, before: Mapping[Path, int]) -> set[Place]:
 
 
 def held(folder: Path) -> tuple[int, set[Place], set[Place]] | None:
-    """The process that holds a call, the messages of it, and those before it that may be of the same claim and so not
-    settled either; None while nobody does. Returned once."""
+    """The process that holds a call, the call's messages, and earlier ones that may belong to the same claim and so are
+    not settled; None while no process holds one. Returned once."""
     for path in folder.glob("held.*"):
         call, pid = [place for place, _ in _records([path])], int(path.suffix[1:])
         path.unlink()
@@ -133,7 +126,7 @@ def held(folder: Path) -> tuple[int, set[Place], set[Place]] | None:
 
 
 def _run_before(place: Place, given: list[Place]) -> Iterator[Place]:
-    """Given last, of one partition without a gap, as the messages of a block are."""
+    """The last given messages, of one partition without a gap, as in a block."""
     for partition, offset in reversed(given[-BLOCK_MESSAGES:]):
         if (partition, offset + 1) != place:
             return

@@ -28,7 +28,7 @@ __all__ = ["HOSTS", "HOST_PROBLEMS", "HostProblem", "HostsBench", "of_all_hosts"
 
 HOSTS = ("a", "b", "c")
 WINDOW_SECONDS = 20.0
-"""After so long, silence of a partition that nothing explains is `stalled`."""
+"""After this time, unexplained silence of a partition is `stalled`."""
 LIMIT = 4000
 OF_LAG = {"KctlTimeLagOverObjective", "KctlConsumerLagGrowing", "KctlOldestUnhandled"}
 HOLD = "KCTL_TEST_HOLD"
@@ -64,11 +64,10 @@ local_storage = true
 window_seconds = {window}
 """
 AllShown: TypeAlias = dict[str, dict[str, Shown]]
-"""What is shown, by host and view."""
 
 
 class HostsBench:
-    """Each host has a storage of its own, so that one of them can be full."""
+    """Each host has its own storage, so that one of them can be full."""
 
     def __init__(self, folder: Path, chromium: webdriver.Chrome, stack: ExitStack) -> None:
         self._folder, self._chromium, self._stack = folder, chromium, stack
@@ -102,7 +101,6 @@ class HostsBench:
             eventually(self.fleets[name].url, START_SECONDS, f"{name} answers")
 
     def begin(self) -> None:
-        """Each worker has partitions, and all views of all hosts show `ok`."""
         eventually(self.is_whole, START_SECONDS, "each host has partitions")
         self.open()
         self.await_well(START_SECONDS)
@@ -122,11 +120,10 @@ class HostsBench:
         )
 
     def pending(self) -> set[str]:
-        """All alerts whose expression holds, but for those of messages that wait."""
         return self.views(HOSTS[-1]).pending() - OF_LAG
 
     def open(self) -> None:
-        """The page of c, `kctl top` on each host, and a Prometheus that scrapes them all."""
+        """Opens the page of c, `kctl top` on each host, and a Prometheus that scrapes all hosts."""
         urls = {name: str(fleet.url()) for name, fleet in self.fleets.items()}
         for name, url in urls.items():
             if self._tops.get(name, ("",))[0] != url:
@@ -146,11 +143,11 @@ class HostsBench:
         self._chromium.get(urls["c"])
 
     def hold(self, name: str) -> Path:
-        """While it is there, no batch of this host ends."""
+        """While this file exists, no batch of the host ends."""
         return self._folder / f"{name}-holds"
 
     def views(self, name: str) -> Views:
-        """The page is that of c, and so are the alerts, which are those of all hosts."""
+        """Page and alerts are those of host c; its alerts cover all hosts."""
         fleet, top = self.fleets[name], self._tops.get(name)
         is_last = name == HOSTS[-1]
         return Views(
@@ -171,12 +168,10 @@ class HostsBench:
         return {f"{host}'s {view}": each for host, shown in self.shown().items() for view, each in shown.items()}
 
     def partitions(self, name: str) -> list[int]:
-        """Those that a host's worker has."""
         rows = self.fleets["c"].offsets()
         return [partition for partition, row in rows.items() if row["worker"] == f"{name}/worker-0"]
 
     def row(self, name: str) -> dict[str, Any]:
-        """What the worker of this host reports."""
         return self.fleets[name].workers()[f"{name}/worker-0"]
 
     def family(self, name: str) -> list[psutil.Process]:
@@ -270,7 +265,7 @@ def worker_down(bench: HostsBench) -> Iterator[None]:
 
 
 class HostProblem(NamedTuple):
-    """What is done to host a, and what every view of the hosts that answer has to show of the fleet."""
+    """A problem of host a, and what every view of the answering hosts has to show."""
 
     outage: Callable[[HostsBench], Any]
     level: str
@@ -279,11 +274,11 @@ class HostProblem(NamedTuple):
     unready: tuple[str, ...] = ()
     """Hosts whose own work it is: their `/readyz` is 503."""
     alerts: frozenset[str] = frozenset()
-    """All that may be pending, but for those of lag."""
+    """All that may be pending, except those of lag."""
 
     @property
     def seconds(self) -> float:
-        """For how long it is watched: what is no trouble has to stay so for longer than silence may last."""
+        """A harmless state has to last longer than silence may."""
         return 2 * WINDOW_SECONDS if self.level == "ok" else SECONDS
 
     def are_pending(self, alerts: set[str]) -> bool:
@@ -291,7 +286,6 @@ class HostProblem(NamedTuple):
         return alerts >= self.alerts - {"KctlStorageNearLimit"}
 
     def blamed(self, shown: AllShown) -> list[Shown]:
-        """What is shown as `failing` and should not be."""
         if self.level == "failing":
             return []
         return [
@@ -302,7 +296,7 @@ class HostProblem(NamedTuple):
         ]
 
     def is_shown(self, shown: AllShown) -> bool:
-        """Whether all views of the fleet have its level and reason, and `/readyz` of each host its own."""
+        """Whether all fleet views have its level and reason, and each `/readyz` its own."""
         fleet = [each for host in self.answering for view, each in shown[host].items() if view in VIEWS_OF_ALL]
         reasons = {each.what for each in fleet}
         codes = {host: shown[host]["readyz"].code for host in self.answering}
@@ -315,7 +309,7 @@ class HostProblem(NamedTuple):
 
 
 VIEWS_OF_ALL = frozenset({"status", "rpc", "top", "api", "page"})
-"""Views that join the answers of all hosts; `/readyz` and `/metrics` of a host are about its own work."""
+"""Views that join the answers of all hosts; a host's `/readyz` and `/metrics` are about its own work."""
 OK = ("everything is running",)
 HOST_PROBLEMS = (
     HostProblem(paused, "ok", OK),

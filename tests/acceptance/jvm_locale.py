@@ -1,6 +1,8 @@
-"""`python jvm_locale.py FOLDER`: in an environment whose locale is not UTF-8, starts a JVM as kctl does, has it put a
-batch into a table whose name is not ASCII, and asks it and an executor's Python for their locales; then one as a user's
-own code does. Prints what was found as JSON."""
+"""`python jvm_locale.py FOLDER`, in a locale other than UTF-8, starts JVMs as kctl does and as a user's own code does.
+
+kctl's JVM puts a batch into a table with a non-ASCII name. The script asks it and an executor's Python for their
+locales, and prints the findings as JSON.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,6 @@ def of_kctl(folder: Path) -> dict[str, Any]:
 
 
 def of_others(folder: Path) -> str | None:
-    """What it is refused with."""
     spark = lone_session(folder)
     put_ = LakePut(LakeStorage(LocalFolder(folder / "orders")), lambda frame: frame, "")
     try:

@@ -1,4 +1,4 @@
-"""A Spark without a fleet, in a process of its own: a script gets a folder, and prints as JSON what it has found."""
+"""A Spark without a fleet in its own process: a script gets a folder and prints its findings as JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def found_by(script: str, folder: Path) -> Any:
-    """What this script of the folder `acceptance` has found, in `folder`. What it writes to stderr is the test's."""
+    """The findings of this script of the folder `acceptance`; its stderr is the test's."""
     done = subprocess.run(
         [sys.executable, Path(__file__).with_name(script), folder],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -34,7 +34,7 @@ def found_by(script: str, folder: Path) -> Any:
 
 
 def lone_session(folder: Path, conf: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
-    """For a script: one task at a time, and nothing outside of the folder."""
+    """For a script: runs one task at a time, and writes only inside the folder."""
     from pyspark.sql import SparkSession
 
     use_this_python()

@@ -1,6 +1,9 @@
-"""`python marking_transforms.py FOLDER`: has batches put into tables by Spark, without Kafka, and prints what became of
-them, as JSON: of each case the offsets of rows and of dead letters, or the error. Then one of the files that are
-written, or of dead letters that are put back, is removed before the commit."""
+"""`python marking_transforms.py FOLDER` puts batches into tables by Spark, without Kafka, and prints the outcomes as
+JSON.
+
+Each case gives offsets of rows and dead letters, or the error. At last a written file, or a file of requeued dead
+letters, is removed before the commit.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +40,13 @@ from tests.acceptance.lone_spark import lone_session
 write = lake_put.write
 TP, GROUP = ("t", 0), Binding("group", "cluster")
 FAR = 1_782_000_000_000_000_000
-"""Microseconds: the year 58000, as producers send it who take milliseconds for microseconds."""
+"""The year 58000 in microseconds, from producers that take milliseconds for microseconds."""
 RECORDS = (
     "'t' as topic", "0 as partition", "id as offset", f"timestamp_micros({FAR} + id) as timestamp",
     "0 as timestampType", "cast(null as binary) as key", "get(array(X'FF', X'78', X'79', X'7A'), int(id)) as value",
     "cast(null as array<struct<key: string, value: binary>>) as headers",
 )  # fmt: skip
-"""Four messages: bytes that are no UTF-8, x, y and z."""
+"""Four messages: bytes that are not UTF-8, x, y and z."""
 Transform = Callable[[DataFrame], DataFrame]
 
 
@@ -58,7 +61,6 @@ def marks(values: str, offset: str = "offset", error: str = "'no'") -> Transform
 
 
 def named(column: str, *countries: str) -> Transform:
-    """Each message has one of these countries, given as expressions."""
     return lambda frame: frame.withColumn(column, f.expr(f"array({', '.join(countries)})[int(offset)]"))
 
 
@@ -89,8 +91,8 @@ def offsets(table: Path) -> dict[str, Any]:
 
 
 def tried_again(spark: SparkSession, table: Path) -> None:
-    """Dead letters of a batch are stored, its rows are refused, for somebody has changed the table meanwhile. Then
-    another transform runs the batch again."""
+    """Stores a batch's dead letters, but its rows are rejected because the table was changed meanwhile. Then another
+    transform runs the batch again."""
 
     def first(frame: DataFrame) -> DataFrame:
         if frame.count():  # not the one that it is checked with
@@ -129,8 +131,8 @@ def stored(table: Path) -> dict[str, Any]:
 
 
 def put_losing(spark: SparkSession, table: Path, loser: Path) -> list[Any]:
-    """A batch of four messages, three of which are dead letters; the file that is written into this table is removed.
-    What the batch is refused with, and what is stored."""
+    """Puts four messages, three of them dead letters, and removes the file written into this table. Returns the error
+    and what is stored."""
 
     def losing(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> Written:
         written = write(rows, folder, partition_by)
@@ -150,7 +152,7 @@ def put_losing(spark: SparkSession, table: Path, loser: Path) -> list[Any]:
 
 
 def put_back_losing(spark: SparkSession, table: Path) -> list[Any]:
-    """While the dead letters are put back their file goes. What it is refused with, and what is stored."""
+    """Removes the file of dead letters while they are requeued. Returns the error and what is stored."""
     put(spark, table, marks("xyz"))
     storage = LakeStorage(LocalFolder(table))
     storage.bind(GROUP)

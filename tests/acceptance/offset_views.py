@@ -1,4 +1,4 @@
-"""What each way out of a fleet gives, and Kafka's own tool: committed offset, log end and lag of each partition."""
+"""Committed offset, log end and lag of each partition, from every output of a fleet and from Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def young_answer(fleet: Fleet, since: float) -> dict[int, dict[str, Any]] | None
 
 
 def lie_between_two_readings_of_kafkas_tool(fleet: Fleet) -> None:
-    """While a producer runs."""
+    """For use while a producer runs."""
     before = by_kafkas_tool(fleet)
     read_at = time.monotonic()
     ours = eventually(lambda: young_answer(fleet, read_at), SETTLE_SECONDS)
@@ -72,7 +72,7 @@ def lie_between_two_readings_of_kafkas_tool(fleet: Fleet) -> None:
 
 
 def show_what_kafkas_tool_shows(fleet: Fleet, members: int) -> None:
-    """Once it is quiet: offsets in every view, and the members with their partitions."""
+    """For a quiet topic: offsets in every view, and the members with their partitions."""
     expected = by_kafkas_tool(fleet)
     assert sorted(expected) == list(range(fleet.partitions))
     eventually(lambda: by_rpc(fleet) == expected, what="the workers have polled since")

@@ -1,4 +1,4 @@
-"""Fleets whose parts can be taken away, for the tests of what every view shows of it."""
+"""Fleets whose parts can be taken away, for the tests of what every view shows."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ __all__ = [
 ]
 
 SECONDS = 10.0
-"""After an outage, and after its end."""
+"""Between an outage or its end and what the views must show."""
 WORKERS = ("worker-0", "worker-1")
 SLOW = "backoff_max_seconds = 20.0\nping_timeout_seconds = 120.0\nstable_seconds = 1.0"
-"""What is killed stays away, what is frozen is not killed: the outage lasts until the test ends it."""
+"""A killed process stays away and a frozen one is not killed, until the test ends the outage."""
 READ_TOKEN = "0123456789abcdef-read"
 CODE = """\
 import os, time
@@ -72,8 +72,6 @@ time.time = lambda: real() + (3600.0 if os.path.exists(place) else 0.0)
 
 
 class Bench:
-    """A fleet whose parts can be taken away, and its views."""
-
     def __init__(self, chromium: webdriver.Chrome, fleet: Fleet, parts: dict[str, Any]) -> None:
         self.fleet = fleet
         self.chromium = chromium
@@ -96,7 +94,7 @@ class Bench:
         self.fleet.send(200)
 
     def begin(self) -> None:
-        """Whatever the test before has left."""
+        """Undoes what the previous test has left."""
         self.open()
         self.await_well(START_SECONDS)
         self.is_well = False
@@ -136,8 +134,6 @@ class Bench:
         self.await_states("running", *names)
 
     def await_states(self, state: str, *names: str) -> None:
-        """As the supervisor sees them."""
-
         def states() -> list[str]:
             answer = json.loads(self.fleet.kctl("status", "-o", "json", exit_code=None).stdout)
             return [row["state"] for row in answer["rows"] if row["name"] in names]
@@ -153,7 +149,6 @@ class Bench:
 
 
 def events(bench: Bench, after: int = -1) -> list[tuple[int, str]]:
-    """Number and text of those on the page, the newest first."""
     found: list[tuple[str, str]] = bench.chromium.execute_script(
         "return [...document.querySelectorAll('#events li')].map(each => [each.dataset.id || '', each.innerText])"
     )
@@ -163,7 +158,7 @@ def events(bench: Bench, after: int = -1) -> list[tuple[int, str]]:
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> None:
-    """The parts of this module's fleets end with it, whichever test has started them."""
+    """This module's fleets outlive the test that starts them."""
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +169,6 @@ def chromium() -> Iterator[webdriver.Chrome]:
 
 @pytest.fixture(scope="module")
 def benches(chromium: webdriver.Chrome) -> Iterator[Callable[[str], Bench]]:
-    """One fleet at a time: that of the next kind ends the one before."""
     made: dict[str, tuple[Bench, ExitStack]] = {}
 
     def end() -> None:
@@ -208,8 +202,8 @@ Parts: TypeAlias = tuple[Fleet, dict[str, Any]]
 
 
 def made_fleet(folder: Path, stack: ExitStack, on: KafkaBroker | KafkaCluster, **more: str) -> Fleet:
-    """Of a fleet that is collected each half second: replicas in sync are asked for after five seconds, and are not at
-    once what brokers say of one that has gone."""
+    """Collects each half second. Replicas in sync are asked for only every five seconds, so a lost broker is not in
+    them at once."""
     (folder / "fleet").mkdir()
     more = {"workers_more": SLOW, "backoff": "20.0", **more}
     more["sinkers"] = f"{more.get('sinkers', '')}\n\n[collect]\ninterval_seconds = 0.5"
@@ -219,7 +213,7 @@ def made_fleet(folder: Path, stack: ExitStack, on: KafkaBroker | KafkaCluster, *
 
 
 def with_redis(folder: Path, stack: ExitStack) -> Parts:
-    """And a sinker, a token, and a clock that can be moved for all of the fleet's Python."""
+    """Adds a sinker, a token, and a movable clock for all of the fleet's Python."""
     require_redis()
     broker = stack.enter_context(KafkaBroker(folder / "broker"))
     redis = RedisServer(folder / "redis")

@@ -307,7 +307,7 @@ def of_sinker(bench: Bench) -> dict[str, Any]:
 
 
 class Problem(NamedTuple):
-    """What is done to which fleet, and the level and the reason that every view has to show then."""
+    """What is done to which fleet, and the level and reason that every view has to show."""
 
     bench: str
     outage: Outage
@@ -315,9 +315,9 @@ class Problem(NamedTuple):
     whats: tuple[str, ...]
     """One of these; `N` is any number."""
     why: str = ""
-    """Words of the cause or of the remedy, which the reason has too."""
+    """Words of the cause or remedy that the reason has, too."""
     is_quick: bool = False
-    """Whether `make test` shows it, not `make test-long` alone."""
+    """Whether `make test` runs it, not only `make test-long`."""
 
 
 NO_BROKER = ("no Kafka broker has answered",)

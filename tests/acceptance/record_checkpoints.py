@@ -1,6 +1,6 @@
-"""Makes the checkpoints of tests/unit/recorded/checkpoints, by a Spark of any version and a broker that is running.
+"""Records the checkpoints of tests/unit/recorded/checkpoints with a Spark of any version and a running broker.
 
-usage: python -m tests.acceptance.record_checkpoints BOOTSTRAP VERSION FOLDER [KEY=VALUE …]
+Usage: python -m tests.acceptance.record_checkpoints BOOTSTRAP VERSION FOLDER [KEY=VALUE …]
 """
 
 from __future__ import annotations

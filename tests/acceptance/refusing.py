@@ -1,4 +1,4 @@
-"""The handler of the alert tests: acknowledges every message but those whose payload is `refuse`."""
+"""The handler of the alert tests: acknowledges every message except those with the payload `refuse`."""
 
 from __future__ import annotations
 

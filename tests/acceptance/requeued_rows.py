@@ -1,6 +1,5 @@
-"""Puts dead letters of a table back with a real Spark, once: prints what was reported, and what both tables hold.
-
-python requeued_rows.py FOLDER
+"""`python requeued_rows.py FOLDER` requeues dead letters of a table with a real Spark, and prints the report and both
+tables.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ AT = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
 
 
 def numbers(frame: DataFrame) -> DataFrame:
-    """Marks what is no number."""
     is_number = col("value").cast("string").rlike("^[0-9]+$")
     return frame.withColumn("_kctl_error", when(~is_number, "no number"))
 
@@ -53,7 +51,6 @@ def dead_letter(offset: int, value: bytes, **more: Any) -> dict[str, Any]:
 
 
 def store(spark: SparkSession, lake: LakeStorage, table: DeadLetterTable, rows: list[dict[str, Any]]) -> None:
-    """In a commit of their own."""
     frame = spark.createDataFrame(rows, SCHEMA).selectExpr("*", "'an error' as error")
     batch = lake.begin([])
     dead_letters = table.begin(batch, frame.schema.json(), table.earlier_try(batch))

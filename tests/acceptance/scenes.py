@@ -1,4 +1,4 @@
-"""Real workers on a real cluster of three brokers, to which one thing after another happens."""
+"""Real workers on a real cluster of three brokers, under one fault after another."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RATE = 300.0
 
 
 class Scene:
-    """A fleet under load. Each step returns when messages of every partition go all the way again."""
+    """A fleet under load. Each step returns when messages of every partition flow end to end again."""
 
     def __init__(self, cluster: KafkaCluster, make_fleet: MakeFleet) -> None:
         self.cluster = cluster
@@ -32,7 +32,6 @@ class Scene:
         self._await_flow()
 
     def kill_leader(self) -> None:
-        """Of a partition that is produced into and read."""
         leader = self._leaders()[0]
         assert leader is not None
         self._without(leader)
@@ -53,7 +52,6 @@ class Scene:
         self._without(node)
 
     def grow(self, partitions: int) -> None:
-        """The new partitions are consumed, from their start."""
         self.fleet.finish(self._load)
         topics.add_partitions(self.fleet.broker.bootstrap_servers, self.fleet.topic, partitions)
         self.fleet.partitions = partitions
@@ -61,7 +59,7 @@ class Scene:
         self._await_flow()
 
     def make_again(self, replicas: Mapping[int, list[int]], **configs: str) -> None:
-        """Delete the topic and make it anew, with these replicas of each partition; nothing old is seen of it."""
+        """Deletes and recreates the topic with these replicas of each partition; no old message appears."""
         self.settle()
         self.fleet.partitions = len(replicas)
         self.fleet.sent.clear()
@@ -71,14 +69,13 @@ class Scene:
         eventually(lambda: None not in self._leaders().values(), SETTLE_SECONDS, "it has leaders")
 
     def settle(self) -> None:
-        """No further load; everything that was sent is stored and committed."""
+        """Stops the load and waits until every message is stored and committed."""
         if self._load in self.fleet._loads:
             self.fleet.finish(self._load)
         eventually(self.fleet.is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
 
     def errors(self) -> list[str]:
-        """What was shown as an error, by a worker's answer or in its log; not that an engine starts slowly, on a busy
-        machine."""
+        """Errors in workers' answers and logs, except that an engine starts slowly, as on a busy machine."""
         shown = [row["last_error"] for row in self.fleet.workers().values() if row["last_error"]]
         for name in WORKERS:
             log = (self.fleet.directory / "logs" / f"{name}.log").read_text()
@@ -86,11 +83,9 @@ class Scene:
         return shown
 
     def kinds(self) -> set[str]:
-        """Of the events that the workers report."""
         return {event["kind"] for event in self.fleet.events()}
 
     def restart(self) -> None:
-        """Start the brokers that were killed, and wait until all replicas are in sync."""
         self.cluster.start()
         eventually(
             lambda: all(set(each.isr) == set(each.replicas) for each in self._partitions()),
@@ -99,7 +94,6 @@ class Scene:
         )
 
     def _without(self, node: int) -> None:
-        """Killed, and messages flow; then it comes back."""
         self.cluster.brokers[node].kill()
         eventually(lambda: self._is_known_to_be_away(node), SETTLE_SECONDS, "the workers know the new leaders")
         self._await_flow()
@@ -107,7 +101,6 @@ class Scene:
         self._await_flow()
 
     def _is_gone(self) -> bool:
-        """To the master and to every worker."""
         reported = self.fleet.ask("metadata_topics")
         return self.fleet.offsets() == {} and reported is not None and reported["rows"] == []
 
@@ -120,7 +113,7 @@ class Scene:
         return bool(rows) and all(row["leader_id"] not in (node, None) for row in rows)
 
     def _await_flow(self) -> None:
-        """Something of every partition is committed that was not before, and both workers have a part in it."""
+        """Waits until every partition has a new commit, and both workers have a part in it."""
         eventually(lambda: len(self.fleet.offsets()) == self.fleet.partitions, SETTLE_SECONDS, "all are known")
         before = {p: row["current_offset"] or 0 for p, row in self.fleet.offsets().items()}
 
@@ -145,7 +138,7 @@ class Scene:
 
 
 class UncleanElection:
-    """Of the two replicas of each partition of a topic the follower is away for a while and leads alone afterwards."""
+    """Each partition of a topic has two replicas; the follower is away for a while, then leads alone."""
 
     REPLICAS: Mapping[int, list[int]] = {0: [1, 2], 1: [2, 1]}
     CONFIGS: Mapping[str, str] = {"min_insync_replicas": "1", "unclean_leader_election_enable": "true"}
@@ -156,7 +149,6 @@ class UncleanElection:
         self._follower, self._leader = self.REPLICAS[0]
 
     def part(self) -> None:
-        """The follower is gone: what is produced from now on only the leader has."""
         self._cluster.brokers[self._follower].kill()
         eventually(
             lambda: {frozenset(each.isr) for each in self._partitions()} == {frozenset([self._leader])},
@@ -165,7 +157,6 @@ class UncleanElection:
         )
 
     def hold(self) -> None:
-        """The leader is gone and the follower leads: the log is what it was when it was parted."""
         self._cluster.brokers[self._leader].kill()
         self._cluster.brokers[self._follower].start()
         eventually(
@@ -177,14 +168,14 @@ class UncleanElection:
 
 
 def create(cluster: KafkaCluster, topic: str, replicas: Mapping[int, list[int]], **configs: str) -> None:
-    """A topic with these replicas of each partition; the names of the settings with underscores."""
+    """Takes the replicas of each partition, and settings with underscores in their names."""
     with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers.split(",")) as admin:
         settings = {key.replace("_", "."): value for key, value in configs.items()}
         admin.create_topics({topic: {"assignments": replicas, "configs": settings}})
 
 
 def layout(cluster: KafkaCluster, topic: str) -> tuple[PartitionLayout, ...]:
-    """Reported by the first broker that answers; nothing of a topic that does not exist."""
+    """As the first broker that answers reports it; empty for a topic that does not exist."""
     with ClusterConnection(plain(cluster.bootstrap_servers), 30) as connection:
         found = topics_of(connection.open([topic])).get(topic)
         return found.partitions if found else ()

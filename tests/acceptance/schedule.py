@@ -1,8 +1,6 @@
-"""A fleet under load of which anything is killed or frozen at any time, by a schedule that a seed makes the same each
-time.
+"""Kills or freezes any part of a fleet under load at any time, by a schedule that a seed reproduces.
 
-What systemd restarts in production, broker, Redis and master, is started again here; everything else is the fleet's own
-business.
+The schedule restarts what systemd restarts in production: broker, Redis and master. Everything else is up to the fleet.
 """
 
 from __future__ import annotations
@@ -41,18 +39,16 @@ __all__ = ["OwnBroker", "Schedule"]
 PARTITIONS = int(os.environ.get("KCTL_TEST_PARTITIONS", "4"))
 RATE = 400.0
 LONGEST_PAUSES_SECONDS = (1.0, 8.0)
-"""Between two kills: most of them hit what is coming up."""
+"""Between two kills: most kills hit what is starting."""
 KILLS_IN_A_ROW = 5
-"""Then all is let come up, and the next kill hits a fleet at work."""
+"""After this many kills everything may start, so that the next kill hits a fleet at work."""
 FREEZES = 0.3
-"""This part of the strikes is a SIGSTOP that ends by itself; the others are a SIGKILL."""
+"""The share of SIGSTOPs, which end by themselves; the others are SIGKILLs."""
 FREEZE_SECONDS = (1.0, 30.0)
 """Shorter and longer than a session (6 s) and a lease (20 s)."""
 LONGEST_ABSENCE_SECONDS = 3.0
-"""Until broker, Redis or master are started again."""
 SINKERS = ("sinker-0", "sinker-1")
 WORKERS = ("worker-0", "worker-1")
-"""Beside the engine, where there is one."""
 MASTER_RESTART_SECONDS = 1.0
 _KINDS = {
     "java": "a JVM",
@@ -61,10 +57,10 @@ _KINDS = {
     "kctl_agent.sinker": "a sinker",
     "kctl_agent.worker.query.daemon": "an executor's Python",
 }
-"""A word of the command line to what it is."""
+"""Words of a command line, and what they identify."""
 MAINTENANCE = "the maintenance"
 MAINTENANCE_COMMANDS = ("optimize",), ("vacuum", "--retention-hours", "0", "--yes")
-"""Of `kctl storage`, one after another all the time: no file that was replaced is kept."""
+"""Commands of `kctl storage` that run in a loop; no replaced file is kept."""
 KINDS = ("broker", "master", "redis", MAINTENANCE, *_KINDS.values())
 MARKING = "tests.acceptance.transforms:every_tenth_marked"
 SINKERS_TOML = f"""\
@@ -77,22 +73,19 @@ retry_backoff_seconds = 0.05
 
 
 class OwnBroker(KafkaBroker):
-    """Started without waiting for it, on ports of its own, as often as it was killed."""
-
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         self._own_ports = two_free_ports()
 
     def begin(self) -> Callable[[], None]:
-        """Starts it; what is returned waits until it answers."""
         return self.launch(self._own_ports)
 
 
 class Schedule:
-    """Two workers, two sinkers, a producer. `run` kills, `settle_accounts` returns what became of it.
+    """Two workers, two sinkers, a producer. `run` kills, `settle_accounts` checks the result.
 
-    With a table there are no sinkers and no Python in the executors: workers store its rows themselves, and one message
-    in ten becomes a dead letter. It is compacted and vacuumed all the time.
+    With a table there are no sinkers and no Python in the executors: workers store the rows, and one message in ten
+    becomes a dead letter. Compactions and vacuums run all the time.
     """
 
     def __init__(
@@ -103,7 +96,7 @@ class Schedule:
         redis: RedisServer | None = None,
         lake: Lake | None = None,
     ) -> None:
-        """Without a Redis and a table the storage is a file."""
+        """Without a Redis or a table, the storage is a file."""
         self._chance = random.Random(seed)
         self._broker = broker
         self._redis = redis
@@ -113,7 +106,6 @@ class Schedule:
             del self._is_up["redis"]
         self._due: list[tuple[float, str]] = []
         self._frozen: dict[psutil.Process, float] = {}
-        """Until when."""
         self._maintenance: psutil.Popen | None = None
         self._maintenance_commands: Iterator[Sequence[str]] = iter(())
         self.struck: Counter[str] = Counter()
@@ -140,7 +132,7 @@ class Schedule:
         self._load = self.fleet.load(RATE)
 
     def run(self, strikes: int) -> None:
-        """So many kills and freezes, each of a part that lives at that moment, after a pause that may be none."""
+        """Kills or freezes this many living parts, with a pause, which may be zero, before each."""
         if self._lake is not None:
             self._maintenance_commands = cycle(MAINTENANCE_COMMANDS)
         try:
@@ -152,7 +144,8 @@ class Schedule:
                 self._maintenance.wait()
 
     def close(self) -> None:
-        """Lets go on what a test that failed has left frozen: a fleet's end waits for it, and it would outlive it."""
+        """Thaws what a failed test has left frozen, because the fleet's end waits for it and it would outlive the
+        fleet."""
         for process in self._frozen:
             with suppress(psutil.NoSuchProcess):
                 process.resume()
@@ -177,7 +170,7 @@ class Schedule:
             print(f"{time.strftime('%H:%M:%S')} struck: {what}", flush=True)
 
     def _strike(self, kinds: Sequence[str], strike: Callable[[str], bool]) -> str:
-        """The first of these kinds that had a part to strike; where all is away or frozen already, once one has."""
+        """Strikes the first of these kinds with a living part; waits for one if all are away or frozen."""
 
         def struck() -> str | None:
             self._keep_up()
@@ -187,7 +180,6 @@ class Schedule:
         return kind
 
     def is_whole(self) -> bool:
-        """Every process runs and answers."""
         self._keep_up()
         if not all(self._is_up.values()):
             return False
@@ -195,7 +187,7 @@ class Schedule:
         return rows.keys() == self._names and all(row["state"] in ("running", "idle") for row in rows.values())
 
     def settle_accounts(self) -> None:
-        """Without help: all is whole, nothing is lost, nothing is stored twice, nothing is left over."""
+        """Without help, all processes run, and no message is lost, stored twice or left over."""
         self._await_flow()
         self.fleet.finish(self._load)
         eventually(self.fleet.is_caught_up, START_SECONDS, "everything is stored and committed")
@@ -257,13 +249,12 @@ class Schedule:
         assert set(acknowledged) | dead == produced
 
     def _await_flow(self) -> None:
-        """All is whole, without help, and a message comes all the way that had not before."""
+        """Waits until all processes run and a new message has gone end to end, without help."""
         eventually(self.is_whole, 2 * START_SECONDS, "the fleet is whole")
         handled = self._handled()
         eventually(lambda: self._handled() > handled, SETTLE_SECONDS, "messages are handled")
 
     def _handled(self) -> int:
-        """Bytes that the handler has written down; of a table, its rows."""
         self._keep_up()
         if self._lake is not None:
             return self._lake.rows()
@@ -275,7 +266,7 @@ class Schedule:
             return {tp.partition: found.offset for tp, found in admin.list_partition_offsets(places).items()}
 
     def _wait(self, seconds: float) -> None:
-        """Meanwhile what is due is started, and a master that could not start is started again."""
+        """Meanwhile restarts what is due, and a master that could not start."""
         until = time.monotonic() + seconds
         while True:
             self._keep_up()
@@ -294,7 +285,8 @@ class Schedule:
         self._is_up[part] = True
 
     def _keep_up(self) -> None:
-        """As systemd with Restart=on-failure: a master that finds no broker ends with an error, and is tried again."""
+        """Restarts a master that ended with an error because it found no broker, as systemd does with
+        Restart=on-failure."""
         for process, until in list(self._frozen.items()):
             if until <= time.monotonic():
                 del self._frozen[process]
@@ -316,7 +308,6 @@ class Schedule:
         self._due.append((time.monotonic() + seconds, part))
 
     def _kill(self, kind: str, absence_seconds: float) -> bool:
-        """Whether there was one to kill. What only this test can start again is away for so long."""
         if kind in self._is_up:
             if self._is_up[kind]:
                 redis = self._redis.kill if self._redis else None
@@ -332,7 +323,6 @@ class Schedule:
         return process is not None
 
     def _freeze(self, kind: str, seconds: float) -> bool:
-        """Whether there was one to freeze."""
         if kind in self._is_up:
             redis = self._redis.pid if self._redis else None
             pid = {"broker": self._broker.pid, "redis": redis, "master": self.fleet.pid}[kind]
@@ -351,7 +341,6 @@ class Schedule:
         return next((each for each in self._marked() if _kind(each) == kind), None)
 
     def _marked(self) -> Iterator[psutil.Process]:
-        """All that a master of this fleet has ever started, and what that has started."""
         run_dir = str(self.fleet.directory / "run")
         for process in psutil.process_iter():
             try:
@@ -364,7 +353,6 @@ class Schedule:
                 continue  # it has just ended
 
     def _strangers(self) -> list[psutil.Process]:
-        """Those of them that belong to no process which is supervised now."""
         sessions = {row["pid"] for row in self.fleet.processes().values()}
         return [process for process in self._marked() if _session(process.pid) not in {*sessions, None}]
 
@@ -373,7 +361,7 @@ class Schedule:
 
 
 def keep_account(storage: Path) -> None:
-    """From now on a file storage writes down each block that it was ever given."""
+    """Makes a file storage record each block that it receives from now on."""
     with closing(sqlite3.connect(storage, timeout=30)) as db, db:
         db.execute("create table ever(partition, first, last)")
         db.execute(
@@ -383,7 +371,6 @@ def keep_account(storage: Path) -> None:
 
 
 def account(storage: Path) -> Iterator[Place]:
-    """Partition and offset of each message of those blocks."""
     with closing(sqlite3.connect(storage)) as db:
         for partition, first, last in db.execute("select partition, first, last from ever").fetchall():
             yield from ((partition, offset) for offset in range(first, last + 1))

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster out of the PySpark wheel: a master, and workers with an executor each, on loopback."""
+"""A standalone Spark cluster from the PySpark wheel: a master, and workers with an executor each, on loopback."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ CONF = f"""\
 "spark.executor.cores" = "1"
 "spark.executor.memory" = "512m"
 """
-"""What a driver on this machine needs to run on it, as lines of `[spark.conf]`."""
+"""What a driver on this machine needs to use the cluster, as lines of `[spark.conf]`."""
 OPEN = '"spark.authenticate" = "false"\n'
-"""Without it a standalone cluster that has no secret is refused."""
+"""kctl rejects a standalone cluster without a secret unless this is set."""
 
 SPECULATION = """\
 "spark.speculation" = "true"
@@ -53,13 +53,13 @@ spark.network.crypto.saslFallback false
 
 
 class SparkCluster:
-    """Its processes are ended by the process that started them. A master that is started again knows its cluster."""
+    """The processes end with their parent. A restarted master still knows its cluster."""
 
     def __init__(
         self, directory: Path, secret: str | None = None, *, workers: int = EXECUTORS, private: Path | None = None
     ) -> None:
-        """With a `secret` it takes only clients that know it, and speaks nothing but encrypted. The last worker sees an
-        empty folder of its own in the place of `private`, as another machine would."""
+        """With a `secret`, it accepts only clients that know it, and encrypts everything. The last worker sees an empty
+        folder of its own in place of `private`, as on another machine."""
         self.directory = directory
         directory.mkdir()
         self._workers = workers
@@ -77,7 +77,6 @@ class SparkCluster:
 
     @property
     def processes(self) -> list[subprocess.Popen[bytes]]:
-        """Those of the master and the workers."""
         return list(self._running.values())
 
     @property
@@ -88,7 +87,7 @@ class SparkCluster:
         return self._running[name].pid
 
     def settings(self, more: str = "") -> dict[str, str]:
-        """What makes a fleet's driver use it; `more` is lines of `[spark.conf]`."""
+        """Settings that make a fleet's driver use the cluster; `more` is lines of `[spark.conf]`."""
         return {"spark_master": self.url, "spark_conf": self.conf + more}
 
     def start(self, stack: ExitStack) -> None:
@@ -97,7 +96,6 @@ class SparkCluster:
         self.run(*(f"worker-{number}" for number in range(self._workers)))
 
     def run(self, *names: str) -> None:
-        """Starts the master, or workers, side by side and also again."""
         for name in names:
             if name == "master":
                 self._launch(name, "deploy.master.Master", "--port", str(self._port), "--webui-port", "0")
@@ -111,7 +109,6 @@ class SparkCluster:
             eventually(partial(self._has_logged, name, started), START_SECONDS, f"Spark's {name} runs")
 
     def executors(self) -> list[psutil.Process]:
-        """The JVMs of all executors."""
         found: list[psutil.Process] = []
         for process in self.processes:
             with suppress(psutil.NoSuchProcess):
@@ -119,7 +116,6 @@ class SparkCluster:
         return found
 
     def executor_of(self, pid: int) -> int | None:
-        """The executor's JVM that a process descends from; None for one of somebody else."""
         try:
             ancestors = psutil.Process(pid).parents()
         except psutil.NoSuchProcess:
@@ -186,7 +182,6 @@ def is_executor(process: psutil.Process) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """With the executors that it has started."""
     if process.poll() is not None:
         return
     children = psutil.Process(process.pid).children(recursive=True)

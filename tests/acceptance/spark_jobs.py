@@ -1,4 +1,4 @@
-"""A Spark in a process of its own that runs the queries of tests, of any version: see `checkpoint_jobs.py`."""
+"""Runs queries of tests on a Spark of any version in its own process; see `checkpoint_jobs.py`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _Self = TypeVar("_Self", bound="SparkProcess")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a query: the error that ended it, and the batches it ran: number, rows, first and next offsets."""
+    """A query's final error, and its batches: number, rows, first and next offsets."""
 
     version: str
     error: str | None
@@ -47,13 +47,12 @@ class Outcome:
 
 
 def jars() -> str:
-    """Returns the jars of Kafka's connector, for the PySpark of the tests."""
     return ",".join(map(str, jar_paths("spark")))
 
 
 @cache
 def python_with(version: str) -> str:
-    """Returns the Python of an environment with another PySpark alone; it is made once, beside the cache of jars."""
+    """The Python of an environment with only another PySpark, created once next to the cache of jars."""
     folder = jars_dir().parent / f"pyspark-{version}"
     if not folder.exists():
         new, uv = folder.with_name(f"{folder.name}.new"), Path(sys.executable).with_name("uv")
@@ -65,8 +64,6 @@ def python_with(version: str) -> str:
 
 
 class SparkProcess:
-    """A process with a Spark, which ends with the block."""
-
     def __init__(self, command: Sequence[str | Path], env: dict[str, str], log: Path) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log.open("ab")
@@ -95,7 +92,6 @@ class SparkProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def stop(self) -> None:
-        """Stops its query, in order."""
         raise NotImplementedError
 
     def _enter(self, lines: str) -> None:
@@ -105,7 +101,7 @@ class SparkProcess:
 
 
 class SparkJobs(SparkProcess):
-    """Queries run one after the other; each until it has read everything, or has failed."""
+    """Each query runs until it has read everything or has failed."""
 
     def __init__(self, bootstrap: str, log: Path, version: str = pyspark.__version__, conf: Sequence[str] = ()) -> None:
         self.version = version
@@ -119,7 +115,6 @@ class SparkJobs(SparkProcess):
         self._read()
 
     def begin(self, checkpoint: Path, topics: Sequence[str], **job: Any) -> None:
-        """Starts a query that goes on until it is stopped, or the process is killed."""
         assert self._answer({"checkpoint": str(checkpoint), "topics": topics, "forever": True, **job}) == {
             "started": True
         }
@@ -144,7 +139,7 @@ class SparkJobs(SparkProcess):
 
 
 class ScalaJob(SparkProcess):
-    """A query in Scala that counts the messages of each window, in `spark-shell` of PySpark's wheel."""
+    """A query in Scala that counts messages per window, in `spark-shell` of PySpark's wheel."""
 
     def __init__(self, bootstrap: str, log: Path, conf: Sequence[str], checkpoint: Path, topics: Sequence[str]) -> None:
         home = Path(pyspark.__file__).parent

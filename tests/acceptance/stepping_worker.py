@@ -1,6 +1,5 @@
-"""A real worker that freezes itself, its JVM and its executors (SIGSTOP) at one step, the first time it comes there.
-
-`python stepping_worker.py STEP`, one of STEPS; everything else as `python -m kctl_agent.worker`.
+"""`python stepping_worker.py STEP`: a real worker that freezes itself, its JVM and its executors (SIGSTOP) when it
+first reaches this step.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ STEPS: dict[str, tuple[Any, str, str]] = {
     "a batch is committed": (Membership, "commit", "before"),
     "a batch was committed": (Membership, "commit", "after"),
 }
-"""Whose method, and when."""
+"""By step: the method's owner, its name, and before or after it."""
 INTO_A_PUT_SECONDS = 0.15
 
 
 def freeze() -> None:
-    """The whole session, this process last; SIGCONT has to reach all of it."""
+    """Stops the whole session, this process last; SIGCONT has to reach all of it."""
     own = os.getpid()
     for process in psutil.process_iter():
         try:

@@ -1,4 +1,4 @@
-"""Tables that fleets fill in the acceptance tests, read as other programs do: by delta-rs, by Delta's own Spark."""
+"""Tables that fleets fill in the acceptance tests, as delta-rs and Delta's own Spark read them."""
 
 from __future__ import annotations
 
@@ -20,18 +20,14 @@ STEP = 5000
 """Offsets of a query."""
 
 Places = Counter[tuple[str, int, int]]
-"""How often each topic, partition and offset is in a table."""
 
 
 class Lake:
-    """A table in a folder."""
-
     def __init__(self, folder: Path) -> None:
         self.path = folder / "orders"
         self.dead_letters_path = folder / "orders_dead_letters"
 
     def settings(self, more: str = "") -> str:
-        """Those of `[storage]`, as TOML."""
         return lake(self.path, more)
 
     def opened(self) -> DeltaTable:
@@ -41,26 +37,23 @@ class Lake:
         return places(self.path)
 
     def paths(self) -> set[str]:
-        """Of the files of batches, whether they are in the table or not."""
+        """Files of batches, whether they are in the table or not."""
         return {str(path.relative_to(self.path)) for path in self.path.glob("kctl-*/**/*") if path.is_file()}
 
     def dead_letters(self) -> Places:
         return places(self.dead_letters_path)
 
     def rows(self) -> int:
-        """By the statistics in the log."""
         return DeltaTable(self.path).count()
 
 
 class StoredLake:
-    """A table in an object store."""
-
     def __init__(self, server: ObjectStoreServer, name: str = "orders") -> None:
         self._server = server
         self._name = name
 
     def settings(self, more: str = "", **given: str) -> str:
-        """Those of `[storage]`, as TOML; `given` are others than the server's."""
+        """`given` overrides the server's settings."""
         settings = self._server.settings(self._name, **given)
         named = [f'{name} = "{settings[name]}"' for name in ("uri", "endpoint", "credentials_file")]
         return "\n".join(['mode = "lake"', *named, more])
@@ -73,24 +66,21 @@ class StoredLake:
         return places(self.opened())
 
     def paths(self) -> set[str]:
-        """Of the files of batches, whether they are in the table or not."""
         return {file.name for file in self._server.folder(self._name).files() if file.name.startswith("kctl-")}
 
 
 def lake(table: Path, more: str = "") -> str:
-    """The settings of `[storage]` of a Delta table, as TOML."""
     return f'mode = "lake"\nuri = "{table.as_uri()}"\n{more}'
 
 
 def places(table: Path | DeltaTable) -> Places:
-    """Of a Delta table."""
     opened = table if isinstance(table, DeltaTable) else DeltaTable(table)
     return _counted(opened.to_pyarrow_table(columns=["topic", "partition", "offset"]))
 
 
 def places_by_statistics(delta: DeltaSpark, table: Path, ends: Mapping[int, int]) -> Places:
-    """What Delta's own Spark finds of these partitions, up to these offsets, by predicates on columns that have
-    statistics: many of them, for each of which it leaves out most of the files."""
+    """What Delta's own Spark finds of these partitions, up to these offsets. It asks with many predicates on columns
+    with statistics, each of which skips most of the files."""
     found: Places = Counter()
     for partition, end in ends.items():
         for start in range(0, end, STEP):
@@ -106,11 +96,9 @@ def _counted(rows: pa.Table) -> Places:
 
 
 def sent(fleet: Fleet) -> Places:
-    """Everything that was produced, once."""
     return Counter({(fleet.topic, tp.partition, at): 1 for tp, count in fleet.sent.items() for at in range(count)})
 
 
 def later(seconds: float) -> Callable[[], bool]:
-    """Whether so much time has passed since this call."""
     at = time.monotonic() + seconds
     return lambda: time.monotonic() >= at

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 ALERT_SECONDS = 30.0
 LAG_OF_THE_TEST = 300
 AT_ONCE = {"KctlConsumerLagHigh", "KctlWorkerDown", "KctlDeadLetters"}
-"""The alerts that are waited for here; the others keep their times, and none of them may fire."""
+"""The awaited alerts; the others keep their times, and none of them may fire."""
 
 RATE_INTERVAL = "20s"
 EMPTY_WHEN_HEALTHY = {
@@ -49,7 +49,7 @@ EMPTY_WHEN_HEALTHY = {
         for name in ("Restarts", "Rebalances")
     },
 }
-"""Expressions that may return nothing from a fleet that is well, and why."""
+"""Expressions that may return nothing for a healthy fleet, and why."""
 
 
 def rules_of_the_test() -> str:
@@ -65,7 +65,6 @@ def rules_of_the_test() -> str:
 
 @contextmanager
 def held(fleet: Fleet, name: str) -> Iterator[None]:
-    """Every process of a worker is stopped, its JVM too, and let go at the end."""
     driver = psutil.Process(fleet.workers()[name]["pid"])
     family = [driver, *driver.children(recursive=True)]
     for process in family:
@@ -78,7 +77,6 @@ def held(fleet: Fleet, name: str) -> Iterator[None]:
 
 
 def value(prometheus: Prometheus, expression: str) -> float:
-    """NaN while there is none."""
     found = prometheus.query(expression)
     return float(found[0]["value"][1]) if len(found) == 1 else float("nan")
 

@@ -28,7 +28,6 @@ LINE = re.compile(r"^.*spark-submit .* examples/attached\.py 127.0.0.1:9092 orde
 
 
 def documented(fleet: Fleet) -> str:
-    """The line of docs/attach.md, for this fleet."""
     (line,) = LINE.findall((ROOT / "docs" / "attach.md").read_text())
     own = shlex.join([fleet.broker.bootstrap_servers, fleet.topic, str(fleet.directory / "run")])
     return f"exec env {line}".replace("127.0.0.1:9092 orders run", own).replace(
@@ -38,7 +37,7 @@ def documented(fleet: Fleet) -> str:
 
 @pytest.fixture
 def fleet(make_fleet: MakeFleet) -> Fleet:
-    """Without workers of its own, and with 100 messages in its topic."""
+    """Has no workers of its own, and 100 messages in its topic."""
     fleet = make_fleet(workers=0, partitions=2, engine="own")
     fleet.start()
     eventually(lambda: fleet.ask("ping") is not None, START_SECONDS, "the master answers")

@@ -21,7 +21,6 @@ ROOT = Path(__file__).parents[2]
 
 
 def status(fleet: Fleet) -> dict[str, Any]:
-    """What `kctl status` prints; without rows while there is no master."""
     done = fleet.kctl("status", "-o", "json", exit_code=None)
     if done.returncode == 5:
         return {"rows": []}
@@ -31,7 +30,6 @@ def status(fleet: Fleet) -> dict[str, Any]:
 
 
 def is_fatal(fleet: Fleet) -> bool:
-    """Also by the last collection, and its engine writes nothing any more."""
     fleet.check()
     if fleet.has_engine and fleet.engine().get("state") != "running":
         return False

@@ -30,7 +30,6 @@ pytestmark = [
 ]
 VERSIONS = ("4.2.0", "3.5.7")
 LEFT = 2
-"""Messages that each partition has after those that were processed."""
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -43,8 +42,6 @@ def spark(
 
 
 class Case:
-    """A copy of a recorded checkpoint, and its topic with some messages more than were processed."""
-
     def __init__(self, broker: KafkaBroker, spark: SparkJobs, folder: Path, name: str = "plain") -> None:
         self.servers = broker.bootstrap_servers
         self.spark = spark
@@ -77,7 +74,7 @@ def case(broker: KafkaBroker, spark: SparkJobs, tmp_path: Path) -> Case:
 
 
 def check(case: Case, expected: bool | None) -> Outcome:
-    """Kctl's verdict first: Spark writes."""
+    """Gets kctl's verdict first, because Spark writes."""
     verdict = case.verdict()
     outcome = case.outcome()
     assert verdict is expected

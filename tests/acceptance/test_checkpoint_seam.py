@@ -28,7 +28,6 @@ def checkpoint_of(folder: Path) -> Checkpoint | None:
 
 
 def written_by_job(sink: Path) -> set[tuple[int, int]]:
-    """Partition and offset of each row in files that the sink has committed, as its readers see them."""
     rows = set()
     for entry in (each for each in (sink / "_spark_metadata").iterdir() if each.name.isdecimal()):
         for line in entry.read_text().splitlines()[1:]:

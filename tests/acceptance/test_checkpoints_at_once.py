@@ -30,7 +30,6 @@ USER = "user"
 
 
 def commit_and_checkpoint(path: Path, group: str) -> None:
-    """Print how many rows are committed, after each commit."""
     storage = opened(path, Binding(group, "cluster-1"))
     storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
     committed = 0
@@ -43,7 +42,6 @@ def commit_and_checkpoint(path: Path, group: str) -> None:
 
 
 def checkpoint_as_a_user(path: Path) -> None:
-    """Print how many checkpoints were written."""
     written = 0
     while not is_over():
         table_of(path).create_checkpoint()
@@ -51,18 +49,16 @@ def checkpoint_as_a_user(path: Path) -> None:
 
 
 def table_of(path: Path) -> DeltaTable:
-    """Opened again if the listing of delta-rs lacks an entry that was written meanwhile, as any reader of it has to."""
+    """Reopens the table if delta-rs misses a log entry that was written during its listing, as any of its
+    readers must."""
     return read_again(lambda: DeltaTable(path), DeltaError)
 
 
 def is_over() -> bool:
-    """Whether the test has closed stdin."""
     return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
 class Writers:
-    """Three processes that write until the end of the block."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
         self._outputs = {name: path.with_name(name) for name in (*GROUPS, USER)}
@@ -89,7 +85,6 @@ class Writers:
 
     @property
     def committed(self) -> list[int]:
-        """How many rows of each group."""
         return [self.counted(group) for group in GROUPS]
 
     @property
@@ -102,7 +97,6 @@ class Writers:
 
 
 def read_throughout(path: Path, seconds: float, count_by_another: Callable[[], int]) -> None:
-    """Read the table by kctl, delta-rs and another engine until the time has passed."""
     opened(path)
     with Writers(path) as writers:
         eventually(lambda: writers.are_writing or writers.failed, 60, "all three write")

@@ -95,8 +95,8 @@ def test_a_topic_that_is_recreated_and_then_truncated_is_read_on_and_both_are_re
 @pytest.mark.long
 @pytest.mark.parametrize("meanwhile", ["between two batches", "paused", "killed"])
 def test_a_log_truncated_and_grown_again_is_read(meanwhile: str, cluster: KafkaCluster, make_fleet: MakeFleet) -> None:
-    """While nobody polls the end of the log: between two batches, with nothing but the memory of a worker that is
-    paused, and with nothing but what the group has committed."""
+    """Meanwhile the log end is not polled: between two batches, with only the memory of a paused worker, and with only
+    the group's committed offsets."""
     seconds = {"between two batches": 15.0}.get(meanwhile, 0.0)
     fleet = make_fleet(workers=1, partitions=2, on=cluster, trigger=str(seconds))
     topics.delete_topic(cluster.bootstrap_servers, fleet.topic)
@@ -142,7 +142,7 @@ def test_a_log_truncated_and_grown_again_is_read(meanwhile: str, cluster: KafkaC
 
 
 def noted(fleet: Fleet) -> set[int | None]:
-    """How far the log is known to have gone, by what is committed with the offsets."""
+    """The log end known from what is committed with the offsets."""
     with KafkaAdminClient(bootstrap_servers=fleet.broker.bootstrap_servers.split(",")) as admin:
         offsets = admin.list_group_offsets({fleet.group: None})[fleet.group]
     known = [log_seen(parse(at.metadata), at.offset, at.leader_epoch) for at in offsets.values()]
@@ -150,5 +150,4 @@ def noted(fleet: Fleet) -> set[int | None]:
 
 
 def values(fleet: Fleet) -> list[bytes | None]:
-    """Of all messages that are stored."""
     return [record.value for block in fleet.storage.blocks() for record in block.messages()]

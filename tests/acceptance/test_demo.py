@@ -27,7 +27,6 @@ START_SECONDS = 150.0
 
 @pytest.fixture
 def demo(short_dir: Path) -> Iterator[Demo]:
-    """Starts `kctl demo` in `short_dir`/demo as a process of its own."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*options: str) -> subprocess.Popen[str]:
@@ -44,7 +43,6 @@ def demo(short_dir: Path) -> Iterator[Demo]:
 
 
 def processes_in(folder: Path) -> list[list[str]]:
-    """Every process whose command line names something in `folder`, or that works in it."""
     found = []
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or []

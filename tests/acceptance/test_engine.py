@@ -34,18 +34,16 @@ def marked(batches):  # its module is imported by the executors' Pythons
 
 
 def held(fleet: Fleet) -> dict[str, int]:
-    """What the engine's JVM holds; empty while it does not answer."""
     found: dict[str, int] = fleet.engine().get("engine") or {}
     return found
 
 
 def why_restarted(fleet: Fleet) -> str:
-    """The engine's last error, while it has not run for long since."""
     return str((fleet.engine().get("supervisor") or {}).get("last_error"))
 
 
 def generations(fleet: Fleet) -> set[int]:
-    """Of the group's members: one that had left or been lost would have made a new one."""
+    """A member that left or was lost would have caused a new generation."""
     answer = fleet.ask("member_leader")
     assert answer is not None
     return {member["generation"] for member in answer["members"]}
@@ -66,7 +64,6 @@ def keep(frame):
 
 @pytest.fixture
 def two(make_fleet: MakeFleet) -> Fleet:
-    """Two workers that store what is sent, by way of a transform with a function of Python."""
     fleet = make_fleet(
         workers=2,
         partitions=4,
@@ -79,7 +76,7 @@ def two(make_fleet: MakeFleet) -> Fleet:
 
 
 def with_pandas(fleet: Fleet) -> list[psutil.Process]:
-    """The processes of the fleet that have imported pandas, by its libraries in their memory."""
+    """The fleet's processes that have imported pandas, by the libraries in their memory."""
     found = []
     for each in alive(psutil.Process(fleet.pid).children(recursive=True)):
         with suppress(FileNotFoundError, ProcessLookupError):  # idle Pythons of executors end
@@ -263,7 +260,7 @@ def test_a_hundred_killed_workers_leave_nothing_in_the_engine(make_fleet: MakeFl
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_thousands_of_batches_leave_nothing_in_the_engine_and_its_worker(make_fleet: MakeFleet) -> None:
-    """One after another; more of them with KCTL_TEST_BATCHES."""
+    """KCTL_TEST_BATCHES sets a larger number."""
     batches = int(os.environ.get("KCTL_TEST_BATCHES", "5000"))
     fleet = make_fleet(workers=1, partitions=1, engine="shared", trigger="0.0")
     fleet.start("worker-0")
@@ -291,16 +288,16 @@ def test_thousands_of_batches_leave_nothing_in_the_engine_and_its_worker(make_fl
 
 
 class Held(NamedTuple):
-    """What the engine's JVM holds, garbage collected."""
+    """After a garbage collection of the engine's JVM."""
 
     workers: int
     queries: int
     threads: int
-    """Those of Spark's block manager left out: pools that grow to 100 and shrink when they rest."""
+    """Without those of Spark's block manager: its pools grow to 100 and shrink at rest."""
     descriptors: int
     heap: int
     files: int
-    """In its scratch folder, but for the at most 64 folders of the block manager."""
+    """Files in its scratch folder, without the block manager's folders (at most 64)."""
 
 
 def held_at_rest(fleet: Fleet, jvm: psutil.Process) -> Held:
@@ -323,6 +320,5 @@ def held_at_rest(fleet: Fleet, jvm: psutil.Process) -> Held:
 
 
 def have_stored(fleet: Fleet, batches: dict[str, int]) -> bool:
-    """Whether each of these workers has stored a batch more."""
     rows = fleet.workers()
     return all((rows.get(name, {}).get("batches_total") or 0) > before for name, before in batches.items())

@@ -42,7 +42,7 @@ class Sent:
 
 
 def all_unicode() -> list[Sent]:
-    """Every code point that can be written in UTF-8, in pieces of less than a megabyte."""
+    """Every code point that UTF-8 can encode, in pieces of less than a megabyte."""
     points = [chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000]
     return [
         Sent(b"unicode", "".join(points[begin : begin + 250_000]).encode()) for begin in range(0, len(points), 250_000)
@@ -69,7 +69,7 @@ def secured() -> Iterator[SecuredBroker]:
 
 
 def fleet_of(secured: SecuredBroker, make_fleet: MakeFleet, **more: str) -> Fleet:
-    """It reaches the broker by TLS and a password, and reads what is committed."""
+    """Uses TLS and a password, and reads only committed messages."""
     password = secured.directory / "password"
     password.touch(0o600)
     password.write_text(f"{PASSWORD}\n")
@@ -111,7 +111,7 @@ def by_kafka_python(fleet: Fleet, codec: str) -> list[Sent]:
 
 
 def by_kctl(fleet: Fleet, codec: str) -> list[Sent]:
-    """Over TLS and SASL, as in the fleet's own kctl.toml; lines that are no UTF-8 too."""
+    """Uses TLS and SASL from the fleet's kctl.toml; some lines are not UTF-8."""
     lines = [line.encode() for line in LINES] + [bytes(range(128, 256))]
     file = fleet.directory / "lines"
     file.write_bytes(b"".join(line + b"\n" for line in lines))
@@ -127,7 +127,7 @@ def by_kctl(fleet: Fleet, codec: str) -> list[Sent]:
 
 
 def by_kafkas_own(fleet: Fleet, codec: str) -> list[Sent]:
-    """Also what kafka-python does not send: a header without a value, and a message without anything."""
+    """Sends what kafka-python cannot: a header without a value, and an empty message."""
     subprocess.run(
         kafka_command(
             "org.apache.kafka.tools.ConsoleProducer",
@@ -146,7 +146,7 @@ def by_kafkas_own(fleet: Fleet, codec: str) -> list[Sent]:
 
 
 def in_transactions(fleet: Fleet) -> list[Sent]:
-    """One is committed, the one before and the one after are taken back; what ends the log is a control record."""
+    """Commits one transaction, and aborts the ones before and after; a control record ends the log."""
     producer = KafkaProducer(bootstrap_servers=fleet.broker.bootstrap_servers, transactional_id=fleet.topic)
     producer.init_transactions()
     for word, is_kept in (("taken back", False), ("committed", True), ("taken back too", False)):
@@ -224,7 +224,6 @@ def as_sent(row: dict[str, Any]) -> Sent:
 
 
 def everything_shown(fleet: Fleet) -> str:
-    """Logs, answers, command lines and files of the fleet."""
     shown = [path.read_text(errors="replace") for path in fleet.directory.rglob("*") if path.is_file()]
     shown += [fleet.kctl(*words, exit_code=None).stdout for words in (("status",), ("config", "show"))]
     shown += [str(fleet.rpc(command)) for command in ("workers", "describe", "metadata_brokers")]

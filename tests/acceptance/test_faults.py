@@ -16,14 +16,16 @@ pytestmark = [pytest.mark.real]
 
 REPETITIONS = 20
 BRIEF_RATE = 300.0
-"""Messages a second where each is killed but once: what piles up while the worker starts anew has to be handled too."""
+"""Messages a second for tests with one kill of each part: the backlog of a worker's restart has to be handled, too."""
 LEASE_SECONDS = 4.0
-"""Of those that are outlived; a sinker renews it three times in this time, also when it has little of two cores."""
+"""For leases that a sinker outlives; a sinker renews a lease three times in this time, also with a small share of two
+cores.
+"""
 
 
 @pytest.fixture
 def server_or_none(request: pytest.FixtureRequest, broker: KafkaBroker) -> RedisServer | None:
-    """Redis is there before the fleet and after it; the broker, which is everybody's, before the test."""
+    """Redis exists before and after the fleet; the shared broker exists before the test."""
     return request.getfixturevalue("redis_server") if request.param == "redis" else None
 
 

@@ -35,7 +35,7 @@ def thaw(process: subprocess.Popen[bytes]) -> None:
 
 
 def run_frozen_at(step: str, fleet: Fleet, name: str) -> None:
-    """A second worker joins, freezes, is evicted, goes on, takes part again, and leaves."""
+    """A second worker joins, freezes, is evicted, continues, takes part again, and leaves."""
     process = fleet.attach(name, (sys.executable, str(SCRIPT), step))
     try:
         eventually(lambda: is_frozen(process), START_SECONDS, f"{name} has come to the step: {step}")

@@ -26,13 +26,13 @@ from tests.conftest import eventually
 pytestmark = [pytest.mark.real]
 
 KILLS = 2
-"""With more of anything: test_any_kill.py, in `make test-long`."""
+"""test_any_kill.py, in `make test-long`, has more."""
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "items.py"
 
 
 def positions(table: Path, fleet: Fleet) -> dict[int, int]:
-    """Of each partition, what the last `txn` action of the log has; read without kctl and without delta-rs."""
+    """Each partition's last `txn` action in the log; read without kctl and without delta-rs."""
     found: dict[int, int] = {}
     for commit in sorted((table / "_delta_log").glob("*.json")):
         for action in map(json.loads, commit.read_text().splitlines()):
@@ -43,7 +43,7 @@ def positions(table: Path, fleet: Fleet) -> dict[int, int]:
 
 
 def read_by_duckdb(table: Path) -> Counter[tuple[str, int, int]]:
-    """The same without kctl and without delta-rs: the files of the log's entries, read by an engine of its own."""
+    """DuckDB reads the files of the log's entries, without kctl and without delta-rs."""
     files: dict[str, None] = {}
     for commit in sorted((table / "_delta_log").glob("*.json")):
         for action in map(json.loads, commit.read_text().splitlines()):
@@ -87,7 +87,7 @@ def test_whatever_is_produced_is_in_the_table_once_despite_kills(make_fleet: Mak
 
 
 def look_after(fleet: Fleet) -> None:
-    """Compacted, and everything removed that no version has but the newest, beside whatever batch there is."""
+    """Compacts, and removes all files that only older versions have, during whatever batch runs."""
     fleet.kctl("storage", "optimize")
     fleet.kctl("storage", "vacuum", "--retention-hours", "0", "--yes")
 
@@ -113,7 +113,7 @@ def test_a_full_batch_is_stored_at_once_and_what_is_left_waits(make_fleet: MakeF
 def test_a_transform_of_the_batch_may_parse_and_explode_and_the_table_is_partitioned(
     make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then the transform is repaired, and dead letters are put back while the topic is quiet."""
+    """Then the transform is repaired, and dead letters are requeued while the topic is quiet."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("KCTL_REPAIRED", str(short_dir / "repaired"))
     table = short_dir / "items"
@@ -152,13 +152,11 @@ def test_a_transform_of_the_batch_may_parse_and_explode_and_the_table_is_partiti
 
 
 def dead(fleet: Fleet) -> list[dict[str, Any]]:
-    """Its dead letters, by place."""
     listed = json.loads(fleet.kctl("storage", "dead", "list", "-o", "json", "--limit", "1000").stdout)["rows"]
     return sorted(listed, key=lambda row: (row["partition"], row["offset"]))
 
 
 def requeued(table: Path, fleet: Fleet) -> int:
-    """Dead letters that wait for a worker to put them back."""
     return DeadLetterTable(LakeStorage(LocalFolder(table)), fleet.group).count_requeued()
 
 

@@ -39,7 +39,6 @@ def stamped(frame):
 
 
 def rows(table: Lake) -> dict[tuple[int, int], str]:
-    """What was drawn for each place."""
     found = table.opened().to_pyarrow_table(columns=["partition", "offset", "drawn"]).to_pylist()
     assert len(found) == len({(row["partition"], row["offset"]) for row in found})
     return {(row["partition"], row["offset"]): row["drawn"] for row in found}
@@ -50,8 +49,8 @@ def rows(table: Lake) -> dict[tuple[int, int], str]:
 def test_an_attempt_that_spark_has_not_counted_adds_no_row_also_where_it_wakes_after_the_commit(
     fate: str, make_cluster: MakeCluster, make_fleet: MakeFleet, short_dir: Path
 ) -> None:
-    """Each attempt draws other values. The first one stands still in the middle of its file, until a speculative one is
-    done; Spark kills it then, but where it is frozen, it cannot."""
+    """Each attempt draws other values. The first stops in the middle of its file until a speculative one is done; Spark
+    then kills it, but cannot while it is frozen."""
     table, cluster = Lake(short_dir), make_cluster()
     fleet = make_fleet(
         partitions=1,

@@ -39,12 +39,10 @@ def placed(frame):
     return frame.selectExpr("topic", "partition", "offset", "spark_partition_id() as task", executor)
 """
 SENTENCE_SECONDS = 30.0
-"""From the cause to the sentence."""
 
 
 @pytest.fixture
 def shared(short_dir: Path) -> Path:
-    """The folder of the table's folder."""
     folder = short_dir / "shared"
     folder.mkdir()
     return folder
@@ -52,8 +50,6 @@ def shared(short_dir: Path) -> Path:
 
 @pytest.fixture
 def start(make_fleet: MakeFleet) -> StartFleet:
-    """Starts a fleet with so many messages to read; `more` is for `make_fleet`."""
-
     def started(cluster: SparkCluster, storage: str, messages: int = 1000, **more: str) -> Fleet:
         fleet = make_fleet(storage=storage, **cluster.settings() | more)
         fleet.send(messages)
@@ -64,13 +60,11 @@ def start(make_fleet: MakeFleet) -> StartFleet:
 
 
 def last_error(fleet: Fleet, words: str) -> str | None:
-    """What a worker reports, if it has these words."""
     reported = [str(row.get("last_error") or "") for row in fleet.workers().values()]
     return next((each for each in reported if words in each), None)
 
 
 def no_executor(fleet: Fleet) -> str:
-    """What is reported in time when there is none."""
     found = eventually(lambda: last_error(fleet, "no executor of spark://"), SENTENCE_SECONDS, "it is reported")
     return str(found)
 
@@ -148,7 +142,7 @@ def test_an_executor_that_comes_later_and_does_not_share_the_folder_is_found_by_
 def test_a_cluster_that_starts_no_executor_is_reported_within_30_seconds_and_used_once_it_does(
     cause: str, make_cluster: MakeCluster, start: StartFleet, shared: Path
 ) -> None:
-    """A port of nobody stands for an address that the cluster's machines cannot reach."""
+    """An unused port stands for an address that the cluster's machines cannot reach."""
     table, cluster = Lake(shared), make_cluster()
     if cause == "host":
         cluster.conf = cluster.conf.replace('"spark.driver.host" = "127.0.0.1"', '"spark.driver.host" = "127.0.0.2"')

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(2400)]
 STRIKES = int(os.environ.get("KCTL_TEST_STRIKES", "25"))
 KINDS = ("executor", "executor", "Spark worker", "Spark master", "kctl worker", "engine")
 FREEZES = 0.4
-"""This part of the strikes is a SIGSTOP; the others are a SIGKILL."""
+"""The share of SIGSTOPs; the others are SIGKILLs."""
 FREEZE_SECONDS = (1.0, 15.0)
 FLOW_SECONDS = 180.0
 """Until batches are stored again after a strike."""
@@ -73,7 +73,7 @@ def test_whatever_of_a_cluster_is_killed_or_frozen_each_message_is_a_row_once(
 
 
 def strike(kind: str, cluster: SparkCluster, fleet: Fleet, drawn: random.Random, freeze: float | None) -> str:
-    """Kills a part of this kind, or freezes it for so many seconds; starts again what only a machine's own supervisor
+    """Kills a part of this kind, or freezes it for this many seconds; restarts what only a machine's supervisor
     would."""
     name, pid = victim(kind, cluster, fleet, drawn)
     os.kill(pid, signal.SIGKILL if freeze is None else signal.SIGSTOP)

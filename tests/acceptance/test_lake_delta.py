@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.real, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 FIRST, SECOND = 1600, 400
-"""Messages of two batches or more, in two partitions: offsets below 800 in the first, from 800 in the second."""
+"""Messages of at least two batches, in two partitions: offsets below 800 in the first batch, from 800 in the second."""
 SKIPPING = (
     "offset >= 800",
     "at >= timestamp_micros(800 * 1000001 - 500000000)",
@@ -41,7 +41,7 @@ SKIPPING = (
     "weight >= 800",
     "timestamp >= timestamp_millis({sent_at})",
 )
-"""Of each of these nothing is in the files of the first messages, by the statistics in the log."""
+"""By the log's statistics, the files of the first messages have no match for these."""
 FILES = 24
 OTHERS = "insert into {} (topic, partition, offset, country) values ('other', 0, {}, '50%'), ('other', 0, {}, 'de')"
 REFUSED = {
@@ -53,7 +53,6 @@ REFUSED = {
     "set tblproperties ('delta.setTransactionRetentionDuration' = 'interval 7 days')": "messages come twice: unset it",
     "add constraint positive check (offset >= 0)": "demands writers of version 3",
 }
-"""What it can do to a table, and why the table is not written then."""
 
 
 @pytest.fixture
@@ -76,7 +75,6 @@ def name_of(table: Path) -> str:
 
 
 def places(found: Found, topic: str) -> Counter[tuple[int, int]]:
-    """How often each offset of each partition is among rows of topic, partition and offset."""
     return Counter((partition, offset) for of, partition, offset in found.rows if of == topic)
 
 
@@ -89,7 +87,6 @@ def is_marked(place: tuple[int, int]) -> bool:
 
 
 def assert_each_once(delta: DeltaSpark, table: Path, fleet: Fleet) -> None:
-    """What was sent is a row or a dead letter once, for both engines."""
     expected = {
         table: Counter({place: 1 for place in sent(fleet) if not is_marked(place)}),
         table.with_name(f"{table.name}_dead_letters"): Counter({place: 1 for place in sent(fleet) if is_marked(place)}),
@@ -139,7 +136,7 @@ def test_deltas_own_spark_reads_skips_files_appends_compacts_beside_the_fleet(fl
 
 @pytest.mark.timeout(900)
 def test_deltas_own_spark_deletes_merges_and_vacuums_while_workers_are_killed(fleet: Fleet, short_dir: Path) -> None:
-    """Its checkpoints and clean-ups of the log as well: stored offsets survive both."""
+    """Stored offsets also survive its checkpoints and clean-ups of the log."""
     table, drawn = table_of(short_dir), random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
     with DeltaSpark(short_dir / "delta") as delta:
         fleet.send(FIRST)
@@ -172,7 +169,7 @@ def test_deltas_own_spark_deletes_merges_and_vacuums_while_workers_are_killed(fl
 
 
 def written_by_others(table: Path, turn: int) -> list[str]:
-    """Statements that change rows of others, all files, the schema, and once the protocol."""
+    """Statements that change rows of another topic, all files, the schema, and once the protocol."""
     name, type_ = name_of(table), "timestamp_ntz" if turn == 2 else "string"
     allowed = [f"alter table {name} set tblproperties ('delta.feature.timestampNtz' = 'supported')"]
     merged = (
@@ -203,7 +200,8 @@ def test_tables_that_deltas_own_spark_has_given_features_are_refused_by_their_na
 
 @pytest.mark.timeout(300)
 def test_deltas_own_spark_finds_by_statistics_what_it_finds_without_also_after_a_compaction(short_dir: Path) -> None:
-    """In files that Spark has written, of rows of every type as hypothesis draws them, and what kctl makes of these."""
+    """Covers files that Spark has written, with rows of every type as hypothesis draws them, and kctl's compactions of
+    them."""
     table, bare, drawn = short_dir / "table", short_dir / "bare", [(HIDING, list(HIDDEN.values())), *drawn_files()]
     bare.mkdir()
     for number, (rows, _) in enumerate(drawn):
@@ -227,7 +225,6 @@ def test_deltas_own_spark_finds_by_statistics_what_it_finds_without_also_after_a
 
 
 def drawn_files() -> list[tuple[Rows, list[Predicate]]]:
-    """With some predicates on each."""
     drawn: list[tuple[Rows, list[Predicate]]] = []
     with_predicates = rows_of(6).flatmap(
         lambda rows: st.tuples(st.just(rows), st.lists(predicates([rows]), min_size=2, max_size=2))
@@ -248,7 +245,7 @@ def ids(found: Found) -> list[int]:
 
 @pytest.mark.timeout(300)
 def test_a_table_with_deletion_vectors_is_appended_to_and_not_compacted(short_dir: Path) -> None:
-    """Nor do they get lost in the checkpoints that kctl has written."""
+    """Checkpoints that kctl has written keep the deletion vectors, too."""
     table = short_dir / "table"
     with DeltaSpark(short_dir / "delta") as delta:
         lake = opened(table)
@@ -274,17 +271,16 @@ def test_a_table_with_deletion_vectors_is_appended_to_and_not_compacted(short_di
 
 
 def backdate(table: Path) -> None:
-    """Let all entries of the log be so old that a clean-up removes those before the newest checkpoint."""
+    """Makes all entries of the log so old that a clean-up removes those before the newest checkpoint."""
     old = time.time() - 40 * 86400
     for path in (table / "_delta_log").glob("*"):
         os.utime(path, (old, old))
 
 
 def beside(fleet: Fleet, delta: DeltaSpark, statement: str) -> None:
-    """Delta refuses a DELETE or MERGE when a batch was committed since it began to read, whatever rows it is of: where
-    batches come faster than that, the fleet is paused. Where a worker's checkpoint has entries removed that `backdate`
-    has made old, between Spark's listing of the log and its reading, it begins anew; if that was after its commit, the
-    column is there."""
+    """Delta rejects a DELETE or MERGE if a batch was committed since it began to read, regardless of the rows: if
+    batches come faster, the fleet is paused. If a worker's checkpoint removes backdated entries between Spark's listing
+    and reading of the log, the statement restarts; if that was after its commit, the column exists."""
     try:
         delta.sql(statement)
     except DeltaRefused as refused:

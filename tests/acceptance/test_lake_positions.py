@@ -37,7 +37,6 @@ def started(fleet: Fleet) -> Fleet:
 
 
 def stored(table: Path, wanted: Counter[tuple[str, int, int]]) -> None:
-    """Wait until so many rows are there, and compare them."""
     eventually(lambda: places(table).total() >= wanted.total(), SETTLE_SECONDS, "it is stored")
     assert places(table) == wanted
 
@@ -97,7 +96,6 @@ def test_of_a_compacted_topic_every_message_that_is_left_is_a_row(make_fleet: Ma
 
 
 def left(fleet: Fleet) -> Counter[tuple[str, int, int]]:
-    """What a consumer of kafka-python reads of the topic."""
     consumer = KafkaConsumer(bootstrap_servers=fleet.broker.bootstrap_servers, consumer_timeout_ms=2000)
     try:
         partitions = [TopicPartition(fleet.topic, number) for number in range(fleet.partitions)]

@@ -21,7 +21,6 @@ ROOT = Path(__file__).parents[2]
 
 
 def killed(fleet: Fleet, table: StoredLake) -> None:
-    """The worker, while it stores batches."""
     before = table.opened().version()
     eventually(lambda: table.opened().version() > before + 1, START_SECONDS, "batches are stored")
     pid = fleet.workers()["worker-0"]["pid"]
@@ -62,7 +61,7 @@ def test_what_is_produced_is_in_the_table_once_though_the_worker_is_killed_and_n
 def test_rows_and_dead_letters_are_stored_once_beside_maintenance_kills_and_a_store_that_is_away(
     make_fleet: MakeFleet, object_store: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the first batch nothing is a row, so Spark writes no file. In the end dead letters are put back."""
+    """No message of the first batch becomes a row, so Spark writes no file. In the end dead letters are requeued."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("KCTL_REPAIRED", str(object_store.directory / "repaired"))
     table, dead_letters = StoredLake(object_store), StoredLake(object_store, "orders_dead_letters")

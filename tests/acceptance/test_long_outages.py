@@ -24,7 +24,7 @@ from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.redis_server import RedisServer
 
 OUTAGE_SECONDS = float(os.environ.get("KCTL_TEST_OUTAGE_SECONDS", "100"))
-"""With processes that count as stalled after 60 s."""
+"""Processes count as stalled after 60 s."""
 NAMED_SECONDS = 30.0
 
 pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(300 + 2 * OUTAGE_SECONDS)]
@@ -38,8 +38,6 @@ SINKERS = f'count = 1\nhandler = "{KEEPER}"'
 
 
 class Given:
-    """A fleet of its own broker and its own Redis."""
-
     def __init__(self, fleet: Fleet, broker: KafkaBroker, redis: RedisServer) -> None:
         self.fleet, self.broker, self.redis = fleet, broker, redis
 
@@ -48,7 +46,6 @@ class Given:
         return {row["name"]: row for row in answer["rows"]} if answer else {}
 
     def waiting(self) -> dict[str, str]:
-        """What each process waits for."""
         return {name: row["waiting_for"]["what"] for name, row in self.processes().items() if row["waiting_for"]}
 
     def restarts(self) -> dict[str, int]:
@@ -77,8 +74,6 @@ def refuses(given: Given) -> Iterator[None]:
 
 
 class Loading(socketserver.ThreadingUnixStreamServer):
-    """A Redis that has begun to load what it holds."""
-
     daemon_threads = True
 
     class RequestHandlerClass(socketserver.StreamRequestHandler):

@@ -50,7 +50,7 @@ def test_a_fleet_moved_to_a_mirrored_cluster_stores_all_once(make_fleet: Callabl
 
 
 def copy(fleet: Fleet, new: KafkaBroker) -> None:
-    """As MirrorMaker does: keys, values and timestamps."""
+    """Copies keys, values and timestamps, as MirrorMaker does."""
     partitions = [TopicPartition(fleet.topic, number) for number in range(2)]
     with (
         closing(KafkaConsumer(bootstrap_servers=fleet.broker.bootstrap_servers)) as consumer,

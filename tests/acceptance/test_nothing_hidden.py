@@ -21,7 +21,6 @@ ROOT = Path(__file__).parents[2]
 
 
 def run_until_caught_up(fleet: Fleet) -> list[dict[str, Any]]:
-    """Start the worker, wait until everything is committed, stop it; returns the events that it reported."""
     if fleet.pid is None:
         fleet.start()
     else:
@@ -33,7 +32,6 @@ def run_until_caught_up(fleet: Fleet) -> list[dict[str, Any]]:
 
 
 def stored(fleet: Fleet, partition: int) -> list[int]:
-    """Offsets of a partition in the order in which they were stored."""
     return [r.offset for block in fleet.storage.blocks() if block.partition == partition for r in block.messages()]
 
 

@@ -30,7 +30,6 @@ pytestmark = [pytest.mark.real, pytest.mark.alone, pytest.mark.timeout(300)]
 
 
 WATCHED_SECONDS = 5.0
-"""For so long, once it is shown, a problem lasts at least."""
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
 @pytest.fixture
 def programs(short_dir: Path) -> Path:
-    """Where `kctl` is, installed from our wheels with their requirements."""
     build_wheels(short_dir / "wheels")
     programs = make_environment(short_dir / "venv")
     install(programs, "kctl[spark]", short_dir / "wheels")

@@ -16,7 +16,6 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 
 
 def agree_on_a_leader(fleet: Fleet, members: int) -> bool:
-    """Every member of one generation names the same leader, and the leader is one of them."""
     answer = fleet.ask("member_leader")
     if not answer or len(answer["members"]) != members:
         return False
@@ -29,7 +28,6 @@ def agree_on_a_leader(fleet: Fleet, members: int) -> bool:
 
 
 def queries_of_first(fleet: Fleet) -> int:
-    """How many queries the first worker has started, by its log."""
     return (fleet.directory / "logs" / "worker-0.log").read_text().count("kctl_agent.worker reads ")
 
 

@@ -34,7 +34,7 @@ SECRET = "hunter2-of-the-cluster"
 
 
 def processes_that_put(client: Any) -> set[int]:
-    """Every process that has sent a put, by the name of its connection in Redis' log of all commands."""
+    """Processes that have sent a put, by their connections' names in Redis' log of all commands."""
     put = script(client, "put").sha.encode()  # type: ignore[attr-defined]
     entries = [entry for entry in client.slowlog_get(-1) if put in entry["command"]]
     return {int(entry["client_name"].removeprefix(b"kctl-")) for entry in entries}

@@ -42,14 +42,11 @@ token_file = "{folder}/read-token"
 
 
 def answer(fleet: Fleet, command: str) -> dict[str, Any]:
-    """Empty while its master does not answer."""
     document: dict[str, Any] = json.loads(fleet.kctl(command, "-o", "json", exit_code=None).stdout or "{}")
     return document
 
 
 class Hosts:
-    """Workers on a and b, none on c."""
-
     def __init__(self, make: Callable[..., Fleet], folder: Path, on: KafkaBroker, storage: str) -> None:
         make_certificate(folder)
         token = folder / "read-token"
@@ -67,7 +64,6 @@ class Hosts:
             fleet.start()
 
     def shows_all(self) -> bool:
-        """Whether each host shows all workers, running, and each of these has partitions."""
         everybody = {"a/worker-0", "a/worker-1", "b/worker-0", "b/worker-1"}
         for name, fleet in self.fleets.items():
             fleet.check()
@@ -80,7 +76,7 @@ class Hosts:
         return True
 
     def states(self, at: str) -> dict[str, str]:
-        """By its socket, which costs less than a command: other tests run beside this one."""
+        """Uses the socket, which costs less than a command, because other tests run at the same time."""
         request = Request(Role.EXTERNAL, "hosts", wire_method("hosts"), deadline_ms=5000)
         try:
             reply = call(self.fleets[at].directory / "run" / "master.sock", request, 5.0)
@@ -92,7 +88,6 @@ class Hosts:
         return all(self.states(at).get(name) == "gone" for at in self.fleets if at != name)
 
     def kill(self, name: str) -> None:
-        """The whole host: its master, its workers, its engine with the JVM."""
         fleet = self.fleets[name]
         others = psutil.Process(fleet.pid).children(recursive=True)
         fleet.kill()
@@ -101,7 +96,6 @@ class Hosts:
                 each.kill()
 
     def readers(self) -> set[str]:
-        """Hosts whose workers have partitions."""
         return {str(owner).partition("/")[0] for owner in self.fleets["a"].owners()}
 
 

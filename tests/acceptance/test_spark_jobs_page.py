@@ -22,11 +22,11 @@ SECTION = (
     (ROOT / "docs" / "spark-jobs.md").read_text(encoding="utf-8").split("## Try it in two minutes")[1].split("\n## ")[0]
 )
 STAYS = ("kctl demo", "PYSPARK_PYTHON", "kctl exporter")
-"""How commands begin that do not return."""
+"""First words of commands that do not return."""
 
 
 class Terminals:
-    """Runs the lines of the page in a folder of their own, with other ports."""
+    """Runs the page's lines in their own folder, with other ports."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -48,7 +48,6 @@ class Terminals:
         return text
 
     def run(self, line: str) -> str:
-        """Runs a command; returns what it printed."""
         with (self.folder / "log").open("a") as log:
             command = ["bash", "-c", self.own(line)]
             if not line.startswith(STAYS):
@@ -102,6 +101,5 @@ def test_the_two_minute_run_shows_the_lag_of_a_job(terminals: Terminals) -> None
 
 
 def offsets(shown: str) -> list[tuple[int, str]]:
-    """Next offset and lag of each partition."""
     rows = [line.split() for line in shown.splitlines() if line.startswith("orders")]
     return [(int(row[2]), row[5]) for row in rows]

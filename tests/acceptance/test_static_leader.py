@@ -40,7 +40,6 @@ def test_a_killed_static_leader_leads_on_and_all_keep_their_partitions(make_flee
 
 
 def group_of(fleet: Fleet) -> dict[str, Any]:
-    """Generation, the leader's id, which worker that is, and who has which partition."""
     answer = fleet.rpc("member_leader")
     shares = {row["worker"]: sorted(each["partition"] for each in row["partitions"]) for row in answer["members"]}
     leads = next((row["worker"] for row in answer["members"] if row["is_leader"]), None)

@@ -28,7 +28,7 @@ def stored(storage: Storage, partition: int) -> list[int]:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Whole at any time, as docs/storage.md promises."""
+    """The copy is complete at any time, as docs/storage.md promises."""
     copied = target.with_suffix(".copied")
     with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(copied)) as new:
         old.backup(new)
@@ -63,8 +63,6 @@ def test_an_older_copy_of_the_storage_is_noticed_and_filled_up(make_fleet: MakeF
 
 
 class Pair:
-    """A Redis and its replica, and a name in the file system at which the living one is reached."""
-
     def __init__(self, directory: Path) -> None:
         self.socket = directory / "r.sock"
         with socket.socket() as free:
@@ -92,14 +90,13 @@ class Pair:
         return redis.Redis(unix_socket_path=str(path))
 
     def fall_behind(self) -> None:
-        """From now on the replica gets nothing. (Stopped by a signal it would find the rest in its socket.)"""
+        """Stops replication. (After a stop by a signal the replica would find the rest in its socket.)"""
         with self.client(self.socket) as client:
             client.wait(1, 10_000)
         with self.client(self._other) as client:
             client.replicaof("NO", "ONE")
 
     def fail_over(self) -> None:
-        """The replica takes the place of the one that is killed."""
         self.main.kill()
         self.main.wait()
         os.rename(self._other, self.socket)
@@ -141,12 +138,10 @@ def test_a_redis_failover_to_an_older_replica_is_made_up_for(make_fleet: MakeFle
 
 
 def count(storage: Storage) -> Counter[int]:
-    """Messages by partition."""
     return Counter({each.partition: each.pending for each in storage.stats().partitions})
 
 
 def events_total(fleet: Fleet) -> dict[str, float]:
-    """By kind, as `/metrics` has them."""
     with urllib.request.urlopen(f"{fleet.url()}/metrics") as page:
         lines = page.read().decode().splitlines()
     rows = [line for line in lines if line.startswith("kctl_events_total{")]

@@ -62,7 +62,7 @@ with socket.socket() as peer:
             raise
 print(os.getuid(), reply.hex())
 """
-"""Sends bytes to a port and prints what came back within three seconds."""
+"""Sends bytes to a port and prints what comes back within three seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def planted(place: Path) -> Path:
-    """A working directory with modules of everybody's names, which leave a trace when they are run."""
+    """A working directory with modules named as the libraries are, which leave a trace when they run."""
     folder = place / "cwd"
     for package in ("kctl", "kctl_agent", "kctl_agent/worker", "kctl_agent/sinker", "pyspark", "py4j", "kafka"):
         (folder / package).mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def planted(place: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def fleet(place: Path, planted: Path, broker: KafkaBroker) -> Iterator[Fleet]:
-    """A worker with a transform that lies beside kctl.toml, started in the planted working directory."""
+    """A worker whose transform is next to kctl.toml, started in the planted working directory."""
     directory = place / "fleet"
     directory.mkdir()
     (directory / "cleaning.py").write_text(TRANSFORM)

@@ -42,14 +42,14 @@ uri = "{checkpoint}"
 interval_seconds = 1.0
 """
 STOPPED_SECONDS = 20.0
-"""The limit of a batch that was killed, the window, and the two intervals, with some seconds to spare."""
+"""The limit of a killed batch, the window, and the two intervals, with some seconds to spare."""
 EVENT_LOG = ("enabled=true", "compress=false", "rolling.enabled=false")
 RATE = 100.0
 ASYNCHRONOUS = {"asyncProgressTrackingEnabled": "true", "asyncProgressTrackingCheckpointIntervalMs": "1000"}
 
 
 class Batch(NamedTuple):
-    """What Spark reports of a batch: where it began, its `endOffset`, and when it was done, in seconds since 1970."""
+    """A batch in Spark's event log: its start, its `endOffset`, and when it was done, in seconds since 1970."""
 
     start: Offsets
     end: Offsets
@@ -57,7 +57,6 @@ class Batch(NamedTuple):
 
 
 def batches(events: Path) -> list[Batch]:
-    """Returns the batches of one start of a job."""
     lines = [line for file in events.iterdir() for line in file.read_text().splitlines(keepends=True)]
     whole = [json.loads(line)["progress"] for line in lines if "QueryProgressEvent" in line and line.endswith("\n")]
     return [Batch(_merged(each, "startOffset"), _merged(each, "endOffset"), _done_at(each)) for each in whole]
@@ -74,16 +73,12 @@ def _done_at(progress: dict[str, Any]) -> float:
 
 
 class Seen(NamedTuple):
-    """A group at one moment: its next offsets, a time before they were read, and how often the job was started."""
-
     offsets: Offsets
     read_at: float
     starts: int
 
 
 class Job:
-    """A job that reads two topics, the load on them, and the exporter that watches it."""
-
     def __init__(self, broker: KafkaBroker, exporter: Exporter, folder: Path, kind: Kind) -> None:
         self.servers, self._exporter, self._folder, self._kind = broker.bootstrap_servers, exporter, folder, kind
         self.checkpoint, self.log = folder / "checkpoint", folder / "log"
@@ -117,7 +112,6 @@ class Job:
 
     @property
     def batches(self) -> list[Batch]:
-        """Those since the last start."""
         return batches(self._starts[-1])
 
     @property
@@ -131,7 +125,7 @@ class Job:
             return {(key.topic, key.partition): at for key, at in consumer.end_offsets(keys).items()}
 
     def read(self) -> Seen:
-        """Waits for offsets that are newer than this call; checks each lag by the ends of the brokers around it."""
+        """Waits for offsets newer than this call; checks each lag by the log ends read before and after."""
         before, asked = self.ends(), time.time()
 
         def newer() -> Seen | None:
@@ -153,7 +147,7 @@ class Job:
         return int(newest(self.checkpoint / entries).name)
 
     def watch(self) -> None:
-        """Until it has the status `ok`, and offsets of five of its batches were seen."""
+        """Waits for the status `ok` and offsets of five batches."""
         eventually(lambda: self.group.get("status") == "ok", START_SECONDS, "it keeps up")
         seen = list[Seen]()
         while len({tuple(each.offsets.items()) for each in seen}) < 5:
@@ -161,7 +155,7 @@ class Job:
         self._seen += seen
 
     def check_seen(self) -> None:
-        """All offsets that were seen are those of the newest batch that was done: 0.1 s before, because of clocks."""
+        """All offsets seen are those of the newest done batch, with 0.1 s of tolerance for clocks."""
         for seen in self._seen:
             done = []
             for events in self._starts[: seen.starts]:
@@ -180,7 +174,7 @@ class Job:
         eventually(lambda: self.read().offsets.get((orders, 2)) == 4, START_SECONDS, "the new partition is read")
 
     def is_stopped(self, *, is_killed: bool) -> Offsets:
-        """Ends it under load, if it is killed in a batch; returns where kctl shows that it has ended."""
+        """Ends it under load, in a batch if it is killed; returns the offsets at which kctl shows its end."""
         if is_killed:
             eventually(lambda: self._newest("offsets") > self._newest("commits"), START_SECONDS, "a batch runs")
             self._spark.kill()
@@ -269,7 +263,6 @@ def test_a_job_with_asynchronous_progress_is_watched(broker: KafkaBroker, tmp_pa
 
 
 def check_life(job: Job) -> None:
-    """Under load, from its first start to its last."""
     job.start()
     job.watch()
     job.add_partition()

@@ -26,13 +26,11 @@ def total_lag(fleet: Fleet) -> int:
 
 
 def held(fleet: Fleet) -> dict[str, Any] | None:
-    """The worker's row once its batch has been running for a second."""
     row = fleet.workers().get("worker-0", {})
     return row if (row.get("batch_running_seconds") or 0) > 1 else None
 
 
 def call_times(fleet: Fleet) -> list[float]:
-    """Seconds of `CALLS` calls to the worker's own agent, one after another on one connection."""
     times = []
     with socket.socket(socket.AF_UNIX) as agent:
         agent.connect(str(fleet.directory / "run" / "worker-0.sock"))

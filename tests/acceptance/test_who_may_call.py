@@ -43,12 +43,12 @@ with socket.socket(socket.AF_UNIX) as peer:
     [reply] = replies
     print(os.getuid(), reply["ok"], reply["error"]["code"], "result" in reply)
 """
-"""Ask once and print what came. (A peer that is refused may find the socket closed before it has sent.)"""
+"""Asks once and prints the answer. (A rejected peer may find the socket closed before it has sent.)"""
 
 
 @pytest.fixture(scope="module")
 def fleet(broker: KafkaBroker) -> Iterator[Fleet]:
-    """A master that runs; its worker cannot start, so that no Spark is needed."""
+    """A running master; its worker cannot start, so Spark is not needed."""
     directory = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
     transform = 'transform = "no_such_module:clean"'
     fleet = Fleet(directory, broker, partitions=1, workers=1, engine="own", workers_more=transform)
@@ -64,7 +64,6 @@ def fleet(broker: KafkaBroker) -> Iterator[Fleet]:
 
 @pytest.fixture
 def open_to_all(fleet: Fleet) -> Iterator[Callable[..., None]]:
-    """Lets everybody enter folders and use files of the fleet, until the test is over."""
     before: dict[Path, int] = {}
 
     def let(mode: int, *paths: Path) -> None:
@@ -94,7 +93,6 @@ for path in sys.argv[2:]:
     print(answer.split()[1].decode(), b"worker-0 is" in answer)
 print(os.getuid())
 """
-"""What is answered, and whether it holds the reason of the verdict."""
 
 
 @pytest.mark.shows("another user on loopback cannot read errors, operations or the page without a token")

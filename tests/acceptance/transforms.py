@@ -1,4 +1,4 @@
-"""Transforms that the acceptance tests give to their workers."""
+"""Transforms for the workers of acceptance tests."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ POISON = b"poison"
 
 
 def slow(frame: DataFrame) -> DataFrame:
-    """Holds the batch with a partition's first record, in the executor, until the file is there that
-    `KCTL_SLOW_UNTIL` names."""
+    """Its executor waits at a partition's first record until the file `KCTL_SLOW_UNTIL` exists."""
 
     def hold(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -51,14 +50,13 @@ def sets_what_is_static(frame: DataFrame) -> DataFrame:
 
 
 def every_tenth_marked(frame: DataFrame) -> DataFrame:
-    """For a table: one message in ten cannot be read."""
     from pyspark.sql.functions import col, when
 
     return frame.withColumn("_kctl_error", when(col("offset") % 10 == 0, "a tenth"))
 
 
 def fewer_marked_when_repaired(frame: DataFrame) -> DataFrame:
-    """As `every_tenth_marked`; once the file is there that `KCTL_REPAIRED` names, only every hundredth message."""
+    """As `every_tenth_marked`; once the file `KCTL_REPAIRED` exists, marks only every hundredth message."""
     from pyspark.sql.functions import col, when
 
     each = 100 if os.path.exists(os.environ["KCTL_REPAIRED"]) else 10
@@ -66,8 +64,8 @@ def fewer_marked_when_repaired(frame: DataFrame) -> DataFrame:
 
 
 def typed_by_offset(frame: DataFrame) -> DataFrame:
-    """For a table: columns of the types that files have bounds of, and of others, all made of the offset; one message
-    in ten cannot be read."""
+    """For a table: columns of types with and without bounds in files, all made of the offset; one message in ten is
+    unreadable."""
     return frame.selectExpr(
         "topic",
         "partition",
@@ -90,8 +88,8 @@ def typed_by_offset(frame: DataFrame) -> DataFrame:
 
 
 def orders_when_repaired(frame: DataFrame) -> DataFrame:
-    """The example for a table (`items.py` beside the configuration). Once the file is there that `KCTL_REPAIRED` names,
-    it can read every second message that is no JSON as order 9."""
+    """The example for a table (`items.py` next to the configuration). Once the file `KCTL_REPAIRED` exists, it reads
+    every second non-JSON message as order 9."""
     from pyspark.sql.functions import col, lit, when
 
     if os.path.exists(os.environ["KCTL_REPAIRED"]):
@@ -106,7 +104,7 @@ def shuffles(frame: DataFrame) -> DataFrame:
 
 
 def chokes(frame: DataFrame) -> DataFrame:
-    """Fails in the executor at a record that asks for it, until the file is there that `KCTL_CHOKES_UNTIL` names."""
+    """Fails in the executor at a record that asks for it, until the file `KCTL_CHOKES_UNTIL` exists."""
 
     def check(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -118,7 +116,7 @@ def chokes(frame: DataFrame) -> DataFrame:
 
 
 def asks_a_database(frame: DataFrame) -> DataFrame:
-    """Fails in the executor at every record while the file is there that `KCTL_DATABASE_AWAY` names."""
+    """Fails in the executor at every record while the file `KCTL_DATABASE_AWAY` exists."""
 
     def ask(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:

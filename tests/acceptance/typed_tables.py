@@ -1,5 +1,8 @@
-"""`python typed_tables.py FOLDER`: has batches of Avro put into tables by Spark, without Kafka, with schemas of a real
-registry; prints what became of them, and what fastavro makes of the same bytes, as JSON."""
+"""`python typed_tables.py FOLDER` puts batches of Avro into tables by Spark, without Kafka, with schemas of a real
+registry.
+
+It prints as JSON the outcomes, and what fastavro makes of the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -44,10 +47,9 @@ KAFKA = (
     "headers array<struct<key: string, value: binary>>"
 )
 Message = tuple[bytes | None, list[tuple[str, bytes]] | None]
-"""A value and its headers."""
 ID, NOTE = {"name": "id", "type": "string"}, {"name": "note", "type": ["null", "string"], "default": None}
 TIMES = {"name": "topic", "type": {"type": "long", "logicalType": "timestamp-millis"}}
-"""A field named as one of Kafka's columns."""
+"""A field with the name of one of Kafka's columns."""
 COUNT: dict[str, Any] = {"name": "count", "type": "int", "default": 0}
 MOMENT = datetime(2026, 11, 28, 7, 45, tzinfo=UTC)
 
@@ -63,8 +65,6 @@ def encoded(schema: Any, value: Any) -> bytes:
 
 
 class Table:
-    """A topic with one partition, and the table that is filled from it."""
-
     def __init__(
         self,
         spark: SparkSession,
@@ -78,7 +78,7 @@ class Table:
         self.events: list[str] = []
         self.end = 0
         self.is_running = False
-        """Otherwise a query begins with each batch."""
+        """If false, each batch starts a query."""
         self._spark = spark
         self.storage = LakeStorage(LocalFolder(folder), merge_schema=merge_schema)
         self.typed = TypedRows(
@@ -116,7 +116,6 @@ class Table:
         return None
 
     def rows(self) -> list[dict[str, Any]]:
-        """In the order of their messages, with the offset instead of Kafka's columns."""
         found = DeltaTable(self.path).to_pyarrow_table().to_pylist()
         rows = [{**{k: v for k, v in row.items() if k != "_kafka"}, "_at": row["_kafka"]["offset"]} for row in found]
         return sorted(rows, key=lambda row: int(row["_at"]))
@@ -125,14 +124,12 @@ class Table:
         return [[each.offset, each.error] for each in DeadLetterTable(self.storage, GROUP.group).dead()]
 
     def requeued(self) -> list[list[Any]]:
-        """Puts the dead letters back; returns those that die again."""
         DeadLetterTable(self.storage, GROUP.group).requeue_dead()
         RequeuePut(self.storage, lambda frame: frame, "", GROUP.group, "worker-0", self.typed).put_next(self._spark)
         return self.dead()
 
 
 def mixed(table: Table) -> dict[str, Any]:
-    """Four schemas, three framings, tombstones and everything that is wrong, in one batch."""
     first, old = table.register(ID, TIMES)
     second, new = table.register(ID, TIMES, NOTE)
     third, newest = table.register(ID, TIMES, NOTE, COUNT)
@@ -176,7 +173,6 @@ def mixed(table: Table) -> dict[str, Any]:
 
 
 def evolving(table: Table) -> dict[str, Any]:
-    """A field is added, first at the top and then in a struct."""
     inner = record({"name": "sku", "type": "string"}, name="shop.Item")
     wider = record({"name": "sku", "type": "string"}, NOTE, name="shop.Item")
     number, schema = table.register(ID, {"name": "item", "type": inner})
@@ -189,7 +185,7 @@ def evolving(table: Table) -> dict[str, Any]:
 
 
 def widened(table: Table) -> dict[str, Any]:
-    """int becomes long, which the table does not take; then the registry gets a version that fits."""
+    """Widens int to long, which the table rejects; then the registry gets a version that fits."""
     number, schema = table.register(ID, COUNT)
     table.put((framed(number, encoded(schema, {"id": "a", "count": 1})), None))
     long = {**COUNT, "type": "long"}
@@ -201,7 +197,7 @@ def widened(table: Table) -> dict[str, Any]:
 
 
 def away(table: Table) -> dict[str, Any]:
-    """The registry fails before and while a schema appears; ids that are known keep working."""
+    """The registry fails before and while a schema appears; known ids keep working."""
     client.TIMEOUT_SECONDS, client.RETRY_SECONDS, client.UNKNOWN_SECONDS = 0.3, 0.0, 0.0
     table.registry.fault = 500, b""
     found: dict[str, Any] = {"before": table.refused((None, None))}
@@ -224,7 +220,6 @@ def away(table: Table) -> dict[str, Any]:
 
 
 def transformed(table: Table) -> dict[str, Any]:
-    """A transform gets the decoded rows, and marks one."""
     number, schema = table.register(ID, COUNT)
     values = [framed(number, encoded(schema, {"id": name, "count": n})) for n, name in enumerate("abc")]
     table.put(*((value, None) for value in values), (b"bad", None))
@@ -232,7 +227,6 @@ def transformed(table: Table) -> dict[str, Any]:
 
 
 def doubling(frame: DataFrame) -> DataFrame:
-    """Uses its frame twice."""
     both = frame.union(frame).groupBy("id", "_kafka").agg(f.sum("count").alias("count"))
     return both.withColumn(ERROR, f.when(f.col("id") == "b", f.lit("no b")))
 
@@ -261,7 +255,6 @@ def unusable(spark: SparkSession, folder: Path, registry: FaultyRegistry) -> dic
 
 
 def texts(spark: SparkSession) -> list[str]:
-    """What is left of framed JSON."""
     in_header = [("__value_schema_id", framed(1, b""))]
     values: list[Message] = [(b"{}", None), (framed(1, b"{}"), None), (framed(1, b"{}", by_guid=True), None)]
     values += [(b"{}", in_header), (None, None)]
@@ -292,7 +285,6 @@ PLAIN: list[tuple[Any, st.SearchStrategy[Any]]] = [
 
 @st.composite
 def typed_values(draw: st.DrawFn, depth: int = 2) -> tuple[Any, st.SearchStrategy[Any]]:
-    """A schema, and a strategy of its values."""
     kinds = ("plain", "enum", "fixed", "array", "map", "record", "optional", "union") if depth else ("plain", "enum")
     kind, name = draw(st.sampled_from(kinds)), f"t{draw(st.uuids()).hex}"
     if kind == "enum":
@@ -323,7 +315,6 @@ def records(draw: st.DrawFn, depth: int, name: str) -> tuple[Any, st.SearchStrat
 
 
 def as_spark(schema: Any, value: Any) -> Any:
-    """What Arrow has for a value of fastavro."""
     if isinstance(schema, list):
         others = [each for each in schema if each != "null"]
         if len(others) == 1 or value is None:
@@ -343,7 +334,7 @@ def as_spark(schema: Any, value: Any) -> Any:
 
 
 def as_plain(value: Any) -> Any:
-    """Of Arrow: maps in order, and NaN as it compares."""
+    """Of an Arrow value: maps sorted, and NaN comparable."""
     if isinstance(value, dict):
         return {key: as_plain(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -353,7 +344,7 @@ def as_plain(value: Any) -> Any:
 
 
 def properties(spark: SparkSession, registry: FaultyRegistry, examples: int) -> dict[str, Any]:
-    """Random schemas and records: how many were decoded as by fastavro, and what was not."""
+    """Random schemas and records: the number decoded as by fastavro, and the differences."""
     drawn: list[tuple[Any, list[Any]]] = []
 
     @settings(max_examples=examples, database=None, deadline=None, suppress_health_check=list(HealthCheck))
