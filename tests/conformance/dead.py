@@ -29,18 +29,17 @@ KeyError: 'id'"""
 
 
 class Dead(Generic[S]):
-    """`kill` and `again` are how a message of a store of this kind becomes a dead letter, and where it is once it was
-    put back."""
+    """In a subclass, `kill` turns a message of its store into a dead letter, and `again` reads requeued messages."""
 
     def dead_letters(self, storage: S) -> DeadLetterStore:
         raise NotImplementedError
 
     def kill(self, storage: S, count: int, partition: int = 0, error: str = ERROR) -> None:
-        """Have `count` messages, from offset 0 in a partition that has none, be dead letters with this error."""
+        """Turns `count` messages, from offset 0 of an empty partition, into dead letters with this error."""
         raise NotImplementedError
 
     def again(self, storage: S) -> list[tuple[int, bytes | None]]:
-        """Offset and value of each message that was put back: what is handed out once more, or has become rows."""
+        """Offset and value of each requeued message, delivered again or stored as a row."""
         raise NotImplementedError
 
     def offsets(self, storage: S, selection: Selection = EVERYTHING) -> list[int]:

@@ -33,7 +33,7 @@ from tests.conformance.given import (
 __all__ = ["Damage", "DeadLetters"]
 
 Damage = Callable[[int], bytes]
-"""Overwrites the bytes of the block whose first offset is given; returns what it has written."""
+"""Overwrites the block with this first offset; returns the bytes written."""
 
 
 class DeadLetters(Dead[Storage]):

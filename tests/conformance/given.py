@@ -1,4 +1,4 @@
-"""Messages to put, and short ways to ask what became of them."""
+"""Messages to put, and short ways to ask for their outcome."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 
 TOPIC_ID = "f3a1b2c3-d4e5-46f7-98a9-0b1c2d3e4f5a"
 OTHER_TOPIC_ID = "00000000-0000-0000-ffff-ffffffffffff"
-"""Both are as Kafka gives them (KIP-516): of 128 bits."""
+"""128 bits each, as Kafka gives them (KIP-516)."""
 
 
 def chunk(
@@ -41,7 +41,7 @@ def chunk(
     partition: int = 0,
     version: int = 1,
 ) -> Chunk:
-    """Offsets `start` up to, not including, `end` (or those of `at`), each with its offset as value: b"0007"."""
+    """Offsets from `start` to before `end` (or those of `at`), each with its offset as value: b"0007"."""
     found = np.array(list(range(start, end) if at is None else at), np.int64)
     values = BinaryColumn(np.full(len(found), 4, np.int32), b"".join(b"%04d" % offset for offset in found))
     return Chunk(topic, partition, topic_id, start, end, version, Columns(found, found * 10, None, values, None))
@@ -53,7 +53,7 @@ def put(storage: Storage, *chunks: Chunk) -> list[Put]:
 
 
 def fill(storage: Storage, count: int, partition: int = 0, topic: str = "t") -> None:
-    """`count` messages from offset 0 in a partition that has none."""
+    """`count` messages from offset 0 of an empty partition."""
     storage.init_offsets([StoredOffset(topic, partition, TOPIC_ID, 0)])
     put(storage, chunk(0, count, topic=topic, partition=partition))
 
@@ -71,7 +71,7 @@ def offsets(claims: Iterable[Claim]) -> list[int]:
 
 
 def everything(storage: Storage, owner: str = "a") -> list[Message]:
-    """All that can be claimed now, acknowledged."""
+    """Claims and acknowledges all that can be claimed now."""
     found: list[Message] = []
     while claims := storage.claim(owner, 1000, 60.0):
         for claim in claims:
@@ -81,13 +81,12 @@ def everything(storage: Storage, owner: str = "a") -> list[Message]:
 
 
 def settle_dead(storage: Storage, claim: Claim, error: str = "no") -> Settled:
-    """All messages of the claim become dead letters with this error."""
     count = len(claim.messages)
     return storage.settle(claim, [False] * count, dead=dict.fromkeys(range(count), error))
 
 
 def total(storage: Storage) -> tuple[int, int, int, int]:
-    """Pending, processing, delayed, dead; and the same once more, from the partitions."""
+    """Pending, processing, delayed, dead; then the same sums from the partitions."""
     stats = storage.stats()
     names: Sequence[str] = ("pending", "processing", "delayed", "dead")
     assert [getattr(stats, name) for name in names] == [
@@ -97,6 +96,6 @@ def total(storage: Storage) -> tuple[int, int, int, int]:
 
 
 def is_empty(storage: Storage) -> bool:
-    """Whether no message is left but dead letters."""
+    """Only dead letters may be left."""
     stats = storage.stats()
     return stats.pending == stats.processing == stats.delayed == 0

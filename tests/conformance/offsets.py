@@ -30,19 +30,18 @@ S = TypeVar("S", bound=OffsetStore)
 
 
 class StoredOffsets(Generic[S]):
-    """`plan` and `stored` are how messages come into a store of this kind, and how they are read in it."""
+    """In a subclass, `plan` and `stored` store and read messages of its store."""
 
     def plan(self, storage: S, chunk: Chunk) -> Callable[[], Put]:
-        """All that is done before the commit of this chunk; what is returned commits it. Raises as `Writer.put`, both
-        of them."""
+        """Prepares this chunk's commit; the result commits it. Both raise as `Writer.put`."""
         raise NotImplementedError
 
     def stored(self, storage: S) -> list[int]:
-        """The offset of each message that is stored, in order; as often as it is."""
+        """Offsets of stored messages in order, with repetitions."""
         raise NotImplementedError
 
     def reopened(self, storage: S) -> S:
-        """The same as another process has it."""
+        """As another process opens it."""
         there: S = pickle.loads(pickle.dumps(storage))
         return there
 

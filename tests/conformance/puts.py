@@ -20,7 +20,6 @@ class Puts(StoredOffsets[Storage]):
         return lambda: given.put(storage, chunk)[0]
 
     def put(self, storage: Storage, *chunks: Chunk) -> list[Put]:
-        """By one writer."""
         return given.put(storage, *chunks)
 
     def stored(self, storage: Storage) -> list[int]:

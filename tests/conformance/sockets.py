@@ -22,8 +22,6 @@ SHORT_SECONDS = 0.2
 
 
 class Served(Protocol):
-    """A server, and connections to it. `large` asks for a reply of a megabyte."""
-
     path: Path
     large: bytes
 
@@ -32,7 +30,7 @@ class Served(Protocol):
     def connect(self) -> Caller: ...
     def is_answer(self, rpc: str, reply: Reply) -> bool: ...
     def are_counted(self, *mistakes: str) -> bool:
-        """Whether these, once each, are all that it has counted; a server that does not count has counted them."""
+        """Whether the server has counted exactly these, once each; always true for a server that does not count."""
         ...
 
 

@@ -1,6 +1,6 @@
-"""Kafka's frames as a broker reads and writes them: requests out of bytes, responses into bytes. No socket here.
+"""Kafka's frames as a broker decodes requests and encodes responses, without a socket.
 
-The messages are kafka-python's own classes, so a frame that is built here is read by the code that reads a broker's.
+It uses kafka-python's own message classes, so the client's decoder reads the frames built here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 __all__ = ["Fields", "RequestFrames", "metadata_fields", "request_classes", "response_frame"]
 
 Fields = Mapping[str, Any]
-"""A message by the names kafka-python has for its fields; structs are mappings, arrays of structs lists of mappings."""
+"""A message by kafka-python's field names; structs are mappings, arrays of structs lists of mappings."""
 
 _MODULES = (
     "kafka.protocol.admin",
@@ -31,12 +31,12 @@ _UNKNOWN_TOPIC: Final = 3
 
 
 def request_classes() -> dict[str, Any]:
-    """Returns kafka-python's request classes, and ours, by the name that Kafka's documentation has for them."""
+    """kafka-python's request classes, and ours, by the name in Kafka's documentation."""
     return _classes("Request")
 
 
 class RequestFrames:
-    """Cuts a stream of bytes into requests. `feed` gives those that are complete."""
+    """Splits a stream of bytes into requests."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -45,7 +45,7 @@ class RequestFrames:
         """Returns complete requests as kafka-python's objects, each with its `header`.
 
         Raises:
-            ValueError: these are no requests, or of a kind or version that kafka-python does not know.
+            ValueError: not a request, or a kind or version that kafka-python does not know.
         """
         self._bytes += data
         found = []
@@ -68,10 +68,10 @@ class RequestFrames:
 
 
 def response_frame(request: Any, fields: Fields) -> bytes:
-    """Returns the response to `request` in the request's version; fields that are not given have their default.
+    """Encodes the response in the request's version; missing fields get their defaults.
 
     Raises:
-        ValueError: a field does not belong to the response.
+        ValueError: the response does not have a field.
     """
     name = type(request).__name__.removesuffix("Request")
     response = _message(_classes("Response")[name], fields)
@@ -89,8 +89,8 @@ class _Address(NamedTuple):
 def metadata_fields(
     brokers: Mapping[int, str], leaders: Mapping[str, Sequence[int]], wanted: Iterable[str] | None = None
 ) -> Fields:
-    """Returns the fields of a Metadata response: brokers as HOST:PORT by number, each topic as the leaders of its
-    partitions (-1: none). With `wanted` only these topics, UNKNOWN_TOPIC_OR_PARTITION for those there are not."""
+    """Fields of a Metadata response: `brokers` maps numbers to HOST:PORT, `topics` names to partition leaders (-1:
+    none). With `wanted` only these topics, UNKNOWN_TOPIC_OR_PARTITION for missing ones."""
     addresses = {node: _address(text) for node, text in brokers.items()}
     names = list(leaders) if wanted is None else list(wanted)
     return {

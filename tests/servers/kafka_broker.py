@@ -1,9 +1,8 @@
-"""The demo's Kafka broker as tests start it: ports and properties of their own, and the archive of its classes.
+"""The demo's Kafka broker as tests start it, with its own ports, properties and archive of classes.
 
-The archive, 50 MB beside the jars' cache, has the classes as a JVM has loaded and checked them: Java's class data
-sharing (JEP 350). With it a broker answers in two thirds of the time. The name of the file names which Java and which
-jars it is of, so that others get one of their own; a JVM checks it, too, and goes on without one that does not fit.
-`tests.record_classes` makes it.
+The archive (50 MB, next to the jars' cache) has loaded and verified classes: Java's class data sharing (JEP 350). With
+it a broker answers in two thirds of the time. Its file name identifies Java and jars, so each combination has its own;
+a JVM checks the archive, too, and runs without one that does not fit. `tests.record_classes` makes it.
 """
 
 from __future__ import annotations
@@ -22,32 +21,30 @@ from kctl_agent.archives import fingerprint, is_private, options
 
 _PORT_ATTEMPTS = 5
 _formatted: dict[str, bytes] = {}
-"""The files of a data directory that was formatted, as Kafka's tool has left them."""
+"""The files that Kafka's tool left in a formatted data directory."""
 
 
 def archives_dir() -> Path:
-    """Returns the folder where archives are kept."""
     return jars_dir().parent / "classes"
 
 
 def archive_path() -> Path:
-    """Returns where the archive of this Java and these jars is, or would be. Raises JarsMissing and JavaMissing."""
     return archives_dir() / f"broker-{fingerprint([java_command().resolve(), *jar_paths('broker')])}.jsa"
 
 
 def archive_options() -> tuple[str, ...]:
-    """Returns the Java options that use the archive; none without one that only its user can have written."""
+    """Empty without an archive that only its user can have written."""
     path = archive_path()
     return (*options(path), "-Xlog:cds*=off") if is_private(path) else ()
 
 
 def kafka_command(main_class: str, *arguments: str) -> list[str]:
-    """Returns the command line of a Kafka tool, which takes two thirds of the processor time with the archive."""
+    """The command line of a Kafka tool; with the archive it takes two thirds of the processor time."""
     return kafka_broker.kafka_command(main_class, *arguments, options=archive_options())
 
 
 class KafkaBroker(kafka_broker.KafkaBroker):
-    """One that chooses other ports where its own are taken meanwhile, as by another test."""
+    """Chooses other ports if something, such as another test, has taken its own."""
 
     def __init__(
         self,
@@ -57,7 +54,7 @@ class KafkaBroker(kafka_broker.KafkaBroker):
         choose_ports: Callable[[], tuple[int, int]] = two_free_ports,
         java_options: tuple[str, ...] = (),
     ) -> None:
-        """`choose_ports` gives the broker's and the controller's port. `java_options` are instead of the archive's."""
+        """`choose_ports` returns the broker's and the controller's port. `java_options` replace the archive's."""
         super().__init__(directory, properties)
         self._choose_ports = choose_ports
         self._given_options = java_options
@@ -82,7 +79,7 @@ class KafkaBroker(kafka_broker.KafkaBroker):
         return super().launch(ports)
 
     def _format(self, properties: Path, log: int, log_start: int) -> None:
-        """By the tool, a JVM, the first time. Later ones have the same files, but for the names in one of them."""
+        """Runs the tool, a JVM, only the first time; copies its files later, with new names in one of them."""
         data = self._directory / "data"
         if not _formatted or "log.dirs" in self._extra:
             super()._format(properties, log, log_start)

@@ -1,4 +1,4 @@
-"""A real Kafka cluster on 127.0.0.1: several brokers, each a controller too, with small heaps and three replicas."""
+"""A real Kafka cluster on 127.0.0.1: several brokers that are also controllers, with small heaps and three replicas."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ _START_TIMEOUT_SECONDS = 120.0
 
 
 class KafkaCluster:
-    """A cluster of brokers with the numbers 1, 2, …; most of them must run for it to work. Each dies with the thread
-    that started it, so start all from one that lives long enough."""
+    """Brokers 1, 2, …; a majority must run. Each dies with the thread that started it, so start all from one that lives
+    long enough."""
 
     def __init__(self, directory: Path, brokers: int = 3, properties: Mapping[str, str] | None = None) -> None:
-        """`properties` are every broker's and win over ours."""
+        """`properties` apply to every broker and override ours."""
         ports = free_ports(2 * brokers)
         self.ports = {n: (ports[2 * n - 2], ports[2 * n - 1]) for n in range(1, brokers + 1)}
-        """The broker's and the controller's port, by number."""
         replicas = str(min(3, brokers))
         shared = {
             "controller.quorum.voters": ",".join(f"{n}@127.0.0.1:{ports[1]}" for n, ports in self.ports.items()),
@@ -53,13 +52,13 @@ class KafkaCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Returns all brokers, whether they run or not."""
+        """Includes brokers that do not run."""
         return ",".join(f"127.0.0.1:{ports[0]}" for ports in self.ports.values())
 
     def start(self) -> None:
-        """Starts brokers that do not run, all at once; returns when every one answers (about 10 s).
+        """Starts missing brokers at once; returns when all answer (about 10 s).
 
-        Raises StartError with the last lines of the log of a broker that does not, JarsMissing, JavaMissing.
+        Raises StartError with the last lines of a failing broker's log, JarsMissing, JavaMissing.
         """
         try:
             waits = [broker.launch(self.ports[number]) for number, broker in self.brokers.items() if broker.pid is None]

@@ -1,6 +1,6 @@
-"""Kafka's own tools for groups, run from the locked jars and parsed: kctl's offsets are compared with theirs.
+"""Kafka's own tools for groups, from the locked jars, with parsed output to compare with kctl's.
 
-Each call starts a JVM (0.8 s on a quiet machine). The tool exits 0 even when it failed, and prints so in its output.
+Each call starts a JVM (0.8 s on a quiet machine). The tool exits 0 even on failure, and prints the failure.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _TOOLS = {
 
 @dataclass(frozen=True, slots=True)
 class GroupPartition:
-    """A partition of a group, a row of `--describe`; what the tool prints as `-`, or not at all, is None. Of a share
-    group `current_offset` is the start offset."""
+    """A row of `--describe`; what the tool prints as `-`, or not at all, is None. For a share group `current_offset` is
+    the start offset."""
 
     topic: str
     partition: int
@@ -52,8 +52,8 @@ class GroupPartition:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """The state of a group, the row of `--describe --state`; `assignment_strategy` is None when the group has no
-    members, and of groups that have none."""
+    """The row of `--describe --state`; `assignment_strategy` is None without members, and for kinds of groups without a
+    strategy."""
 
     coordinator: str
     coordinator_id: int
@@ -64,8 +64,8 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member of a group, a row of `--describe --members --verbose`; `assignment` as (topic, partition), sorted. Of a
-    streams group the active tasks, as (subtopology, partition), and `host` is the process."""
+    """A row of `--describe --members --verbose`; `assignment` as sorted (topic, partition). For a streams group, active
+    tasks as (subtopology, partition), and `host` is the process."""
 
     consumer_id: str
     host: str
@@ -75,15 +75,13 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class DescribedGroup:
-    """All that `--describe` has of one group."""
-
     partitions: list[GroupPartition]
     state: GroupState
     members: list[GroupMember]
 
 
 def describe_group(bootstrap_servers: str, group: str) -> list[GroupPartition]:
-    """The partitions with a committed offset or a member, sorted. Raises KctlError if there is no such group."""
+    """Partitions with a committed offset or a member, sorted. Raises KctlError if the group does not exist."""
     # Consumer and client ids may hold spaces; a topic never does, and a host begins with a slash.
     row = _row_pattern(group, r"(\S+)\s+(\d+)\s+(\d+|-)\s+(\d+|-)\s+(\d+|-)\s+(.+?)\s+(/\S*|-)\s+(.+)")
     partitions = []
@@ -97,7 +95,8 @@ def describe_group(bootstrap_servers: str, group: str) -> list[GroupPartition]:
 
 
 def describe_state(bootstrap_servers: str, group: str) -> GroupState:
-    """State (`Stable`, `Empty`, `PreparingRebalance` …) and coordinator. Raises KctlError if there is no such group."""
+    """State (`Stable`, `Empty`, `PreparingRebalance` …) and coordinator. Raises KctlError if the group does not
+    exist."""
     return _state(group, _run(bootstrap_servers, "--group", group, "--describe", "--state"))
 
 
@@ -111,7 +110,7 @@ def _state(group: str, output: str) -> GroupState:
 
 
 def describe_members(bootstrap_servers: str, group: str) -> list[GroupMember]:
-    """The members with their partitions, sorted by id; may be empty. Raises KctlError if there is no such group."""
+    """Members with partitions, sorted by id; may be empty. Raises KctlError if the group does not exist."""
     row = _row_pattern(group, r"(.+?)\s+(/\S*)\s+(.+?)\s+(\d+)\s+(?:-|\d+)\s+(\S+)\s+(?:-|\d+)\s+\S+")
     members = []
     for line in _run(bootstrap_servers, "--group", group, "--describe", "--members", "--verbose").splitlines():
@@ -122,8 +121,8 @@ def describe_members(bootstrap_servers: str, group: str) -> list[GroupMember]:
 
 
 def describe_newer_group(bootstrap_servers: str, kind: Literal["share", "streams"], group: str) -> DescribedGroup:
-    """Describes a share or streams group, by the tool for its kind, which is run three times at once. The tool for
-    streams groups prints the partitions of members' tasks alone. Raises KctlError if there is no such group."""
+    """Describes a share or streams group with three concurrent runs of its tool. For streams groups the tool prints
+    only partitions of members' tasks. Raises KctlError if the group does not exist."""
     questions = ("--offsets", "--verbose"), ("--state",), ("--members",)
     with ThreadPoolExecutor(len(questions)) as pool:
         outputs = pool.map(
@@ -148,7 +147,7 @@ def describe_newer_group(bootstrap_servers: str, kind: Literal["share", "streams
 def _newer_partition(
     kind: str, topic: str, partition: str, first: str, second: str, end: str, lag: str
 ) -> GroupPartition:
-    """Builds a partition's row. The leader epoch comes before a share group's offset and behind a streams group's."""
+    """The leader epoch comes before a share group's offset and after a streams group's."""
     offset = second if kind == "share" else first
     numbers = _number(offset), _number(end or "-"), _number(lag)
     return GroupPartition(topic, int(partition), *numbers, consumer_id=None, host=None, client_id=None)
@@ -157,8 +156,8 @@ def _newer_partition(
 def reset_offsets(bootstrap_servers: str, group: str, topic: str, to: str | int) -> dict[int, int]:
     """Resets a topic's committed offsets to `"earliest"`, `"latest"` or an offset; returns the new ones by partition.
 
-    `topic` may name partitions as the tool does: `topic:0,1`. The group must have no members.
-    Raises KctlError with the tool's own reason.
+    `topic` may name partitions as the tool does: `topic:0,1`. The group must have no members. Raises KctlError with the
+    tool's own reason.
     """
     target = ["--to-offset", str(to)] if isinstance(to, int) else [f"--to-{to}"]
     output = _run(
@@ -170,7 +169,7 @@ def reset_offsets(bootstrap_servers: str, group: str, topic: str, to: str | int)
 
 
 def consumer_group_command(bootstrap_servers: str, *arguments: str) -> list[str]:
-    """Returns the command line of Kafka's ConsumerGroupCommand. Raises JarsMissing and JavaMissing."""
+    """The command line of the tool. Raises JarsMissing and JavaMissing."""
     return kafka_command(_CONSUMER, "--bootstrap-server", bootstrap_servers, *arguments)
 
 

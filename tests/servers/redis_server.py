@@ -1,4 +1,4 @@
-"""A real redis-server: on a Unix socket, every write on the disk before it is acknowledged."""
+"""A real redis-server on a Unix socket that syncs every write before it acknowledges it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _MAX_SOCKET_PATH_BYTES = 107
 
 
 class RedisServer:
-    """A redis-server with all its files in `directory`. A context manager that starts and stops it; `start`, `kill` and
-    `start` again has what its append-only file holds. It ends with the thread that has started it."""
+    """A context manager with all files in `directory`. After `kill`, `start` recovers from the append-only file. The
+    server ends with the thread that started it."""
 
     def __init__(self, directory: Path, *options: str) -> None:
-        """`options` are words of redis-server's command line, and win over ours."""
+        """`options` are words of redis-server's command line, and override ours."""
         self.directory = directory
         self.socket = directory / "redis.sock"
         self._options = options
@@ -44,17 +44,16 @@ class RedisServer:
         return self._process.pid if self._process else None
 
     def client(self) -> redis.Redis:
-        """Returns a client to see what the server holds; a context manager."""
         import redis
 
         return redis.Redis(unix_socket_path=str(self.socket))
 
     def ended(self) -> int | None:
-        """The exit code of a server that has ended by itself, minus the signal that ended it; None while it runs."""
+        """The exit code if it ended by itself, or minus the signal that ended it; None while it runs."""
         return self._process.poll() if self._process else None
 
     def start(self) -> None:
-        """Starts the server; returns when it answers. Raises KctlError: it does not, and where its log is."""
+        """Returns when the server answers. Raises KctlError with the log's path if it does not."""
         if len(str(self.socket).encode()) > _MAX_SOCKET_PATH_BYTES:
             raise KctlError(f"{self.socket} is too long for a socket")
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -71,7 +70,6 @@ class RedisServer:
             raise
 
     def kill(self) -> None:
-        """Sends SIGKILL. With `appendfsync always` what it has acknowledged is in its append-only file."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -80,7 +78,7 @@ class RedisServer:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Freezes the server: connections are accepted, by the kernel, and nothing is answered."""
+        """While frozen, the kernel accepts connections, and nothing answers."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         try:
@@ -130,8 +128,7 @@ class RedisServer:
                 raise KctlError(f"redis-server does not start; its log is {self.directory / 'redis.log'}")
 
     def _greeting(self) -> bytes:
-        """The answer to PING; empty while the server does not listen. Without a client library, which a demo may
-        lack."""
+        """The answer to PING; empty while it does not listen. A demo may lack a client library, so this uses none."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(1.0)
             try:

@@ -1,4 +1,4 @@
-"""A real schema registry, Apicurio's, with Confluent's API and in memory; and a proxy before it that has its faults."""
+"""Apicurio's schema registry, with Confluent's API and in memory, and a proxy that simulates faults."""
 
 from __future__ import annotations
 
@@ -38,19 +38,16 @@ _GUIDS = UUID("5f0c4a1e-2f63-4d0b-9a6e-0f5d3c1b2a90")
 
 
 def guid_of(number: int) -> UUID:
-    """The GUID that `FaultyRegistry` has for an id; Apicurio 2 has none."""
+    """`FaultyRegistry`'s GUID of an id; Apicurio 2 has none."""
     return uuid5(_GUIDS, str(number))
 
 
 def framed(number: int, payload: bytes, *, by_guid: bool = False) -> bytes:
-    """As Confluent's serializers do it."""
     prefix = b"\1" + guid_of(number).bytes if by_guid else b"\0" + number.to_bytes(4)
     return prefix + payload
 
 
 class SchemaRegistry:
-    """A context manager that starts and stops it."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         [self.port] = free_ports(1)
@@ -111,9 +108,9 @@ class SchemaRegistry:
 
 
 class FaultyRegistry:
-    """Passes requests on to a registry, unless `fault` is set: the status and body of each answer, or None for silence.
+    """Forwards requests to a registry unless `fault` is set: status and body of each answer, or None for silence.
 
-    `asked` counts requests by path. It knows schemas by GUID, too. With `tls`, it serves HTTPS.
+    `asked` counts requests by path. It also knows schemas by GUID. With `tls`, it serves HTTPS.
     """
 
     def __init__(self, registry: SchemaRegistry, tls: ssl.SSLContext | None = None) -> None:
@@ -179,7 +176,6 @@ class _Passing(BaseHTTPRequestHandler):
 
 
 def _unpacked() -> Path:
-    """The folder of the registry, fetched and unpacked if it is missing."""
     lock = parse_lock(Path(__file__).parents[1].joinpath("registry.lock").read_text(encoding="utf-8"))
     fetch_jars(lock, partial(shown_on, sys.stderr))
     [archive] = lock

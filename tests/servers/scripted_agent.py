@@ -42,8 +42,8 @@ __all__ = ["Answers", "BreaksFrame", "HangsUp", "Refuses", "ScriptedAgent", "Sen
 class ScriptedAgent(ScriptedServer[Request]):
     """Serves `run_dir`/`name`.sock by a script: command name -> step, or steps for the 1st, 2nd and every later call.
 
-    `ping` is answered unless scripted; what is not in the script is an unknown method. When it vanishes the socket file
-    stays, and may be replaced; `close` removes it.
+    `ping` is answered unless scripted; a command that is not in the script is an unknown method. When it vanishes the
+    socket file stays, and may be replaced; `close` removes it.
 
     Raises (start):
         PathError: the socket cannot be made there.

@@ -34,15 +34,15 @@ from tests.servers.scripted_server import (
 __all__ = ["Answers", "BreaksFrame", "HangsUp", "Script", "ScriptedBroker", "SendsBytes", "Stalls", "Step"]
 
 Script: TypeAlias = Mapping[str, Step | Sequence[Step]]
-"""Request name, as in Kafka's documentation -> step, or steps for the 1st, 2nd and every later such request."""
+"""Request name, as in Kafka's documentation -> step, or steps for the 1st, 2nd and every later request."""
 
 
 class ScriptedBroker(ScriptedServer[Any]):
-    """A broker on 127.0.0.1 that follows its script; its `requests` are kafka-python's objects.
+    """A broker on 127.0.0.1 that follows its script, and answers in order, as Kafka does.
 
-    `topics` are names with their numbers of partitions; a test with several brokers scripts `Metadata` with
-    `metadata_fields`. `versions` are the versions a request is announced with, by default all that kafka-python knows.
-    A request that is not announced ends its connection, as with a real broker. It answers in order, as Kafka does.
+    `requests` are kafka-python's objects. `topics` are names with their numbers of partitions; a test with several
+    brokers scripts `Metadata` with `metadata_fields`. `versions` are the announced versions of requests, by default all
+    that kafka-python knows. A request that is not announced ends its connection, as with a real broker.
     """
 
     def __init__(
@@ -71,7 +71,6 @@ class ScriptedBroker(ScriptedServer[Any]):
 
     @property
     def asked(self) -> list[str]:
-        """The names of the requests received so far, in order."""
         return [self._about(request) for request in list(self.requests)]
 
     def _listen(self) -> socket.socket:

@@ -1,7 +1,5 @@
-"""`ScriptedServer`: a server that follows a test's script, well or badly, over a real socket.
-
-The loop of `ScriptedAgent`, and of `ScriptedBroker`: what a script can say, and how connections are
-served by it. Frames and listeners are theirs.
+"""`ScriptedServer`, the loop of `ScriptedAgent` and `ScriptedBroker`: the steps of a script, and how connections are
+served.
 """
 
 from __future__ import annotations
@@ -23,7 +21,6 @@ from kctl_agent.errors import AgentError, CommandFailed
 __all__ = ["Answers", "BreaksFrame", "HangsUp", "Refuses", "ScriptedServer", "SendsBytes", "Stalls", "Step", "Vanishes"]
 
 R = TypeVar("R")
-"""A request, as the server reads it."""
 
 _POLL_SECONDS: Final = 0.005  # how often a stalled reply checks its event
 _SEND_SECONDS: Final = 10.0
@@ -33,49 +30,48 @@ _VANISH: Final = b"v"
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """A step that answers well. `result` may be made from the request; a broker's are the fields of its response, and
-    others have their default."""
+    """`result` may be made from the request; a broker's result is its response's fields, with defaults for the
+    others."""
 
     result: Mapping[str, Any] | Callable[[Any], Mapping[str, Any]] = field(default_factory=dict)
     age_seconds: float = 0.0
-    """Of an agent's snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refuses:
-    """A step that answers with an error, as agents do."""
+    """Answers with an error, as agents do."""
 
     error: AgentError = field(default_factory=lambda: CommandFailed("as scripted"))
 
 
 @dataclass(frozen=True, slots=True)
 class BreaksFrame:
-    """A step that sends the first half of a good answer, then ends the connection."""
+    """Sends the first half of a good answer, then ends the connection."""
 
     result: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class SendsBytes:
-    """A step that sends these bytes instead of an answer; the connection stays."""
+    """Sends these bytes instead of an answer; the connection stays."""
 
     data: bytes = b"\x00\x00\x00\x05NaN{}"
 
 
 @dataclass(frozen=True, slots=True)
 class HangsUp:
-    """A step that ends the connection, without a byte."""
+    """Ends the connection without a byte."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vanishes:
-    """A step that ends all connections and the listener at once, as after a SIGKILL. See `ScriptedServer.vanish`."""
+    """Ends all connections and the listener at once, as a SIGKILL does; see `ScriptedServer.vanish`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stalls:
-    """A step that sends nothing until the event is set or the seconds are over; with neither, for ever. Then the next
-    step is taken."""
+    """Sends nothing until the event is set or the seconds are over (without either, for ever); then takes the next
+    step."""
 
     until: threading.Event | None = None
     seconds: float | None = None
@@ -95,9 +91,9 @@ class _Peer(Generic[R]):
 
 
 class ScriptedServer(ABC, Generic[R]):
-    """Serves by a script: what a request is for -> step, or steps for the 1st, 2nd and every later such request.
+    """Serves a script: what a request is for -> step, or steps for the 1st, 2nd and every later call.
 
-    It is one thread. `requests` holds every request received so far, in order.
+    One thread serves. `requests` has all requests received so far, in order.
     """
 
     def __init__(self, name: str, script: Mapping[str, Step | Sequence[Step]]) -> None:
@@ -116,29 +112,29 @@ class ScriptedServer(ABC, Generic[R]):
 
     @abstractmethod
     def _decoder(self) -> Callable[[bytes], Sequence[R]]:
-        """What takes the bytes of one connection, and returns the requests that they complete. It raises OSError,
-        ValueError or AgentError of bytes that are none: the connection ends."""
+        """Decodes one connection's bytes into requests. If it raises OSError, ValueError or AgentError, the connection
+        ends."""
 
     @abstractmethod
     def _about(self, request: R) -> str:
-        """What the script has it under."""
+        """The script's key for this request."""
 
     @abstractmethod
     def _answer(self, request: R, step: Answers | Refuses) -> bytes:
         """The frame of an answer."""
 
     def _when_unknown(self) -> Answers | Refuses | HangsUp:
-        """What is done with a request that the script does not have."""
+        """The step for requests that are not in the script."""
         return HangsUp()
 
     def _close_listener(self) -> None:
         self._listener.close()
 
     def _stopped_listening(self) -> None:
-        """Called when the listener has vanished, in the server's thread."""
+        """Called in the server's thread when the listener has vanished."""
 
     def start(self) -> None:
-        """Listen; when it returns, a caller is served."""
+        """On return a caller is served."""
         self._listener = self._listen()
         self._selector = selectors.DefaultSelector()
         self._wake, self._woken = socket.socketpair()
@@ -147,12 +143,12 @@ class ScriptedServer(ABC, Generic[R]):
         self._thread.start()
 
     def vanish(self) -> None:
-        """Be gone as after a SIGKILL, from the test's side: connections end, and nobody listens."""
+        """Ends connections and listener as a SIGKILL does, called from the test's side."""
         self._wake.send(_VANISH)
         self._has_vanished.wait()
 
     def close(self) -> None:
-        """End everything. Idempotent.
+        """Idempotent.
 
         Raises:
             ValueError, TypeError, ...: whatever a callable of the script has raised, or what cannot be sent.
@@ -217,7 +213,7 @@ class ScriptedServer(ABC, Generic[R]):
         self._answer_waiting(peer)
 
     def _answer_waiting(self, peer: _Peer[R]) -> None:
-        """In order: what stalls holds up what was asked after it on this connection."""
+        """In order: a stalling request delays later ones on this connection."""
         while peer.waiting and peer.stalled is None and peer in self._peers:
             steps = self._script.get(self._about(peer.waiting[0]))
             if steps is None:
@@ -237,7 +233,7 @@ class ScriptedServer(ABC, Generic[R]):
             self._answer_waiting(peer)
 
     def _guarded(self, peer: _Peer[R], step: Step) -> None:
-        """Runs a step: a mistake in a script must fail its test by itself, not by a time-out of the client."""
+        """Runs a step so that a mistake in a script fails its test directly, not by the client's time-out."""
         try:
             self._take(peer, step)
         except Exception as error:
@@ -245,7 +241,6 @@ class ScriptedServer(ABC, Generic[R]):
             self._drop(peer)
 
     def _take(self, peer: _Peer[R], step: Step) -> None:
-        """Does one step for the peer's oldest request."""
         if isinstance(step, Stalls):
             peer.stalled, peer.stalled_since = step, monotonic()
             return

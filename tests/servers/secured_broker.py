@@ -1,4 +1,4 @@
-"""A real broker with TLS, SASL and authorisation beside its plain listener, and contexts that reach it."""
+"""A real broker with TLS, SASL and authorisation besides its plain listener, and contexts for it."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ PASSWORD = "correct horse"
 
 
 class SecuredBroker:
-    """A broker; `plain` (everybody may do everything), `tls`, `sasl` and `sasl_tls` as HOST:PORT. Users: `alice`, who
-    may do nothing, and `boss`, who may do everything; each with PLAIN, SCRAM and (unsigned) OAUTHBEARER tokens."""
+    """Listeners as HOST:PORT: `plain` (everybody may do everything), `tls`, `sasl` and `sasl_tls`. Users: `alice`,
+    without rights, and `boss`, with all; each with PLAIN, SCRAM and (unsigned) OAUTHBEARER tokens."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -51,7 +51,6 @@ class SecuredBroker:
     @classmethod
     @contextmanager
     def running(cls) -> Iterator[Self]:
-        """One in a folder of its own."""
         with tempfile.TemporaryDirectory(prefix="b", dir="/tmp", ignore_cleanup_errors=True) as folder:
             made = cls(Path(folder))
             made.start()
@@ -72,7 +71,6 @@ class SecuredBroker:
                 assert set(admin.alter_user_scram_credentials(users).values()) == {None}
 
     def add_user(self, name: str) -> None:
-        """Adds a user with SCRAM and no rights at all."""
         with KafkaAdminClient(bootstrap_servers=self.plain) as admin:
             user = UserScramCredentialUpsertion(name, ScramMechanism.SCRAM_SHA_512, PASSWORD)
             assert set(admin.alter_user_scram_credentials([user]).values()) == {None}
@@ -90,7 +88,7 @@ class SecuredBroker:
             assert len(done[1]) == 1, done
 
     def token(self, user: str) -> str:
-        """Returns an unsecured JSON web token, which a broker takes that has no other configured."""
+        """An unsecured JSON web token, which a broker accepts unless another kind is configured."""
         now = int(time.time())
         parts = ({"alg": "none"}, {"sub": user, "iat": now, "exp": now + 600})
         return (
@@ -98,7 +96,6 @@ class SecuredBroker:
         )
 
     def write_contexts(self) -> Path:
-        """Writes a configuration file with nothing but contexts, named after listener, mechanism and user."""
         secrets = {"password": PASSWORD, "wrong": "not " + PASSWORD, "boss-token": self.token("boss")}
         for name, text in secrets.items():
             (self.directory / name).touch(0o600)

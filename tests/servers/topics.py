@@ -1,6 +1,5 @@
-"""Topics of a test broker: each function opens its own admin client and returns when the change is visible.
-
-All of them block for 50 ms to some seconds and raise kafka.errors.KafkaError as the broker answers.
+"""Topics of a test broker: each function opens an admin client, blocks for 50 ms to some seconds until the change is
+visible, and raises kafka.errors.KafkaError as the broker answers.
 """
 
 from __future__ import annotations
@@ -29,10 +28,7 @@ def create_topic(
     *,
     timeout_seconds: float = 30.0,
 ) -> None:
-    """Creates a topic with as many replicas as the brokers give by default; on return every leader has answered.
-
-    Raises kafka.errors.KafkaError as the broker answers.
-    """
+    """Replicas are the brokers' default; on return every leader has answered."""
     topic = {"num_partitions": partitions, "configs": dict(configs or {})}
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
         admin.create_topics({name: topic})
@@ -40,14 +36,12 @@ def create_topic(
 
 
 def wait_for_leaders(admin: KafkaAdminClient, name: str, partitions: int, timeout_seconds: float) -> None:
-    """Returns when every partition of the topic has a leader that answers."""
-
     def is_visible() -> bool:
         [topic] = admin.describe_topics([name])
         return len(topic["partitions"]) == partitions
 
     def all_answer() -> bool:
-        """Each request goes to any broker, and one that lags behind denies what another has already shown."""
+        """Each request goes to any broker, and a lagging one denies what another has already shown."""
         try:
             admin.list_partition_offsets(dict.fromkeys(wanted, OffsetSpec.LATEST))
         except InvalidMetadataError:
@@ -69,14 +63,14 @@ def wait_until(is_done: Callable[[], bool], otherwise: str, timeout_seconds: flo
 
 
 def add_partitions(bootstrap_servers: str, name: str, total: int, *, timeout_seconds: float = 30.0) -> None:
-    """Increases the number of partitions to `total`; on return all of them answer."""
+    """`total` is the new number of partitions; on return all of them answer."""
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
         admin.create_partitions({name: total})
         wait_for_leaders(admin, name, total, timeout_seconds)
 
 
 def delete_topic(bootstrap_servers: str, name: str, *, timeout_seconds: float = 30.0) -> None:
-    """Deletes a topic; on return the broker does not know it any more. Raises UnknownTopicOrPartitionError."""
+    """On return the broker no longer knows it. Raises UnknownTopicOrPartitionError."""
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
         admin.delete_topics([name])
         wait_until(lambda: not _is_known(admin, name), f"topic {name} is still there", timeout_seconds)
@@ -88,13 +82,13 @@ def has_topic(bootstrap_servers: str, name: str) -> bool:
 
 
 def delete_records(bootstrap_servers: str, name: str, before: Mapping[int, int]) -> None:
-    """Deletes the records below an offset, per partition: what retention does, at a moment of our choice."""
+    """Deletes records below an offset per partition, as retention does."""
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
         admin.delete_records({TopicPartition(name, partition): offset for partition, offset in before.items()})
 
 
 def produce(bootstrap_servers: str, name: str, counts: Mapping[int, int]) -> None:
-    """So many messages into each partition: `0`, `1`, and so on."""
+    """Values are `0`, `1`, and so on, in each partition."""
     with closing(KafkaProducer(bootstrap_servers=bootstrap_servers)) as producer:
         for partition, count in counts.items():
             for number in range(count):
@@ -103,7 +97,6 @@ def produce(bootstrap_servers: str, name: str, counts: Mapping[int, int]) -> Non
 
 
 def commit(bootstrap_servers: str, group: str, name: str, offsets: Mapping[int, int]) -> None:
-    """For a group without members."""
     with ClusterConnection(plain(bootstrap_servers), 30) as connection:
         connection.open()
         errors = commit_offsets(connection, group, {(name, number): offset for number, offset in offsets.items()})
