@@ -1,4 +1,4 @@
-"""A real Chromium, driven by its own driver; without them a test is skipped, in CI it fails."""
+"""A real Chromium with its own driver; without them a test is skipped, and fails in CI."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ def require_browser() -> None:
 
 @contextmanager
 def browser() -> Iterator[webdriver.Chrome]:
-    """Without a window; what the page writes to its console is kept."""
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or ""
     for argument in (
@@ -49,7 +48,7 @@ def browser() -> Iterator[webdriver.Chrome]:
 
 @contextmanager
 def browser_of_a_session() -> Iterator[webdriver.Chrome]:
-    """One for all tests of a process; nothing of it outlives it."""
+    """One for all tests of a process; it ends with the process."""
     require_browser()
     before = set(psutil.Process().children(recursive=True))
     with browser() as driver:
@@ -62,7 +61,6 @@ def browser_of_a_session() -> Iterator[webdriver.Chrome]:
 
 
 def _is_of_browser(process: psutil.Process) -> bool:
-    """Whether a process belongs to the browser; the fixture that starts a broker ends it."""
     with suppress(psutil.NoSuchProcess):
         return bool(process.name().startswith("chrom"))
     return False

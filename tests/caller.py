@@ -1,4 +1,4 @@
-"""A peer of an agent or a master under the control of a test: it can speak well, badly, and in pieces."""
+"""A peer of an agent or a master that a test controls: it sends well, badly, and in pieces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANSWER_SECONDS = 10.0
 
 
 class Caller:
-    """One connection. Whatever it waits for takes at most `ANSWER_SECONDS`."""
+    """One connection. Each wait takes at most `ANSWER_SECONDS`."""
 
     def __init__(self, path: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
@@ -43,7 +43,7 @@ class Caller:
         self.socket.sendall(data)
 
     def read_frame(self) -> JsonObject | None:
-        """The next frame, or None when the agent closed the connection between two frames."""
+        """The next frame, or None if the agent closed the connection between two frames."""
         while not self._frames:
             try:
                 data = self.socket.recv(1 << 16)
@@ -65,10 +65,8 @@ class Caller:
         return self.read()
 
     def is_ended(self) -> bool:
-        """Waits for the next thing to happen."""
         return self.read_frame() is None
 
 
 def question(rpc: str, id_: str | None = None, **params: Any) -> bytes:
-    """The frame of a request to an agent."""
     return encode(Request(Role.MASTER, rpc, wire_method(rpc), id=id_, params=params).to_json())

@@ -1,4 +1,4 @@
-"""Certificates of servers on this machine. Each signs itself: it is also what its clients trust."""
+"""Self-signed certificates of servers on this machine, which clients trust directly."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def make_certificate(folder: Path, name: str = "localhost") -> Path:
-    """Makes cert.pem, key.pem and server.pem, which has both, for localhost and 127.0.0.1; returns the first."""
+    """Creates cert.pem, key.pem and server.pem (both) for localhost and 127.0.0.1; returns the first."""
     certificate, key, both = (folder / f"{each}.pem" for each in ("cert", "key", "server"))
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
@@ -21,7 +21,6 @@ def make_certificate(folder: Path, name: str = "localhost") -> Path:
 
 
 def expire(folder: Path) -> None:
-    """Has what `make_certificate` made there have been valid until yesterday."""
     certificate, key, both = (folder / f"{each}.pem" for each in ("cert", "key", "server"))
     command = ["openssl", "x509", "-in", str(certificate), "-signkey", str(key), "-days", "-1"]
     made = subprocess.run(command, check=True, capture_output=True, text=True).stdout

@@ -1,5 +1,6 @@
-"""Recorded checkpoints, and what can be wrong with one: the verdict of `kctl checkpoint show` on each, which a long
-test compares with what Spark itself does (tests/acceptance/test_checkpoint_faults.py)."""
+"""Recorded checkpoints and faults in them, with the verdict of `kctl checkpoint show`;
+tests/acceptance/test_checkpoint_faults.py compares it with Spark.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ NEXT_OFFSETS = 18
 
 
 class Fault(NamedTuple):
-    """A damage. `starts` is kctl's verdict; None: it depends on what the checkpoint does not show. `words` are part of
-    the reason."""
+    """`starts` is kctl's verdict; None if it depends on what the checkpoint does not show. `words` are part of the
+    reason."""
 
     make: Callable[[Path], object]
     starts: bool | None
@@ -26,7 +27,6 @@ class Fault(NamedTuple):
 
 
 def copied(checkpoint: Path, to: Path, **topics: str) -> Path:
-    """Copies a checkpoint; `topics` has new names of its topics."""
     shutil.copytree(checkpoint, to)
     for file in [*to.glob("offsets/[0-9]*"), *to.glob("sources/*/0")] if topics else ():
         text = file.read_text()
@@ -37,7 +37,6 @@ def copied(checkpoint: Path, to: Path, **topics: str) -> Path:
 
 
 def newest(folder: Path) -> Path:
-    """The entry of the newest batch."""
     return max((each for each in folder.iterdir() if each.name.isdecimal()), key=lambda each: int(each.name))
 
 
@@ -130,11 +129,9 @@ FAULTS = {
     "all offsets are missing": Fault(_removed("offsets"), False, "is newer than all of offsets/"),
     "sources/ is missing": Fault(_removed("sources"), True),
 }
-"""Of `plain`."""
 
 STATE_FAULTS = {
     "nothing": Fault(lambda _: None, True),
     "the state is missing": Fault(_removed("state"), None, "there is no state/"),
     "the newest version of a state is missing": Fault(_without_newest_state, False, "state/0/0 ends at version"),
 }
-"""Of `stateful`."""

@@ -1,4 +1,4 @@
-"""A real Kafka cluster of three brokers for a test, in a short folder that is removed with it."""
+"""A real Kafka cluster of three brokers for a test, in a short temporary folder."""
 
 from __future__ import annotations
 

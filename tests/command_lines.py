@@ -36,17 +36,16 @@ class Ran(NamedTuple):
 
 Kctl = Callable[..., Ran]
 Master = Callable[[Mapping[str, Step | Sequence[Step]]], ScriptedAgent]
-"""Starts a master that answers by a script."""
 
 
 def run_here(capfd: pytest.CaptureFixture[str], *words: str) -> Ran:
-    """Runs `kctl` with these words; only what it prints itself is in the outcome."""
+    """Runs `kctl` with these words; the outcome has only what `kctl` itself prints."""
     capfd.readouterr()
     code = run(words, os.environ)
     return Ran(code, *capfd.readouterr())
 
 
 def run_process(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Runs `kctl` with these words as a process; `options` are those of `subprocess.run`."""
+    """`options` are those of `subprocess.run`."""
     given: dict[str, Any] = {"check": False, "timeout": 60, **options}
     return subprocess.run([*KCTL, *words], capture_output=True, text=True, **given)

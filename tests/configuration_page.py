@@ -1,4 +1,4 @@
-"""docs/configuration.md, made of the table of settings: `python -m tests.configuration_page` prints it."""
+"""docs/configuration.md from the table of settings: `python -m tests.configuration_page` prints it."""
 
 from __future__ import annotations
 
@@ -49,13 +49,11 @@ inherit them), `KCTL_MAVEN_REPOSITORY` (a mirror for the jars), `KCTL_CACHE_DIR`
 """
 _EFFECTS = {Effect.NOW: "reload", Effect.NEXT_START: "process", Effect.FLEET: "fleet"}
 _PLAIN = ("text", "path", "true, false")
-"""Types that a default shows."""
 _RANGED = (Literal, int, float)
-"""Types whose bounds the page shows. The form of texts is in their help text and in errors."""
+"""Types whose bounds the page shows. Help texts and errors describe the form of texts."""
 
 
 def reference() -> str:
-    """Returns the whole page, ending with a newline."""
     sections = [_section(section, kind) for section, kind in SECTIONS.items()]
     return "".join([_INTRODUCTION, *sections, *map(_named, NAMED.items())])
 
@@ -67,7 +65,7 @@ def _section(title: str, kind: type[Section]) -> str:
 
 
 def _named(section: tuple[str, type[Section]]) -> str:
-    """Describes a section that a file can have several of; `[kafka]` describes the keys of a cluster."""
+    """Describes a section that can occur several times; `[kafka]` describes the keys of a cluster."""
     title, kind = section
     if not issubclass(kind, SecuritySection):
         return _section(f"{title}.NAME", kind)
@@ -86,12 +84,11 @@ def _entry(kind: type[Section], setting: Field[Any], text: str) -> str:
 
 
 def entry(text: str) -> str:
-    """Returns an entry of a list, in lines of at most 120 columns."""
     return fill(f"- {text}", 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _type(setting: Field[Any]) -> str:
-    """Describes type, unit and bounds: `seconds from 1 to 1800`; of a choice, what can be chosen."""
+    """Type, unit and bounds, such as `seconds from 1 to 1800`, or the choices."""
     words = kind_words(setting.type)
     unit = mark(setting.type, Unit) or ("seconds" if setting.name.endswith("_seconds") else None)
     takes = allowed(setting.type) if plain(setting.type) in _RANGED else words

@@ -1,4 +1,4 @@
-"""What every test may use: short folders, waiting for events, and a check that nothing is left behind."""
+"""What every test may use: short folders, waiting for events, and a check for leftovers."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ sys.pycache_prefix = os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path(sys.p
 sys.dont_write_bytecode = False
 
 BROWSERS: set[int] = set()
-"""Drivers of browsers that live longer than a test; they start and end processes as they like."""
+"""Drivers of browsers that outlive a test; they start and end processes as they like."""
 PRELOADED: set[int] = set()
-"""Processes that live longer than a test, from which others are forked (tests/preloaded.py)."""
+"""Processes that outlive a test, from which others are forked (tests/preloaded.py)."""
 FOR_TESTS = ("KCTL_CACHE_DIR", "KCTL_MAVEN_REPOSITORY", "KCTL_TEST_")
-"""How the names of variables begin that reach the tests."""
+"""Prefixes of variables that reach the tests."""
 
 
 def pytest_collection_finish() -> None:
-    """What was imported by then stays: to look through it for garbage takes a twentieth of a run's processor time."""
+    """Freezes imported objects: collecting garbage among them takes a twentieth of a run's processor time."""
     gc.freeze()
 
 
 def eventually(probe: Callable[..., Any], seconds: float = 60.0, what: str = "") -> Any:
-    """The first truthy value of `probe()` before the deadline; a timely answer costs no waiting. What takes longer, and
-    what is expensive to ask, is asked for less often: it answers with the same processors that it waits for."""
+    """The first truthy value of `probe()` before the deadline; a timely answer costs no waiting. It probes slow or
+    expensive conditions less often, because probe and answer share the processors."""
     began = time.monotonic()
     deadline = began + seconds
     pause = threading.Event()
@@ -72,8 +72,7 @@ def eventually(probe: Callable[..., Any], seconds: float = 60.0, what: str = "")
 
 
 def on_this_machine(seconds: float) -> float:
-    """What takes `seconds` on a machine with nothing else to do may take longer, up to a minute, where more processes
-    want to run than there are processors."""
+    """Extends `seconds` of an idle machine, up to a minute, if more processes want to run than there are processors."""
     return max(seconds, min(seconds * os.getloadavg()[0] / (os.cpu_count() or 1), 60.0))
 
 
@@ -84,7 +83,7 @@ def eventually_fixture() -> Callable[..., object]:
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Tests marked `anyio` run on asyncio, the loop that the master runs on."""
+    """Tests marked `anyio` run on asyncio, as the master does."""
     return "asyncio"
 
 
@@ -98,7 +97,8 @@ def short_dir() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def runtime_folder() -> Iterator[Path]:
-    """One for all tests of this process, and empty for each: to make and remove one takes longer than most tests."""
+    """Shared by all tests of this process and empty for each: creating and removing one takes longer than most
+    tests."""
     path = Path(tempfile.mkdtemp(prefix="x", dir="/tmp"))
     yield path
     shutil.rmtree(path, ignore_errors=True)
@@ -106,7 +106,7 @@ def runtime_folder() -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def own_surroundings(runtime_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No setting of the person who runs the tests reaches them, and their fleets and audit log are not touched."""
+    """Isolates tests from the user's settings, fleets and audit log."""
     for name in list(os.environ):
         if name.startswith("KCTL_") and not name.startswith(FOR_TESTS):
             monkeypatch.delenv(name)
@@ -119,8 +119,8 @@ def own_surroundings(runtime_folder: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    """A test ends with the threads, child processes and umask that it began with, and without the log that a process
-    which ran in it has set up: pytest closes its stream, and each later line would be a "Logging error"."""
+    """A test ends with the threads, child processes and umask it began with, and without a log that a process run in it
+    has set up: pytest closes its stream, and each later line would be a "Logging error"."""
     threads, children, umask = set(threading.enumerate()), _children(), os.umask(0o077)
     os.umask(umask)
     level = logging.root.level
@@ -133,7 +133,7 @@ def nothing_left_behind() -> Iterator[None]:
 
 
 def new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
-    """But for those that libraries keep for later."""
+    """Without those that libraries keep for later."""
     return [
         t
         for t in threading.enumerate()
@@ -150,7 +150,7 @@ def _children() -> set[int]:
 
 
 def _has_children() -> bool:
-    """Known at once: psutil reads of every process of the machine whose child it is."""
+    """Fast, unlike psutil, which reads the parent of every process of the machine."""
     try:
         lists = [
             path.read_text()

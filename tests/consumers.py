@@ -10,7 +10,6 @@ __all__ = ["until_assigned"]
 
 
 def until_assigned(consumer: KafkaConsumer) -> None:
-    """Polls until the consumer, which has subscribed, holds partitions."""
     while not consumer.assignment():
         take_up_forgotten_join(consumer)
         consumer.poll(100)

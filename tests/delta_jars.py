@@ -1,5 +1,5 @@
-"""Delta's own implementation for Spark, which reads and writes the tables of kctl in tests and benchmarks: locked as
-the jars of the packages are, in a lock that users do not have. `python -m tests.delta_jars` fetches what is missing.
+"""Delta for Spark, for tests and benchmarks, locked like the packages' jars: `python -m tests.delta_jars` fetches what
+is missing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def delta_lock() -> tuple[Jar, ...]:
 
 
 def delta_jars() -> list[Path]:
-    """All present: fetched where they are missing. Raises JarsMissing, JavaMissing."""
+    """Fetches missing jars. Raises JarsMissing, JavaMissing."""
     fetch_jars(delta_lock(), partial(shown_on, sys.stderr))
     return [jars_dir() / jar.file_name for jar in delta_lock()]
 

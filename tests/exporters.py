@@ -1,4 +1,4 @@
-"""`kctl exporter` as a process of its own, and what it exposes."""
+"""`kctl exporter` as a process, and what it exposes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ __all__ = ["Exporter", "Samples", "running_exporter"]
 
 
 class Samples:
-    """One page of metrics."""
-
     def __init__(self, page: str) -> None:
         self.page = page
         self._samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
 
     def of(self, name: str, *labels: str, **only: str) -> dict[tuple[str, ...], float]:
-        """The values of a metric by these labels, where the others have these values."""
+        """Values of a metric by these labels, for these values of the others."""
         found = [
             (tuple(sample.labels[label] for label in labels), sample.value)
             for sample in self._samples
@@ -41,8 +39,6 @@ class Samples:
 
 
 class Exporter:
-    """Serves on a port of its own; `words` are those of the command line."""
-
     def __init__(self, folder: Path, *words: str) -> None:
         self.log = folder / "exporter.log"
         with self.log.open("ab") as log:
@@ -78,7 +74,7 @@ class Exporter:
 
 @contextmanager
 def running_exporter(folder: Path, *words: str) -> Iterator[Exporter]:
-    """Once it serves; it may not have polled its clusters yet."""
+    """Yields once it serves; it may not have polled its clusters yet."""
     exporter = Exporter(folder, *words)
     try:
         eventually(lambda: exporter.url, what="it does not serve")

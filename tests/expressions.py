@@ -1,4 +1,4 @@
-"""Every expression that Prometheus is asked: those of the dashboards as Grafana would send them, and of the rules."""
+"""Every PromQL expression: of dashboards, as Grafana would send it, and of rules."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ __all__ = ["RULES_FILE", "TABLE", "alerts", "of_dashboards", "paging", "rules"]
 _ROOT = Path(__file__).parents[1]
 RULES_FILE = _ROOT / "deploy" / "prometheus" / "kctl.rules.yml"
 TABLE = {metric.name: set(metric.labels) for metric in METRICS} | {"up": {"job", "instance"}}
-"""Each metric's labels."""
 
 
 def of_dashboards(rate_interval: str) -> dict[str, str]:
-    """`group: Lag A` to PromQL, annotations included; variables as they are when all is chosen."""
+    """`group: Lag A` to PromQL, including annotations; each variable selects all."""
     found = {}
     for file in sorted((_ROOT / "dashboards").glob("*.json")):
         board = json.loads(file.read_text(encoding="utf-8"))
@@ -36,16 +35,14 @@ def of_dashboards(rate_interval: str) -> dict[str, str]:
 
 
 def rules() -> Any:
-    """The document of rules."""
     return yaml.safe_load(RULES_FILE.read_text(encoding="utf-8"))
 
 
 def alerts() -> dict[str, str]:
-    """Alert to its expression."""
     return {rule["alert"]: rule["expr"] for group in rules()["groups"] for rule in group["rules"] if "alert" in rule}
 
 
 def paging() -> set[str]:
-    """Alerts that wake somebody."""
+    """Alerts that page someone."""
     found = (rule for group in rules()["groups"] for rule in group["rules"] if "alert" in rule)
     return {rule["alert"] for rule in found if rule["labels"]["severity"] == "critical"}

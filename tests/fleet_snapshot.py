@@ -1,4 +1,4 @@
-"""A snapshot of a fleet, a source that gives it, and ways to ask: in process, and over a real socket."""
+"""A snapshot of a fleet, its source, and ways to ask for it: in process, and over a real socket."""
 
 from __future__ import annotations
 
@@ -45,7 +45,6 @@ def partition(number: int, lag: int | None = 6, worker: str | None = "worker-0")
 
 
 ROWS = (partition(0), partition(1), partition(2, None, None))
-"""The partitions of `snapshot` and `healthy`."""
 
 
 def worker(name: str, state: str = "running") -> WorkerStatus:
@@ -125,7 +124,7 @@ def history_of(*snapshots: FleetSnapshot) -> FleetHistory:
 
 
 def source_of(latest: FleetSnapshot | None, /, **more: Any) -> SnapshotSource:
-    """Of a fleet that nobody asks, unless by `more`."""
+    """No fleet can be asked, except through `more`."""
     given: dict[str, Any] = {
         "latest": lambda: latest,
         "render_metrics": lambda accept, _: (f"metrics for {accept}\n".encode(), "text/plain", False),
@@ -150,7 +149,6 @@ async def ask(
     access: AccessRights | None = None,
     **options: Any,
 ) -> httpx.Response:
-    """In process, without a socket."""
     source = latest if isinstance(latest, SnapshotSource) else source_of(latest)
     transport = httpx.ASGITransport(create_app(source, access).guarded, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
@@ -161,7 +159,6 @@ async def ask(
 async def serving(
     source: SnapshotSource, access: AccessRights | None = None, host: str = "127.0.0.1"
 ) -> AsyncIterator[HttpServer]:
-    """Over a real socket, in this loop."""
     server = HttpServer(create_app(source, access), bind(host, 0), access)
     task = asyncio.create_task(server.serve())
     try:

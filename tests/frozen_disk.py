@@ -1,4 +1,6 @@
-"""A disk that can be frozen: who writes to it sleeps uninterruptibly and survives SIGKILL until it is thawed."""
+"""A disk that can be frozen: a process that writes to it sleeps uninterruptibly and survives SIGKILL until it is
+thawed.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ class FrozenDisk:
 
 @contextlib.contextmanager
 def frozen_disk(folder: Path) -> Iterator[FrozenDisk]:
-    """Skips the test where no file system can be mounted."""
+    """Skips the test if no file system can be mounted."""
     if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None or shutil.which("fsfreeze") is None:
         pytest.skip("needs root, mkfs.ext4 and fsfreeze: a disk that hangs")
     image, path = folder / "disk.img", folder / "disk"

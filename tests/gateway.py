@@ -1,7 +1,7 @@
-"""A host's way out of its network namespace, run as `python -m tests.gateway FOLDER NAME PORT=HOST …`.
+"""A host's way out of its network namespace: `python -m tests.gateway FOLDER NAME PORT=HOST …`.
 
-TCP to its own 127.0.0.1:PORT comes out at 127.0.0.1:PORT of HOST, by Unix sockets in FOLDER, which no namespace parts.
-While FOLDER/NAME.cut names a host, nothing more goes through to it from here.
+TCP to its own 127.0.0.1:PORT comes out at 127.0.0.1:PORT of HOST, through Unix sockets in FOLDER, which namespaces do
+not separate. While FOLDER/NAME.cut names a host, the gateway sends nothing to that host.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ _POLL_SECONDS = 0.05
 
 
 class Gateway:
-    """The connections of one host."""
-
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name
 
@@ -53,7 +51,7 @@ class Gateway:
         writer.close()
 
     async def until_open(self, host: str) -> None:
-        """Until nothing cuts it off; no error is seen meanwhile."""
+        """Waits until the cut ends, without an error."""
         cut = self.folder / f"{self.name}.cut"
         while host and cut.exists() and host in cut.read_text().split():  # noqa: ASYNC110 - a file has no event
             await asyncio.sleep(_POLL_SECONDS)

@@ -1,6 +1,6 @@
-"""Members of groups of the newer kinds that do nothing but be members: KIP-848, share and streams groups.
+"""Idle members of groups of the newer kinds: KIP-848, share and streams groups.
 
-By the bytes of their heartbeats: kafka-python does not know them, and Kafka Streams is not among the locked jars.
+They send raw heartbeats, because kafka-python does not know them and the locked jars lack Kafka Streams.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _CONNECT_SECONDS = 20
 _JOINS, _LEAVES = 0, -1
 _CLIENT_ID = b"kctl-tests"
 _EPOCH_AT = 12 + len(b"\x09member-1")
-"""In an answer: behind correlation id, tags, throttle time, error code, no message, and the member's id."""
+"""In an answer: after correlation id, tags, throttle time, error code, no message, and the member's id."""
 
 
 @contextmanager
 def consumer_member(servers: str, group: str, topic: str) -> Iterator[None]:
-    """Of KIP-848. It joins at once, and is a member until its session is over, 45 s later, or it leaves at the end."""
+    """KIP-848. Joins at once, and stays a member until its session expires 45 s later or it leaves at the end."""
 
     def body(epoch: int) -> bytes:
         subscribed, owned = (_array(_text(topic)), _EMPTY) if epoch == _JOINS else (_NULL, _NULL)
@@ -41,8 +41,8 @@ def consumer_member(servers: str, group: str, topic: str) -> Iterator[None]:
 
 @contextmanager
 def share_member(servers: str, group: str, topic: str, *, is_assigned: bool = False) -> Iterator[None]:
-    """Of a share group (KIP-932); it fetches nothing, so it begins no partition. `is_assigned`: it has its partitions
-    when it begins, which takes the broker some seconds."""
+    """Of a share group (KIP-932); it fetches nothing, so it begins no partition. `is_assigned`: wait for its
+    partitions, which takes some seconds."""
 
     def body(epoch: int) -> bytes:
         subscribed = _array(_text(topic)) if epoch == _JOINS else _NULL
@@ -58,8 +58,8 @@ def share_member(servers: str, group: str, topic: str, *, is_assigned: bool = Fa
 
 @contextmanager
 def streams_member(servers: str, group: str, topic: str, *, is_assigned: bool = False) -> Iterator[None]:
-    """Of a streams group (KIP-1071). It joins at once, and is a member until its session is over, 45 s later, or it
-    leaves at the end. `is_assigned`: it has its tasks when it begins, which takes the broker some seconds."""
+    """Of a streams group (KIP-1071). Joins at once, and stays a member until its session expires 45 s later or it
+    leaves at the end. `is_assigned`: wait for its tasks, which takes some seconds."""
 
     def body(epoch: int, tasks: bytes = _EMPTY) -> bytes:
         is_new = epoch == _JOINS
@@ -84,7 +84,7 @@ def streams_member(servers: str, group: str, topic: str, *, is_assigned: bool = 
         answer = _ask(connection, _STREAMS_HEARTBEAT, body(_JOINS))
 
         def assigned() -> bytes:
-            """The tasks as they stand in the answer, which is how they are reported too."""
+            """Tasks in the form in which answers and reports encode them."""
             nonlocal answer
             answer = _ask(connection, _STREAMS_HEARTBEAT, body(_epoch(answer)))
             return _tasks(answer)
@@ -124,19 +124,19 @@ def _ask(connection: socket.socket, request: tuple[int, int], body: bytes) -> by
 
 
 def _epoch(answer: bytes) -> int:
-    """Of the member, which stands behind its name in every one of these answers."""
+    """The member's epoch, which follows its name in every one of these answers."""
     [epoch] = struct.unpack_from(">i", answer, _EPOCH_AT)
     return int(epoch)
 
 
 def _has_partitions(answer: bytes) -> bool:
-    """Of a share group: whether the answer has an assignment, and that a topic."""
+    """For a share group: whether the answer assigns a topic."""
     at = _EPOCH_AT + 8
     return answer[at] == 1 and answer[at + 1] > 1
 
 
 def _tasks(answer: bytes) -> bytes:
-    """The active tasks; nothing where there are none, or they are as they were."""
+    """Active tasks; empty if there are none or they have not changed."""
     at = _EPOCH_AT + 16
     statuses, at = max(answer[at] - 1, 0), at + 1
     for _ in range(statuses):
@@ -150,7 +150,6 @@ def _tasks(answer: bytes) -> bytes:
 
 
 def _topology(topic: str) -> bytes:
-    """One part that reads `topic`."""
     part = _text("0") + b"\x02" + _text(topic) + _EMPTY * 5 + _NO_TAGS
     return b"\x01" + struct.pack(">i", 0) + b"\x02" + part + _NO_TAGS
 

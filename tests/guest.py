@@ -1,4 +1,4 @@
-"""An application attached to a fleet, as a process of its own that ends in any way; its Spark is a stand-in."""
+"""An application attached to a fleet, as a process that ends in any way; its Spark is a stand-in."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ exec(sys.argv[3])
 
 @contextmanager
 def guest(run_dir: Path, name: str, ending: str = "threading.Event().wait()") -> Iterator[subprocess.Popen[bytes]]:
-    """It is attached when this returns; then it ends as `ending` names."""
+    """Returns when it is attached; then it ends as `ending` names."""
     words = [sys.executable, "-c", _CODE, name, str(run_dir), ending]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None

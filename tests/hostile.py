@@ -1,4 +1,4 @@
-"""Peers that mean no good, from a seed: random bytes, mutated frames, odd requests, and every way of leaving."""
+"""Hostile peers from a seed: random bytes, mutated frames, odd requests, and every way of leaving."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ODD_VALUES: Final[tuple[object, ...]] = (
 
 
 def attack(path: Path, valid: bytes, seed: int, count: int) -> None:
-    """Send `count` frames made from the seed and from one valid frame: several on a connection, some replies read."""
+    """Sends `count` frames made from the seed and one valid frame: several on a connection, some replies read."""
     rng = random.Random(seed)
     sent = 0
     while sent < count:

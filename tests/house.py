@@ -1,7 +1,4 @@
-"""Prints the sizes of the house: lines, files, words, how short functions are, names that exist twice, circles.
-
-make house
-"""
+"""Prints lines, files, words, lengths of functions, duplicate names and import circles: `make house`."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ import grimp
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("kctl", "kctl_agent")
 GENERATED = ("configuration.md", "metrics.md", "problems.md", "proof.md", "rpc.md")
-"""Pages of docs/ that are made of the code and the tests."""
+"""Pages of docs/ generated from code and tests."""
 
 
 def main() -> None:
@@ -61,12 +58,11 @@ def lines(path: Path) -> int:
 
 
 def words(page: Path) -> int:
-    """The words of a page, without the bars of its tables."""
     return sum(any(map(str.isalnum, each)) for each in page.read_text(encoding="utf-8").split())
 
 
 def circles() -> list[list[str]]:
-    """Modules that import each other, by way of whatever is between: inside functions and for types alone too."""
+    """Modules that import each other, directly or not, including inside functions and for types only."""
     graph = grimp.build_graph(*PACKAGES)
     above = {module: graph.find_upstream_modules(module) for module in graph.modules}
     found = {tuple(sorted({module} | {each for each in above[module] if module in above[each]})) for module in above}

@@ -1,4 +1,4 @@
-"""Idle TCP sockets on loopback, as a machine with many clients has."""
+"""Idle TCP sockets on loopback, as on a machine with many clients."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 __all__ = ["idle_sockets"]
 
 _BACKLOG = 4000
-"""Connections that one listener keeps without a descriptor: one fewer than `net.core.somaxconn` has by default."""
+"""Connections that one listener keeps without a descriptor: one fewer than the default of `net.core.somaxconn`."""
 _SPARE = 500
 
 
 @contextmanager
 def idle_sockets(count: int) -> Iterator[None]:
-    """So many are connected; both ends count, but only one takes a descriptor, for nothing accepts them."""
+    """Both ends count, but only one takes a descriptor, because no listener accepts them."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < count // 2 + _SPARE:
         pytest.skip(f"this user may open {hard} files only (ulimit -Hn)")

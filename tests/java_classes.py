@@ -1,7 +1,7 @@
-"""Compiles the classes that kctl gives to its JVMs, with the compiler that Spark brings along: no JDK is needed.
+"""Compiles kctl's Java classes with the compiler in Spark's jars, without a JDK: `python -m tests.java_classes`.
 
-`python -m tests.java_classes` writes them beside their sources, so that nothing is compiled where kctl runs. A test
-compiles them anew and compares.
+The class files are stored next to their sources, so that kctl compiles nothing at run time. A test compiles them again
+and compares.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from kctl_agent.spark.own_gateway import JAVA_CLASSES
 __all__ = ["compiled"]
 
 _JAVA_RELEASE = 8
-"""Of the class files: any Java since then loads them."""
+"""Any Java since this release loads the class files."""
 
 
 def compiled(jvm: Any) -> dict[str, bytes]:
-    """Class files by their paths below `JAVA_CLASSES`."""
     compiler, files = jvm.org.codehaus.janino.Compiler(), jvm.java.util.HashMap()
     compiler.setTargetVersion(_JAVA_RELEASE)
     compiler.setClassFileCreator(jvm.org.codehaus.commons.compiler.util.resource.MapResourceCreator(files))

@@ -40,7 +40,6 @@ def written(
     at: datetime | list[datetime] = NOW,
     timestamp: int | datetime = datetime(2026, 1, 2, tzinfo=UTC),
 ) -> LakeBatch:
-    """The dead letters of a batch, those that are not stored yet."""
     earlier = table.earlier_try(batch)
     dead_letters = table.begin(batch, schema(*FIELDS), earlier)
     offsets = [offset for offset in offsets if (*TP, offset) not in earlier.messages]

@@ -1,4 +1,4 @@
-"""Small Delta tables as storages, without Spark: files of batches are written by pyarrow."""
+"""Small Delta tables as storages, without Spark: pyarrow writes the files of batches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ FIELDS: tuple[tuple[str, Any], ...] = (
 
 
 def schema(*fields: tuple[str, object]) -> str:
-    """As Spark writes it."""
     return json.dumps(
         {"type": "struct", "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in fields]}
     )
@@ -48,7 +47,6 @@ def opened(path: Path, owner: Binding = GROUP) -> LakeStorage:
 
 
 def begun(storage: LakeStorage, start: int, end: int, version: int = 1) -> LakeBatch:
-    """A batch whose file is written."""
     batch = storage.begin([Advance(*TP, version, start, end)])
     batch.folder.make()
     write(batch.folder, rows(range(max(start, batch.below[TP]), end)))
@@ -80,7 +78,7 @@ def at(storage: LakeStorage) -> StoredOffset | None:
 
 
 def before_the_write(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
-    """Done once, when the next commit is checked and not written yet."""
+    """Runs once, when the next commit is checked but not written."""
     waiting = [change]
 
     def overtaken(*args: Any) -> bytes | None:
@@ -92,8 +90,6 @@ def before_the_write(monkeypatch: pytest.MonkeyPatch, change: Callable[[], objec
 
 
 def noting(synced: list[Path]) -> Callable[[Path], None]:
-    """Syncs, and adds to this list."""
-
     def noted(file: Path) -> None:
         sync_file(file)
         synced.append(file)

@@ -1,4 +1,4 @@
-"""What goes on beside a test: the same turn again and again, in a thread of its own."""
+"""Repeats a turn in its own thread while a test runs."""
 
 from __future__ import annotations
 
@@ -12,20 +12,18 @@ __all__ = ["GoodCaller", "Meanwhile"]
 
 
 class Meanwhile(ABC):
-    """Takes its turns while it is entered. An error of one stands in `wrong`, and the next is taken."""
+    """Takes turns inside its block. `wrong` collects errors, and the next turn follows."""
 
     def __init__(self, pause_seconds: float = 0.0) -> None:
         self.wrong: list[object] = []
-        """Errors, and whatever else a turn has found wrong."""
         self.turns = 0
-        """Taken so far, to their end or to their error."""
         self._pause_seconds = pause_seconds
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
     @abstractmethod
     def turn(self) -> None:
-        """What is done again and again."""
+        """One turn."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -45,7 +43,7 @@ class Meanwhile(ABC):
 
 
 class GoodCaller(Meanwhile):
-    """Asks these one after another, again and again. Each returns what is wrong with its answer, or None."""
+    """Asks these questions in turn, repeatedly. Each returns what is wrong with its answer, or None."""
 
     def __init__(self, *asks: Callable[[], object | None], pause_seconds: float = 0.0) -> None:
         super().__init__(pause_seconds)

@@ -1,4 +1,4 @@
-"""docs/metrics.md, made of the table of metrics: `python -m tests.metrics_page > docs/metrics.md`."""
+"""docs/metrics.md from the table of metrics: `python -m tests.metrics_page > docs/metrics.md`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ _SECTIONS = {
 
 
 def reference() -> str:
-    """Returns the whole page, ending with a newline."""
     return "".join([_INTRODUCTION, *map(_section, _SECTIONS)])
 
 

@@ -1,5 +1,6 @@
-"""A real server with the interface of S3, for tests: SeaweedFS, whose program is a wheel of its own. Of several that
-were tried it is the one that lets a single writer through when many create the same object at once."""
+"""SeaweedFS, a real S3-compatible server from a wheel: of several tried, the one that lets a single writer win when
+many create the same object at once.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ _NAMES = ("master", "volume", "filer", "s3")
 
 
 class ObjectStoreServer:
-    """All of it lies in `directory`. A context manager that starts and stops it; with `keys` None it asks for none."""
+    """A context manager with all files in `directory`; with `keys` None it requires none."""
 
     def __init__(self, directory: Path, keys: StoreKeys | None = _KEYS) -> None:
         self.directory = directory
@@ -49,7 +50,6 @@ class ObjectStoreServer:
         return f"http://127.0.0.1:{self.port}"
 
     def settings(self, path: str = "orders", **more: Any) -> dict[str, Any]:
-        """Those of `[storage]` that name this place in the bucket."""
         given = {"uri": f"s3://{BUCKET}/{path}", "endpoint": self.endpoint, "region": ""}
         return given | {"credentials_file": str(self.credentials())} | more
 
@@ -60,7 +60,6 @@ class ObjectStoreServer:
         return ObjectStore.of(self.settings())
 
     def credentials(self, secret: str | None = None) -> Path:
-        """A file with its keys, or with another secret."""
         file = self.directory / ("wrong_credentials" if secret else "credentials")
         keys = self.keys or _KEYS
         file.write_text(f"[default]\naws_access_key_id = {keys.id}\naws_secret_access_key = {secret or keys.secret}\n")
@@ -78,7 +77,7 @@ class ObjectStoreServer:
         self.kill()
 
     def start(self) -> None:
-        """Also once it was killed, with what it holds, at the same port. Returns when it answers."""
+        """Starts it, also after a kill, with its data at the same port. Returns when it answers."""
         ports = free_ports(2 * len(_NAMES) - bool(self.port))
         if not self.port:
             self.port = ports.pop()
@@ -154,7 +153,7 @@ class ObjectStoreServer:
                 waiting.wait(0.1)
 
     def _read_all(self) -> None:
-        """After a restart it answers for some seconds that it has an error, until it has found its volumes."""
+        """After a restart it reports an error for some seconds, until it has found its volumes."""
         store = self.store()
         client = S3Store(BUCKET, config=store.options(), client_options=store.client_options())  # type: ignore[arg-type]
         for found in obstore.list(client):
@@ -178,7 +177,7 @@ class ObjectStoreServer:
 
 
 def _make(folder: str) -> None:
-    """Of the filer: one right in its `buckets` is a bucket."""
+    """Creates a folder in the filer; one directly in `buckets` is a bucket."""
     try:
         urllib.request.urlopen(urllib.request.Request(folder, method="POST"), timeout=5).close()
     except urllib.error.HTTPError as error:

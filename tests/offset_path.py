@@ -1,9 +1,9 @@
 """Counts what a committed offset passes on its way to `/metrics`: `python -m tests.offset_path`.
 
-A collection of a fleet and one of all groups of a cluster run over a scripted broker and agents' replies that all have
-one committed offset, and both are rendered. A file is passed if one of its functions has the offset in an argument, a
-local variable or its result; a value type if it holds the offset in a field of its own, not only in another value.
-`kctl.advice` lies beside the way.
+A fleet and all groups of a cluster are collected over a scripted broker and agents' replies with one committed offset,
+and both are rendered. A file is passed if one of its functions has the offset in an argument, a local variable or its
+result; a value type if it has the offset in its own field, not only in another value. `kctl.advice` lies beside the
+way.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ class Walk:
 
 
 def walked() -> Walk:
-    """Collects and renders once."""
     walk = Walk()
     key = _TOPIC, 0
     script = {
@@ -112,7 +111,7 @@ def _watched(walk: Walk) -> Iterator[None]:
 
 
 def _has(walk: Walk, value: Any, depth: int = _DEPTH) -> bool:
-    """Whether a value has the offset: by itself, in a collection, or in a field of its own."""
+    """Whether a value has the offset: by itself, in a collection, or in its own field."""
     if _is_offset(value):
         return True
     kind = type(value)
@@ -126,7 +125,7 @@ def _has(walk: Walk, value: Any, depth: int = _DEPTH) -> bool:
 
 
 def _holds(value: Any, depth: int) -> bool:
-    """Whether a field has the offset itself; what is in another value is that one's."""
+    """Whether a field has the offset itself, not in another value."""
     return _is_offset(value) or (depth > 0 and any(_holds(each, depth - 1) for each in _inner(value)))
 
 

@@ -1,4 +1,4 @@
-"""Partitions and their assessments by the column, made of rows that a test writes down."""
+"""Partitions and their assessments by column, from rows that a test writes down."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Row", "RowAssessor", "assessments_of", "columns_of", "joined", "of_g
 
 
 class Row(NamedTuple):
-    """A partition as a source reports it; `reset` decides from where lag is counted if nothing was committed."""
+    """A partition as a source reports it; `reset` decides where lag starts if nothing was committed."""
 
     topic: str
     partition: int
@@ -49,7 +49,7 @@ class Row(NamedTuple):
 def columns_of(
     *rows: Row, now: float = 0.0, attached: Mapping[str, Sequence[Row]] = MappingProxyType({})
 ) -> PartitionColumns:
-    """The partitions of a group, and of others after it."""
+    """The partitions of a group, followed by others."""
     groups = {"g": rows, **attached}
     every = [row for each in groups.values() for row in each]
 
@@ -80,7 +80,6 @@ def columns_of(
 
 
 def joined(groups: Sequence[GroupSnapshot]) -> GroupColumns:
-    """The partitions of groups, one group after the other."""
     sent = {"committed": "current_offset", "end": "kafka_max_offset"}
     names = Row._fields[:10]
     rows = {
@@ -97,8 +96,6 @@ def joined(groups: Sequence[GroupSnapshot]) -> GroupColumns:
 
 
 class RowAssessor:
-    """The assessor of groups, over the rows of one."""
-
     def __init__(self, rules: StatusRules | None = None, allowed_lag: int = 0) -> None:
         self._assessor = Assessor(StatusRules() if rules is None else rules, lambda _: allowed_lag)
 
@@ -112,7 +109,7 @@ def of_group(rows: Sequence[Row], assessments: Assessments) -> Assessment:
 
 
 class _Given:
-    """Reasons as they are given."""
+    """Returns the given reasons."""
 
     def __init__(self, assessments: Sequence[Assessment]) -> None:
         self._assessments = assessments

@@ -1,11 +1,8 @@
-"""Takes the pictures of README from a running demo: the page in a headless Chromium, and `kctl top`.
-
-    make pictures
-    make pictures ARGS=FOLDER
+"""Takes README's pictures from a running demo (`make pictures`): the page in a headless Chromium, and `kctl top`.
 
 Take them again when what they show has changed. The page's first screen in ten states of real fleets, at 390 and 1440
-pixels, goes into FOLDER (default: `build/pictures`). If FOLDER is given, so does each view of the demo's page in both
-themes at 390, 1440 and 2560 pixels. They are for somebody to look at before the page is changed for good.
+pixels, goes into FOLDER (`make pictures ARGS=FOLDER`, default: `build/pictures`). With FOLDER, so does each view of the
+demo's page in both themes at 390, 1440 and 2560 pixels, for a look before the page changes for good.
 """
 
 from __future__ import annotations
@@ -38,7 +35,6 @@ ROOT = Path(__file__).resolve().parents[1]
 PICTURES, STATES = ROOT / "docs" / "pictures", ROOT / "build" / "pictures"
 COLUMNS, LINES = 118, 24
 WARM_UP_MESSAGES = 250_000
-"""Stored, until there is something to see."""
 RANGE_SECONDS = 120
 VIEWS = {"fleet": "", "topic": "topic=demo", "worker": "worker=worker-0", "sinker": "worker=sinker-0"}
 THEMES, WIDTHS = ("light", "dark"), (390, 1440, 2560)
@@ -78,7 +74,6 @@ def first_screens(folder: Path) -> None:
 
 @contextmanager
 def demo(folder: Path) -> Iterator[DemoFleet]:
-    """With sinkers, once it has stored a batch."""
     line = [*KCTL, "demo", "--sinkers", "2", "--dir", str(folder / "demo"), "-o", "json"]
     running = subprocess.Popen(line, stdout=subprocess.DEVNULL)
     fleet = DemoFleet(folder / "demo")
@@ -96,7 +91,6 @@ def stored(fleet: DemoFleet) -> int:
 
 
 def page(chromium: webdriver.Chrome, url: str, picture: Path, view: str = "", width: int = 1440) -> None:
-    """With the range of charts that a demo fills."""
     size = {"width": width, "height": 1200 if width > 500 else 2400, "deviceScaleFactor": 1, "mobile": False}
     chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     chromium.get("about:blank")
@@ -140,7 +134,7 @@ def top(chromium: webdriver.Chrome, config: Path, folder: Path) -> None:
 
 
 def last_frame(command: list[str]) -> str:
-    """What a command that fills the screen shows after some seconds."""
+    """What a full-screen command shows after some seconds."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ |= {"TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "LINES": str(LINES)}

@@ -1,6 +1,5 @@
-"""Processes that import nothing: each is forked off one that has imported the control plane.
-
-To import it takes a second of processor time, and the integration tests start a hundred masters.
+"""Forks processes off one that has imported the control plane, because the import takes a second of processor time and
+the integration tests start a hundred masters.
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ ROOT = Path(__file__).parents[1]
 
 
 class Forked:
-    """A process of its own session, as `subprocess.Popen` has it."""
-
     def __init__(self, origin: Preloaded, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
@@ -62,10 +59,8 @@ class Forked:
 
 
 class Preloaded:
-    """The process from which the others are forked."""
-
     def __init__(self, module: str) -> None:
-        """`module` is what is imported, and has the functions that others call."""
+        """`module` is imported, and has the functions to call."""
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -79,8 +74,8 @@ class Preloaded:
         self._lock = threading.Lock()
 
     def start(self, function: str, log: Path, *arguments: str) -> Forked:
-        """A process that calls this function, whose result is its exit code, with the environment and the limit of
-        descriptors of this process; `arguments` are in its sys.argv[1:]."""
+        """The forked process calls this function, whose result is its exit code, with this process's environment and
+        descriptor limit; `arguments` are in its sys.argv[1:]."""
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         request = {"function": function, "arguments": arguments, "log": str(log)}
         return Forked(self, self.ask(**request, env=dict(os.environ), limits=limits))
@@ -98,7 +93,6 @@ class Preloaded:
 
 @cache
 def preloaded(module: str) -> Preloaded:
-    """One for all tests of a process."""
     made = Preloaded(module)
     atexit.register(made.close)
     return made

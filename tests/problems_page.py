@@ -1,4 +1,4 @@
-"""docs/problems.md, made of the tests' tables: `python -m tests.problems_page > docs/problems.md`."""
+"""docs/problems.md from the tests' tables: `python -m tests.problems_page > docs/problems.md`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests ask of processes that may end while they are asked."""
+"""Questions about processes that may end meanwhile."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["alive", "command_line", "stopped", "until"]
 
 
 def alive(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """Those that have neither ended nor are waited for by their parent."""
+    """A zombie counts as ended."""
     return [each for each in processes if _status(each) not in (None, psutil.STATUS_ZOMBIE)]
 
 
 def command_line(process: psutil.Process) -> list[str]:
-    """Empty when it has ended: the kernel keeps none for a zombie, and psutil raises."""
+    """Empty when the process has ended: the kernel keeps none for a zombie, and psutil raises."""
     try:
         words: list[str] = process.cmdline()
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
@@ -28,7 +28,7 @@ def command_line(process: psutil.Process) -> list[str]:
 
 
 async def until(predicate: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Waits on the loop that supervises processes, which must not stand still meanwhile."""
+    """Waits without blocking the loop that supervises processes."""
     async with asyncio.timeout(seconds):
         while not predicate():  # noqa: ASYNC110 - processes and their files have no event
             await asyncio.sleep(0.01)
@@ -36,7 +36,6 @@ async def until(predicate: Callable[[], bool], seconds: float = 60.0) -> None:
 
 @contextmanager
 def stopped(pids: Iterable[int]) -> Iterator[None]:
-    """Frozen (SIGSTOP) meanwhile."""
     pids = list(pids)
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""A real Prometheus, a real Alertmanager and a webhook that listens to it, for a test."""
+"""A real Prometheus, a real Alertmanager and a webhook for its alerts."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ from tests.conftest import eventually
 __all__ = ["Alertmanager", "Page", "Prometheus", "Webhook", "require", "serving"]
 
 Page = tuple[str, bytes]
-"""Content type and body."""
 
 
 def require(*names: str, packages: str = "prometheus prometheus-alertmanager") -> list[str]:
-    """Their paths; a test that needs one that is missing is skipped, and fails in CI."""
+    """Their paths; a test that needs a missing one is skipped, and fails in CI."""
     found = []
     for name in names:
         path = shutil.which(name)
@@ -44,8 +43,6 @@ def require(*names: str, packages: str = "prometheus prometheus-alertmanager") -
 
 
 class _Server:
-    """A program that logs where it listens."""
-
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self._log = log
         with log.open("ab") as out:
@@ -73,7 +70,7 @@ class _Server:
             return False
 
     def get(self, path: str, **parameters: str) -> Any:
-        """The `data` of an answer of the API. Raises AssertionError with its words when it refuses."""
+        """The `data` of an API answer. Raises AssertionError with the error's words."""
         url = f"{self.url}{path}?{urllib.parse.urlencode(parameters)}"
         try:
             with urllib.request.urlopen(url, timeout=60) as answer:
@@ -129,29 +126,26 @@ class Prometheus(_Server):
         super().__init__(command, directory / "prometheus.log")
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """The series of an instant vector, now."""
         data = self.get("/api/v1/query", query=expression)["data"]
         assert data["resultType"] == "vector", expression
         series: list[dict[str, Any]] = data["result"]
         return series
 
     def has_scraped(self) -> bool:
-        """Whether all targets answer, and rules were evaluated with that."""
+        """Whether all targets answer, and rules were evaluated with their data."""
         return bool(self.query("count(up == 1) == count(up)")) and "KctlMasterDown" not in self.active()
 
     def active(self) -> dict[str, str]:
-        """The alerts whose expression holds, whether they have waited long enough to fire or not, each with its
-        description."""
+        """Alerts whose expression holds, pending or firing, with their descriptions."""
         found = self.get("/api/v1/alerts")["data"]["alerts"]
         return {alert["labels"]["alertname"]: alert["annotations"]["description"] for alert in found}
 
     def firing(self) -> list[dict[str, str]]:
-        """The labels of each alert that fires."""
+        """Labels of each firing alert."""
         found = self.get("/api/v1/alerts")["data"]["alerts"]
         return [alert["labels"] for alert in found if alert["state"] == "firing"]
 
     def rules(self) -> list[dict[str, Any]]:
-        """All rules, with their health."""
         return [rule for group in self.get("/api/v1/rules")["data"]["groups"] for rule in group["rules"]]
 
 
@@ -186,8 +180,6 @@ class Alertmanager(_Server):
 
 
 class Webhook:
-    """Receives what Alertmanager sends; `wait` gives the first that fits."""
-
     def __init__(self) -> None:
         self._arrived: queue.Queue[dict[str, Any]] = queue.Queue()
         self.seen: list[dict[str, Any]] = []
@@ -212,8 +204,8 @@ class Webhook:
     def wait(
         self, alertname: str, status: str, seconds: float, *, since: int | None = None, **labels: str
     ) -> dict[str, Any]:
-        """The next alert of this name, status and labels; one that has come since `seen` had so many counts too.
-        Raises AssertionError with what came instead."""
+        """The next alert of this name, status and labels, or one that came after the first `since` alerts. Raises
+        AssertionError with what came instead."""
         before = len(self.seen)
         earlier = [] if since is None else self.seen[since:]
         wanted = {"alertname": alertname, **labels}
@@ -238,8 +230,6 @@ class Webhook:
 
 @contextmanager
 def serving(page: Callable[[], Page]) -> Iterator[str]:
-    """A page at /metrics on a port of its own; its `host:port`."""
-
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             content_type, body = page()

@@ -1,5 +1,6 @@
-"""What an expression of PromQL asks for: metrics with their matchers, labels of aggregations. For tests of rules and
-dashboards; Prometheus itself checks the syntax."""
+"""Metrics, matchers and grouping labels of a PromQL expression, for tests of rules and dashboards; Prometheus checks
+the syntax.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ class Selector:
     matchers: dict[str, str]
     """Label to operator and value, such as `=~"$cluster"`."""
     window: str
-    """`[5m]`, empty without."""
+    """Such as `[5m]`, or empty."""
 
 
 def selectors(expression: str) -> list[Selector]:
@@ -35,12 +36,12 @@ def selectors(expression: str) -> list[Selector]:
 
 
 def labels(expression: str) -> set[str]:
-    """Every label that it names, in matchers and groupings."""
+    """Every label in matchers and groupings."""
     grouped = {name.strip() for names in _GROUPING.findall(expression) for name in names.split(",")}
     return (grouped | {label for one in selectors(expression) for label in one.matchers}) - {""}
 
 
 def aggregations(expression: str) -> list[list[str]]:
-    """By which labels each aggregation groups; an empty list where it names none."""
+    """The labels that each aggregation groups by; an empty list if it names none."""
     found = _AGGREGATION.findall(re.sub(r'"[^"]*"', '""', expression))
     return [[name.strip() for name in names.split(",")] if names else [] for _, names in found]

@@ -1,7 +1,7 @@
-"""docs/proof.md, made of the tests: `python -m tests.proof > docs/proof.md`. No test is run or imported.
+"""docs/proof.md from the tests, without running or importing them: `python -m tests.proof > docs/proof.md`.
 
-A promise is the text of `@pytest.mark.shows("…")` at the test that shows it; of each file of acceptance tests, and of
-the suite that every storage passes, it is the first paragraph of the docstring.
+A promise is the text of `@pytest.mark.shows("…")`. For files of acceptance tests and of the storage conformance suite,
+it is the first paragraph of the docstring.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ Generated from the tests by `python -m tests.proof > docs/proof.md`. Each promis
 
 
 def page() -> str:
-    """The whole page: a section for each folder, an entry for each file, or package of unit tests, that shows
-    something."""
+    """A section for each folder, an entry for each file, or package of unit tests, that shows something."""
     sections = [HEAD]
     for folder, files in groupby(_files(), key=_section):
         by_entry = groupby(files, key=_package if folder == UNIT else lambda file: file.stem)
@@ -40,7 +39,6 @@ def page() -> str:
 
 
 def promises(file: Path) -> Iterator[str]:
-    """What a file of tests shows, most of it first."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     tests = [
         node
@@ -67,13 +65,12 @@ def _files() -> list[Path]:
 
 
 def _section(file: Path) -> str:
-    """The folder of a file, but all unit tests together."""
     folder = file.parent.relative_to(ROOT).as_posix()
     return UNIT if f"{folder}/".startswith(f"{UNIT}/") else folder
 
 
 def _package(file: Path) -> str:
-    """The first folder of a unit test: the package that it tests."""
+    """A unit test's first folder: the package that it tests."""
     return file.relative_to(ROOT / UNIT).parts[0].removesuffix(".py")
 
 

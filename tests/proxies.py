@@ -1,4 +1,4 @@
-"""Proxies that change what goes through them: one loses a reply, one has a server of objects overlook conditions."""
+"""Proxies with faults: one loses a reply, one hides conditions from an object store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONDITION, OTHER = b"if-none-match:", b"if-none-meant:"
 
 
 class _Proxy:
-    """Forwards what comes to `listener` to what `connected` gives; a context manager."""
+    """Forwards what comes to `listener` to the socket that `connected` returns; a context manager."""
 
     def __init__(self, listener: socket.socket, connected: Callable[[], socket.socket]) -> None:
         self._listener = listener
@@ -56,7 +56,7 @@ class _Proxy:
 
 
 class CuttingProxy(_Proxy):
-    """Listens at `path`, forwards to `server`, and loses a reply on demand: the server has done what was asked."""
+    """Listens at `path`, forwards to `server`, and loses a reply on demand, after the server has done its work."""
 
     def __init__(self, path: Path, server: Path) -> None:
         self.path = path
@@ -70,8 +70,7 @@ class CuttingProxy(_Proxy):
         super().__init__(listener, lambda: _to(server))
 
     def cut_next_reply(self, of: bytes = b"", meanwhile: Callable[[], object] = int) -> None:
-        """The next reply of the server, to a request that holds `of`, is thrown away, and its connection ends;
-        `meanwhile` is done before."""
+        """Drops the server's next reply to a request with `of`, and ends its connection; calls `meanwhile` first."""
         self._of, self._meanwhile = of, meanwhile
         if not of:
             self._is_armed.set()
@@ -93,8 +92,8 @@ class CuttingProxy(_Proxy):
 
 
 class UnconditionalProxy(_Proxy):
-    """Forwards to a port of this machine, and calls the header of a condition otherwise: older servers of objects, and
-    some of today's, overlook it by themselves."""
+    """Forwards to a local port and renames the header of a condition: older object stores, and some of today's, ignore
+    it."""
 
     def __init__(self, port: int) -> None:
         super().__init__(socket.create_server(("127.0.0.1", 0)), lambda: socket.create_connection(("127.0.0.1", port)))

@@ -1,8 +1,5 @@
-"""The recorder of class archives of Kafka's broker and of a worker's Spark, each by a JVM that writes it at its end.
-
-    python -m tests.record_classes
-
-Does nothing where they are recorded already.
+"""Records class archives of Kafka's broker and a worker's Spark (`python -m tests.record_classes`) if they are missing;
+a JVM writes each at its end.
 """
 
 from __future__ import annotations
@@ -19,14 +16,14 @@ from kctl_agent.archives import recording
 from tests.servers.kafka_broker import KafkaBroker, archive_options, archive_path, archives_dir
 
 KEPT = 3
-"""Archives of other Javas and jars that are kept, which other environments of this user may run."""
+"""Archives of other Javas and jars to keep, which this user's other environments may run."""
 DUMP_SECONDS = 120.0
 
 
 def record() -> Path:
-    """Records the broker's archive and returns where it is; replaces one that cannot be used.
+    """Records the broker's archive and returns its path; replaces an unusable one.
 
-    Raises OSError: it cannot be kept; KctlError: no jars, or no Java; RuntimeError: this Java has written none.
+    Raises OSError if it cannot be kept, KctlError without jars or Java, RuntimeError if this Java has written none.
     """
     path = archive_path()
     if archive_options():
@@ -55,7 +52,7 @@ def main() -> int:
 
 
 def _record_worker() -> int:
-    """Records in a process of its own: the control plane imports nothing of a worker. Returns its exit code."""
+    """Records in another process, because the control plane imports no worker code. Returns its exit code."""
     command = [*dies_with_parent("TERM"), *python_module("kctl_agent.spark.class_archive")]
     with subprocess.Popen(
         command, env=safe_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -1,7 +1,4 @@
-"""A fleet of agents that give recorded replies, and everything that is printed and served of it.
-
-`python -m tests.recorded_fleet` writes down what comes out now; the test beside the record compares.
-"""
+"""A fleet of agents with recorded replies, and all of its output: `python -m tests.recorded_fleet` records it."""
 
 from __future__ import annotations
 
@@ -89,8 +86,6 @@ STATUSES = (
 
 
 class _Stand:
-    """Stands in for brokers and supervisor."""
-
     last_success: Mapping[str, float] = MappingProxyType({"committed": 1.0, "offsets": 2.0, "group": 3.0})
     nothing_known = BrokerSnapshot()
 
@@ -214,8 +209,8 @@ async def _events(source: SnapshotSource) -> AsyncIterator[str]:
 
 
 def _by_line(name: str, text: str) -> str:
-    """A JSON document with a line for each field and each element of a list, the same long verdict only where it is
-    the question; what else there is as it is."""
+    """A JSON document with a line for each field and list element; keeps the repeated long verdict only where it is the
+    question. Other text is unchanged."""
     try:
         document, end = json.JSONDecoder().raw_decode(text)
     except ValueError:
@@ -233,13 +228,11 @@ def _text(part: Any) -> str:
 
 
 def _dumped(part: Any) -> str:
-    """In no order of names, which has no meaning in JSON."""
+    """Sorted, because the order of names in JSON has no meaning."""
     return json.dumps(part, ensure_ascii=False, sort_keys=True)
 
 
 def _steady(text: str, folder: Path) -> str:
-    """Without what is another one each time."""
-
     def unix(found: re.Match[str]) -> str:
         return "NOW" if abs(float(found[0]) - time.time()) < _DAY else found[0]
 

@@ -1,4 +1,4 @@
-"""Whether there is a redis-server for a test."""
+"""Whether tests can use a redis-server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def is_installed() -> bool:
 
 
 def require_redis() -> None:
-    """A test that needs it is skipped where it is missing, and fails in CI."""
+    """Skips a test if it is missing; in CI the test fails."""
     if not is_installed():
         reason = "redis-server is missing: apt-get install redis-server"
         if os.environ.get("CI"):

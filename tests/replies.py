@@ -1,4 +1,4 @@
-"""Replies as agents send them, through the edge and the reducer of their command."""
+"""Agents' replies, decoded and reduced by their command."""
 
 from __future__ import annotations
 
@@ -27,36 +27,31 @@ __all__ = ["outcome_of", "parsed", "plain", "raw", "reduced_json", "status_json"
 
 
 def raw(document: object) -> Raw:
-    """As it comes out of the socket."""
     return Raw(json.dumps(document).encode())
 
 
 def outcome_of(*replies: Answer[JsonObject], failed: Iterable[Failed] = ()) -> FanOut[Raw]:
-    """What a fan-out brings."""
     return FanOut([each.of(raw(each.result)) for each in replies], list(failed))
 
 
 def plain(outcome: FanOut[Raw]) -> FanOut[JsonObject]:
-    """With its results as JSON."""
     answers = [each.of(parse_object(bytes(each.result))) for each in outcome.answers]
     return FanOut(answers, outcome.failed, outcome.stopped)
 
 
 def parsed(rpc: str, replies: Iterable[Answer[JsonObject]]) -> list[Answer[Any]]:
-    """The replies decoded; all of them fit."""
     outcome = COMMANDS[rpc].decoded(outcome_of(*replies))
     assert outcome.failed == []
     return outcome.answers
 
 
 def reduced_json(rpc: str, replies: Iterable[Answer[JsonObject]], brokers: BrokerSnapshot | None = None) -> JsonObject:
-    """The result as it is sent and printed."""
     command = COMMANDS[rpc]
     return command.encoded(command.reduce(parsed(rpc, replies), brokers or BrokerSnapshot()))
 
 
 def status_json(**more: Any) -> JsonObject:
-    """A worker as its supervisor sees it, as the master sends it: one that runs, but for what is given."""
+    """A running worker in the master's reply, with these changes."""
     status = WorkerStatus("worker-0", "worker", "running", "running", 4711, 5.0, {}, None, None, "/log/worker-0.log")
     return {**encoded(status), **more}
 

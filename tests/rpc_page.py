@@ -1,4 +1,4 @@
-"""docs/rpc.md, made of the tables of questions and operations: `python -m tests.rpc_page > docs/rpc.md`."""
+"""docs/rpc.md from the tables of questions and operations: `python -m tests.rpc_page > docs/rpc.md`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ Each operation is a method of the master (`onPause`), and `POST /api/v1/operatio
 
 
 def reference() -> str:
-    """Returns the whole page, ending with a newline."""
     questions = [_question(name, each) for name, each in QUESTIONS.items()]
     done = [_operation(name, shown) for shown, name in COMMANDS.items()]
     return "".join([_INTRODUCTION, *questions, _OPERATIONS, *done])
@@ -84,7 +83,7 @@ def _names(kind: Any) -> list[str]:
 
 
 def _inner(hint: Any) -> tuple[Any, bool]:
-    """The type of ours that a field holds, if it does, and whether it holds several."""
+    """The type of ours in a field, if any, and whether the field has several."""
     if isinstance(hint, type) and (is_dataclass(hint) or hasattr(hint, "__struct_fields__")):
         return hint, False
     is_list = get_origin(hint) in (tuple, list)
@@ -94,7 +93,7 @@ def _inner(hint: Any) -> tuple[Any, bool]:
 
 
 def _texts(kind: Any) -> dict[str, str]:
-    """What stands below a field, or the sentence of its metric."""
+    """The docstring below a field, or the sentence of its metric."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         if not base.__module__.startswith("kctl"):

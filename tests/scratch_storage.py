@@ -1,4 +1,4 @@
-"""A file storage that needs no place: for tests to which it is the same where messages lie."""
+"""A file storage for tests that do not care where messages lie."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kctl_agent.storage.file import FileStorage
 __all__ = ["ScratchStorage"]
 
 IN_MEMORY = "/dev/shm"
-"""Where a sync costs nothing."""
+"""Syncs are free here."""
 
 
 class ScratchStorage(FileStorage):
-    """In a folder of its own, which goes with it; pickled, it is the same file."""
+    """Owns its folder; pickled, it is the same file."""
 
     def __init__(self, path: Path | None = None, **settings: Any) -> None:
         if path is None:

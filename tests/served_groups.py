@@ -30,7 +30,6 @@ Latest = dict[str, ClusterSnapshot | None]
 def group(
     name: str, lag: int | None, growth: float | None = None, status: Status = Status.OK, reason: str = "so it is"
 ) -> GroupSnapshot:
-    """Of one partition, `orders` 0."""
     end = None if lag is None else 4 + lag
     rows = columns_of(Row("orders", 0, 0, 4, None, end, None, None, None, 1.0, ResetPolicy.NONE))
     assessed = Assessment(status, reason, 2.5, growth)
@@ -49,7 +48,7 @@ def cluster(name: str, *groups: GroupSnapshot, errors: dict[str, str] | None = N
 
 
 def source_of_groups(latest: Callable[[], Latest]) -> GroupsSource:
-    """Of the group `lost` no coordinator answers; all others have two members."""
+    """No coordinator answers for `lost`; each other group has two members."""
     return GroupsSource(
         latest=latest,
         describe=_described,
@@ -60,7 +59,7 @@ def source_of_groups(latest: Callable[[], Latest]) -> GroupsSource:
 
 @contextmanager
 def serving_groups(latest: Latest) -> Iterator[str]:
-    """Its URL; what is in `latest` may change while it serves."""
+    """Yields the URL; `latest` may change while it serves."""
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # as in the exporter
     server = HttpServer(groups_app(source_of_groups(lambda: dict(latest)), AccessRights()), bind("127.0.0.1", 0))
     with asyncio.Runner() as runner:

@@ -1,6 +1,6 @@
-"""Rows of every type that a table may have, and predicates on them, for tests of what readers leave out by statistics.
+"""Rows of every type in a table, and predicates, for tests of what readers skip by statistics.
 
-Values are what Python can hold of each: dates as days since 1970, times as microseconds since then.
+Dates are days since 1970, times microseconds since then.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ __all__ = [
 ]
 
 FARTHEST_DAY, FARTHEST_MICROSECOND = 4_000_000, 300_000_000_000_000_000
-"""Of the year 12921, and of 11476; as far before 1970 is before the year 1."""
+"""In the years 12921 and 11476; the same distance before 1970 is before the year 1."""
 TOPIC_ID = "f3a1b2c3-d4e5-46f7-98a9-0b1c2d3e4f5a"
 LAST = "\U0010ffff"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A type: Spark's, Arrow's, its values, and how a value is written in each dialect of SQL."""
+    """A type in Spark and Arrow, its values, and how each SQL dialect writes a value."""
 
     spark: str
     arrow: pa.DataType
@@ -64,7 +64,6 @@ class Kind:
 
 
 def _cast(type_: str, spark: str | None = None) -> dict[str, str]:
-    """Of a text."""
     by_text = f"cast('{{}}' as {type_})"
     return {"datafusion": by_text, "duckdb": by_text, "spark": f"cast('{{}}' as {spark or type_})"}
 
@@ -132,14 +131,11 @@ KINDS = {
 _INNER = pa.struct([(name, KINDS[of].arrow) for name, of in _STRUCT.items()])
 COLUMNS = pa.schema([("id", pa.int64()), *((name, kind.arrow) for name, kind in KINDS.items()), ("st", _INNER)])
 PLACES = {name: name for name in KINDS} | {f"st.{name}": of for name, of in _STRUCT.items()}
-"""Where a predicate may point to, and the kind of what is there."""
+"""Where a predicate may point, with the kind of the values."""
 Rows = Mapping[str, Sequence[Any]]
-"""The values of each place."""
 
 
 def schema() -> str:
-    """As Spark writes it."""
-
     def fields(types: Mapping[str, Any]) -> dict[str, Any]:
         found = [{"name": name, "type": type_, "nullable": True, "metadata": {}} for name, type_ in types.items()]
         return {"type": "struct", "fields": found}
@@ -150,7 +146,7 @@ def schema() -> str:
 
 @st.composite
 def rows_of(draw: st.DrawFn, most: int = 4) -> Rows:
-    """Of one file; of each column there may be no value at all."""
+    """Rows of one file; a column may be empty."""
     count = draw(st.integers(1, most))
 
     def column(kind: Kind) -> list[Any]:
@@ -180,8 +176,8 @@ def opened(path: Path) -> LakeStorage:
 
 
 def stored(path: Path, files: Sequence[tuple[Rows, bool]]) -> LakeStorage:
-    """A table with a batch for each of these files. One that is exact has a footer as Spark writes it: no statistics
-    of a column with NaN; others have those of pyarrow, which leaves NaN out."""
+    """A table with a batch for each file. An exact file has Spark's footer, without statistics for columns with NaN;
+    pyarrow's statistics, in the others, leave NaN out."""
     lake = opened(path)
     for number, (rows, is_exact) in enumerate(files):
         batch = lake.begin([Advance("t", 0, 1, number, number + 1)])
@@ -203,13 +199,12 @@ def _has_nan(values: Sequence[Any]) -> bool:
 
 
 def stored_rows(path: Path) -> pa.Table:
-    """What all files in the folder of a table hold, by no statistics."""
     return pa.concat_tables([pq.ParquetFile(file).read() for file in path.glob("kctl-*/*.parquet")])
 
 
 @dataclass(frozen=True)
 class Predicate:
-    """`value` is None where the operator takes none."""
+    """`value` is None if the operator takes none."""
 
     place: str
     operator: str
@@ -231,7 +226,6 @@ class Predicate:
         return f"{column} {self.operator} {KINDS[PLACES[self.place]].sql[dialect].format(value)}"
 
     def expression(self) -> pc.Expression:
-        """Of Arrow."""
         column = pc.field(*self.place.split("."))
         if self.value is None:
             return column.is_null() if self.operator == "is null" else column.is_valid()
@@ -253,7 +247,7 @@ HIDDEN = {
     "a day beyond year 9999": Predicate("day", ">=", FAR),
     "a character beyond U+100000": Predicate("s", "=", "\U0010ffff"),
 }
-"""What a compaction by delta-rs has hidden, or has had no bound for, of the rows of HIDING."""
+"""Matches in the rows of HIDING that a compaction by delta-rs has hidden or left without a bound."""
 _HIDDEN: dict[str, list[Any]] = {
     "x": [1.0, NAN],
     "st.y": [1.0, NAN],
@@ -268,7 +262,7 @@ HIDING: Rows = {place: _HIDDEN.get(place, [None, None]) for place in PLACES}
 
 @st.composite
 def predicates(draw: st.DrawFn, files: Sequence[Rows]) -> Predicate:
-    """Of values that are there, most of them."""
+    """Most use values that exist."""
     place = draw(st.sampled_from(list(PLACES)))
     operator = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "is null", "is not null"]))
     if operator.startswith("is"):
@@ -279,14 +273,14 @@ def predicates(draw: st.DrawFn, files: Sequence[Rows]) -> Predicate:
 
 
 def has_bounds(stats: Mapping[str, Any], place: str) -> bool:
-    """Or no value at all."""
+    """Also true without values."""
     is_null = bool(stats["nullCount"].get(place) == stats["numRecords"])
     return is_null or (place in stats["minValues"] and place in stats["maxValues"])
 
 
 def may_have(stats: Mapping[str, Any], predicate: Predicate) -> bool:
-    """Whether a file with these statistics may have rows that the predicate is true of: what a reader decides that
-    goes by the protocol of Delta, and takes NaN for larger than all."""
+    """Whether the predicate may hold for rows of a file with these statistics, for a reader that follows Delta's
+    protocol and orders NaN after all values."""
     rows, nulls = stats["numRecords"], stats["nullCount"].get(predicate.place)
     if predicate.operator == "is null":
         return bool(nulls != 0)

@@ -1,4 +1,4 @@
-"""A collector for a prometheus_client registry: our metrics as that library renders them, to compare with our pages."""
+"""A collector for a prometheus_client registry, to compare that library's rendering of our metrics with our pages."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["SnapshotCollector"]
 
 
 class SnapshotCollector(Collector):
-    """`registry.register(SnapshotCollector(latest))` gives a page of that registry our samples beside its own.
+    """`registry.register(SnapshotCollector(latest))` adds our samples to that registry's page.
 
-    `latest` gives the last snapshot, None before the first; it is called with each scrape, on the scrape's thread.
+    `latest` returns the last snapshot, None before the first; each scrape calls it on its thread.
     """
 
     def __init__(self, latest: Callable[[], Exposed | None], metrics: Sequence[Metric] = METRICS) -> None:
@@ -30,7 +30,7 @@ class SnapshotCollector(Collector):
         self._metrics = metrics
 
     def describe(self) -> list[Family]:
-        """Returns nothing: metrics change with each snapshot, so the registry need not look for names used twice."""
+        """Empty: metrics change with each snapshot, so the registry cannot check for duplicate names."""
         return []
 
     def collect(self) -> Iterator[Family]:

@@ -19,7 +19,6 @@ BECOME_NOBODY = f"""
 import os, socket, sys
 os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
 """
-"""What a Python of another user begins with."""
 
 _IMPORT_ALL = """
 import importlib, pkgutil, kctl
@@ -27,7 +26,7 @@ for module in pkgutil.walk_packages(kctl.__path__, "kctl."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)
 """
-"""For the command line: the interpreter of the tests may lie in a folder that only root can read."""
+"""For the command line: only root may be able to read the tests' interpreter."""
 KCTL = "from kctl.cli import main; sys.exit(main())"
 """The command line, for `run_as_nobody`."""
 
@@ -49,7 +48,7 @@ print(sent)
 def run_as_nobody(
     code: str, *arguments: str, imports: str = "", env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python `code` as another user, with `arguments` in sys.argv[1:]; `imports` are made before, as root."""
+    """Runs Python `code` as another user, with `arguments` in sys.argv[1:]; runs `imports` before, as root."""
     before = _IMPORT_ALL if code == KCTL else imports
     return subprocess.run(
         [sys.executable, "-c", before + BECOME_NOBODY + code, *arguments],
@@ -58,5 +57,5 @@ def run_as_nobody(
 
 
 def taken_of_a_line(address: str, port: int) -> int:
-    """How many bytes of a line without an end, of 64 MiB at the most, another user can send to a port."""
+    """How many bytes, of at most 64 MiB, of an endless line another user can send to a port."""
     return int(subprocess.check_output([sys.executable, "-c", _FLOOD, address, str(port)], timeout=60))

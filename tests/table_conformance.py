@@ -1,5 +1,7 @@
-"""How the conformance suite stores messages in a table: files that pyarrow writes take the place of Spark's. A module
-that runs it has a fixture `open_table`, for one more instance of the same table, bound to `GROUP`."""
+"""Stores messages in a table for the conformance suite, with pyarrow's files in place of Spark's.
+
+A module that runs it has a fixture `open_table` for another instance of the same table, bound to `GROUP`.
+"""
 
 from __future__ import annotations
 
@@ -76,13 +78,11 @@ OpenTable = Callable[[], TableStorage]
 def compact(
     lake: LakeTable, target_file_bytes: int = 128 << 20, progress: Callable[[int], None] = lambda _: None
 ) -> Compacted:
-    """Its small files, as `kctl storage optimize` does."""
     compaction = Compaction(lake)
     return compaction.run(compaction.small_files(target_file_bytes), progress)
 
 
 def spark_schema(columns: pa.Schema, **more: Any) -> str:
-    """As Spark writes it."""
     types = {field.name: TYPES[field.type] for field in columns} | more
     fields = [{"name": name, "type": type_, "nullable": True, "metadata": {}} for name, type_ in types.items()]
     return json.dumps({"type": "struct", "fields": fields})
@@ -92,7 +92,6 @@ DEAD_LETTER_SCHEMA = spark_schema(DEAD_LETTER, headers=HEADERS)
 
 
 def opened(storage: TableStorage) -> TableStorage:
-    """As a worker does it."""
     storage.prepare()
     storage.fit(spark_schema(ROW))
     storage.bind(GROUP)
@@ -100,7 +99,7 @@ def opened(storage: TableStorage) -> TableStorage:
 
 
 def rows(tp: TopicPartition, offsets: Sequence[int]) -> list[dict[str, Any]]:
-    """As `conformance.given.chunk` has these messages, but for times that no timestamp holds."""
+    """These messages of `conformance.given.chunk`, except for times outside a timestamp's range."""
     return [
         {"topic": tp[0], "partition": tp[1], "offset": at, "timestamp": at % 2**32 * 10_000, "value": b"%04d" % at}
         for at in offsets
@@ -122,14 +121,12 @@ def dead_rows(
 
 
 def write(folder: Folder, rows: pa.Table) -> None:
-    """What Spark would write there."""
     content = io.BytesIO()
     pq.write_table(rows, content)
     folder.write("part-0.parquet", content.getvalue())
 
 
 def read(storage: TableStorage) -> pa.Table:
-    """The rows, as others read them."""
     return DeltaTable(storage.folder.uri, storage_options=storage.folder.options).to_pyarrow_table()
 
 
@@ -165,7 +162,7 @@ class TableOffsets(OfTable, StoredOffsets[TableStorage]):
         return sorted(read(storage)["offset"].to_pylist())
 
     def test_groups_and_clusters_have_stored_offsets_of_their_own(self, storage: TableStorage) -> None:
-        """Which takes the place of a binding to one group: several may fill a table."""
+        """Replaces a binding to one group: several may fill a table."""
         storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
         owners = [Binding("payments", "cluster-1"), Binding(GROUP.group, "cluster-2")]
         for owner in owners:
@@ -200,7 +197,7 @@ class TableDead(OfTable, Dead[TableStorage]):
         batch.commit()
 
     def again(self, storage: TableStorage) -> list[tuple[int, bytes | None]]:
-        """What the next worker makes of them: rows."""
+        """The next worker turns them into rows."""
         table = self.dead_letters(self.reopened(storage))
         batch = table.requeues.next()
         assert batch is not None

@@ -22,7 +22,7 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Terminal:
-    """`kctl` with these words; by default of 60 columns and 8 rows. `seen` is all that it was sent so far."""
+    """`kctl` with these words, by default on 60 columns and 8 rows. `seen` is all output so far."""
 
     def __init__(self, *words: str, columns: int = 60, rows: int = 8) -> None:
         self._own, theirs = pty.openpty()
@@ -40,7 +40,7 @@ class Terminal:
         self.seen = ""
 
     def read_until(self, pattern: str, seconds: float = 20.0, *, after: int = 0) -> str:
-        """All that was seen, once the pattern is found in it from the character `after` on."""
+        """All output, once the pattern matches from character `after` on."""
         over = threading.Event()
         timer = threading.Timer(seconds, over.set)
         timer.start()
@@ -71,13 +71,12 @@ class Terminal:
 
 
 def plain(text: str) -> list[str]:
-    """The lines of what a terminal was sent, without the sequences that steer it."""
+    """The lines without control sequences."""
     return _ESCAPE.sub("", text).replace("\r", "").split("\n")
 
 
 def on_a_terminal(*words: str, until: str | None = None, code: int | None = None) -> bytes:
-    """What a terminal was sent by `kctl` with these words until it ended, with this exit code, or until `until` was
-    among it."""
+    """The terminal's output until `kctl` ended with this exit code, or until it contained `until`."""
     ours, theirs = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "COLUMNS": "300", "LINES": "40"}
     with subprocess.Popen([*KCTL, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:

@@ -1,5 +1,4 @@
-"""What every view of a fleet shows of its verdict: the page in a browser, the command line, `kctl top`, the API,
-`/readyz`, `/metrics`, and what the alert rules make of these."""
+"""The verdict in every view: page, command line, `kctl top`, API, `/readyz`, `/metrics`, and alert rules."""
 
 from __future__ import annotations
 
@@ -25,19 +24,19 @@ __all__ = ["Shown", "Top", "Views", "agree", "are_silent", "await_shown", "patte
 
 _METRIC = re.compile(r'^kctl_fleet_verdict\{.*level="(\w+)"\} 1\.0$', re.M)
 _TIMEOUT_SECONDS = 1.5
-"""`kctl rpc` waits for so long for what is frozen."""
+"""How long `kctl rpc` waits for a frozen process."""
 _WELL_SECONDS = 180.0
 _FAILING = re.compile(r'^kctl_fleet_finding\{.*level="failing",about="([^"]+)"\} 1\.0$', re.M)
 _LATE_BROKER = re.compile(
     r"no Kafka broker has answered|waited for the brokers|is failing \(1\): brokers\.|^about brokers$"
 )
 _TOP_SECONDS = 10.0
-"""It asks thrice for a line, and waits for so long for what is frozen."""
+"""`kctl top` asks three times for a line, and waits that long for frozen processes."""
 _ALERTS = {"KctlMasterDown": "none", "KctlFleetFailing": "failing", "KctlFleetDegraded": "degraded"}
 
 
 class Shown(NamedTuple):
-    """Level and reason in one view, and its exit or status code where it has one."""
+    """Level and reason in one view, and its exit or status code if it has one."""
 
     level: str
     reason: str
@@ -47,12 +46,12 @@ class Shown(NamedTuple):
 
     @property
     def what(self) -> str:
-        """The reason up to its time, which is the same in all views; why may have numbers that change."""
+        """The reason up to its time, equal in all views; the rest may have changing numbers."""
         return re.split(r" (?:since|at) \d|;", self.reason)[0]
 
 
 class Top:
-    """`kctl top` without a terminal: a line each time, of which the last one is shown."""
+    """`kctl top` without a terminal prints lines, of which the last is shown."""
 
     def __init__(self, config: Path, every_seconds: float = 0.5) -> None:
         line = [sys.executable, "-m", "kctl", "-c", str(config), "top", "--every", str(every_seconds)]
@@ -81,19 +80,18 @@ class Top:
 
 @dataclass(frozen=True)
 class Views:
-    """Of one fleet, on this host of it. Views that are not given, or without a `url`, are not asked."""
+    """Views of one fleet on one host. Views not given, or without a `url`, are not asked."""
 
     config: Path
     url: str | None
     headers: dict[str, str]
     browser: webdriver.Chrome | None = None
-    """Has the page open."""
     prometheus: Prometheus | None = None
     top: Top | None = None
     timeout_seconds: float = _TIMEOUT_SECONDS
 
     def shown(self) -> dict[str, Shown]:
-        """All of them at once. One that cannot be had has the level `none`."""
+        """Asks all views at once. An unavailable one has the level `none`."""
         asked: dict[str, Callable[[], Shown]] = {
             "status": self.status,
             "rpc": self.rpc,
@@ -115,7 +113,7 @@ class Views:
         return _sentence((done.stdout or done.stderr.removeprefix("kctl: ")).split("\n")[0], done.returncode)
 
     def rpc(self) -> Shown:
-        """The line on stderr, and the field of the JSON, which must be the same."""
+        """The line on stderr, and the field of the JSON, which must be equal."""
         done = self._kctl("rpc", "ping", "-o", "json", "--timeout", str(self.timeout_seconds))
         if not done.stdout:
             return _sentence(done.stderr.removeprefix("kctl: ").strip(), done.returncode)
@@ -150,14 +148,13 @@ class Views:
         return Shown(found[1] if found else "none", f"about {', '.join(_FAILING.findall(answer.text))}")
 
     def alerts(self) -> Shown:
-        """Of those that are about the fleet as a whole: the description of the gravest."""
+        """The description of the gravest alert about the whole fleet."""
         assert self.prometheus is not None
         active = self.prometheus.active()
         alert = next((alert for alert in _ALERTS if alert in active), None)
         return Shown("ok", "") if alert is None else Shown(_ALERTS[alert], active[alert])
 
     def pending(self) -> set[str]:
-        """All alerts whose expression holds."""
         return set() if self.prometheus is None else set(self.prometheus.active())
 
     def _get(self, path: str) -> httpx.Response | Shown:
@@ -179,8 +176,8 @@ def _sentence(text: str, code: int | None) -> Shown:
 
 
 def agree(shown: dict[str, Shown], level: str, *whats: str) -> bool:
-    """All views, on this level and on one of these reasons; exit codes and `/readyz` follow from it, and the alert
-    names the part of the fleet. In a reason `N` is any number."""
+    """All views have this level and one of these reasons (`N` is any number), with the exit codes and `/readyz` that
+    follow; the alert names the part of the fleet."""
     reasons = {each.what for name, each in shown.items() if name not in ("metrics", "alerts")}
     alerts = shown.get("alerts")
     is_alerted = alerts is None or (
@@ -198,12 +195,12 @@ def agree(shown: dict[str, Shown], level: str, *whats: str) -> bool:
 
 
 def pattern(*whats: str) -> re.Pattern[str]:
-    """Finds these reasons, in which `N` is any number."""
     return re.compile("|".join(re.sub(r"\bN\b", r"\\d+", re.escape(what)) for what in whats))
 
 
 def are_silent(shown: dict[str, Shown], code: int) -> bool:
-    """Of a master that is gone or hangs: the page has no data, nobody else an answer, the command line an exit code."""
+    """For a dead or hanging master: the page has no data, the command line an exit code, and no other view an
+    answer."""
     return (
         (shown["page"].level, shown["page"].what) == ("unknown", "no data")
         and all((shown[name].level, shown[name].code) == ("none", code) for name in ("status", "rpc"))
@@ -214,8 +211,8 @@ def are_silent(shown: dict[str, Shown], code: int) -> bool:
 def await_shown(
     ask: Callable[[], dict[str, Shown]], is_so: Callable[[dict[str, Shown]], bool], seconds: float, what: str
 ) -> None:
-    """Asks all views again and again. Raises AssertionError with what they have shown last; `seconds` is what it may
-    take where nothing else runs."""
+    """Asks all views repeatedly. Raises AssertionError with what they have shown last; `seconds` is the limit on an
+    idle machine."""
     began = time.monotonic()
     while not is_so(shown := ask()):
         if (passed := time.monotonic() - began) > (limit := on_this_machine(seconds)):
@@ -232,10 +229,10 @@ def watched(
     change: Callable[[], object],
     opened: Callable[[], None],
 ) -> set[str]:
-    """Asks all views again and again from before a change until all is well after it; none may ever show `failing`.
+    """Asks all views repeatedly from before a change until all is healthy; none may ever show `failing`.
 
-    `opened` lets the views follow a master to another address when the change is done. Returns all alerts that were
-    pending at any time.
+    `opened` lets the views follow a master to another address after the change. Returns all alerts that were pending at
+    any time.
     """
     alerts: set[str] = set()
 

@@ -1,4 +1,4 @@
-"""Both distributions as wheels, and empty environments to install them in: what a user without the repository has."""
+"""Both distributions as wheels, and empty environments for them, as a user without the repository has."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LOCK = ROOT / "requirements.lock"
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """Nothing of this environment or of the repository reaches a process through its variables."""
+    """Removes variables of this environment or the repository."""
     hidden = ("KCTL_", "PYTHON", "VIRTUAL_ENV", "XDG_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
     return kept | {"PATH": os.pathsep.join(p for p in os.environ["PATH"].split(os.pathsep) if ".venv" not in p)} | more
 
 
 def _uv(*words: str | Path) -> None:
-    """uv's cache first, where the set-up has put all of the lock; what is not there any more is downloaded."""
+    """Tries uv's cache first, which the set-up has filled with all of the lock; then downloads."""
     for offline in (["--offline"], []):
         done = subprocess.run(
             [UV, *words, *offline], env=clean_environment(), capture_output=True, text=True, check=False
@@ -35,26 +35,25 @@ def _uv(*words: str | Path) -> None:
 
 
 def build_wheels(directory: Path) -> None:
-    """As they would be published, built by the locked hatchling."""
+    """As published, built by the locked hatchling."""
     for project in (ROOT / "agent", ROOT):
         options = ("--wheel", "--no-build-isolation", "--python", sys.executable)
         _uv("build", *options, "--out-dir", directory, project)
 
 
 def make_environment(directory: Path) -> Path:
-    """An empty virtual environment of the Python that runs the tests; returns its `bin`."""
+    """An empty virtual environment with the tests' Python; returns its `bin`."""
     _uv("venv", "--no-project", "--python", sys.executable, directory)
     return directory / "bin"
 
 
 def install(bin_directory: Path, distribution: str, wheels: Path) -> None:
-    """With its dependencies as the wheel names them, in the versions of the lock, from uv's cache if they are there."""
+    """With the wheel's dependencies in the lock's versions, from uv's cache if possible."""
     locked = ("--constraint", LOCK, "--build-constraint", LOCK)
     _uv("pip", "install", "--python", bin_directory / "python", "--find-links", wheels, *locked, distribution)
 
 
 def maven_repository(root: Path) -> Path:
-    """The locked jars in Maven's layout."""
     for lock in USUAL:
         for jar, path in zip(read_lock(lock), jar_paths(lock), strict=True):
             place = root / jar.group.replace(".", "/") / jar.artifact / jar.version / jar.file_name

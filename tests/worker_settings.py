@@ -30,7 +30,7 @@ def settings(folder: Path, **pipeline: Any) -> WorkerSettings:
 
 
 def driver(folder: Path, transform: str = "", **spark: Any) -> SparkSettings:
-    """Of a worker that has its own."""
+    """For a worker with its own driver."""
     path = folder / "kctl.toml"
     path.write_text(f'{TOML}transform = "{transform}"\n')
     given = worker_settings(load(path, {}), "worker-0", [])
