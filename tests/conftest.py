@@ -19,7 +19,7 @@ import hypothesis
 import psutil
 import pytest
 
-# How long one example takes depends more on what else the machine does than about the code.
+# An example's time depends more on the machine's other work than on the code.
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
@@ -32,7 +32,7 @@ BRIEF_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", BRIEF_JVM)  # of the JVM that puts together the command of Spark's JVM
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # Started in the background by a shell: children would ignore Ctrl-C as well, which some tests send them.
+    # In a shell's background job, children would also ignore Ctrl-C, which some tests send them.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A hundred masters and workers are started: what they import is compiled once, also where nothing may be written beside

@@ -26,7 +26,9 @@ def idle_sockets(count: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         opened.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
         clients = opened.enter_context(ExitStack())
-        listeners = opened.enter_context(ExitStack())  # closed first, which resets: no port is in TIME_WAIT afterwards
+        listeners = opened.enter_context(
+            ExitStack()
+        )  # closed first, which resets the connections, so that no port stays in TIME_WAIT
         for number in range(count // 2):
             if number % _BACKLOG == 0:
                 listener = listeners.enter_context(socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG))

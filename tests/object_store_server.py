@@ -158,7 +158,7 @@ class ObjectStoreServer:
         client = S3Store(BUCKET, config=store.options(), client_options=store.client_options())  # type: ignore[arg-type]
         for found in obstore.list(client):
             for each in found:
-                with suppress(FileNotFoundError):  # workers go on meanwhile
+                with suppress(FileNotFoundError):  # workers continue meanwhile
                     obstore.get(client, each["path"])
 
     def freeze(self) -> None:

@@ -2,7 +2,7 @@
 
 A fleet and all groups of a cluster are collected over a scripted broker and agents' replies with one committed offset,
 and both are rendered. A file is passed if one of its functions has the offset in an argument, a local variable or its
-result; a value type if it has the offset in its own field, not only in another value. `kctl.advice` lies beside the
+result; a value type if it has the offset in its own field, not only in another value. `kctl.advice` is not on the
 way.
 """
 

@@ -41,7 +41,7 @@ def record() -> Path:
 
 def main() -> int:
     os.umask(PRIVATE)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what lies beside is removed
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the temporary files are removed
     try:
         record()
     except (KctlError, OSError, RuntimeError) as error:

@@ -31,7 +31,7 @@ CONF = {
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # tasks of a VACUUM, else 10,000
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.adaptive.enabled": "false",  # a plan is the one that ran, with its metrics
+    "spark.sql.adaptive.enabled": "false",  # so that the plan is the one that ran, with its metrics
     "spark.ui.showConsoleProgress": "false",
 }
 

@@ -108,7 +108,7 @@ def given_since(folder: Path, before: Mapping[Path, int]) -> set[Place]:
     for path in folder.glob("*.ledger"):
         with path.open("rb") as ledger:
             ledger.seek(before.get(path, 0))
-            written = ledger.read()  # the last call may still be being written
+            written = ledger.read()  # the last call may be incomplete
             whole = written[: len(written) // _RECORD.size * _RECORD.size]
             found |= {(partition, offset) for offset, partition, _ in _RECORD.iter_unpack(whole)}
     return found

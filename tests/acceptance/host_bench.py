@@ -157,7 +157,7 @@ class HostsBench:
             self._chromium if is_last else None,
             self._prometheus[1] if is_last and self._prometheus else None,
             top[1] if top else None,
-            timeout_seconds=5.0,  # it asks the others, of which one may be silent
+            timeout_seconds=5.0,  # it asks the other hosts, and one may be silent
         )
 
     def shown(self) -> AllShown:

@@ -95,7 +95,7 @@ def tried_again(spark: SparkSession, table: Path) -> None:
     transform runs the batch again."""
 
     def first(frame: DataFrame) -> DataFrame:
-        if frame.count():  # not the one that it is checked with
+        if frame.count():  # not the session that checks it
             empty.append(DeltaTable(table).to_pyarrow_table())
             DeltaTable(table).alter.add_columns([Field("strict", PrimitiveType("string"), nullable=False)])
         return marks("xy")(frame)

@@ -247,7 +247,7 @@ def handler_refuses_one_kind(bench: Bench) -> Iterator[None]:
     """
     place: Path = bench.parts["handler"].with_name("handler-refuses")
     place.touch()
-    bench.fleet.send(3, b"refused")  # fifteen tries, which are too few to be a finding themselves
+    bench.fleet.send(3, b"refused")  # fifteen tries, too few to be a finding
     yield
     place.unlink()
     bench.fleet.kctl("storage", "dead", "requeue")

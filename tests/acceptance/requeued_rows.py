@@ -63,7 +63,7 @@ def main(folder: Path) -> None:
     lake = LakeStorage(LocalFolder(folder / "my orders {a}"))
     lake.prepare()
     lake.fit(spark.createDataFrame([], SCHEMA).select(*COLUMNS).schema.json())
-    put = RequeuePut(lake, numbers, "numbers", GROUP, "worker-0")  # before it is known of which cluster they are
+    put = RequeuePut(lake, numbers, "numbers", GROUP, "worker-0")  # before their cluster is known
     lake.bind(Binding(GROUP, "c"))
     lake.init_offsets([StoredOffset("t", 0, None, 0)])
     table = DeadLetterTable(lake, GROUP)

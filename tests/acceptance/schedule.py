@@ -155,7 +155,7 @@ class Schedule:
         for number in range(strikes):
             if number % KILLS_IN_A_ROW == 0:
                 self._await_flow()
-            # All that is random is drawn at each strike, so that it does not depend on what lives at that moment.
+            # Each strike draws all random values, so that they do not depend on what lives at that moment.
             pause = self._chance.uniform(0.0, self._chance.choice(LONGEST_PAUSES_SECONDS))
             order = self._chance.sample(self._kinds, len(self._kinds))
             absence = self._chance.uniform(0.0, LONGEST_ABSENCE_SECONDS)
@@ -211,7 +211,7 @@ class Schedule:
 
     def _storage_toml(self) -> str:
         if self._lake is not None:
-            return self._lake.settings('target_file_bytes = "256k"')  # many files, of which a query leaves out most
+            return self._lake.settings('target_file_bytes = "256k"')  # many files, most of which a query skips
         return "" if self._redis is None else f'mode = "redis"\nurl = "{self._redis.url}"'
 
     def _settle_table(self, lake: Lake) -> None:

@@ -34,7 +34,7 @@ STEPS: dict[str, tuple[Any, str, str]] = {
     "a batch is committed": (Membership, "commit", "before"),
     "a batch was committed": (Membership, "commit", "after"),
 }
-"""By step: the method's owner, its name, and before or after it."""
+"""By step: the method's owner, its name, and when to freeze."""
 INTO_A_PUT_SECONDS = 0.15
 
 

@@ -104,7 +104,7 @@ def test_an_attached_application_is_in_every_answer_and_ordinary_tools_see_its_l
 
     os.killpg(report.pid, signal.SIGINT)  # as a terminal does: spark-submit's JVM and Python
     report.wait()
-    # The JVM ends its Python with SIGTERM when it is first; then it is the master that removes what is left.
+    # If the JVM ends first, it ends its Python with SIGTERM; then the master removes what is left.
     eventually(
         lambda: not list((fleet.directory / "run").glob("report.*")), SETTLE_SECONDS, "Ctrl-C leaves nothing behind"
     )

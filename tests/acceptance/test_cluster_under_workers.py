@@ -142,7 +142,7 @@ def test_a_log_truncated_and_grown_again_is_read(meanwhile: str, cluster: KafkaC
 
 
 def noted(fleet: Fleet) -> set[int | None]:
-    """The log end known from what is committed with the offsets."""
+    """The known log end, which is committed with the offsets."""
     with KafkaAdminClient(bootstrap_servers=fleet.broker.bootstrap_servers.split(",")) as admin:
         offsets = admin.list_group_offsets({fleet.group: None})[fleet.group]
     known = [log_seen(parse(at.metadata), at.offset, at.leader_epoch) for at in offsets.values()]

@@ -235,13 +235,13 @@ def test_a_hundred_killed_workers_leave_nothing_in_the_engine(make_fleet: MakeFl
         eventually(lambda: have_stored(fleet, {"worker-0": 0}), START_SECONDS, "it stores again")
 
     engine, jvm = fleet.engine()["pid"], fleet.jvm()
-    # What is kept for the last minute, such as Kafka's consumers, is there from then on.
+    # These kills create what is kept for a minute, such as Kafka's consumers.
     for _ in range(30):
         kill()
     before = held_at_rest(fleet, jvm)
     for _ in range(100):
         kill()
-    # The consumers of those that are gone are closed when they have been idle for a minute.
+    # The JVM closes consumers of former workers after an idle minute.
     eventually(lambda: jvm.num_fds() < before.descriptors + 30, 180, "Kafka's connections are closed")
     after = held_at_rest(fleet, jvm)
     print(f"before {before}, after a hundred more kills {after}")
@@ -308,7 +308,7 @@ def held_at_rest(fleet: Fleet, jvm: psutil.Process) -> Held:
 
     threads = [line for line in jcmd("Thread.print").splitlines() if line.startswith('"')]
     scratch = fleet.directory / "data" / "scratch" / "engine"
-    *_, total = jcmd("GC.class_histogram").splitlines()  # of what lives: it collects all garbage first
+    *_, total = jcmd("GC.class_histogram").splitlines()  # of live objects: it collects all garbage first
     return Held(
         workers=held(fleet)["workers"],
         queries=held(fleet)["queries"],

@@ -64,7 +64,7 @@ def test_a_rolling_upgrade_is_never_failing(bench: HostsBench) -> None:
     alerts = [watched(bench.flat, bench.pending, partial(bench.upgrade, name), bench.open) for name in HOSTS]
 
     bench.fleets["a"].finish(load)
-    # A target that was stopped on purpose is not known from one that has died; the alert fires after two minutes.
+    # Prometheus cannot tell a stopped target from a dead one; the alert fires after two minutes.
     assert set().union(*alerts) & paging() <= {"KctlMasterDown"}
 
 

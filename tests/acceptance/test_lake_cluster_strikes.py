@@ -79,7 +79,7 @@ def strike(kind: str, cluster: SparkCluster, fleet: Fleet, drawn: random.Random,
     os.kill(pid, signal.SIGKILL if freeze is None else signal.SIGSTOP)
     if freeze is not None:
         eventually(later(freeze), freeze + 5, "it was frozen for so long")
-        with suppress(ProcessLookupError):  # its master has taken it for one that hangs
+        with suppress(ProcessLookupError):  # its master has restarted it as hung
             os.kill(pid, signal.SIGCONT)
     elif name in cluster.names:
         psutil.wait_procs([psutil.Process(pid)], 10)

@@ -136,7 +136,7 @@ def test_deltas_own_spark_reads_skips_files_appends_compacts_beside_the_fleet(fl
 
 @pytest.mark.timeout(900)
 def test_deltas_own_spark_deletes_merges_and_vacuums_while_workers_are_killed(fleet: Fleet, short_dir: Path) -> None:
-    """Stored offsets also survive its checkpoints and clean-ups of the log."""
+    """Stored offsets also survive Delta's checkpoints and clean-ups of the log."""
     table, drawn = table_of(short_dir), random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
     with DeltaSpark(short_dir / "delta") as delta:
         fleet.send(FIRST)
@@ -285,7 +285,7 @@ def beside(fleet: Fleet, delta: DeltaSpark, statement: str) -> None:
         delta.sql(statement)
     except DeltaRefused as refused:
         is_of_file = "FILE_NOT_EXIST" in str(refused) and "/_delta_log/" in str(refused)
-        if is_of_file or "None.get" in str(refused):  # so where it tries another checkpoint than one that is gone
+        if is_of_file or "None.get" in str(refused):  # also when it tries another checkpoint because one is gone
             try:
                 delta.sql(statement)
             except DeltaRefused as again:

@@ -79,7 +79,7 @@ def test_of_a_compacted_topic_every_message_that_is_left_is_a_row(make_fleet: Ma
     fleet = make_fleet(partitions=2, workers=2, storage=lake(table))
     topics.delete_topic(fleet.broker.bootstrap_servers, fleet.topic)
     topics.create_topic(fleet.broker.bootstrap_servers, fleet.topic, 2, COMPACTED)
-    for number in range(4):  # the same keys each time; the last one closes the segments of those before
+    for number in range(4):  # the same keys each time; the last message closes the earlier segments
         fleet.send(200, b"%d" % number)
         eventually(later(1.5), 5, "the segment is old enough")
     eventually(lambda: left(fleet).total() <= 410, 90, "it is compacted")

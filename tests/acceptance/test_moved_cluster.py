@@ -26,7 +26,7 @@ def test_a_fleet_moved_to_a_mirrored_cluster_stores_all_once(make_fleet: Callabl
     run_until_caught_up(fleet)
     before = fleet.config.with_name("kctl.old.toml")
     before.write_text(fleet.config.read_text())
-    fleet.send(100)  # and these are stored from the copy
+    fleet.send(100)  # and the worker stores these from the copy
 
     with KafkaBroker(short_dir / "b") as new:
         topics.create_topic(new.bootstrap_servers, fleet.topic, 2)

@@ -68,7 +68,7 @@ def test_records_that_retention_removes_below_a_running_query_are_counted_and_re
     monkeypatch.setenv("KCTL_SLOW_UNTIL", str(go_on))
     more = 'transform = "tests.acceptance.transforms:slow"\nmax_records_per_batch = 500'
     fleet = make_fleet(workers=1, partitions=1, workers_more=more)
-    fleet.send(12_000, b"x" * 1000)  # more than the query's consumer takes beforehand
+    fleet.send(12_000, b"x" * 1000)  # more than the query's consumer prefetches
     fleet.start()
     eventually(
         lambda: fleet.is_running("worker-0") and fleet.workers()["worker-0"]["batch_running_seconds"] is not None,
@@ -101,7 +101,7 @@ def test_records_that_retention_removed_before_they_were_read_are_reported(make_
     assert stored(fleet, 0) == list(range(200))
     assert stored(fleet, 1) == [*range(100), *range(170, 200)]
 
-    # A put whose range begins above the stored offset is refused, in this storage with this topic's own stored offset.
+    # This storage rejects a put whose range starts above this topic's own stored offset.
     stored_offset = fleet.storage.stored_offsets([(fleet.topic, 0)])[(fleet.topic, 0)]
     at = np.array([stored_offset.next + 5])
     columns = Columns(at, at, None, None, None)

@@ -32,7 +32,7 @@ def test_pause_seek_stack_and_drain_of_a_real_worker(make_fleet: MakeFleet) -> N
     fleet.send(200)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
 
-    # Paused: one partition is not read any more, the other is; also by the next process of that name.
+    # Paused: only the other partition is read, also by the next process of that name.
     operation(fleet, "pause", "--topic", fleet.topic, "--partition", "1")
     fleet.send(100)
     eventually(lambda: fleet.offsets()[0]["current_offset"] == 150, SETTLE_SECONDS, "the other partition is read")
@@ -67,7 +67,7 @@ def test_pause_seek_stack_and_drain_of_a_real_worker(make_fleet: MakeFleet) -> N
     kinds = [(event["kind"], event["partition"]) for event in fleet.events() if event["kind"] in ("rewound", "skipped")]
     assert kinds == [("rewound", 0), ("skipped", 0), ("skipped", 1)]
 
-    # Where it stands, its JVM too.
+    # Stack: where a worker stands, with its JVM.
     stacks = operation(fleet, "stack", "worker-0")["result"]
     assert {"MainThread", "kctl-agent worker-0"} <= {each["thread"] for each in stacks["threads"]}
     jvms = operation(fleet, "stack", "engine" if fleet.has_engine else "worker-0")["result"]["jvms"]

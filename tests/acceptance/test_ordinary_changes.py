@@ -23,7 +23,7 @@ def test_an_ordinary_change_is_never_failing(bench: Bench, change: Callable[[Ben
     last = max((number for number, _ in events(bench)), default=0) if change is not start else 0
     load = bench.fleet.load(rate=50)
     if change is start:
-        bench.close()  # a target that was stopped on purpose is not known from one that has died
+        bench.close()  # Prometheus cannot tell a stopped target from a dead one
 
     alerts = watched(lambda: bench.views.shown(), lambda: bench.views.pending(), lambda: change(bench), bench.open)
 

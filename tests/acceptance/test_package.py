@@ -12,7 +12,7 @@ import pytest
 from kctl.jars.lock import USUAL, read_lock
 from tests.wheels import build_wheels, clean_environment, install, make_environment, maven_repository
 
-# Where uv's cache is empty, PySpark is downloaded and built.
+# PySpark is downloaded and built if uv's cache is empty.
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
 

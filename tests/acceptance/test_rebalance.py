@@ -34,7 +34,7 @@ def queries_of_first(fleet: Fleet) -> int:
 @pytest.mark.shows("CLI, HTTP and Prometheus show the numbers of Kafka's own tool")
 @pytest.mark.parametrize("assignor", [pytest.param("range", marks=pytest.mark.long), "cooperative-sticky"])
 def test_none_lost_as_workers_come_and_go(assignor: str, make_fleet: MakeFleet) -> None:
-    # A killed worker stays away for longer than its session lasts: its successor would else be there for the rebalance.
+    # A killed worker stays away for longer than its session, so that its successor misses the rebalance.
     fleet = make_fleet(workers=1, partitions=4, backoff="25", kafka=f'assignor = "{assignor}"')
     fleet.start("worker-0")
     load = fleet.load(rate=1000)

@@ -71,7 +71,7 @@ class Hosts:
             running = {row["name"] for row in rows if (row["worker"] or {}).get("state") == "running"}
             if not everybody <= running or fleet.owners() != everybody:
                 return False
-            if set(self.states(name).values()) != {"here", "present"}:  # a host that has gone may answer all the same
+            if set(self.states(name).values()) != {"here", "present"}:  # a lost host may still answer
                 return False
         return True
 

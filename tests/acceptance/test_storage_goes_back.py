@@ -47,7 +47,7 @@ def test_an_older_copy_of_the_storage_is_noticed_and_filled_up(make_fleet: MakeF
     fleet.start()
     eventually(lambda: fleet.is_running("worker-0") and fleet.is_caught_up(), START_SECONDS, "all is committed")
 
-    copy(tmp_path / "older.sqlite", fleet.storage.path)  # under the worker, which has no batch
+    copy(tmp_path / "older.sqlite", fleet.storage.path)  # while the worker has no batch
     lost = [("storage_rolled_back", 0, 150, 100), ("storage_rolled_back", 1, 150, 100)]
     eventually(
         lambda: [event for event in moved(fleet) if event[0] != "query_failed"] == lost, START_SECONDS, "noticed"
@@ -125,7 +125,7 @@ def test_a_redis_failover_to_an_older_replica_is_made_up_for(make_fleet: MakeFle
     pair.fall_behind()
     fleet.send(100)
     eventually(fleet.is_caught_up, START_SECONDS, "the main one has it, and it is committed")
-    pair.fail_over()  # and nothing more is produced: a put would notice it, too
+    pair.fail_over()  # and production stops, because a put would notice it, too
 
     lost = [("storage_rolled_back", 0, 150, 100), ("storage_rolled_back", 1, 150, 100)]
     eventually(

@@ -141,7 +141,7 @@ def test_nothing_in_the_working_directory_is_run_but_the_transform_beside_the_fi
 @needs_root
 def test_another_user_cannot_call_what_spark_calls(fleet: Fleet) -> None:
     [worker, *_] = fleet.family("worker-0")
-    listening = ports(worker)  # for callbacks, and PySpark's accumulators where the driver is its own
+    listening = ports(worker)  # for callbacks, and PySpark's accumulators if the worker has its own driver
     call = b"c\np0\ncall\nn\ni7\ne\n"  # of the first proxy, foreachBatch's, with None and 7, as Py4J writes it
 
     replies = {
@@ -208,6 +208,6 @@ def test_what_kctl_writes_is_for_its_user_alone(fleet: Fleet) -> None:
     found = [path for folder in folders for path in (folder, *folder.rglob("*")) if not path.is_symlink()]
     found += [fleet.directory / "logs" / "worker-0.log", *fleet.directory.glob("data/storage.sqlite*")]
 
-    # Spark makes the jars in its folder executable for all, which is no way to read them.
+    # Spark makes the jars in its folder executable for all, which does not make them readable.
     open_to_others = {str(path): oct(mode) for path in found if (mode := stat.S_IMODE(path.lstat().st_mode)) & 0o066}
     assert open_to_others == {}

@@ -77,7 +77,7 @@ def test_the_agent_answers_in_a_batch(make_fleet: MakeFleet, monkeypatch: pytest
     assert str(fleet.topic) in shown.stdout
     p99 = times[int(CALLS * 0.99)]
     print(f"agent calls during a batch: p50 {statistics.median(times) * 1e3:.3f} ms, p99 {p99 * 1e3:.3f} ms")
-    # How fast exactly is measured by `benchmarks/agent_under_load.py`: beside other work a call waits for a processor.
+    # `benchmarks/agent_under_load.py` measures the time: on a busy machine a call waits for a processor.
     assert (statistics.median(times) < 0.05, p99 < 1) == (True, True), "nobody waits for the batch"
     (tmp_path / "go on").touch()
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "the held batch and what came after it are committed")

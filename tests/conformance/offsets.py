@@ -133,7 +133,7 @@ class StoredOffsets(Generic[S]):
         commit = self.plan(storage, chunk(0, 20))
         self.put(self.reopened(storage), chunk(0, 10))
 
-        with suppress(StoredOffsetMoved):  # all of it is refused, or only what is stored already is skipped
+        with suppress(StoredOffsetMoved):  # the store rejects all of it, or skips only stored messages
             commit()
 
         assert self.stored(storage) == list(range(next_offset(storage)))

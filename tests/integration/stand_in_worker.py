@@ -104,7 +104,7 @@ class StandIn:
             if at <= now:
                 self.waiting.remove((at, operation))
                 outcome = self.inbox.begin(operation) or self.outcome(operation)
-                publish(self.snapshot())  # first: a caller that was answered that it is done finds it so
+                publish(self.snapshot())  # first, so that a caller whose operation is done sees its effect
                 self.inbox.report(operation.id, outcome)
 
     def outcome(self, operation: AcceptedOperation) -> Outcome:

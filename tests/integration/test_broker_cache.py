@@ -44,7 +44,7 @@ def test_with_read_committed_the_end_is_the_last_stable_offset(broker: KafkaBrok
         producer.send("orders", b"x", partition=0)
         producer.flush()
         found = asyncio.run(end())
-        # The broker would end it after a minute, with a marker in whatever topic has this name by then.
+        # The broker would end it after a minute with a marker, in any topic that has this name by then.
         producer.abort_transaction()
 
     assert found == (5, 1, 1)

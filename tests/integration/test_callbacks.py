@@ -69,7 +69,7 @@ def one_gateway() -> Iterator[Any]:
 def running_gateway() -> Iterator[Any]:
     from kctl.jars.java import java_command
 
-    deadline.go_on(deadline.NEVER)  # the thread has one left where tests of a worker's turns ran
+    deadline.go_on(deadline.NEVER)  # earlier tests of a worker's turns have left the thread one
     java_home = str(java_command().resolve().parents[1])
     with exported("JAVA_HOME", java_home), exported("SPARK_SUBMIT_OPTS", BRIEF_JVM):
         gateway = launched()
@@ -189,7 +189,7 @@ def test_a_listener_of_another_user_on_another_address_locks_nobody_out(one_gate
         [other] = socket.getaddrinfo("::1" if address == "::" else address, port, type=socket.SOCK_STREAM)
         assert owner_of_listener(*other[4][:2]) == NOBODY
         gateway.shutdown_callback_server()
-        gateway.close(keep_callback_server=True)  # so the next call connects anew
+        gateway.close(keep_callback_server=True)  # so that the next call connects again
 
         assert gateway.jvm.java.lang.Integer.valueOf(7) == 7
 
@@ -232,7 +232,7 @@ def test_connections_without_a_token_keep_nobody_from_a_jvm(one_gateway: Any) ->
         peers[-1].sendall(b"A\n")
         assert one_gateway.jvm.java.lang.Integer.valueOf(7) == 7
 
-        one_gateway.close(keep_callback_server=True)  # so the next call connects anew
+        one_gateway.close(keep_callback_server=True)  # so that the next call connects again
 
         assert one_gateway.jvm.java.lang.Integer.valueOf(7) == 7
         ended = [each for each in peers[:300] if select.select([each], [], [], 0)[0]]

@@ -75,7 +75,7 @@ def is_well(fleet: Master) -> bool:
 
 
 def every_view_shows_its_age(fleet: Master) -> None:
-    for words in (ASKED, *VIEWS):  # each is stale 5 s after the last answer that it rests on
+    for words in (ASKED, *VIEWS):  # each is stale 5 s after the last answer it is based on
         shows_its_age(fleet, words)
     verdict = eventually(lambda: (ran := fleet.kctl("status")).returncode == 1 and ran.stdout)
     assert "no Kafka broker has answered since 2" in verdict.splitlines()[0]

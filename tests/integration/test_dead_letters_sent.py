@@ -133,7 +133,7 @@ def test_a_topic_that_is_not_there_is_named_and_nothing_is_changed(storage: Stor
 def test_one_that_cannot_be_sent_stays_and_the_others_go(storage: Storage, config: Path, broker: KafkaBroker) -> None:
     if not topics.has_topic(broker.bootstrap_servers, PARKED):
         topics.create_topic(broker.bootstrap_servers, PARKED, PARTITIONS)
-    large = b"x" * 1_500_000  # a broker takes 1 MiB unless its topic is set otherwise
+    large = b"x" * 1_500_000  # a broker accepts 1 MiB unless its topic is configured otherwise
     for partition, (key, value) in enumerate([(b"k", None), (None, None), (b"k", large), (None, b"v")], 1):
         storage.dead_letter([Message("u", partition, 7, key, value, 0)], "no such customer")
 

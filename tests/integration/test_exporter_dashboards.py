@@ -60,7 +60,9 @@ class Reading(Meanwhile):
         for partition in range(4):
             self._producer.send("orders", b"x", partition=partition)
         self._producer.flush()
-        while self._consumer.poll(50):  # else it may for ever be one message behind, with what it has fetched before
+        while self._consumer.poll(
+            50
+        ):  # else it may stay one message behind for ever, with messages that it fetched before
             pass
         self._consumer.commit()
 

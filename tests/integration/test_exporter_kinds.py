@@ -101,7 +101,7 @@ STATES = {
 @pytest.fixture(scope="module")
 def exporter(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exporter]:
     words = ("-b", broker.bootstrap_servers, "--set", "exporter.interval_seconds=0.2")
-    topics.commit(broker.bootstrap_servers, "first", "orders", {0: 0})  # there is a coordinator from then on
+    topics.commit(broker.bootstrap_servers, "first", "orders", {0: 0})  # from now on there is a coordinator
     with running_exporter(tmp_path_factory.mktemp("exporter"), *words) as running:
         eventually(running.is_ready, what="it is polled")
         yield running
@@ -241,7 +241,7 @@ def test_groups_of_the_newer_kinds_are_as_kafkas_own_tools_report_them_field_by_
     [of_tool] = reported.members
 
     columns = {"kctl_consumer_committed_offset": "current_offset", "kctl_consumer_lag": "lag"}
-    if kind == "streams":  # the tool for share groups has no end of logs
+    if kind == "streams":  # the tool for share groups prints no log ends
         columns["kctl_partition_end_offset"] = "log_end_offset"
     for name, column in columns.items():
         found = {row.partition: getattr(row, column) for row in reported.partitions if row.current_offset is not None}
@@ -257,6 +257,6 @@ def test_groups_of_the_newer_kinds_are_as_kafkas_own_tools_report_them_field_by_
     if kind == "share":
         assert of_tool.assignment == tuple((world.topic, number) for number in ours["assigned"][world.topic])
         assert of_tool.host == f"/{ours['host']}".replace("//", "/")
-    else:  # tasks are shared out, not partitions of topics
+    else:  # members have tasks, not partitions of topics
         assert of_tool.assignment == (("0", 0), ("0", 1), ("0", 2))
         assert ours["assigned"] is None

@@ -60,7 +60,7 @@ def agent(short_dir: Path, tmp_path: Path) -> Iterator[psutil.Process]:
 def test_ten_thousand_hostile_frames_do_no_harm(agent: psutil.Process, short_dir: Path, tmp_path: Path) -> None:
     path = short_dir / "worker-0.sock"
     valid = question("kafka_lag", "secret-of-the-caller")
-    attack(path, valid, SEED, FRAMES // 5)  # what is allocated once is no growth
+    attack(path, valid, SEED, FRAMES // 5)  # one-time allocations are not growth
     with Caller(path) as caller:
         assert caller.ask("ping").ok
     eventually(lambda: _sockets(agent) == 1, what="connections of the warm-up are still open")
@@ -122,7 +122,7 @@ def test_ten_thousand_hostile_frames_neither_break_nor_feed_the_master(master: C
     fleet = master(workers={"count": 1})
     path = fleet.run_dir / "master.sock"
     process = psutil.Process(fleet.process.pid)
-    # What is connected, loaded and cached once is not growth.
+    # One-time connections, imports and caches are not growth.
     eventually(lambda: b'part="committed"' in _metrics(fleet.about["http_url"]))
     attack(path, TO_MASTER, SEED, FRAMES)
     eventually(lambda: _descriptors(process) < 30)

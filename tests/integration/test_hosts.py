@@ -267,7 +267,7 @@ def test_a_rolling_upgrade_names_the_host_of_another_protocol(fleet: Fleet) -> N
     assert "it speaks protocols 2 to 3" in " ".join(each.message for each in of_newer)
     assert newer.stop() == 0
 
-    for name, protocol in (("c", 1), ("b", 1), ("a", 2)):  # one after another, each speaks the old one too
+    for name, protocol in (("c", 1), ("b", 1), ("a", 2)):  # one after another, and each still speaks the old version
         if name != "c":
             assert fleet.masters[name].stop() == 0
         fleet.start(name, prefix=["env", "PROTOCOLS=1-2"])

@@ -161,7 +161,7 @@ def assert_as_reported(fleet: Fleet, name: str, lines: list[dict[str, Any]]) -> 
         if line["operation"] not in ("pause", "resume") or params.get("host") not in (None, name, "all"):
             continue
         if params.get("host") == "all" and is_done and line["text"].split(": ")[1] == HOSTS[0]:
-            continue  # the host that led it has had this one do its part, which has a line of its own
+            continue  # the leading host made this one do its part, which has its own line
         if line["state"] == "unknown" or (params.get("host") == "all" and not is_done):
             paused = None
         elif is_done and line["operation"] == "resume" and params.get("all"):

@@ -163,7 +163,7 @@ def test_an_alert_fires_for_its_host_and_for_no_other(fleet: Fleet, tmp_path: Pa
         def dies_again(alert: str) -> bool:
             [row] = fleet.masters["b"].ask("status", of_master=True, local=True).result["rows"]
             if row["state"] == "running":
-                with suppress(ProcessLookupError):  # it has just been killed, or given up
+                with suppress(ProcessLookupError):  # it was just killed, or given up
                     os.kill(row["pid"], signal.SIGKILL)
             return is_firing(alert)
 

@@ -126,7 +126,7 @@ def test_a_topic_is_deleted_only_when_confirmed(broker: KafkaBroker, kctl: Kctl,
 
 
 def test_a_topic_of_kafka_itself_is_not_deleted(broker: KafkaBroker, kctl: Kctl) -> None:
-    committed(broker, "someone", {0: 0})  # makes the topic of the offsets
+    committed(broker, "someone", {0: 0})  # creates the topic of offsets
 
     ran = kctl("delete-topic", "__consumer_offsets", "--execute")
 

@@ -274,7 +274,7 @@ def test_what_a_dead_broker_means_is_seen_in_topics_and_brokers(wounded: Wounded
 def test_too_few_replicas_in_sync_are_reported_by_the_brokers_name_even_with_the_clients_log_silenced(
     wounded: Wounded, kctl: Kctl, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.CRITICAL, "kafka")  # as a master does, of which another test may have run one here
+    caplog.set_level(logging.CRITICAL, "kafka")  # as a master does; another test may have run one in this process
 
     code, out, err = kctl("produce", "-t", "strict", "x", "--timeout", "8")
 

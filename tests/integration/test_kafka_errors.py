@@ -25,7 +25,7 @@ from tests.servers.secured_broker import PASSWORD, SecuredBroker
 pytestmark = [
     pytest.mark.real,
     pytest.mark.usefixtures("collected_here"),
-    pytest.mark.filterwarnings("ignore:unclosed <s:ResourceWarning"),  # sockets of failed connects: kafka-python's
+    pytest.mark.filterwarnings("ignore:unclosed <s:ResourceWarning"),  # kafka-python's sockets of failed connects
 ]
 
 
@@ -84,7 +84,7 @@ def test_with_tls_and_every_mechanism_messages_go_in_and_out(kctl: Kctl, secured
     consumed = kctl("consume", "--context", context, "-t", "orders", "-p", "1", "--from", str(offset), "-n", "1")
     words = ["--context", context, "-g", f"g-{context}", "-t", "orders", "--to", "latest", "--execute"]
     reset = kctl("reset-offsets", *words)
-    # as a process of its own, which imports no more of kafka-python than it needs
+    # a new process imports only what it needs of kafka-python
     words = ["lag", "--config", str(secured.write_contexts()), "--context", context, "-g", f"g-{context}", "-o", "json"]
     lag = run_process("kafka", *words)
 

@@ -23,7 +23,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStoreServ
 def open_table(server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch) -> OpenTable:
     monkeypatch.setattr(
         s3, "AT_ONCE", 1
-    )  # of many that create an object at once this server has most wait for a second
+    )  # this server makes most clients that create an object at once wait for a second
     place = uuid.uuid4().hex
 
     return lambda: opened(LakeStorage(server.folder(place)))

@@ -41,7 +41,7 @@ pytestmark = [
     pytest.mark.real,
     pytest.mark.usefixtures("collected_here"),
     pytest.mark.timeout(240),
-    pytest.mark.filterwarnings("ignore:unclosed <s:ResourceWarning"),  # sockets of failed connects: kafka-python's
+    pytest.mark.filterwarnings("ignore:unclosed <s:ResourceWarning"),  # kafka-python's sockets of failed connects
 ]
 SECURITY = (Path(__file__).parents[2] / "SECURITY.md").read_text(encoding="utf-8")
 TOPIC, GROUP = "orders", "billing"
@@ -277,7 +277,7 @@ def test_a_topic_without_rights_stops_no_other_topic_of_the_worker(secured: Secu
         start = StartOffsets(settings, storage, brokers)
 
         def decided() -> Decided | None:
-            with contextlib.suppress(KafkaError):  # the rights are known to the broker a little later
+            with contextlib.suppress(KafkaError):  # the broker learns of the rights a little later
                 return start.decide(wanted, {})
             return None
 

@@ -82,7 +82,7 @@ def test_one_to_five_members_share_two_topics_as_the_assignor_promises(assignor:
         members.append(group.join(f"member-{len(members)}", assignor))
         now = eventually(lambda: shares_as_promised(assignor, members, group), 60, f"{len(members)} share it all")
         if "sticky" in assignor:
-            # What moved went to the newcomer, and nobody else got anything that another had.
+            # Partitions moved only to the new member.
             assert all(now[each] <= share for each, share in before.items())
         before = now
 

@@ -67,7 +67,7 @@ def test_hanging_handlers_are_the_verdict(place: Path, master: Callable[..., Mas
     assert glance["lag"] == 0
     [measured] = re.findall(r"^kctl_oldest_unhandled_seconds\{.*\} (\S+)$", page(one, "/metrics"), re.M)
     assert float(measured) >= age
-    gate = os.open(place / "gate", os.O_RDWR)  # not for writing alone: what is written stays while no call reads it
+    gate = os.open(place / "gate", os.O_RDWR)  # also for reading, so that a byte stays while no call reads
     try:
         os.write(gate, b"x" * 1000)
         eventually(lambda: not storage.stats().partitions, 60)

@@ -168,7 +168,7 @@ def test_after_an_operation_is_reported_as_failed_nothing_of_it_happens(master: 
     fleet.ask("cancel", id=resume["id"])
     assert ended(fleet, resume)["state"] == "failed"
 
-    # A second passes in each worker, in which what was dropped would have been carried out.
+    # A second passes in each worker, long enough to run an operation that was dropped.
     operation(fleet, "pause", topic="orders", partition=0)
     assert [worker(fleet, name)["state"] for name in ("worker-0", "worker-1")] == ["paused", "running"]
     planned = operation(fleet, "seek", topic="orders", to="7", dry_run=True)

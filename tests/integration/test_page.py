@@ -33,7 +33,7 @@ def opened(chromium: webdriver.Chrome, eventually: Eventually) -> Iterator[tuple
         eventually(lambda: text(chromium, "link") == "live" and rows(chromium, "partitions"))
         yield site, chromium
         console = [entry["message"] for entry in logged(chromium)]
-        chromium.get("about:blank")  # its stream would reconnect to a server that is gone
+        chromium.get("about:blank")  # its stream would reconnect to the closed server
     assert [message for message in console if "favicon" not in message] == []
 
 
@@ -115,7 +115,7 @@ def test_a_lost_connection_is_shown_with_the_age_of_what_is_shown(opened: Opened
 
 def test_what_is_old_is_not_live_and_no_headline_of_now(chromium: webdriver.Chrome, eventually: Eventually) -> None:
     """As with a frozen master: its stream stays open, and nothing arrives."""
-    with Site(4, max_age_seconds=7.0) as site:  # two of them have gone by when it is collected
+    with Site(4, max_age_seconds=7.0) as site:  # two of them have passed when it is collected
         site.latest = judged(healthy())
         chromium.get(site.url)
         eventually(lambda: (text(chromium, "status"), text(chromium, "link")) == ("ok", "live"))

@@ -34,7 +34,7 @@ def opened(chromium: webdriver.Chrome, eventually: Eventually) -> Iterator[Opene
         yield site, chromium
         errors = [entry["message"] for entry in logged(chromium) if "favicon" not in entry["message"]]
         chromium.get("about:blank")
-    # What a test reads of a canvas is advised against.
+    # Chromium warns of reads from a canvas, as these tests do.
     assert [each for each in errors if "404" not in each and "getImageData" not in each] == []
 
 

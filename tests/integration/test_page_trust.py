@@ -154,7 +154,7 @@ def test_a_page_of_another_origin_changes_nothing_reads_nothing_and_frames_nothi
         assert "deleted" not in page.find_element(By.TAG_NAME, "body").text
         page.switch_to.default_content()
 
-    logged(page)  # of what was refused
+    logged(page)  # of the rejected request
     assert (storage.count_dead(), site.operations.all()) == (7, [])
     assert is_signed_in(page), "what it did concerns nobody who is signed in"
 

@@ -89,7 +89,7 @@ def test_rpc_http_metrics_and_page_show_the_same_numbers(master: Callable[..., A
     eventually(lambda: 'part="committed"' in fetch(f"{url}/metrics"))
     expected = eventually(lambda: of_all_four(fleet) and by_rpc(fleet))
 
-    # What is collected, not asked now, follows: the last collection may have come before the last worker.
+    # Collected values follow later: the last collection may be older than the last worker.
     eventually(lambda: by_http(fleet) == expected, what="HTTP")
     assert by_http(fleet, "?live=1") == expected
     eventually(lambda: by_metrics(fleet, expected) == expected, what="metrics")
@@ -109,7 +109,7 @@ def test_rpc_http_metrics_and_page_show_the_same_numbers(master: Callable[..., A
         eventually(lambda: page.find_element("css selector", "dd[data-number=lag]").text == lag, what="the page's lag")
 
     def is_one_status() -> bool:
-        # Two collections, if another came between the two questions.
+        # There are two if another collection came between the two questions.
         status, found = json.loads(fetch(f"{url}/api/v1/status")), samples(url)
         return bool(
             found["kctl_group_status"][status["status"],] == 1
@@ -155,7 +155,7 @@ def test_the_lag_of_a_partition_that_was_never_committed_is_the_same_everywhere(
         }
 
     def is_collected() -> bool:
-        # A master that has just started may not have had the first answers of brokers and worker.
+        # A new master may not have the first answers of brokers and worker yet.
         known = samples(fleet.about["http_url"])
         ends, committed = known.get("kctl_partition_end_offset", {}), known.get("kctl_consumer_committed_offset", {})
         return (topic, "1") in ends and (topic, "0") in committed

@@ -169,7 +169,7 @@ class FailingDisk:
         with disk.open("wb") as file:
             file.truncate(64 << 20)
         self._run("mkfs.ext4", "-q", "-F", "-b", "4096", "-N", "64", "-J", "size=4,location=100", str(disk))
-        with disk.open("r+b") as file:  # what the file system needs for itself, and its journal, has room
+        with disk.open("r+b") as file:  # the file system's own blocks and its journal have room
             own = file.read(6 << 20)
             file.seek(0)
             file.write(own)

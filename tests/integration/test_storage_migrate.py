@@ -145,7 +145,7 @@ def test_an_interrupted_migration_can_be_repeated(storage: OffsetStore, migrate:
     assert offsets(storage) == AFTER
 
 
-@pytest.mark.parametrize("storage", ["lake"], indirect=True)  # others belong to one cluster, and are refused
+@pytest.mark.parametrize("storage", ["lake"], indirect=True)  # others belong to one cluster, and are rejected
 def test_a_table_that_has_gone_on_in_the_new_cluster_is_not_taken_back(
     storage: OffsetStore, migrate: Migrate, mirror: KafkaBroker
 ) -> None:

@@ -115,7 +115,7 @@ def test_a_master_answers_while_its_log_disk_hangs(
     fleet = master(fleet={"log_dir": str(disk.path / "logs")})
     session, other = (fleet.status()[name]["pid"] for name in ("worker-0", "worker-1"))
     disk.freeze()
-    os.kill(session, signal.SIGKILL)  # the log of the next one cannot be opened
+    os.kill(session, signal.SIGKILL)  # the next process cannot open its log
     answered: list[float] = []
 
     def is_named() -> bool:

@@ -100,7 +100,7 @@ def test_a_commit_at_the_moment_of_the_wal_reset_bug_damages_no_file(how: str, t
             other.stdin.flush()
             eventually((tmp_path / "paused").exists)
             try:
-                grow(db, 1)  # begins the log anew
+                grow(db, 1)  # restarts the log
                 is_locked = False
             except sqlite3.OperationalError:
                 is_locked = True

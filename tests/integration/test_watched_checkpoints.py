@@ -159,7 +159,7 @@ def test_a_store_that_hangs_holds_up_nobody_else(broker: KafkaBroker, tmp_path: 
     hung = copied(RECORDED / "4.2.0" / "plain", tmp_path / "nfs" / "hung", orders="hung")
     well = copied(RECORDED / "4.2.0" / "plain", tmp_path / "disk" / "well", orders="hung")
     (hung / "offsets" / "2").unlink()
-    os.mkfifo(hung / "offsets" / "2")  # to open it takes for ever
+    os.mkfifo(hung / "offsets" / "2")  # opening it never returns
     file = tmp_path / "kctl.toml"
     checkpoints = checkpoint_of("hung", hung) + checkpoint_of("well", well, every="24h")
     file.write_text(SETTINGS.format(servers=broker.bootstrap_servers) + checkpoints)

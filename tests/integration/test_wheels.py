@@ -81,7 +81,7 @@ def test_the_agent_s_wheel_serves_with_nothing_but_the_standard_library(wheels: 
 
 
 @pytest.mark.shows("an installed `kctl` fetches, verifies and keeps its jars without the repository")
-@pytest.mark.timeout(900)  # where uv's cache is empty, PySpark is downloaded and built
+@pytest.mark.timeout(900)  # PySpark is downloaded and built if uv's cache is empty
 def test_an_installed_kctl_fetches_and_verifies_its_jars_without_the_repository(wheels: Path, short_dir: Path) -> None:
     programs, home = make_environment(short_dir / "venv"), short_dir / "home"
     repository = maven_repository(short_dir / "maven")

@@ -82,7 +82,7 @@ class DescribedGroup:
 
 def describe_group(bootstrap_servers: str, group: str) -> list[GroupPartition]:
     """Partitions with a committed offset or a member, sorted. Raises KctlError if the group does not exist."""
-    # Consumer and client ids may hold spaces; a topic never does, and a host begins with a slash.
+    # Consumer and client ids may have spaces; a topic never does, and a host begins with a slash.
     row = _row_pattern(group, r"(\S+)\s+(\d+)\s+(\d+|-)\s+(\d+|-)\s+(\d+|-)\s+(.+?)\s+(/\S*|-)\s+(.+)")
     partitions = []
     for line in _run(bootstrap_servers, "--group", group, "--describe", "--offsets").splitlines():

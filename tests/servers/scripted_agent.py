@@ -80,5 +80,5 @@ class ScriptedAgent(ScriptedServer[Request]):
         self._bound.close()
 
     def _stopped_listening(self) -> None:
-        # This process lives on; without its record the socket file is as stale as that of a dead one.
+        # This process continues; without its record the socket file is as stale as a dead process's.
         self._bound.path.with_suffix(".pid").unlink(missing_ok=True)
