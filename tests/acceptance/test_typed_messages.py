@@ -1,0 +1,206 @@
+"""A fleet fills a table from a topic of Avro under strikes: on its processes, and on the schema registry."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import fastavro
+import pytest
+from deltalake import DeltaTable
+from kafka import KafkaProducer, TopicPartition
+
+from tests.acceptance.fleets import START_SECONDS, Fleet, MakeFleet
+from tests.acceptance.tables import lake, later
+from tests.conftest import eventually
+from tests.servers.schema_registry import FaultyRegistry, SchemaRegistry, framed
+
+pytestmark = [pytest.mark.real]
+
+PAGE = Path(__file__).parents[2] / "docs" / "typed-messages.md"
+FAULTS: tuple[Any, ...] = (None, (500, b""), (401, b"{}"), (404, b"<html>"), (200, b"garbage"))
+ID = {"name": "id", "type": "string"}
+AMOUNT = {"name": "amount", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}}
+AT = {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}}
+FIELDS = (
+    ID,
+    {"name": "note", "type": ["null", "string"], "default": None},
+    {"name": "n", "type": "int", "default": 7},
+    {"name": "tags", "type": {"type": "array", "items": "string"}, "default": []},
+)
+"""Each of the four writer schemas has one more."""
+
+
+class Sent(NamedTuple):
+    row: dict[str, Any] | None
+    reason: str
+
+
+@pytest.fixture
+def registry(short_dir: Path) -> Iterator[SchemaRegistry]:
+    folder = short_dir / "registry"
+    folder.mkdir()
+    with SchemaRegistry(folder) as running:
+        yield running
+
+
+class Topic:
+    """What is produced into a fleet's topic, and what must become of it."""
+
+    def __init__(self, fleet: Fleet, registry: SchemaRegistry, seed: int) -> None:
+        self.fleet, self.registry = fleet, registry
+        self.sent: dict[tuple[int, int], Sent] = {}
+        self.drawn = random.Random(seed)
+        self.schemas: list[tuple[int, dict[str, Any]]] = []
+        self._number = 0
+
+    def register(self) -> None:
+        """The next version."""
+        schema = {"type": "record", "name": "shop.Order", "fields": list(FIELDS[: len(self.schemas) + 1])}
+        self.schemas.append((self.registry.register(f"{self.fleet.topic}-value", schema), schema))
+
+    def send(self, count: int) -> None:
+        producer = KafkaProducer(bootstrap_servers=self.fleet.broker.bootstrap_servers, acks="all")
+        futures = []
+        for _ in range(count):
+            value, headers, sent = self._message()
+            futures.append((producer.send(self.fleet.topic, value, key=b"k%d" % self._number, headers=headers), sent))
+        for future, sent in futures:
+            done = future.get(30)
+            self.sent[done.partition, done.offset] = sent
+            self.fleet.sent[TopicPartition(self.fleet.topic, done.partition)] += 1
+        producer.close()
+
+    def _message(self) -> tuple[bytes | None, list[tuple[str, bytes]], Sent]:
+        self._number += 1
+        number, schema = self.drawn.choice(self.schemas)
+        value = {"id": f"order-{self._number}", "note": "hello", "n": self._number, "tags": ["a", "b"]}
+        written = BytesIO()
+        names = [field["name"] for field in schema["fields"]]
+        fastavro.schemaless_writer(written, fastavro.parse_schema(schema), {name: value[name] for name in names})
+        payload = written.getvalue()
+        match self.drawn.randrange(40):
+            case 0:
+                return None, [], Sent({}, "")
+            case 1:
+                return framed(4711, payload), [], Sent(None, "UnknownSchema")
+            case 2:
+                return framed(number, payload[:1]), [], Sent(None, "BadRecord")
+            case 3:
+                return b"plain", [], Sent(None, "NotFramed")
+        row = {name: value[name] for name in names}
+        match self.drawn.randrange(3):
+            case 0:
+                return framed(number, payload), [], Sent(row, "")
+            case 1:
+                return framed(number, payload, by_guid=True), [], Sent(row, "")
+        return payload, [("__value_schema_id", framed(number, b""))], Sent(row, "")
+
+    def is_accounted_for(self, table: Path) -> None:
+        """Each message is one row with its values, or one dead letter with its reason."""
+        rows = DeltaTable(table).to_pyarrow_table().to_pylist()
+        found = {(row["_kafka"]["partition"], row["_kafka"]["offset"]): row for row in rows}
+        good = {place: sent for place, sent in self.sent.items() if sent.row is not None}
+        assert len(rows) == len(found) == len(good)
+        for place, sent in good.items():
+            row = {name: value for name, value in found[place].items() if name in (sent.row or {})}
+            assert row == sent.row, place
+        dead = DeltaTable(table.with_name(f"{table.name}_dead_letters")).to_pyarrow_table().to_pylist()
+        bad = {place: sent.reason for place, sent in self.sent.items() if sent.row is None}
+        assert {(row["partition"], row["offset"]): row["error"].partition(":")[0] for row in dead} == bad
+        assert len(dead) == len(bad)
+
+
+def settings(url: str) -> str:
+    return f'value_format = "avro"\n\n[schema_registry]\nurl = "{url}"'
+
+
+@pytest.mark.shows(
+    "Avro of four schemas and three framings is in a table once, or a dead letter, despite kills and outages"
+)
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("strikes", [2, pytest.param(25, marks=pytest.mark.long)])
+def test_each_value_is_a_row_or_a_dead_letter_whatever_is_struck(
+    make_fleet: MakeFleet, short_dir: Path, registry: SchemaRegistry, strikes: int
+) -> None:
+    table = short_dir / "orders"
+    with FaultyRegistry(registry) as proxy:
+        fleet = make_fleet(
+            partitions=2, storage=lake(table, "merge_schema = true\nmaintenance = false"), kafka=settings(proxy.url)
+        )
+        topic = Topic(fleet, registry, int(os.environ.get("KCTL_TEST_SEED", "1")))
+        topic.register()
+        topic.send(300)
+        fleet.start()
+        eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+        for strike in range(strikes):
+            is_new = len(topic.schemas) < len(FIELDS)
+            if is_new:
+                topic.register()
+            if strike % 2:
+                proxy.fault = topic.drawn.choice(FAULTS)
+            topic.send(300)
+            if strike % 2:
+                if is_new:
+                    eventually(lambda: waits_for_registry(fleet), 60, "the outage is named")
+                proxy.fault = False
+            else:
+                eventually(later(topic.drawn.uniform(0, 2)), 5, "the moment has come")
+                victim = fleet.workers()["worker-0"]["pid"] if topic.drawn.random() < 0.5 else fleet.jvm().pid
+                os.kill(victim, signal.SIGKILL)
+            eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+        topic.is_accounted_for(table)
+
+
+def waits_for_registry(fleet: Fleet) -> bool:
+    done = fleet.kctl("status", exit_code=None)
+    return done.returncode != 0 and "the schema registry at http://" in done.stdout
+
+
+@pytest.mark.shows("the eight lines of docs/typed-messages.md turn an Avro topic into typed rows that DuckDB reads")
+def test_the_configuration_of_the_page_makes_typed_rows(
+    make_fleet: MakeFleet, short_dir: Path, registry: SchemaRegistry
+) -> None:
+    [text] = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)[:1]
+    assert len([line for line in text.splitlines() if not line.startswith("[")]) <= 8
+    table = short_dir / "orders"
+    fleet = make_fleet(partitions=2, storage=lake(table))
+    mine = {
+        '"127.0.0.1:9092"': json.dumps(fleet.broker.bootstrap_servers),
+        '"orders-to-lake"': json.dumps(fleet.group),
+        '"orders"': json.dumps(fleet.topic),
+        '"http://127.0.0.1:8081"': json.dumps(registry.url),
+        '"file:///srv/lake/orders"': json.dumps(table.as_uri()),
+    }
+    for old, new in mine.items():
+        assert old in text
+        text = text.replace(old, new)
+    fleet.config.write_text(
+        f'{text}\n[workers]\ntrigger_seconds = 1.0\n[http]\nport = 0\n[spark]\nmaster = "local[1]"\n'
+    )
+    schema = {"type": "record", "name": "shop.Order", "fields": [ID, AMOUNT, AT]}
+    number = registry.register(f"{fleet.topic}-value", schema)
+    written = BytesIO()
+    at = datetime(2026, 11, 28, 7, 45, tzinfo=UTC)
+    fastavro.schemaless_writer(
+        written, fastavro.parse_schema(schema), {"id": "a", "amount": Decimal("12.00"), "at": at}
+    )
+    fleet.send(100, framed(number, written.getvalue()))
+    fleet.start()
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+    files = DeltaTable(table).file_uris()
+    query = 'select id, amount, "at", count(*), max(_kafka.offset) from read_parquet(?) group by all'
+    [(id_, amount, found_at, count, last)] = duckdb.execute(query, [files]).fetchall()
+    assert (id_, str(amount), found_at.astimezone(UTC), count, last) == ("a", "12.00", at, 100, 49)
