@@ -62,8 +62,10 @@ class ObjectStoreServer:
     def credentials(self, secret: str | None = None) -> Path:
         file = self.directory / ("wrong_credentials" if secret else "credentials")
         keys = self.keys or _KEYS
-        file.write_text(f"[default]\naws_access_key_id = {keys.id}\naws_secret_access_key = {secret or keys.secret}\n")
-        file.chmod(0o600)
+        part = file.with_suffix(".part")  # a process may read the file at any time
+        part.write_text(f"[default]\naws_access_key_id = {keys.id}\naws_secret_access_key = {secret or keys.secret}\n")
+        part.chmod(0o600)
+        part.replace(file)
         return file
 
     def __enter__(self) -> ObjectStoreServer:
