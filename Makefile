@@ -46,7 +46,7 @@ $(DEMO_READY): deploy/requirements.lock pyproject.toml agent/pyproject.toml scri
 	@scripts/setup demo
 	@touch $@
 
-demo: $(DEMO_READY) ## a real Kafka broker, Spark workers and a live table; Ctrl-C ends it (ARGS: see kctl demo --help)
+demo: $(DEMO_READY) ## a real Kafka broker, and Spark workers that store its messages; Ctrl-C ends it (ARGS: see kctl demo --help)
 	@$(BIN)/kctl demo $(ARGS)
 
 check: $(PACKAGES_DONE) ## format, lint, types, dependency rules

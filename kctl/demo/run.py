@@ -213,7 +213,7 @@ def _load(run: _Run) -> None:
     sinkers = f" and {number_of(options.sinkers, 'sinker')}" if options.sinkers else ""
     started = number_of(options.workers, "worker") + sinkers
     screen.print_line(
-        f"starting {started}; to query them from another terminal: {_command()} -c {run.fleet.config} rpc kafka_lag"
+        f"starting {started}; for a live table, in another terminal: {_command()} -c {run.fleet.config} top"
     )
     _watch(run)
     run.parts.check()

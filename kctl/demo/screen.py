@@ -28,4 +28,4 @@ class Screen:
 
 def _in_words(worker: dict[str, Any]) -> str:
     rate = worker["rows_per_second"]
-    return f"{worker['name']} {worker['state'] or 'starting'} {'-' if rate is None else f'{rate:.0f}'} rows/s"
+    return f"{worker['name']} {worker['state'] or 'starting'}{'' if rate is None else f' {rate:.0f} rows/s'}"
