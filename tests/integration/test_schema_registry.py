@@ -106,6 +106,8 @@ def test_a_schema_is_asked_for_once_by_however_many_threads(proxy: FaultyRegistr
         ((500, b'{"error_code": 50001}'), "with HTTP 500"),
         ((200, b"\xff garbage"), "with something other than a schema"),
         ((200, b'{"schema": 7}'), "with something other than a schema"),
+        ((200, b'{"schema": "x", "references": 5}'), "with something other than a schema"),
+        ((200, b'{"schema": "x", "references": [{"subject": "a"}]}'), "with something other than a schema"),
     ],
 )
 def test_an_outage_is_named_and_schemas_that_are_known_keep_working(
@@ -157,6 +159,18 @@ def test_an_id_that_the_registry_does_not_know_is_the_messages_fault(proxy: Faul
             registry.by_prefix(prefix(4711))
         assert str(raised.value) == UNKNOWN
         assert proxy.asked["/schemas/ids/4711"] == asked
+
+
+def test_unknown_ids_take_a_bounded_amount_of_memory(proxy: FaultyRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "MOST_UNKNOWN", 2)
+    registry = Registry(RegistrySettings(proxy.url))
+
+    for number in (*range(4711, 4714), 4713):
+        with pytest.raises(Undecodable):
+            registry.by_prefix(prefix(number))
+
+    assert len(registry._unknown) <= 2
+    assert proxy.asked["/schemas/ids/4713"] == 1
 
 
 @pytest.mark.parametrize(

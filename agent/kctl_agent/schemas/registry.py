@@ -31,6 +31,8 @@ RETRY_SECONDS = 1.0
 """How long an outage is assumed to last, so that waiting threads do not each wait for the time-out."""
 UNKNOWN_SECONDS = 10.0
 """After the registry did not know an id, kctl does not ask for it again for this long."""
+MOST_UNKNOWN = 10_000
+"""The most unknown ids to remember: bytes that are not framed can look like any id."""
 MOST_BYTES = 16 << 20
 UNKNOWN = (40401, 40402, 40403)
 """Confluent's codes for a missing subject, version or schema. Any other 404 counts as an outage."""
@@ -80,7 +82,7 @@ class Registry:
         """Returns the texts of all referenced schemas, each after those that it refers to."""
         texts = []
         for each in document.get("references") or ():
-            path = f"/subjects/{quote(each['subject'], safe='')}/versions/{int(each['version'])}"
+            path = f"/subjects/{quote(each['subject'], safe='')}/versions/{each['version']}"
             if path in above:
                 raise Undecodable(f"UnsupportedSchema: {path} refers to itself")
             found = self._once(path, partial(self._get, path))
@@ -118,13 +120,15 @@ class Registry:
         document = _json(body)
         if status == 404 and document.get("error_code") in UNKNOWN:
             why = f"UnknownSchema: the schema registry does not know {path.removeprefix('/')}"
+            if len(self._unknown) >= MOST_UNKNOWN:
+                self._unknown.clear()
             self._unknown[path] = self._clock() + UNKNOWN_SECONDS, why
             raise Undecodable(why)
         if status in (401, 403):
             raise self._outage(f"rejects the credentials of kctl (HTTP {status})")
         if status != 200:
             raise self._outage(f"answers {path} with HTTP {status}")
-        if not isinstance(document.get("schema"), str):
+        if not isinstance(document.get("schema"), str) or not _are_references(document.get("references") or []):
             raise self._outage(f"answers {path} with something other than a schema")
         self._down = None
         return document
@@ -165,6 +169,13 @@ class Registry:
         if given.certificate_file:
             context.load_cert_chain(given.certificate_file, given.key_file, given.key_password or "")
         return context
+
+
+def _are_references(found: Any) -> bool:
+    return isinstance(found, list) and all(
+        isinstance(each, dict) and isinstance(each.get("subject"), str) and isinstance(each.get("version"), int)
+        for each in found
+    )
 
 
 def _json(body: bytes) -> dict[str, Any]:
