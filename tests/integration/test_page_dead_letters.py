@@ -204,7 +204,7 @@ def test_a_decoded_value_is_shown_or_why_it_cannot_be_decoded(
     press(page, "#dead-list tbody tr:nth-child(1) button")
     eventually(lambda: text(page, "dead-value").split() == ["{", '"id":', "1", "}"])
     press(page, "#dead-list tbody tr:nth-child(2) button")
-    eventually(lambda: text(page, "dead-value").startswith("<b>\nBadRecord: no JSON: "))
+    eventually(lambda: text(page, "dead-value").startswith("<b>\nBadRecord: not JSON: "))
     page.find_element(By.ID, "dead-as").send_keys("hex")
     press(page, "#dead-list tbody tr:nth-child(1) button")
     eventually(lambda: text(page, "dead-value") == framed.hex())
