@@ -147,12 +147,18 @@ def test_each_value_is_a_row_or_a_dead_letter_whatever_is_struck(
             is_new = len(topic.schemas) < len(FIELDS)
             if is_new:
                 topic.register()
-            if strike % 2:
+            is_frozen = strike == 1 and strikes > 2
+            if is_frozen:
+                registry.freeze(is_frozen=True)
+            elif strike % 2:
                 proxy.fault = topic.drawn.choice(FAULTS)
             topic.send(300)
             if strike % 2:
                 if is_new:
                     eventually(lambda: waits_for_registry(fleet), 60, "the outage is named")
+                if is_frozen:
+                    eventually(later(60), 70, "a minute has passed")
+                    registry.freeze(is_frozen=False)
                 proxy.fault = False
             else:
                 eventually(later(topic.drawn.uniform(0, 2)), 5, "the moment has come")
