@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer, TopicPartition
 
+from tests.acceptance import transforms
 from tests.acceptance.fleets import SETTLE_SECONDS, Fleet, MakeFleet
 from tests.acceptance.tables import lake, places
 from tests.acceptance.tables import sent as everything_sent
@@ -20,7 +21,10 @@ from tests.conftest import eventually
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
-WHY = "ValueError: the price of order 7 is no number (transforms.py:114)"
+PRICE = "the price of order 7 is no number"
+LINES = Path(transforms.__file__).read_text(encoding="utf-8").splitlines()
+[RAISED_AT] = [number for number, line in enumerate(LINES, 1) if PRICE in line]
+WHY = f"ValueError: {PRICE} (transforms.py:{RAISED_AT})"
 READ_SECONDS = 90.0
 
 
