@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kctl.config.sections import Config
+from kctl.errors import ConfigError
 from kctl.secrets import secret_of
 
 if TYPE_CHECKING:
@@ -15,7 +16,10 @@ def decoder(config: Config) -> Decoder | None:
     """Returns the decoder that shows messages to people; None if keys and values are bytes. Raises ConfigError."""
     if (config.kafka.key_format, config.kafka.value_format) == ("bytes", "bytes"):
         return None
-    from kctl_agent.schemas.decoding import Decoder  # and fastavro
+    try:
+        from kctl_agent.schemas.decoding import Decoder  # and fastavro, which a watcher need not install
+    except ImportError as error:
+        raise ConfigError(f"{config.path}: kafka.value_format and key_format need: pip install fastavro") from error
     from kctl_agent.schemas.formats import Formats
 
     return Decoder(Formats.of(formats(config)))
