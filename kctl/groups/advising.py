@@ -17,7 +17,6 @@ from kctl.status.assessments import judged_lag_seconds
 
 _MOST_GROUPS = 50
 _STALE_SECONDS = 60.0
-_MOVING = frozenset({"preparing_rebalance", "completing_rebalance", "assigning", "reconciling"})
 _NEVER_BUSY = "in the window, messages did not wait in every partition long enough to keep all members busy"
 
 
@@ -66,8 +65,7 @@ class _Watched:
         names = "kafka_max_offset", "current_offset", "remaining_count"
         end, committed, lag = (_reals([getattr(row, name) for row in rows]) for name in names)
         members = 0 if group.stats is None else group.stats.members
-        cycle = judged_lag_seconds(group.assessments)[1]
-        cycle = 0.0 if np.isnan(cycle) else cycle
+        cycle = float(np.nan_to_num(judged_lag_seconds(group.assessments)[1]))
         self._watch(at, end, committed, min(members, len(rows)), cycle)
         self.advice = self._adviser.seen(
             Sample(
@@ -112,7 +110,7 @@ def _blocked(group: GroupSnapshot) -> str:
         return "the group's coordinator does not answer"
     if not group.stats.members:
         return "the group has no members"
-    if group.stats.state in _MOVING:
+    if group.stats.is_rebalancing:
         return "the group is rebalancing"
     if (group.age_seconds or 0.0) > _STALE_SECONDS:
         return "the brokers' offsets are old"

@@ -33,7 +33,6 @@ from kctl.status.owners import Owners
 log = logging.getLogger(__name__)
 
 _KEPT_OWNERS = 1000
-_SHARING = frozenset({"preparing_rebalance", "completing_rebalance", "assigning", "reconciling"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,4 +245,4 @@ def _owner(protocol_type: str | None, stats: GroupStats | None) -> Owner:
     """
     if stats is None or not (protocol_type or stats.members):
         return Owner(None, None, None)
-    return Owner(None, "rebalancing" if stats.state in _SHARING else None, None, members=stats.members)
+    return Owner(None, "rebalancing" if stats.is_rebalancing else None, None, members=stats.members)

@@ -16,7 +16,6 @@ from kctl.rows.workers import AgentState, WorkerRow
 from kctl.status.assessments import judged_lag_seconds
 
 _BEGINNING = frozenset({AgentState.STARTING, AgentState.JOINING, AgentState.ASSIGNED, AgentState.REBALANCING})
-_MOVING = frozenset({"preparing_rebalance", "completing_rebalance", "assigning", "reconciling"})
 
 
 class FleetAdviser:
@@ -34,7 +33,6 @@ class FleetAdviser:
         rows, storage = snapshot.workers.result.rows, snapshot.block_size.result
         own, group, hosts = _running(snapshot, "worker"), snapshot.broker_group, snapshot.hosts
         has_one_storage = hosts is None or snapshot.has_own_storage
-        cycle = judged_lag_seconds(snapshot.own_assessments)[1]
         return Sample(
             at=snapshot.taken_at,
             unix=snapshot.taken_at_unix,
@@ -45,7 +43,7 @@ class FleetAdviser:
             workers=own if hosts is None or group is None else group.members,
             work=_work(rows, "worker"),
             full_batch=config.workers.max_records_per_batch,
-            cycle_seconds=0.0 if np.isnan(cycle) else cycle,
+            cycle_seconds=float(np.nan_to_num(judged_lag_seconds(snapshot.own_assessments)[1])),
             sinkers=_running(snapshot, "sinker") if has_one_storage else 0,
             handling=_work(rows, "sinker"),
             full_call=config.sinkers.batch_size,
@@ -76,7 +74,7 @@ def _blocked(snapshot: FleetSnapshot, workers: int) -> Iterator[str]:
             yield f"{row.name} waits for the {row.waiting_for.what}"
         if row.state in _BEGINNING or (row.supervisor is not None and row.supervisor.state in ("starting", "backoff")):
             yield f"{row.name} is {row.state or 'starting'}"
-    if group is not None and group.state in _MOVING:
+    if group is not None and group.is_rebalancing:
         yield "the group is rebalancing"
     for failed in snapshot.workers.failed:
         yield f"{failed.sender} does not answer"

@@ -16,6 +16,7 @@ from kctl.rows.partitions import ResetPolicy
 from kctl_agent.rpc.wire import JsonObject
 
 _KEPT_STATES = 100
+_REBALANCING = frozenset({"preparing_rebalance", "completing_rebalance", "assigning", "reconciling"})
 _NO_PARTITIONS = PartitionColumns()
 R = TypeVar("R")
 T = TypeVar("T")
@@ -46,6 +47,10 @@ class GroupStats:
     state: str
     """Kafka's words: `stable`, `preparing_rebalance`, `completing_rebalance`, `empty`, `dead`, ..."""
     members: int
+
+    @property
+    def is_rebalancing(self) -> bool:
+        return self.state in _REBALANCING
 
     @classmethod
     def of(cls, state: str | None, members: int | None) -> GroupStats | None:
