@@ -32,6 +32,9 @@ _MAX_PATTERN = 300
 _AT_A_TIME = 2
 Latest = Mapping[str, ClusterSnapshot | None]
 """Cluster -> its last snapshot; None before the first."""
+ClusterOfGroup = Annotated[
+    str | None, Query(max_length=300, description="Needed where several have a group of that name.")
+]
 Sort = Literal["group", "lag", "lag_seconds", "growth", "status"]
 
 router = APIRouter(prefix="/api/v1")
@@ -72,9 +75,7 @@ async def groups(
 async def group(
     request: Request,
     group: str,
-    cluster: Annotated[
-        str | None, Query(max_length=300, description="Needed where several have a group of that name.")
-    ] = None,
+    cluster: ClusterOfGroup = None,
 ) -> JSONResponse:
     view: GroupsView = request.app.state.groups
     snapshot, found = _only(_chosen(view, cluster), group)
@@ -88,9 +89,7 @@ async def group(
 async def group_advice(
     request: Request,
     group: Annotated[str, Query(max_length=300, description="Its full name.")],
-    cluster: Annotated[
-        str | None, Query(max_length=300, description="Needed where several have a group of that name.")
-    ] = None,
+    cluster: ClusterOfGroup = None,
 ) -> JSONResponse:
     """The group is watched from the first request on."""
     view: GroupsView = request.app.state.groups
