@@ -33,6 +33,8 @@ class Formats:
     registry: RegistrySettings | None = None
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Formats:
+    def of(cls, given: Mapping[str, Any] | None) -> Formats:
+        if given is None:
+            return cls()
         registry = given.get("registry")
         return cls(given["key"], given["value"], RegistrySettings(**registry) if registry else None)

@@ -61,8 +61,7 @@ class HandlingStorage(DirectlyStorage):
         fewer tasks may call the handler than may run."""
         self.settings = dict(settings)
         given = settings["handler"]
-        formats = Formats.of(given["formats"]) if "formats" in given else Formats()
-        self.handler_settings = HandlerSettings(**{**given, "formats": formats})
+        self.handler_settings = HandlerSettings(**{**given, "formats": Formats.of(given.get("formats"))})
         slots = settings.get("slots")
         self.slots = None if slots is None else Slots(Path(slots["folder"]), slots["count"])
         common: dict[str, Any] = {

@@ -35,5 +35,5 @@ class SinkerSettings(ProcessSettings):
 def parse(line: str) -> SinkerSettings:
     with fitting("sinker"):
         given = decoded(line)
-        formats = Formats.of(given["formats"]) if "formats" in given else Formats()
+        formats = Formats.of(given.get("formats"))
         return SinkerSettings(**{**given, "import_dir": Path(given["import_dir"]), "formats": formats})

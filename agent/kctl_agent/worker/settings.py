@@ -55,7 +55,7 @@ def parse(line: str) -> WorkerSettings:
     with fitting("worker"):
         given = decoded(line)
         kafka, pipeline, spark = given.pop("kafka"), given.pop("pipeline"), given.pop("spark")
-        formats = Formats.of(given.pop("formats")) if "formats" in given else Formats()
+        formats = Formats.of(given.pop("formats", None))
         security = Security(**kafka.get("security", {}))
         return WorkerSettings(
             kafka=KafkaSettings(**{**kafka, "topics": tuple(kafka["topics"]), "security": security}),

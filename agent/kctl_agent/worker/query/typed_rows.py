@@ -112,9 +112,7 @@ class TypedRows:
     def learn(self, rows: DataFrame) -> bool:
         """Fetches the schemas of these rows that are not known yet; returns whether the registry knows any of them.
         Raises RegistryUnusable."""
-        return self._learn([bytes(row[0]) for row in _framed(rows).select(PREFIX).distinct().collect() if row[0]])
-
-    def _learn(self, prefixes: Sequence[bytes]) -> bool:
+        prefixes = [bytes(row[0]) for row in _framed(rows).select(PREFIX).distinct().collect() if row[0]]
         new = [each for each in prefixes if each not in self._labels]
         with ThreadPoolExecutor(LOOKUPS) as pool:
             found = [each for each in pool.map(self._found, new) if each is not None]
