@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kctl.rows.lag import LagTotals
 from kctl.rows.partitions import PartitionRow, ResetPolicy
-from kctl_agent.replies.partitions import TopicPartition
+from kctl_agent.replies.fields import TopicPartition
 from kctl_agent.rpc.wire import JsonObject
 
 Bools = NDArray[np.bool_]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from kctl_agent.replies.partitions import TopicPartition
+from kctl_agent.replies.fields import TopicPartition
 
 
 class LagTotals(Struct, frozen=True):

@@ -1,9 +1,16 @@
-"""Declares fields of replies: how they are encoded, their column of the command line and their metric."""
+"""Declares fields of replies: how they are encoded, their column of the command line and their metric. Also the one
+value that several replies share, so that the command line imports it alone."""
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPartition:
+    topic: str
+    partition: int
 
 
 class FieldMetric(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kctl_agent.replies.partitions import TopicPartition
+from kctl_agent.replies.fields import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,6 @@ from kctl_agent.replies.fields import age
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPartition:
-    topic: str
-    partition: int
-
-
-@dataclass(frozen=True, slots=True)
 class PartitionReply:
     """`start` and `end` are the brokers' log start and end offset."""
 

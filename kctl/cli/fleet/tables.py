@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kctl.rows.workers import GroupMembers, Pings, Workers
     from kctl_agent.replies.block_size import StorageReply
     from kctl_agent.replies.describe import MethodsReply
-    from kctl_agent.replies.partitions import TopicPartition
+    from kctl_agent.replies.fields import TopicPartition
     from kctl_agent.replies.workers import Scope
 
 _LINE_COLUMNS = 120

@@ -15,7 +15,7 @@ from kctl.master.reduction import COMMANDS
 from kctl.rows.lag import LagTotals
 from kctl.rows.partitions import Offsets, PartitionRow
 from kctl_agent.replies.block_size import StorageReply
-from kctl_agent.replies.partitions import TopicPartition
+from kctl_agent.replies.fields import TopicPartition
 from kctl_agent.replies.workers import Scope
 from tests.replies import raw, reduced_json, status_json
 
