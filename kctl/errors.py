@@ -10,7 +10,10 @@ from typing import ClassVar
 
 
 class KctlError(Exception):
-    """`code` is for programs, `exit_code` for shells, `http_status` for the HTTP API."""
+    """An error without a code of its own; the sentence describes it.
+
+    `code` is for programs, `exit_code` for shells, `http_status` for the HTTP API.
+    """
 
     code: ClassVar[str] = "failed"
     retriable: ClassVar[bool] = False
@@ -19,7 +22,10 @@ class KctlError(Exception):
 
 
 class CommandRejected(KctlError):
-    """The master answered with an error; `wire_code` and `wire_retriable` are its own."""
+    """The master answered with an error; its sentence and code are shown.
+
+    `wire_code` and `wire_retriable` are its own.
+    """
 
     code = "command_rejected"
     http_status = 502
@@ -31,21 +37,22 @@ class CommandRejected(KctlError):
 
 
 class BadAnswer(KctlError):
-    """The master's answer does not have the expected form, perhaps because it is another release."""
+    """The master's answer does not fit the command; the sentence names the field. Use the `kctl` of the master's
+    release."""
 
     code = "bad_answer"
     http_status = 502
 
 
 class OperationRefused(KctlError):
-    """An operation is impossible or conflicts with one in progress; nothing was changed."""
+    """The operation is impossible or conflicts with one in progress, which the sentence names; nothing changed."""
 
     code = "operation_refused"
     http_status = 409
 
 
 class NoSuchOperation(OperationRefused):
-    """No operation has this id, or it is no longer kept."""
+    """None of the last 500 operations has this id. See `kctl operations`."""
 
     code = "no_such_operation"
     exit_code = 2
@@ -53,14 +60,15 @@ class NoSuchOperation(OperationRefused):
 
 
 class OperationFailed(KctlError):
-    """An operation began and failed; the sentence reports how far it came."""
+    """The operation began and failed; the sentence reports how far it came."""
 
     code = "operation_failed"
     http_status = 409
 
 
 class OperationUnknown(KctlError):
-    """The outcome of an operation is unknown, or it continues by itself: it may still happen."""
+    """The operation may still happen, because the process in the sentence does not answer or continues by itself. See
+    `kctl status`."""
 
     code = "operation_unknown"
     exit_code = 3
@@ -68,7 +76,7 @@ class OperationUnknown(KctlError):
 
 
 class AgentRefused(KctlError):
-    """A worker rejected an operation or did not answer; nothing was changed."""
+    """A worker rejected the operation or is absent; nothing changed."""
 
     code = "agent_refused"
     retriable = True
@@ -76,7 +84,8 @@ class AgentRefused(KctlError):
 
 
 class StopTimeout(KctlError):
-    """A fleet was asked to stop, but its master or one of its processes still runs."""
+    """After `--timeout` the master is still stopping: wait, or read its log. Or the master has ended, and a process
+    survives SIGKILL (docs/troubleshooting.md)."""
 
     code = "stop_timeout"
     retriable = True
@@ -84,7 +93,7 @@ class StopTimeout(KctlError):
 
 
 class UsageError(KctlError):
-    """The command line is wrong: something is missing, unknown or contradictory."""
+    """The command line is wrong. See `--help` of the command."""
 
     code = "usage"
     exit_code = 2
@@ -92,7 +101,7 @@ class UsageError(KctlError):
 
 
 class ClusterMissing(KctlError):
-    """kctl collects the groups of no cluster with that name."""
+    """No cluster of this name is collected; the sentence lists those that are."""
 
     code = "cluster_missing"
     exit_code = 2
@@ -100,14 +109,16 @@ class ClusterMissing(KctlError):
 
 
 class ConfigError(KctlError):
-    """A configuration file, `KCTL_*` variable or flag cannot be used."""
+    """A file, `KCTL_*` variable or flag cannot be used; the sentence has the value and what is allowed. As root also:
+    the file belongs to another user (`sudo -u USER kctl …`)."""
 
     code = "bad_config"
     exit_code = 2
 
 
 class IncompleteAnswer(KctlError):
-    """Some workers did not answer; the other answers were printed."""
+    """Some workers did not answer, or the brokers' offsets are stale or unknown; the sentence names each with the
+    reason."""
 
     code = "incomplete"
     retriable = True
@@ -116,20 +127,21 @@ class IncompleteAnswer(KctlError):
 
 
 class ThresholdExceeded(KctlError):
-    """The lag is above `--fail-above`."""
+    """The value is above `--fail-above`."""
 
     code = "threshold_exceeded"
     exit_code = 4
 
 
 class NotWell(KctlError):
-    """The verdict on the fleet is as bad as `kctl status --fail-on` names, or unknown."""
+    """The verdict (docs/status.md) is `unknown`, or as bad as `kctl status --fail-on` names."""
 
     code = "not_well"
 
 
 class NoMaster(KctlError):
-    """No master can be asked; the subclasses are the reasons."""
+    """No master or exporter can be asked. For a fleet on this host the code is `no_socket_file`, `nobody_listening` or
+    `socket_not_permitted`."""
 
     code = "no_master"
     retriable = True
@@ -138,19 +150,19 @@ class NoMaster(KctlError):
 
 
 class NoSocketFile(NoMaster):
-    """There is no socket: the fleet was never started, has been stopped, or has another run_dir."""
+    """The fleet was never started or has been stopped, or you mean another one (`-c`)."""
 
     code = "no_socket_file"
 
 
 class NobodyListening(NoMaster):
-    """The socket file exists but no process accepts connections: its owner died without cleaning up."""
+    """The owner of the socket is gone. Start the fleet again; it cleans up."""
 
     code = "nobody_listening"
 
 
 class SocketNotPermitted(NoMaster):
-    """The socket belongs to another user."""
+    """The fleet belongs to another user. Ask as that user."""
 
     code = "socket_not_permitted"
     retriable = False
@@ -158,14 +170,15 @@ class SocketNotPermitted(NoMaster):
 
 
 class StartError(KctlError):
-    """A fleet cannot start; each cause has its own exit code, from 10 on."""
+    """A fleet or the demo cannot start for a reason without a code of its own, which the sentence has. Every part that
+    was started has ended."""
 
     code = "start_failed"
     http_status = 503
 
 
 class BrokerUnreachable(StartError):
-    """None of the bootstrap servers answered."""
+    """No bootstrap server answered, or a broker did not answer in time."""
 
     code = "broker_unreachable"
     retriable = True
@@ -173,35 +186,36 @@ class BrokerUnreachable(StartError):
 
 
 class TopicMissing(StartError):
-    """A configured topic does not exist."""
+    """A topic of `kafka.topics` or of a `kctl kafka` command does not exist. Create it, or correct the name."""
 
     code = "topic_missing"
     exit_code = 11
 
 
 class JavaMissing(StartError):
-    """Java is missing, or too old for Spark."""
+    """Java is missing or too old for Spark. Install Java 17."""
 
     code = "java_missing"
     exit_code = 12
 
 
 class PortTaken(StartError):
-    """The configured HTTP port is in use."""
+    """`http.port` is in use. Choose another, or 0 for any."""
 
     code = "port_taken"
     exit_code = 13
 
 
 class RunDirUnusable(StartError):
-    """run_dir cannot be written, or is accessible to other users."""
+    """`fleet.run_dir` is not writable, or open to others (`chmod 700`); or all users can write to a folder or to the
+    code of the fleet."""
 
     code = "run_dir_unusable"
     exit_code = 14
 
 
 class AlreadyRunning(StartError):
-    """Another master uses this run_dir."""
+    """Another master uses this `run_dir`. See `kctl status`."""
 
     code = "already_running"
     exit_code = 15
@@ -209,7 +223,8 @@ class AlreadyRunning(StartError):
 
 
 class JarsMissing(StartError):
-    """A locked jar is missing and cannot be fetched, or its sha256 is wrong."""
+    """A locked jar is missing or wrong. Run `kctl jars fetch`; for a table in an object store also `kctl jars fetch
+    s3`."""
 
     code = "jars_missing"
     retriable = True
@@ -217,21 +232,21 @@ class JarsMissing(StartError):
 
 
 class BrokerRefused(KctlError):
-    """A broker answered with an error; the sentence contains its name. Frequent errors have subclasses."""
+    """A broker answered with the error in the sentence, which has no code of its own here."""
 
     code = "broker_refused"
     http_status = 502
 
 
 class AuthenticationFailed(BrokerRefused):
-    """The broker rejects the name, password, token or SASL mechanism."""
+    """The broker rejects the name, password, token, mechanism or certificate."""
 
     code = "authentication_failed"
     exit_code = 17
 
 
 class NotAuthorised(BrokerRefused):
-    """The broker knows the user but does not allow this."""
+    """The broker knows the user but does not permit this; the sentence names topic, group or cluster."""
 
     code = "not_authorised"
     exit_code = 18
@@ -239,7 +254,7 @@ class NotAuthorised(BrokerRefused):
 
 
 class GroupMissing(BrokerRefused):
-    """The consumer group does not exist."""
+    """The group does not exist (`kctl kafka groups`, `kctl groups`), or its new coordinator does not know it yet."""
 
     code = "group_missing"
     exit_code = 19
@@ -255,7 +270,7 @@ class PartitionMissing(BrokerRefused):
 
 
 class MessageTooLarge(BrokerRefused):
-    """A message is larger than the topic accepts."""
+    """A message is larger than `max.message.bytes` of its topic."""
 
     code = "message_too_large"
     exit_code = 21
@@ -263,7 +278,7 @@ class MessageTooLarge(BrokerRefused):
 
 
 class NotEnoughReplicas(BrokerRefused):
-    """Fewer replicas are in sync than the topic requires for `acks=all`."""
+    """Fewer replicas are in sync than `min.insync.replicas`. See `kctl kafka topic`."""
 
     code = "not_enough_replicas"
     retriable = True
@@ -272,14 +287,14 @@ class NotEnoughReplicas(BrokerRefused):
 
 
 class WrongProtocol(BrokerRefused):
-    """The server answers, but not as configured: TLS instead of plain text, the reverse, SASL, or not Kafka at all."""
+    """Only one side uses TLS or SASL, or the server is not Kafka."""
 
     code = "wrong_protocol"
     exit_code = 23
 
 
 class GroupActive(BrokerRefused):
-    """The group has live members, so only they may commit its offsets."""
+    """The group has live members, which the sentence names. Stop them before you change its offsets."""
 
     code = "group_active"
     exit_code = 24
@@ -287,7 +302,7 @@ class GroupActive(BrokerRefused):
 
 
 class CheckpointUnreadable(KctlError):
-    """A Spark checkpoint cannot be read: it is missing, not permitted, or its storage does not answer."""
+    """A Spark checkpoint (docs/spark-jobs.md) does not exist, is not permitted, or its storage does not answer."""
 
     code = "checkpoint_unreadable"
     retriable = True
@@ -296,7 +311,7 @@ class CheckpointUnreadable(KctlError):
 
 
 class CheckpointUnusable(KctlError):
-    """Offsets of a Spark checkpoint cannot be used: it is still changing, damaged, or would move a group backwards."""
+    """A Spark checkpoint is still moving, is damaged, or would move a group backwards; nothing changed."""
 
     code = "checkpoint_unusable"
     exit_code = 26

@@ -18,21 +18,22 @@ from kctl_agent.errors import AgentError, BadParams, BadRequest, UnknownMethod
 
 
 class HttpError(KctlError):
-    """A rejected request; the subclasses are the reasons."""
+    """A rejected request without a code of its own (docs/http.md)."""
 
     code = "http_error"
     http_status = 400
 
 
 class Unauthorized(HttpError):
-    """A token is required, and the request has none or a wrong one."""
+    """The token is missing or wrong."""
 
     code = "unauthorized"
     http_status = 401
 
 
 class NotAllowed(HttpError):
-    """A page of another origin, a host name that is not ours, or a change when no token is configured."""
+    """The request is from another site or for a foreign host name; or it changes something or reads dead letters while
+    no token is configured, or with a read token."""
 
     code = "not_allowed"
     http_status = 403
@@ -54,14 +55,14 @@ class BodyTooLarge(HttpError):
 
 
 class UnsupportedMediaType(HttpError):
-    """The body is not JSON, or lacks that content type."""
+    """The body is not JSON. Send `Content-Type: application/json`."""
 
     code = "unsupported_media_type"
     http_status = 415
 
 
 class HeadersTooLarge(HttpError):
-    """Request line and headers are larger than any request needs."""
+    """The request line and headers are larger than any request needs."""
 
     code = "headers_too_large"
     http_status = 431

@@ -15,8 +15,8 @@ from kctl_agent.rpc.params import param
 class DrainProcess(FleetOperation):
     """Let a worker or sinker finish its work, commit and leave.
 
-    kctl kills and abandons nothing: after the deadline (600 s) the process continues as before. A drained process stays
-    stopped until `kctl start NAME`.
+    A drained process stays stopped until `kctl start NAME`. If it has not finished by the deadline (600 s), it
+    continues as before: kctl kills no process and abandons no message.
     """
 
     rpc: ClassVar = "drain"

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-import kctl
-import kctl_agent
 from kctl.cli.app import tree
-from kctl.cli.command import Command, CommandGroup
 from kctl.cli.help import page as help_of
 from kctl.errors import KctlError
-from kctl.operations import COMMANDS as OPERATIONS
 from kctl_agent.errors import AgentError
-from tests import problems_page
+from tests import commands_page, errors_page, problems_page
 from tests.configuration_page import reference
+from tests.errors_page import errors_of
 from tests.rpc_page import reference as questions_and_operations
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -36,22 +29,6 @@ def rows_of(page: str) -> dict[str, list[str]]:
             cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
             rows[cells[0].strip("`")] = cells[1:]
     return rows
-
-
-def errors_of(root: type[Any]) -> Iterator[type[Any]]:
-    yield root
-    for kind in root.__subclasses__():
-        if kind.__module__.startswith(("kctl.", "kctl_agent.")):
-            yield from errors_of(kind)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def everything_imported() -> None:
-    """So that every error class is known."""
-    for package in (kctl, kctl_agent):
-        for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-            if not module.name.endswith("__main__"):
-                importlib.import_module(module.name)
 
 
 @pytest.mark.shows("settings, commands, options, errors, exit codes and metrics are documented")
@@ -78,19 +55,14 @@ def test_every_name_of_another_exporter_is_in_the_table_of_names() -> None:
     assert named == {*rules}
 
 
-def test_every_error_of_the_control_plane_is_documented_as_it_is() -> None:
-    rows = rows_of("errors.md")
+def test_the_page_of_errors_is_the_one_that_is_generated() -> None:
+    page = (DOCS / "errors.md").read_text(encoding="utf-8")
 
-    for kind in errors_of(KctlError):
-        reported = rows[kind.code][:3]
-        assert reported == [str(kind.exit_code), str(kind.http_status), "yes" if kind.retriable else "no"], kind.code
+    assert page == errors_page.reference(), "python -m tests.errors_page > docs/errors.md"
 
 
-def test_every_error_of_the_agent_is_documented_as_it_is() -> None:
-    rows = rows_of("errors.md")
-
-    for kind in errors_of(AgentError):
-        assert rows[kind.code][0] == ("yes" if kind.retriable else "no"), kind.code
+def test_every_error_has_a_sentence_of_its_own() -> None:
+    assert [kind for root in (KctlError, AgentError) for kind in errors_of(root) if not kind.__dict__["__doc__"]] == []
 
 
 def test_no_two_errors_share_a_code() -> None:
@@ -114,31 +86,10 @@ def test_every_exit_code_is_in_its_table_and_on_the_help_page() -> None:
         assert re.search(rf"\b{code}\s+[a-z]", help_page), code
 
 
-def cli_commands(group: CommandGroup, path: str = "kctl") -> Iterator[tuple[str, Command]]:
-    for each in group.commands:
-        if isinstance(each, CommandGroup):
-            yield from cli_commands(each, f"{path} {each.name}")
-        else:
-            yield f"{path} {each.name}", each
+def test_the_page_of_commands_is_the_one_that_is_generated() -> None:
+    page = (DOCS / "command-line.md").read_text(encoding="utf-8")
 
-
-def test_every_command_of_the_cli_is_documented_with_its_options() -> None:
-    rows = rows_of("commands.md")
-
-    for path, command in cli_commands(tree()):
-        if path.removeprefix("kctl ") in OPERATIONS:  # docs/rpc.md is made of them
-            continue
-        options = [max(each.names, key=len) for each in command.options if not each.is_argument]
-        shared = [row[1] for name, row in rows.items() if name.endswith("…") and path.startswith(name[:-1])]
-        missing = [option for option in options if option not in " ".join([rows[path][1], *shared, "--help"])]
-        assert not missing, path
-
-
-def test_the_options_before_any_command_are_documented() -> None:
-    page = (DOCS / "commands.md").read_text(encoding="utf-8")
-
-    for option in tree().options:
-        assert max(option.names, key=len) in page
+    assert page == commands_page.reference(), "python -m tests.commands_page > docs/command-line.md"
 
 
 def test_the_page_of_questions_and_operations_is_the_one_that_is_generated() -> None:

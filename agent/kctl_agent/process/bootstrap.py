@@ -41,6 +41,8 @@ _PRIVATE = 0o077
 
 
 class BootstrapError(AgentError):
+    """A worker or sinker cannot start with its configuration; it exits with 78."""
+
     code = "bootstrap_failed"
 
 

@@ -18,8 +18,7 @@ MAX_KINDS = 20
 
 
 class HandlerError(AgentError):
-    """A handler call raised, timed out, or did not return a bool or a reason per message. All its messages count as not
-    handled."""
+    """The handler raised, took too long, or returned a wrong result; the sentence names handler and messages."""
 
     code = "handler_failed"
 

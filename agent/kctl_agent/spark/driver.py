@@ -28,12 +28,15 @@ log = logging.getLogger(__name__)
 
 
 class DriverLost(AgentError):
-    """The driver ended or can no longer be reached. Its queries are gone; another driver can take them up."""
+    """In a worker only: its Spark driver has ended; the worker continues with the next one."""
 
     code = "driver_lost"
 
 
 class ApplicationEnded(AgentError):
+    """The Spark cluster has ended the application of an engine, or of a worker with its own driver. The process ends;
+    the next one starts another application."""
+
     code = "application_ended"
 
 

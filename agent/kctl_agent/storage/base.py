@@ -50,24 +50,30 @@ if TYPE_CHECKING:
 
 
 class StorageUnusable(StorageError):
+    """The storage cannot be opened or written: missing folder, rights, full disk, another version, damage."""
+
     code = "storage_unusable"
     retriable = True
 
 
 class StorageMisconfigured(StorageUnusable):
-    """No process can use these settings, for example because a package is missing."""
+    """The storage's settings name a package that is not installed, or a file of keys that cannot be read. `kctl` exits
+    with 2."""
 
     code = "storage_misconfigured"
     retriable = False
 
 
 class TableRefused(StorageError):
-    """The table or a row cannot be written; a retry would not help."""
+    """kctl cannot write this Delta table, or not with these columns; the sentence names the feature, version or
+    column."""
 
     code = "table_refused"
 
 
 class RowRefused(TableRefused):
+    """A row has a value that a Delta table cannot have; the sentence names the column."""
+
     code = "row_refused"
 
 

@@ -48,6 +48,8 @@ Bytes = bytes | memoryview
 
 
 class BadBlock(StorageError):
+    """Bytes are not a block, or of a version or codec that this release does not know."""
+
     code = "bad_block"
 
 

@@ -14,19 +14,27 @@ TopicPartition = tuple[str, int]
 
 
 class GapRefused(StorageError):
+    """A chunk begins above the stored offset; storing it would lose the messages between."""
+
     code = "gap_refused"
 
 
 class StoredOffsetMissing(StorageError):
+    """The partition of a chunk has no stored offset."""
+
     code = "stored_offset_missing"
 
 
 class StoredOffsetMoved(StorageError):
+    """Another owner has set or moved the stored offset since it was planned on. The worker decides again."""
+
     code = "stored_offset_moved"
     retriable = True
 
 
 class OtherGroup(StorageError):
+    """The storage belongs to another consumer group or cluster; the message names both."""
+
     code = "other_group"
 
 

@@ -92,6 +92,9 @@ class DeadLetterGroup:
 
 
 class CountChanged(StorageError):
+    """The number of matching dead letters differs from the one that you saw; the sentence has both. Nothing changed:
+    list them again."""
+
     code = "count_changed"
 
     def __init__(self, expected: int, found: int) -> None:

@@ -38,8 +38,8 @@ def _logs(
 ) -> None:
     """Show logs of workers, sinkers, the engine and the master of this host.
 
-    The fleet need not run. With several logs, each line begins with the name of its process. The master has a log file
-    with `kctl start --daemon`.
+    The fleet need not run. With several logs, each line begins with the name of its process. A log above 16 MiB moves
+    to NAME.log.1, which is shown too. The master has a log file with `kctl start --daemon`.
 
     kctl logs worker-0 -f
     kctl logs worker-0 worker-1 master -n 20

@@ -40,12 +40,15 @@ def _start(
     ] = None,
     config: _StartOption = None,
     set_: SetOption = None,
-    daemon: Annotated[bool, option("--daemon", help="Return once it runs; it logs to log_dir/master.log.")] = False,
+    daemon: Annotated[
+        bool, option("--daemon", help="Return once it runs; log_dir/master.log, run_dir/master.pid.")
+    ] = False,
 ) -> int:
     """Run a fleet, or start a process of a running one.
 
-    The master runs in this process and starts the workers. Ctrl-C, SIGTERM or `kctl stop` stop it in order; SIGHUP is
-    `kctl reload`. It notifies systemd when it is ready and while it is alive (Type=notify, WatchdogSec=).
+    The master runs in this process and starts the workers. Ctrl-C, SIGTERM or `kctl stop` stop it in order; a second
+    signal ends it at once, with exit code 1 if that killed workers. SIGHUP is `kctl reload`. It notifies systemd when
+    it is ready and while it is alive (Type=notify, WatchdogSec=).
 
     kctl start -c kctl.toml
     kctl start -c kctl.toml --set workers.count=4 --set http.port=0

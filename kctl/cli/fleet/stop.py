@@ -30,9 +30,9 @@ def _stop(
 ) -> None:
     """Stop a fleet in order, or one of its processes.
 
-    Asks the master to stop (SIGTERM) and waits until it has ended. Exit code 5 if there is no master. With NAME, only
-    that process leaves its group and stays stopped until `kctl start NAME`; it is killed after
-    `workers.stop_timeout_seconds`.
+    Asks the master to stop (SIGTERM) and waits until it has ended; it kills no process. Exit code 1 names the pid of a
+    process that survives the master, 5 means that there is no master. With NAME, only that process leaves its group
+    and stays stopped until `kctl start NAME`; it is killed after `workers.stop_timeout_seconds`.
     """
     fleet = find(config, os.environ)
     if name is not None:

@@ -61,6 +61,8 @@ def groups(
 ) -> None:
     """Count dead letters by error class and line of the handler, most frequent first.
 
+    Counts all, and those of the last hour and day.
+
     kctl storage dead groups --topic orders
     kctl storage dead groups --died-from 2026-11-21T10:00:00Z -o json
     """

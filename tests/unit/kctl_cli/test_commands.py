@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,8 @@ import pytest
 import yaml
 
 from kctl import __version__
-from kctl.cli.app import COMMANDS
+from kctl.cli.app import COMMANDS, tree
+from kctl.cli.command import Command, CommandGroup
 from kctl.config.sections import Config
 from kctl_agent.paths import bind_socket, prepare_run_dir, process_identity
 from tests.command_lines import Kctl, Master
@@ -70,6 +72,18 @@ def test_help_names_every_command_and_every_exit_code(kctl: Kctl) -> None:
     assert asked.out == word.out == nothing.out
     for text in (*COMMANDS, "3 incomplete answer", "5 no master", "16 jars missing", "--show-completion"):
         assert text in " ".join(asked.out.split())
+
+
+def test_every_example_of_a_help_page_calls_a_command_that_exists() -> None:
+    calls = re.compile(rf"\bkctl ({'|'.join(COMMANDS)})\b")
+
+    assert [example for example in examples_of(tree()) if not calls.search(example)] == []
+
+
+def examples_of(node: Command | CommandGroup) -> Iterator[str]:
+    yield from (words for words, _ in node.examples)
+    for each in node.commands if isinstance(node, CommandGroup) else ():
+        yield from examples_of(each)
 
 
 @pytest.mark.parametrize(

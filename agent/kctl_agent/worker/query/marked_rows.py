@@ -33,10 +33,16 @@ MAX_ERROR = 8192
 
 
 class UnsteadyMarks(StorageError):
+    """The transform marked other rows when a batch ran again; nothing was stored. Decide only from the message: no
+    clock, no random number, no server."""
+
     code = "unsteady_marks"
 
 
 class UntracedMarks(StorageError):
+    """The transform marked rows whose topic, partition and offset belong to no message; nothing was stored. Keep these
+    columns unchanged (docs/transform.md)."""
+
     code = "untraced_marks"
 
 

@@ -34,7 +34,7 @@ SORTED = "the transform must not sort records"
 
 
 class BadOrder(StorageError):
-    """A task's records are not whole partitions in offset order: the transform changed or moved them."""
+    """The records of a task are not whole partitions in order: the transform has shuffled them."""
 
     code = "bad_order"
 

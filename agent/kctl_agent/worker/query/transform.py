@@ -28,7 +28,7 @@ MOVING = ("Repartition", "RebalancePartitions", "Sort", "Aggregate", "Join", "Wi
 
 
 class TransformFailed(AgentError):
-    """The transform raised an error; the next query calls it again."""
+    """The transform raised an exception when it was called; the next query calls it again."""
 
     code = "transform_failed"
     retriable = True

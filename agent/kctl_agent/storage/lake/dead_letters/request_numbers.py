@@ -20,6 +20,8 @@ CANCELLED = -1
 
 
 class RequeueTaken(StorageError):
+    """Another process has requeued the dead letters of a table, or cancelled that; nothing was written."""
+
     code = "requeue_taken"
     retriable = True
 

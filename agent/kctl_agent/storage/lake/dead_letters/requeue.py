@@ -48,6 +48,8 @@ KEPT = f"{BATCH}requeue-"
 
 
 class BatchNotStored(StorageError):
+    """Dead letters of a table belong to a batch that is not committed; they are requeued after it has run again."""
+
     code = "batch_not_stored"
     retriable = True
 

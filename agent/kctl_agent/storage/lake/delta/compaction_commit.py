@@ -20,7 +20,7 @@ COMPACTIONS = "kctl/compactions"
 
 
 class Overtaken(StorageUnusable):
-    """Another writer came first, and nothing was committed."""
+    """Another writer changed the files, columns or table of a compaction; the rest was not compacted."""
 
     code = "compaction_overtaken"
 

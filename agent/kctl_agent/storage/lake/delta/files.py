@@ -154,7 +154,7 @@ def read_files(table: Folder, folder: Folder, names: Collection[str] | None = No
 
 
 class DayRefused(TableRefused):
-    """A row has a day that readers of the table do not know. The batch was not and cannot be committed."""
+    """A date by which the table is partitioned is before year 1 or after 9999; the sentence names day and column."""
 
     code = "day_refused"
 
