@@ -167,8 +167,8 @@ COMMANDS: dict[str, Command] = {
                 _SOME_TOPICS,
                 Option(
                     ("--time",),
-                    "where: earliest, latest, max-timestamp, or a time: 2026-11-21T10:00:00Z, MILLISECONDS; without a "
-                    "zone in that of this host",
+                    "where: earliest, latest, max-timestamp, or a time: 2026-11-21T10:00:00Z, @MILLISECONDS; without a "
+                    "zone in UTC",
                     metavar="TIME",
                     default="latest",
                 ),
@@ -196,7 +196,7 @@ COMMANDS: dict[str, Command] = {
                 Option(
                     ("--to",),
                     "where: earliest, latest, an OFFSET, a time (2026-11-21T10:00:00Z or @MILLISECONDS; without a "
-                    "zone in that of this host), or shift-by N",
+                    "zone in UTC), or shift-by N",
                     "words",
                     "TARGET",
                     is_required=True,
@@ -253,7 +253,7 @@ COMMANDS: dict[str, Command] = {
                 Option(
                     ("--from",),
                     "where: earliest, latest, an OFFSET, -N (the last N of each partition), or a time: "
-                    "2026-11-21T10:00:00Z, @MILLISECONDS; without a zone in that of this host",
+                    "2026-11-21T10:00:00Z, @MILLISECONDS; without a zone in UTC",
                     metavar="PLACE",
                     default="earliest",
                 ),
