@@ -53,7 +53,7 @@ def log_offsets(
     connection: ClusterConnection,
     topics: Mapping[str, Topic],
     wanted: Iterable[Partition],
-    at: int | Mapping[Partition, int] = LATEST,
+    at: int = LATEST,
     *,
     is_read_committed: bool = False,
 ) -> dict[Partition, LogOffset]:
@@ -136,7 +136,7 @@ def log_offsets_on(
     logs, kept = LogOffsets({}, {}, {}), {} if kept is None else kept
     for node, topics in leaders.items():
         if (node, at) not in kept:
-            kept[node, at] = Raw(_list_of(topics, at, is_read_committed))
+            kept[node, at] = Raw(_list_request(topics, at, is_read_committed))
     requests = [(node, kept[node, at]) for node in leaders]
     for node, answer in zip(leaders, connection.ask_each(requests), strict=True):
         if isinstance(answer, KctlError):
@@ -159,7 +159,8 @@ def log_offsets_on(
     return logs
 
 
-def _list_of(topics: Mapping[str, Sequence[int]], at: int, is_read_committed: bool) -> Any:
+def _list_request(topics: Mapping[str, Sequence[int]], at: int, is_read_committed: bool) -> Any:
+    """Partitions are tuples, because thousands of kafka-python's objects take 20 ms."""
     topic = ListOffsetsRequest.ListOffsetsTopic
     return ListOffsetsRequest(
         replica_id=-1,
@@ -168,7 +169,7 @@ def _list_of(topics: Mapping[str, Sequence[int]], at: int, is_read_committed: bo
             topic(name=name, partitions=[(number, _NO_EPOCH, at) for number in numbers])
             for name, numbers in topics.items()
         ],
-        min_version=LIST_VERSIONS[0],
+        min_version=7 if at == MAX_TIMESTAMP else LIST_VERSIONS[0],
         max_version=LIST_VERSIONS[-1],
     )
 
@@ -232,13 +233,13 @@ def _leaders(
 def _ask_leaders(
     connection: ClusterConnection,
     leaders: dict[int, list[Partition]],
-    at: int | Mapping[Partition, int],
+    at: int,
     is_read_committed: bool,
     offsets: dict[Partition, LogOffset],
 ) -> set[Partition]:
     """Fills `offsets`; returns partitions whose leader did not answer."""
     unreachable: set[Partition] = set()
-    requests = [(leader, _list_request(keys, at, is_read_committed)) for leader, keys in leaders.items()]
+    requests = [(leader, _list_request(_by_topic(keys), at, is_read_committed)) for leader, keys in leaders.items()]
     for keys, answer in zip(leaders.values(), connection.ask_each(requests), strict=True):
         if isinstance(answer, KctlError):
             offsets.update(dict.fromkeys(keys, LogOffset(None, error=str(answer))))
@@ -255,21 +256,11 @@ def _ask_leaders(
     return unreachable
 
 
-def _list_request(keys: list[Partition], at: int | Mapping[Partition, int], is_read_committed: bool) -> Any:
-    """Partitions are tuples, because thousands of kafka-python's objects take 20 ms."""
-    topic = ListOffsetsRequest.ListOffsetsTopic
-    topics: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-    is_max = False
-    for key in keys:
-        time = at if isinstance(at, int) else at[key]
-        is_max = is_max or time == MAX_TIMESTAMP
-        topics[key[0]].append((key[1], _NO_EPOCH, time))
-    return ListOffsetsRequest(
-        replica_id=-1,
-        isolation_level=int(is_read_committed),
-        topics=[topic(name=name, partitions=partitions) for name, partitions in topics.items()],
-        min_version=7 if is_max else 4,
-    )
+def _by_topic(keys: Iterable[Partition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = defaultdict(list)
+    for topic, partition in keys:
+        topics[topic].append(partition)
+    return topics
 
 
 def fetch_all(names: list[str]) -> Any:
@@ -281,24 +272,11 @@ def _fetch(wanted: Mapping[str, list[Partition] | None], names: list[str]) -> An
     groups = []
     for name in names:
         keys = wanted[name]
-        topics: dict[str, list[int]] | None = None
-        if keys is not None:
-            topics = defaultdict(list)
-            for topic, partition in keys:
-                topics[topic].append(partition)
-        groups.append(
-            group(
-                group_id=name,
-                member_id=None,
-                member_epoch=-1,
-                topics=None
-                if topics is None
-                else [
-                    group.OffsetFetchRequestTopics(name=topic, partition_indexes=partitions)
-                    for topic, partitions in topics.items()
-                ],
-            )
-        )
+        topics = keys and [
+            group.OffsetFetchRequestTopics(name=topic, partition_indexes=partitions)
+            for topic, partitions in _by_topic(keys).items()
+        ]
+        groups.append(group(group_id=name, member_id=None, member_epoch=-1, topics=topics))
     return OffsetFetchRequest(groups=groups, min_version=8, max_version=_MAX_VERSION_WITH_NAMES)
 
 
