@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from kafka.protocol.admin import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteGroupsRequest,
+    DeleteTopicsRequest,
+    IncrementalAlterConfigsRequest,
+)
+
 from kctl.errors import GroupActive, KctlError, UsageError
 from kctl.kafka.client.connection import ClusterConnection
-from kctl.kafka.client.layout import topics_of
+from kctl.kafka.client.layout import settings_of_topic, topics_of
 from kctl.kafka.client.reasons import code_failure
 
 _BROKERS_DEFAULT = -1
@@ -37,8 +45,6 @@ def create_topic(
 ) -> NewTopic:
     """Creates a topic, by default with the brokers' numbers, and waits until its partitions have leaders. Raises
     KctlError."""
-    from kafka.protocol.admin import CreateTopicsRequest  # importing these takes 20 ms, which `lag` does not need
-
     topic = CreateTopicsRequest.CreatableTopic
     request = CreateTopicsRequest(
         topics=[
@@ -67,8 +73,6 @@ def create_topic(
 
 def delete_topic(connection: ClusterConnection, name: str) -> None:
     """Waits until the brokers no longer know the topic. Raises KctlError."""
-    from kafka.protocol.admin import DeleteTopicsRequest  # as above
-
     state = DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=None)
     request = DeleteTopicsRequest(topics=[state], topic_names=[name], timeout_ms=_milliseconds(connection))
     [result] = connection.ask(request, connection.controller_id).responses
@@ -79,8 +83,6 @@ def delete_topic(connection: ClusterConnection, name: str) -> None:
 
 def add_partitions(connection: ClusterConnection, name: str, total: int, *, is_dry_run: bool) -> None:
     """Increases the number of partitions; keys then map to other partitions. Raises KctlError."""
-    from kafka.protocol.admin import CreatePartitionsRequest  # as above
-
     topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=total, assignments=None)
     request = CreatePartitionsRequest(topics=[topic], timeout_ms=_milliseconds(connection), validate_only=is_dry_run)
     [result] = connection.ask(request, connection.controller_id).results
@@ -93,8 +95,6 @@ def alter_settings(
     connection: ClusterConnection, name: str, settings: Mapping[str, str | None], *, is_dry_run: bool
 ) -> None:
     """None restores a default. Raises KctlError."""
-    from kafka.protocol.admin import IncrementalAlterConfigsRequest  # as above
-
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource
     configs = [
         resource.AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
@@ -109,15 +109,8 @@ def alter_settings(
 
 
 def values_of(connection: ClusterConnection, name: str, keys: list[str]) -> dict[str, str | None]:
-    """Includes defaults; the broker hides values that are None. Raises UsageError, KctlError."""
-    from kafka.protocol.admin import DescribeConfigsRequest  # as above
-
-    resource = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=None
-    )
-    [result] = connection.ask(DescribeConfigsRequest(resources=[resource], include_synonyms=False)).results
-    _raise(result, f"the configuration of topic {name}")
-    known = {entry.name: None if entry.is_sensitive else entry.value for entry in result.configs}
+    """Raises UsageError, KctlError."""
+    known = {each.name: each.value for each in settings_of_topic(connection, name)}
     for key in keys:
         if key not in known:
             import difflib
@@ -130,8 +123,6 @@ def values_of(connection: ClusterConnection, name: str, keys: list[str]) -> dict
 
 def delete_group(connection: ClusterConnection, name: str) -> None:
     """Deletes a group without members, with its committed offsets. Raises GroupActive, GroupMissing, KctlError."""
-    from kafka.protocol.admin import DeleteGroupsRequest  # as above
-
     while True:
         node = connection.coordinators([name])[name]
         if isinstance(node, KctlError):

@@ -59,20 +59,6 @@ def reading(access: ClusterAccess, *, is_read_committed: bool, timeout_seconds: 
         consumer.close(autocommit=False)
 
 
-def records(
-    access: ClusterAccess,
-    topic: str,
-    begin: Mapping[int, int],
-    end: Mapping[int, int] | None,
-    *,
-    is_read_committed: bool,
-    timeout_seconds: float,
-) -> Iterator[Record]:
-    """As `Read`, with its own consumer. Raises KctlError."""
-    with reading(access, is_read_committed=is_read_committed, timeout_seconds=timeout_seconds) as read:
-        yield from read(topic, begin, end)
-
-
 def _consumer(access: ClusterAccess, is_read_committed: bool, milliseconds: int) -> Any:
     try:
         return KafkaConsumer(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from functools import partial
-from importlib import import_module
 
 from kctl.cli.command import Command, CommandGroup, Option
-from kctl.cli.kafka.commands import common_options
+from kctl.cli.kafka.commands import common_options, run_function
 
 _URI = Option(("URI",), "the query's checkpointLocation: a path, file:// or s3://BUCKET/PREFIX", is_required=True)
 _TOPICS = Option(("-t", "--topic"), "only this topic; may be repeated", "texts", "TOPIC")
@@ -90,8 +89,7 @@ used.
 
 
 def _run(name: str, options: argparse.Namespace, env: Mapping[str, str]) -> int:
-    code: int = getattr(import_module(f"kctl.cli.checkpoint.{name}"), name)(options, env)
-    return code
+    return run_function(f"kctl.cli.checkpoint.{name}", name, options, env)
 
 
 COMMAND = CommandGroup(

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from kctl.checkpoints import commits
 from kctl.checkpoints.checkpoint import Checkpoint, read
 from kctl.checkpoints.places import place
 from kctl.cli.checkpoint.show import instant
@@ -19,10 +20,10 @@ from kctl.cli.kafka.cluster import connected
 from kctl.cli.kafka.output import show
 from kctl.cli.table import clean
 from kctl.errors import CheckpointUnusable, IncompleteAnswer, KctlError
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.reset import OffsetChange, apply
 
 if TYPE_CHECKING:
-    from kctl.kafka.client.connection import ClusterConnection
-    from kctl.kafka.reset import OffsetChange
     from kctl_agent.storage.lake.folder.base import Folder
 
 _COLUMNS = ("topic", "partition", "old", "new", "difference", "repeated")
@@ -34,9 +35,7 @@ def commit(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     check_choice(options)
     folder = place(options.uri)
     if not options.follow:
-        from kctl.checkpoints.commits import read_still
-
-        return _commit(options, env, read_still(folder, options.interval))
+        return _commit(options, env, commits.read_still(folder, options.interval))
     with _until_stopped() as stop:
         return _follow(options, env, folder, stop)
 
@@ -44,13 +43,10 @@ def commit(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 def _commit(options: argparse.Namespace, env: Mapping[str, str], checkpoint: Checkpoint) -> int:
     """Shows the changes, asks, and commits all. Raises CheckpointUnusable if a partition cannot be committed."""
     with connected(options, env) as connection:
-        from kctl.checkpoints.commits import repeated
-        from kctl.kafka.reset import apply
-
         changes = _planned(options, connection, checkpoint)
         if any(each.error for each in changes):
             raise CheckpointUnusable(f"nothing was changed: {_summary(checkpoint, changes, options.group)}")
-        again = [repeated(checkpoint, each) for each in changes]
+        again = [commits.repeated(checkpoint, each) for each in changes]
 
         def make() -> str:
             nonlocal changes
@@ -74,8 +70,6 @@ def _commit(options: argparse.Namespace, env: Mapping[str, str], checkpoint: Che
 def _follow(options: argparse.Namespace, env: Mapping[str, str], folder: Folder, stop: threading.Event) -> int:
     """Commits everything after each batch and once a day. Waits out outages of brokers and storage. Raises KctlError if
     waiting does not help."""
-    from kctl.kafka.reset import apply
-
     last, due, reported, has_begun = None, 0.0, "", False
     while True:
         line = ""
@@ -107,10 +101,8 @@ def _follow(options: argparse.Namespace, env: Mapping[str, str], folder: Folder,
 
 
 def _planned(options: argparse.Namespace, connection: ClusterConnection, checkpoint: Checkpoint) -> list[OffsetChange]:
-    from kctl.checkpoints.commits import plan
-
     only = options.topic or ()
-    return plan(connection, checkpoint, options.group, only, goes_back=options.force, is_trusted=options.trust)
+    return commits.plan(connection, checkpoint, options.group, only, goes_back=options.force, is_trusted=options.trust)
 
 
 def _summary(checkpoint: Checkpoint, changes: list[OffsetChange], group: str) -> str:

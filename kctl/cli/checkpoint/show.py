@@ -5,18 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kctl.checkpoints.checkpoint import Checkpoint, Finding, read, starts
+from kctl.checkpoints.logs import Row, findings, read_rows, unasked
 from kctl.checkpoints.places import place
 from kctl.cli.kafka.cluster import connected
 from kctl.cli.kafka.output import show as show_rows
 from kctl.cli.kafka.output import write
 from kctl.cli.table import cell
 from kctl.errors import KctlError
-
-if TYPE_CHECKING:
-    from kctl.checkpoints.logs import Row
 
 _COLUMNS = ("topic", "partition", "next_offset", "log_start", "log_end", "lag", "record_time", "verdict")
 _SHUFFLE = "spark.sql.shuffle.partitions"
@@ -33,8 +31,6 @@ def show(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     checkpoint = read(place(options.uri))
     problems: list[KctlError] = []
     with connected(options, env) as connection:
-        from kctl.checkpoints.logs import findings, read_rows, unasked
-
         try:
             rows = read_rows(connection, checkpoint, options.topic or (), is_read_committed=options.read_committed)
         except KctlError as error:

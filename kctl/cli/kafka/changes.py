@@ -10,16 +10,14 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kctl.audit import AuditedOperation, operation
 from kctl.cli.confirm import confirmed
 from kctl.cli.kafka.cluster import audit_log
 from kctl.cli.table import clean
 from kctl.errors import UsageError
-
-if TYPE_CHECKING:
-    from kctl.audit import AuditedOperation
-    from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.connection import ClusterConnection
 
 _DECLINED = 1
 
@@ -71,8 +69,6 @@ def _declined(options: argparse.Namespace, show_plan: Callable[[], None], questi
 def audited(
     options: argparse.Namespace, env: Mapping[str, str], connection: ClusterConnection, name: str, **params: Any
 ) -> AbstractContextManager[AuditedOperation]:
-    from kctl.audit import operation
-
     return operation(audit_log(options, env), f"kafka {name}", {"cluster": connection.access.named, **params})
 
 

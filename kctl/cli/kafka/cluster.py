@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from kctl.errors import ConfigError, NoMaster, UsageError
 from kctl.kafka.client.access import ClusterAccess, of_context, of_fleet, plain
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import Partition, Topic, require, topics_of
 from kctl.kafka.target import topic_and_partitions
 
 if TYPE_CHECKING:
     from kctl.config.sections import Config
-    from kctl.kafka.client.connection import ClusterConnection
-    from kctl.kafka.client.layout import Partition, Topic
     from kctl_agent.schemas.decoding import Decoder
 
 _CONTEXT_VARIABLE = "KCTL_CONTEXT"
@@ -93,13 +93,7 @@ def _fleet_config(options: argparse.Namespace, env: Mapping[str, str], no_fleet:
 
 @contextmanager
 def connected(options: argparse.Namespace, env: Mapping[str, str]) -> Iterator[ClusterConnection]:
-    chosen = access(options, env)
-    from kctl.kafka.client import light_imports
-
-    light_imports.install()
-    from kctl.kafka.client.connection import ClusterConnection
-
-    with ClusterConnection(chosen, options.timeout) as connection:
+    with ClusterConnection(access(options, env), options.timeout) as connection:
         yield connection
 
 
@@ -126,21 +120,19 @@ def _file_of_contexts(options: argparse.Namespace, env: Mapping[str, str]) -> Pa
         raise UsageError(f"give the file of the context: -c kctl.toml or KCTL_CONFIG, or {own}") from None
 
 
-def required_topics(connection: ClusterConnection, names: list[str] | None) -> dict[str, Topic] | None:
+def required_topics(connection: ClusterConnection, names: list[str]) -> dict[str, Topic]:
     """Opens the connection; checks that the named topics exist."""
-    from kctl.kafka.client.layout import require, topics_of
-
-    if not names:
-        connection.open()
-        return None
     topics = topics_of(connection.open(names))
     return {name: require(topics, name) for name in names}
 
 
+def required_topic(connection: ClusterConnection, name: str, partition: int | None = None) -> Topic:
+    """Opens the connection; checks that the topic exists and has `partition`."""
+    return require(topics_of(connection.open([name])), name, partition)
+
+
 def wanted_partitions(connection: ClusterConnection, words: list[str]) -> tuple[dict[str, Topic], list[Partition]]:
     """Opens the connection; returns topics and partitions of `-t TOPIC[:0,2]`, which must exist."""
-    from kctl.kafka.client.layout import require, topics_of
-
     chosen = [topic_and_partitions(word) for word in words]
     topics = topics_of(connection.open(sorted({name for name, _ in chosen})))
     wanted: set[Partition] = set()

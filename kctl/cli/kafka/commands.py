@@ -8,6 +8,7 @@ from functools import partial
 from importlib import import_module
 
 from kctl.cli.command import CONFIG, OUTPUT, Command, CommandGroup, Option
+from kctl.kafka.client import light_imports
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _TOPIC = Option(("-t", "--topic"), "the topic", metavar="TOPIC", is_required=True)
@@ -300,10 +301,15 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
+def run_function(module: str, function: str, options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    light_imports.install()  # before the module imports kafka-python
+    code: int = getattr(import_module(module), function)(options, env)
+    return code
+
+
 def _run(name: str, options: argparse.Namespace, env: Mapping[str, str]) -> int:
     function = name.replace("-", "_")
-    code: int = getattr(import_module(f"kctl.cli.kafka.{_MODULE_OF.get(name, function)}"), function)(options, env)
-    return code
+    return run_function(f"kctl.cli.kafka.{_MODULE_OF.get(name, function)}", function, options, env)
 
 
 COMMAND = CommandGroup(

@@ -6,19 +6,23 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from kctl.cli.kafka.cluster import connected, decoder
+from kctl.cli.kafka.cluster import connected, decoder, required_topics
 from kctl.cli.output import as_json
 from kctl.cli.table import cell
 from kctl.errors import BrokerRefused, UsageError
 from kctl.fields import bytes_field
+from kctl.kafka.client import light_imports
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import require
+from kctl.kafka.consume import Record, reading
+from kctl.kafka.offsets import EARLIEST, log_offsets
 from kctl.kafka.target import Target, position
 from kctl.terminal import bytes_writer
 
 if TYPE_CHECKING:
-    from kctl.kafka.client.connection import ClusterConnection
-    from kctl.kafka.consume import Record
     from kctl_agent.schemas.decoding import Decoder
 
 
@@ -31,33 +35,17 @@ def consume(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         reached = connection.access
     if options.limit == 0:
         return 0
-    from kctl.kafka.client import light_imports
-
     light_imports.complete()
-    from kctl.kafka.consume import records
-
-    write, count = bytes_writer(), 0
-    found = records(
-        reached,
-        options.topic,
-        begin,
-        None if options.follow else end,
-        is_read_committed=options.read_committed,
-        timeout_seconds=options.timeout,
-    )
+    write, end = bytes_writer(), None if options.follow else end
     try:
-        for record in found:
-            write(written(record) + b"\n")
-            count += 1
-            if options.follow:
-                sys.stdout.flush()
-            if count == options.limit:
-                break
+        with reading(reached, is_read_committed=options.read_committed, timeout_seconds=options.timeout) as read:
+            for record in islice(read(options.topic, begin, end), options.limit):
+                write(written(record) + b"\n")
+                if options.follow:
+                    sys.stdout.flush()
     except KeyboardInterrupt:
         if not options.follow:
             raise
-    finally:
-        found.close()  # type: ignore[attr-defined]  # the generator closes the consumer
     sys.stdout.flush()
     return 0
 
@@ -72,11 +60,8 @@ def _place(text: str) -> Target:
 def _span(
     connection: ClusterConnection, options: argparse.Namespace, begin_at: Target
 ) -> tuple[dict[int, int], dict[int, int]]:
-    from kctl.kafka.client.layout import require, topics_of
-    from kctl.kafka.offsets import EARLIEST, log_offsets
-
-    topics = topics_of(connection.open([options.topic]))
-    topic = require(topics, options.topic)
+    topics = required_topics(connection, [options.topic])
+    topic = topics[options.topic]
     chosen = [_partition(text) for text in options.partition or ()]
     for number in chosen:
         require(topics, options.topic, number)

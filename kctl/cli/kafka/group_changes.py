@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kctl.cli.kafka.changes import change, check_choice
 from kctl.cli.kafka.cluster import connected, wanted_partitions
 from kctl.cli.kafka.offsets import committed_rows
 from kctl.cli.kafka.output import show
 from kctl.errors import UsageError
+from kctl.kafka import admin
+from kctl.kafka.groups import describe_groups
+from kctl.kafka.reset import OffsetChange, apply, plan, refuse_members
 from kctl.kafka.target import target
-
-if TYPE_CHECKING:
-    from kctl.kafka.reset import OffsetChange
 
 _COMMITTED = ("group", "topic", "partition", "committed_offset")
 _CHANGES = ("topic", "partition", "old", "new", "difference")
@@ -25,10 +25,6 @@ def delete_group(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     check_choice(options)
     name = options.group
     with connected(options, env) as connection:
-        from kctl.kafka.admin import delete_group as delete
-        from kctl.kafka.groups import describe_groups
-        from kctl.kafka.reset import refuse_members
-
         connection.open()
         [group] = describe_groups(connection, [name])
         if group.error is not None:
@@ -40,7 +36,7 @@ def delete_group(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         offsets = [[row["topic"], row["partition"], row["committed_offset"]] for row in rows]
 
         def make() -> str:
-            delete(connection, name)
+            admin.delete_group(connection, name)
             return f"group {name} deleted"
 
         return change(options, env, connection, "delete-group", question, shown, make, group=name, offsets=offsets)
@@ -52,8 +48,6 @@ def reset_offsets(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     if not options.topic:
         raise UsageError("give a topic: -t TOPIC; see `kctl kafka reset-offsets --help`")
     with connected(options, env) as connection:
-        from kctl.kafka.reset import apply, plan
-
         topics, wanted = wanted_partitions(connection, options.topic)
         changes = plan(connection, options.group, topics, wanted, to)
         params = _audit_params(options.group, changes)

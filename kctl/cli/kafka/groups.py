@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kctl.cli.kafka.cluster import connected, fleet_group
 from kctl.cli.kafka.output import complain, show, show_document, table, write
 from kctl.cli.table import cell, ranges
-
-if TYPE_CHECKING:
-    from kctl.errors import KctlError
-    from kctl.kafka.client.connection import ClusterConnection
-    from kctl.kafka.groups import Group
+from kctl.errors import KctlError
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.groups import Group, describe_groups, list_groups
 
 _GROUPS = ("group", "type", "state", "protocol", "coordinator")
 _HEAD = ("state", "type", "protocol", "assignor", "coordinator")
@@ -22,8 +20,6 @@ _MEMBERS = ("member_id", "client_id", "host", "instance_id", "topic", "partition
 
 def groups(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     with connected(options, env) as connection:
-        from kctl.kafka.groups import list_groups
-
         connection.open()
         groups, problems = list_groups(connection)
     show(options, _GROUPS, [group._asdict() for group in groups], problems)
@@ -33,8 +29,6 @@ def groups(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 def group(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     names = options.group or ([] if options.all else [fleet_group(options, env, "GROUP, --all")])
     with connected(options, env) as connection:
-        from kctl.kafka.groups import describe_groups, list_groups
-
         connection.open()
         problems: list[KctlError] = []
         if options.all:

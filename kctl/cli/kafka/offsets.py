@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kctl.cli.kafka.cluster import connected, fleet_group, required_topics, wanted_partitions
 from kctl.cli.kafka.output import show
 from kctl.errors import KctlError, UsageError
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import Partition
+from kctl.kafka.groups import describe_groups, list_groups
+from kctl.kafka.lag import read_lag
+from kctl.kafka.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, committed, log_offsets
 from kctl.kafka.target import milliseconds
-
-if TYPE_CHECKING:
-    from kctl.kafka.client.connection import ClusterConnection
-    from kctl.kafka.client.layout import Partition
 
 _LAG = ("group", "topic", "partition", "current_offset", "log_end_offset", "lag", "consumer_id", "host", "client_id")
 _OFFSETS = ("topic", "partition", "offset", "timestamp")
@@ -23,13 +24,9 @@ _COMMITTED = ("group", "topic", "partition", "committed_offset", "leader_epoch",
 def lag(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     groups = options.group or ([] if options.all else [fleet_group(options, env, "-g GROUP, --all")])
     with connected(options, env) as connection:
-        from kctl.kafka.lag import read_lag
-
-        topics = required_topics(connection, options.topic)
+        topics = required_topics(connection, options.topic or []) or None
         problems: list[KctlError] = []
         if options.all:
-            from kctl.kafka.groups import list_groups
-
             listed, problems = list_groups(connection)
             groups = [*groups, *(group.group for group in listed)]
         found, more = read_lag(connection, groups, topics, is_read_committed=options.read_committed)
@@ -42,13 +39,9 @@ def lag(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 def list_offsets(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     if not options.topic:
         raise UsageError("give a topic: -t TOPIC; see `kctl kafka list-offsets --help`")
-    names = {"earliest": -2, "latest": -1, "max-timestamp": -3}
-    at = names.get(options.time)
-    if at is None:
-        at = milliseconds(options.time)
+    names = {"earliest": EARLIEST, "latest": LATEST, "max-timestamp": MAX_TIMESTAMP}
+    at = names[options.time] if options.time in names else milliseconds(options.time)
     with connected(options, env) as connection:
-        from kctl.kafka.offsets import log_offsets
-
         topics, partitions = wanted_partitions(connection, options.topic)
         offsets = log_offsets(connection, topics, partitions, at, is_read_committed=options.read_committed)
     rows = [
@@ -61,11 +54,9 @@ def list_offsets(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 def offset_fetch(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     with connected(options, env) as connection:
-        from kctl.kafka.groups import describe_groups
-
-        topics = required_topics(connection, options.topic)
-        only = None if topics is None else [(t.name, p.partition) for t in topics.values() for p in t.partitions]
-        rows = committed_rows(connection, options.group, only)
+        topics = required_topics(connection, options.topic or [])
+        only = [(t.name, p.partition) for t in topics.values() for p in t.partitions]
+        rows = committed_rows(connection, options.group, only or None)
         if not any(row["committed_offset"] is not None for row in rows):
             [described] = describe_groups(connection, [options.group])
             if described.error is not None:
@@ -78,8 +69,6 @@ def committed_rows(
     connection: ClusterConnection, group: str, wanted: Iterable[Partition] | None = None
 ) -> list[dict[str, Any]]:
     """Includes each partition that is wanted or has a committed offset. Raises KctlError."""
-    from kctl.kafka.offsets import committed
-
     found = committed(connection, {group: None if wanted is None else list(wanted)})[group]
     if isinstance(found, KctlError):
         raise found

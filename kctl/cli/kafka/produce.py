@@ -8,17 +8,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
-from kctl.cli.kafka.cluster import connected
+from kctl.cli.kafka.cluster import connected, required_topic
 from kctl.cli.kafka.output import show
 from kctl.errors import UsageError
+from kctl.kafka.client import light_imports
+from kctl.kafka.delivery import DeliveryReport, Pace
+from kctl.kafka.produce import Production, batch_bytes
 from kctl.terminal import line_of
-
-if TYPE_CHECKING:
-    from kctl.kafka.client.access import ClusterAccess
-    from kctl.kafka.delivery import DeliveryReport
-    from kctl.kafka.produce import Production
 
 _ONE = ("topic", "partition", "offset", "timestamp", "bytes", "compressed_bytes")
 _MANY = ("topic", "partition", "messages", "first_offset", "last_offset")
@@ -32,15 +30,12 @@ def produce(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     headers = [_header(text) for text in options.header or ()]
     key = None if options.key is None else options.key.encode()
     check_source(options)
-    access = _access(options, env)
-    from kctl.kafka.client import light_imports
-
+    with connected(options, env) as connection:
+        required_topic(connection, options.topic, options.partition)
     light_imports.complete()
-    from kctl.kafka.produce import Production
-
     is_bulk = is_file(options) or options.repeat > 1
     with Production(
-        access,
+        connection.access,
         options.topic,
         acks=options.acks,
         codec=options.codec,
@@ -51,22 +46,12 @@ def produce(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     return 0
 
 
-def _access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess:
-    with connected(options, env) as connection:
-        from kctl.kafka.client.layout import require, topics_of
-
-        require(topics_of(connection.open([options.topic])), options.topic, options.partition)
-        return connection.access
-
-
 def _produce_one(
     options: argparse.Namespace,
     production: Production,
     key: bytes | None,
     headers: list[tuple[str, bytes]],
 ) -> None:
-    from kctl.kafka.produce import batch_bytes
-
     value = value_of(options)
     sent = production.sent(production.send(value, key, options.partition, headers))
     row = {
@@ -88,8 +73,6 @@ def _produce_many(
     headers: list[tuple[str, bytes]],
 ) -> None:
     """Sends a file or stdin with progress. Raises KctlError after the report if messages were not acknowledged."""
-    from kctl.kafka.delivery import Pace
-
     began = time.monotonic()
     pace = Pace(options.rate)
     with line_of(sys.stderr) as write:

@@ -6,18 +6,17 @@ import argparse
 import re
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kctl.cli.kafka.changes import audited, change, check_choice, settings_of
-from kctl.cli.kafka.cluster import connected
+from kctl.cli.kafka.cluster import connected, required_topic
 from kctl.cli.kafka.output import show
 from kctl.cli.table import clean
 from kctl.errors import UsageError
-
-if TYPE_CHECKING:
-    from kctl.kafka.admin import NewTopic
-    from kctl.kafka.client.connection import ClusterConnection
-    from kctl.kafka.client.layout import Topic
+from kctl.kafka import admin
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import Topic
+from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets
 
 _NAME = re.compile("[A-Za-z0-9._-]{1,249}")
 """The broker's own check (org.apache.kafka.common.internals.Topic)."""
@@ -50,20 +49,16 @@ def create_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     return 0
 
 
-def _create(connection: ClusterConnection, options: argparse.Namespace, settings: Mapping[str, str]) -> NewTopic:
-    from kctl.kafka.admin import create_topic as create
-
-    return create(connection, options.topic, options.partitions, options.replicas, settings, is_dry_run=options.dry_run)
+def _create(connection: ClusterConnection, options: argparse.Namespace, settings: Mapping[str, str]) -> admin.NewTopic:
+    numbers = options.partitions, options.replicas
+    return admin.create_topic(connection, options.topic, *numbers, settings, is_dry_run=options.dry_run)
 
 
 def delete_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     check_choice(options)
     name = options.topic
     with connected(options, env) as connection:
-        from kctl.kafka.admin import delete_topic as delete
-        from kctl.kafka.client.layout import require, topics_of
-
-        topic = require(topics_of(connection.open([name])), name)
+        topic = required_topic(connection, name)
         if topic.is_internal:
             raise UsageError(f"topic {name} is internal to Kafka: kctl does not delete it")
         row = _deleted(connection, topic)
@@ -71,7 +66,7 @@ def delete_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         question = f"Delete topic {name} and all its messages?"
 
         def make() -> str:
-            delete(connection, name)
+            admin.delete_topic(connection, name)
             return f"topic {name} deleted"
 
         return change(options, env, connection, "delete-topic", question, shown, make, **row)
@@ -79,8 +74,6 @@ def delete_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 def _deleted(connection: ClusterConnection, topic: Topic) -> dict[str, Any]:
     """`messages` counts offsets between log starts and ends; None if a partition does not answer."""
-    from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets
-
     keys = [(topic.name, each.partition) for each in topic.partitions]
     starts, ends = (log_offsets(connection, {topic.name: topic}, keys, at) for at in (EARLIEST, LATEST))
     counts = [
@@ -102,9 +95,7 @@ def alter_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     if total is None and not settings:
         raise UsageError("give what to alter: --partitions N, --set KEY=VALUE or --unset KEY")
     with connected(options, env) as connection:
-        from kctl.kafka.client.layout import require, topics_of
-
-        topic = require(topics_of(connection.open([name])), name)
+        topic = required_topic(connection, name)
         rows = _plan(connection, topic, total, settings)
         _alter(connection, name, total, settings, is_dry_run=True)  # brokers reject it before anything changes
         shown = partial(show, options, _ALTERED, rows, topic=name)
@@ -130,15 +121,13 @@ def _plan(
     connection: ClusterConnection, topic: Topic, total: int | None, settings: Mapping[str, str | None]
 ) -> list[dict[str, Any]]:
     """Includes the old values. Raises UsageError for an unknown setting or fewer partitions."""
-    from kctl.kafka.admin import values_of
-
     rows: list[dict[str, Any]] = []
     if total is not None:
         count = len(topic.partitions)
         if total <= count:
             raise UsageError(f"topic {topic.name} has {count} partitions: it can only get more, not {total}")
         rows.append({"setting": "partitions", "old": count, "new": total})
-    old = values_of(connection, topic.name, list(settings)) if settings else {}
+    old = admin.values_of(connection, topic.name, list(settings)) if settings else {}
     return rows + [
         {"setting": key, "old": old[key], "new": _DEFAULT if value is None else value}
         for key, value in settings.items()
@@ -148,9 +137,7 @@ def _plan(
 def _alter(
     connection: ClusterConnection, name: str, total: int | None, settings: Mapping[str, str | None], *, is_dry_run: bool
 ) -> None:
-    from kctl.kafka.admin import add_partitions, alter_settings
-
     if settings:
-        alter_settings(connection, name, settings, is_dry_run=is_dry_run)
+        admin.alter_settings(connection, name, settings, is_dry_run=is_dry_run)
     if total is not None:
-        add_partitions(connection, name, total, is_dry_run=is_dry_run)
+        admin.add_partitions(connection, name, total, is_dry_run=is_dry_run)

@@ -6,9 +6,12 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from kctl.cli.kafka.cluster import connected
+from kctl.cli.kafka.cluster import connected, required_topic
 from kctl.cli.kafka.output import complain, show, show_document, table, write
 from kctl.cli.table import cell
+from kctl.errors import KctlError
+from kctl.kafka.client.layout import DEFAULT, BrokerLoad, broker_loads, quorum_leader, settings_of_topic, topics_of
+from kctl.kafka.client.reasons import name_of_code
 
 _TOPICS = ("topic", "partitions", "replicas", "under_replicated", "no_leader", "internal")
 _PARTITIONS = ("partition", "leader", "replicas", "isr", "offline", "under_replicated")
@@ -18,9 +21,6 @@ _BROKERS = ("node_id", "host", "port", "rack", "controller", "leaders", "replica
 
 def topics(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     with connected(options, env) as connection:
-        from kctl.kafka.client.layout import topics_of
-        from kctl.kafka.client.reasons import name_of_code
-
         topics = topics_of(connection.open(None)).values()
     rows = [
         {
@@ -41,16 +41,14 @@ def topics(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 def topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     with connected(options, env) as connection:
-        from kctl.errors import KctlError
-        from kctl.kafka.client.layout import require, settings_of_topic, topics_of
-
-        topic = require(topics_of(connection.open([options.topic])), options.topic)
+        topic = required_topic(connection, options.topic)
         problems = []
         settings: list[dict[str, Any]] | None = None
         try:
             settings = [
                 {"setting": each.name, "value": each.value, "set_by": each.source}
                 for each in settings_of_topic(connection, topic.name)
+                if each.source != DEFAULT
             ]
         except KctlError as problem:
             problems.append(problem)
@@ -77,8 +75,6 @@ def topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 def brokers(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     with connected(options, env) as connection:
-        from kctl.kafka.client.layout import BrokerLoad, broker_loads, quorum_leader, topics_of
-
         loads = broker_loads(topics_of(connection.open(None)).values())
         controller = quorum_leader(connection)
         known = dict(connection.brokers)

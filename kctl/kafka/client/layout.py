@@ -1,4 +1,4 @@
-"""The layout of topics: their partitions over brokers, and their non-default settings."""
+"""The layout of topics: their partitions over brokers, and their settings."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kctl.kafka.client.reasons import code_failure, name_of_code
 
 Partition: TypeAlias = tuple[str, int]
 _TOPIC_RESOURCE = 2
-_DEFAULT_SOURCE = 5
-_SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "broker's file", 6: "logger", 7: "client", 8: "group"}
+DEFAULT = "default"
+_SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "broker's file", 5: DEFAULT, 6: "logger", 7: "client", 8: "group"}
 
 
 class PartitionLayout(NamedTuple):
@@ -40,6 +40,8 @@ class Topic(NamedTuple):
 
 
 class Setting(NamedTuple):
+    """A setting of a topic, also one with its default. The broker hides values that are None."""
+
     name: str
     value: str | None
     source: str
@@ -85,7 +87,7 @@ def broker_loads(topics: Iterable[Topic]) -> dict[int, BrokerLoad]:
 
 
 def settings_of_topic(connection: ClusterConnection, topic: str) -> list[Setting]:
-    """Leaves out defaults. Raises KctlError."""
+    """Sorted by name. Raises KctlError."""
     from kafka.protocol.admin import DescribeConfigsRequest  # importing these takes 20 ms, which `lag` does not need
 
     resource = DescribeConfigsRequest.DescribeConfigsResource(
@@ -96,12 +98,8 @@ def settings_of_topic(connection: ClusterConnection, topic: str) -> list[Setting
     if result.error_code:
         raise code_failure(result.error_code, f"the configuration of topic {topic}", result.error_message)
     return sorted(
-        (
-            Setting(entry.name, None if entry.is_sensitive else entry.value, _SOURCES.get(entry.config_source, "?"))
-            for entry in result.configs
-            if entry.config_source != _DEFAULT_SOURCE
-        ),
-        key=lambda setting: setting.name,
+        Setting(entry.name, None if entry.is_sensitive else entry.value, _SOURCES.get(entry.config_source, "?"))
+        for entry in result.configs
     )
 
 
