@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 
-from kctl.cli.command import CONFIG, Command, CommandGroup, Option
+from kctl.cli.command import CONFIG, Command, CommandGroup, Option, nearest, parsed
 from kctl.cli.output import echo
-from kctl.cli.parsing import nearest, parsed
 from kctl.cli.table import clean
 from kctl.errors import UsageError
 from kctl.operations import COMMANDS as OPERATIONS
@@ -23,19 +22,19 @@ _MODULES = {
     "logs": "fleet.logs",
     "rpc": "fleet.rpc",
     **dict.fromkeys(OPERATIONS, "fleet.operate"),
-    "operation": "fleet.operation",
+    "operation": "fleet.operations:OPERATION",
     "operations": "fleet.operations",
     "storage": "storage.commands",
     "kafka": "kafka.commands",
     "checkpoint": "checkpoint.commands",
     "exporter": "exporter",
     "groups": "groups.groups",
-    "group": "groups.group",
+    "group": "groups.groups:GROUP",
     "demo": "demo",
     "config": "config",
     "jars": "jars",
 }
-"""In the order of the help page. Each module under kctl.cli has a `COMMAND`."""
+"""In the order of the help page: the module under kctl.cli, and the name of the command there, by default COMMAND."""
 COMMANDS = tuple(_MODULES)
 
 _OPTIONS = (
@@ -123,8 +122,11 @@ def _walked(words: Sequence[str]) -> tuple[Command | CommandGroup, str, Sequence
 
 
 def _found(name: str) -> Command | CommandGroup:
-    module = import_module(f"kctl.cli.{_MODULES[name]}")
-    found: Command | CommandGroup = module.command(OPERATIONS[name]) if name in OPERATIONS else module.COMMAND
+    path, _, attribute = _MODULES[name].partition(":")
+    module = import_module(f"kctl.cli.{path}")
+    found: Command | CommandGroup = (
+        module.command(OPERATIONS[name]) if name in OPERATIONS else getattr(module, attribute or "COMMAND")
+    )
     return found
 
 

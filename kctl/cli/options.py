@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from kctl.cli.command import CONFIG, OUTPUT, YES, option
 from kctl.errors import UsageError
 from kctl.fleets import Fleet, find, named
+
+if TYPE_CHECKING:
+    from kctl.config.sections import Config
 
 ConfigOption = Annotated[Path | None, CONFIG]
 FileOption = Annotated[
@@ -23,6 +26,13 @@ YesOption = Annotated[bool, YES]
 
 def fleet_of(config: Path | None) -> Fleet:
     return find(config, os.environ)
+
+
+def load_fleet(config: Path | None) -> Config:
+    """The configuration of the chosen fleet, which need not run."""
+    from kctl.config.load import load
+
+    return load(fleet_of(config).config, os.environ)
 
 
 def config_file(config: Path | None) -> Path:

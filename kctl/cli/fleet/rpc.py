@@ -9,11 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kctl import fleets
-from kctl.cli.command import CONFIG, WIDE_OUTPUT, Command, Option
+from kctl.cli.command import CONFIG, WIDE_OUTPUT, Command, Option, nearest
 from kctl.cli.fleet.ask import OF_HOSTS, ask, incomplete, of_hosts, remark
 from kctl.cli.fleet.tables import OLD_SECONDS, VIEWS, check, lines_of, read
 from kctl.cli.output import as_json, as_yaml, whole
-from kctl.cli.parsing import nearest
 from kctl.cli.table import clean, duration
 from kctl.errors import IncompleteAnswer, KctlError, UsageError
 from kctl_agent.replies.questions import QUESTIONS

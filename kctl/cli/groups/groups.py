@@ -1,9 +1,9 @@
-"""`kctl groups`"""
+"""`kctl groups` and `kctl group`"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -12,13 +12,15 @@ from kctl.cli.groups.api_client import URL, ClusterOption, GroupsApi, TokenOptio
 from kctl.cli.options import OutputOption
 from kctl.cli.output import as_text, echo
 from kctl.cli.signature import command
-from kctl.cli.table import UNKNOWN, Column, clean, clip, columns, duration, render
+from kctl.cli.table import UNKNOWN, Column, cell, clean, clip, columns, duration, ranges, render
 
 _MOST = 10_000
 _COLUMNS = columns("group type state >members >lag >behind >growth/s status reason")
 _WATCHED = ("cluster", "group", "lag", "behind", "growth/s", "status", "reason")
 """The columns with --watch. In a terminal of 80 characters, only the reason is cut."""
 _NAME_COLUMNS, _CLUSTER_COLUMNS = 28, 12
+_PARTITIONS = columns("topic >partition >committed >end >lag >behind >growth/s status reason")
+_MEMBERS = columns("member client host instance >lag holds")
 _TROUBLE = ("losing", "stopped", "stalled", "rewind", "warn", "unknown")
 
 
@@ -58,10 +60,10 @@ def _groups(
         text = "\n".join(_lines(answer, watch is not None)) if output == "table" else as_text(answer, output)
         return text, _cut(answer), unanswered(answer)
 
-    return shown(view, f"groups at {url}", watch, output)
+    return _shown(view, f"groups at {url}", watch, output)
 
 
-def shown(view: Callable[[], tuple[str, str | None, str | None]], title: str, watch: float | None, output: str) -> int:
+def _shown(view: Callable[[], tuple[str, str | None, str | None]], title: str, watch: float | None, output: str) -> int:
     """`view` returns a text, a remark on it, and what is missing (exit code 3)."""
     if watch is not None:
         from kctl.cli.fleet.watch import watch as again
@@ -77,7 +79,7 @@ def shown(view: Callable[[], tuple[str, str | None, str | None]], title: str, wa
     return 0 if remarks[-1] is None else 3
 
 
-def growth(per_second: float | None) -> str | None:
+def _growth(per_second: float | None) -> str | None:
     """`+1.5`, `-3.0`, `0`"""
     return None if per_second is None else f"{per_second:+.1f}" if per_second else "0"
 
@@ -109,7 +111,7 @@ def _lines(answer: dict[str, Any], is_watched: bool) -> list[str]:
 
 
 def _cells(row: dict[str, Any], shown: Sequence[Column]) -> list[object]:
-    known = row | {"behind": duration(row["lag_seconds"]), "growth/s": growth(row["growth_per_second"])}
+    known = row | {"behind": duration(row["lag_seconds"]), "growth/s": _growth(row["growth_per_second"])}
     return [known[column.heading] for column in shown]
 
 
@@ -120,4 +122,66 @@ def _summary(answer: dict[str, Any]) -> str:
     return " · ".join([f"{answer['total']:,} group{'' if answer['total'] == 1 else 's'}", *trouble, f"lag {lag}"])
 
 
+def _group(
+    name: Annotated[str, argument("GROUP", help="Its full name; `kctl groups` lists them.")],
+    url: UrlOption = URL,
+    cluster: ClusterOption = None,
+    watch: Annotated[float | None, option("--watch", metavar="SECONDS", least=0.1, help="Repeat.")] = None,
+    token_file: TokenOption = None,
+    output: OutputOption = "table",
+) -> int:
+    """Show one consumer group: its partitions and members.
+
+    Shows what each current member owns, with its lag. Exit code 3, with the reason, if the coordinator does not answer
+    or it is not known yet whether the group exists; 19 if it does not exist.
+
+    kctl group billing
+    kctl group billing --url https://monitor:9308 --token-file token --watch 5
+    """
+    api = GroupsApi(url, token_file)
+
+    def view() -> tuple[str, None, str | None]:
+        answer = api.group(cluster, name)
+        text = "\n".join(_group_lines(answer)) if output == "table" else as_text(answer, output)
+        return text, None, answer["members_error"] and f"its members are not known: {answer['members_error']}"
+
+    return _shown(view, f"group at {url}", watch, output)
+
+
+def _group_lines(answer: dict[str, Any]) -> Iterator[str]:
+    head = {
+        **{name: answer[name] for name in ("group", "cluster", "type", "state", "coordinator", "members", "lag")},
+        "members": None if answer["members"] is None else len(answer["members"]),
+        "behind": duration(answer["lag_seconds"]),
+        "growth/s": _growth(answer["growth_per_second"]),
+        "status": answer["status"],
+    }
+    yield "  ".join(f"{key} {cell(value)}" for key, value in head.items())
+    yield cell(answer["reason"])
+    yield ""
+    yield from render(_PARTITIONS, map(_partition, answer["rows"])) if answer["rows"] else ["nothing is committed"]
+    yield ""
+    if answer["members"]:
+        yield from render(_MEMBERS, map(_member, answer["members"]))
+    else:
+        yield "no members" if answer["members"] == [] else "its members are not known"
+
+
+def _partition(row: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        *(row[name] for name in ("topic", "partition", "current_offset", "kafka_max_offset", "remaining_count")),
+        duration(row["lag_seconds"]),
+        _growth(row["growth_per_second"]),
+        row["status"],
+        row["reason"],
+    )
+
+
+def _member(member: dict[str, Any]) -> tuple[object, ...]:
+    held = sorted((member["assigned"] or {}).items())
+    holds = " ".join(f"{topic}:{ranges(numbers)}" for topic, numbers in held)
+    return *(member[name] for name in ("member_id", "client_id", "host", "instance_id", "lag")), holds
+
+
 COMMAND = command("groups", _groups)
+GROUP = command("group", _group)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from kctl.cli.command import CommandGroup
-from kctl.cli.options import ConfigOption, OutputOption
+from kctl.cli.options import ConfigOption, OutputOption, load_fleet
 from kctl.cli.output import as_text, echo
 from kctl.cli.signature import command
 from kctl.cli.storage import dead as dead_letters
-from kctl.cli.storage.fleet_storage import load_fleet
 from kctl.cli.storage.maintenance import optimize, vacuum
 from kctl.cli.storage.migrate import migrate
 from kctl.cli.storage.selection import choosing

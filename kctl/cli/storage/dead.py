@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from kctl.audit import fleet_log, operation
 from kctl.cli.command import WIDE_OUTPUT, argument, option
 from kctl.cli.confirm import confirm
-from kctl.cli.options import ConfigOption, OutputOption, YesOption
+from kctl.cli.options import ConfigOption, OutputOption, YesOption, load_fleet
 from kctl.cli.output import as_json, as_text, echo
-from kctl.cli.storage.fleet_storage import load_fleet
 from kctl.cli.storage.tables import dead_letter_lines, dead_letter_table, group_table
 from kctl.dead_letters.changes import Verb, changed
 from kctl.dead_letters.documents import dead_letter_document, group_document

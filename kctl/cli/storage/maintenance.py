@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 from kctl.audit import fleet_log, operation
 from kctl.cli.command import option
 from kctl.cli.confirm import confirm
-from kctl.cli.options import ConfigOption, YesOption
+from kctl.cli.options import ConfigOption, YesOption, load_fleet
 from kctl.cli.output import echo
-from kctl.cli.storage.fleet_storage import load_fleet, opened_table
+from kctl.dead_letters.storage import opened_lake
+from kctl.errors import UsageError
 from kctl_agent.rpc.messages import number_of
 
 if TYPE_CHECKING:
@@ -84,7 +85,11 @@ def vacuum(
 
 def _each_table(config: ConfigOption, done: Callable[[Config, TableStorage], str]) -> None:
     fleet = load_fleet(config)
-    with opened_table(fleet) as lake:
+    if not fleet.storage.kind.is_table:
+        raise UsageError(f'storage.mode is "{fleet.storage.mode}": only a table (mode `lake`) has such files')
+    with opened_lake(fleet) as lake:
+        with lake.table.state():  # raises if there is none yet
+            pass
         for number, table in enumerate(lake.tables()):
             echo(f"{'dead letters: ' if number else ''}{done(fleet, table)}")
 

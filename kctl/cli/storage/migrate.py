@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 from kctl.audit import fleet_log, operation
 from kctl.cli.command import option
 from kctl.cli.confirm import confirm
-from kctl.cli.options import ConfigOption, YesOption
+from kctl.cli.options import ConfigOption, YesOption, load_fleet
 from kctl.cli.output import echo
-from kctl.cli.storage.fleet_storage import load_fleet
 from kctl.cli.table import columns, render
 from kctl.dead_letters.storage import opened, opened_lake
 from kctl.errors import ConfigError, KctlError, OperationRefused, UsageError

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 from kctl.audit import fleet_log, operation
 from kctl.cli.command import option
 from kctl.cli.confirm import confirm
-from kctl.cli.options import ConfigOption, YesOption
+from kctl.cli.options import ConfigOption, YesOption, load_fleet
 from kctl.cli.output import echo
-from kctl.cli.storage.fleet_storage import load_fleet
 from kctl.cli.storage.selection import params_of
 from kctl.dead_letters.storage import opened, opened_lake
 from kctl.errors import UsageError

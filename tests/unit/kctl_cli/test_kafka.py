@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
+from kctl.cli.command import parsed
 from kctl.cli.kafka.changes import change
 from kctl.cli.kafka.commands import COMMANDS
 from kctl.cli.kafka.produce import line
-from kctl.cli.parsing import parsed
 from tests.command_lines import Kctl
 from tests.unit.kctl_cli.imported_modules import imported_by
 
