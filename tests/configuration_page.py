@@ -10,9 +10,8 @@ from textwrap import fill
 from typing import Any, Literal
 
 from kctl.config.clusters import NAMED, SecuritySection
-from kctl.config.declared import allowed, default_of, kind_words, mark, plain
 from kctl.config.effects import effect
-from kctl.config.forms import Effect, Section, Unit
+from kctl.config.forms import Effect, Section, Unit, allowed, default_of, kind_words, mark, plain
 from kctl.config.schema import help_texts
 from kctl.config.sections import SECTIONS
 from kctl.config.values import as_json

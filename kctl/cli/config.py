@@ -14,9 +14,8 @@ from kctl.cli.output import as_json as json_text
 from kctl.cli.output import as_text, echo
 from kctl.cli.signature import command
 from kctl.cli.table import Column, render
-from kctl.config import contexts
 from kctl.config.effects import shown_settings
-from kctl.config.load import load
+from kctl.config.load import contexts, contexts_alone, load
 from kctl.config.sections import Config
 from kctl.config.storage import storage_settings
 from kctl.errors import ConfigError
@@ -54,8 +53,8 @@ def _check(
     from kctl.start.user_code import check_transform
 
     path = config_file(config)
-    if known := contexts.alone(path):
-        contexts.contexts(path)
+    if known := contexts_alone(path):
+        contexts(path)
         echo(f"{path} can be used by `kctl kafka`: contexts {', '.join(sorted(known))}")
         return
     loaded = load(path, os.environ, overrides(set_))

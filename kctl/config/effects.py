@@ -7,8 +7,7 @@ from dataclasses import Field, dataclass, fields
 from typing import Any
 
 from kctl.config.clusters import CheckpointSection
-from kctl.config.declared import default_of, mark
-from kctl.config.forms import Effect, Section
+from kctl.config.forms import Effect, Section, default_of, mark
 from kctl.config.sections import SECTIONS, Config
 from kctl.config.values import as_json, shown
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kctl.config.clusters import NAMED, place_hint
-from kctl.config.declared import allowed, default_of, mark
-from kctl.config.forms import NAME, Secrecy, Section
-from kctl.config.lake import uri_hint
+from kctl.config.forms import NAME, Secrecy, Section, allowed, default_of, mark
+from kctl.config.rules import uri_hint
 from kctl.config.sections import SECTIONS
 from kctl.config.values import from_text, from_toml, shown_url, wrong_entry
 from kctl.errors import ConfigError

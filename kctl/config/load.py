@@ -1,4 +1,5 @@
-"""Loads a checked `Config` from a TOML file, `KCTL_*` variables and flags, in order of increasing priority."""
+"""Loads a checked `Config` from a TOML file, `KCTL_*` variables and flags, in order of increasing priority; and
+`[contexts.NAME]`: clusters for `kctl kafka`, besides the fleet's own."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kctl.config.clusters import CheckpointSection
+from kctl.config.clusters import CheckpointSection, ContextSection
 from kctl.config.document import read_document
 from kctl.config.findings import SETTINGS, Findings, variable
 from kctl.config.rules import mistakes
@@ -16,6 +17,7 @@ from kctl.ownership import refuse_others
 
 LAKE_TRIGGER_SECONDS = 20.0
 """A batch leaves three inodes for the week that a table keeps older versions: 93,000 (benchmarks/README.md)."""
+_CONTEXTS = "contexts"
 _SECTION_PREFIXES = tuple(f"KCTL_{section.upper()}_" for section in SECTIONS)
 _BY_VARIABLE = {variable(name): name for name in SETTINGS}
 
@@ -67,6 +69,20 @@ def read(
     return findings
 
 
+def contexts(path: Path) -> dict[str, ContextSection]:
+    """Reads nothing else of the file. Raises ConfigError."""
+    found = Findings(path.absolute())
+    found.take_document({_CONTEXTS: read_document(found.path).get(_CONTEXTS, {})})
+    found.refuse()
+    return found.named(_CONTEXTS, ContextSection)
+
+
+def contexts_alone(path: Path) -> tuple[str, ...]:
+    """Returns the contexts of a file that has nothing else. Raises ConfigError."""
+    document = read_document(path)
+    return tuple(document[_CONTEXTS]) if document.keys() == {_CONTEXTS} else ()
+
+
 def is_setting_variable(name: str) -> bool:
     """Whether an environment variable is a setting, or is rejected because it looks like one."""
     return name.startswith(_SECTION_PREFIXES)
@@ -74,8 +90,8 @@ def is_setting_variable(name: str) -> bool:
 
 def _missing(findings: Findings, document: Mapping[str, Any]) -> list[str]:
     sentences = [each for section, kind in SECTIONS.items() for each in findings.missing(section, kind)]
-    contexts = findings.names["contexts"]
-    if sentences and contexts and len(document) == 1:
-        hint = f"`kctl kafka COMMAND --context {contexts[0]}`"
-        return [f"{findings.path} has no [kafka]; its contexts are {', '.join(contexts)}: {hint}"]
+    names = findings.names[_CONTEXTS]
+    if sentences and names and len(document) == 1:
+        hint = f"`kctl kafka COMMAND --context {names[0]}`"
+        return [f"{findings.path} has no [kafka]; its contexts are {', '.join(names)}: {hint}"]
     return sentences

@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from kctl.config.clusters import NAMED
-from kctl.config.declared import default_of, items, mark, plain
-from kctl.config.forms import NAME, Form, Section
+from kctl.config.forms import NAME, Form, Section, default_of, items, mark, plain
 from kctl.config.sections import SECTIONS
 from kctl.config.values import as_json
 from kctl_agent.rpc.wire import JsonObject

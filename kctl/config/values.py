@@ -14,8 +14,7 @@ from typing import Any
 
 import msgspec
 
-from kctl.config.declared import items, mark, plain
-from kctl.config.forms import Form, Secrecy
+from kctl.config.forms import Form, Secrecy, items, mark, plain
 from kctl_agent.secrecy import SECRET_NAMES
 
 HIDDEN = "***"

@@ -1,19 +1,23 @@
-"""Opens the storage of a fleet and its dead letters, whether or not the fleet runs."""
+"""Opens the storage of a fleet and its dead letters, whether or not the fleet runs, and changes dead letters."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from kctl.children import PRIVATE
 
 if TYPE_CHECKING:
     from kctl.config.sections import Config
+    from kctl.dead_letters.sending import Send
     from kctl_agent.storage.base import DeadLetterStore, Storage
+    from kctl_agent.storage.dead_letter_pages import Progress
     from kctl_agent.storage.lake.storage import LakeStorage
+    from kctl_agent.storage.selection import Selection
 
+Verb: TypeAlias = Literal["requeue", "delete", "send"]
 S = TypeVar("S", bound="Storage | LakeStorage")
 
 SERVED_REPLY_SECONDS = 10.0
@@ -55,6 +59,24 @@ def served_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
         yield _beside(storage, config) if config.storage.kind.is_table else storage  # type: ignore[arg-type,misc]
     finally:
         storage.close()
+
+
+def changed(
+    store: DeadLetterStore,
+    verb: Verb,
+    selection: Selection,
+    expect: int | None,
+    progress: Progress,
+    sending: Callable[[], AbstractContextManager[Send]],
+) -> int:
+    """Returns how many were changed. `sending` opens the sender to a topic. Raises what it and `DeadLetterStore`
+    raise."""
+    if verb == "requeue":
+        return store.requeue_dead(selection, expect, progress)
+    if verb == "delete":
+        return store.remove_dead(selection, expect, progress)
+    with sending() as send:
+        return store.move_dead(send, selection, expect, progress)
 
 
 def _open(config: Config, reply_seconds: float | None = None) -> Storage:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from kctl import audit
 from kctl.daemon_threads import DaemonThreads
-from kctl.dead_letters.changes import Verb, changed
+from kctl.dead_letters.storage import Verb, changed
 from kctl.errors import OperationFailed, OperationRefused
 from kctl_agent.errors import Busy, StorageError
 

@@ -49,9 +49,9 @@ def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str)
     try:
         return _fleet_config(options, env, no_group).kafka.group
     except ConfigError:
-        from kctl.config import contexts
+        from kctl.config.load import contexts_alone
 
-        if contexts.alone(_file_of_contexts(options, env)):
+        if contexts_alone(_file_of_contexts(options, env)):
             raise UsageError(no_group) from None
         raise
 

@@ -14,8 +14,7 @@ from kctl.cli.kafka.cluster import connected, required_topic
 from kctl.cli.kafka.output import show
 from kctl.errors import UsageError
 from kctl.kafka.client import light_imports
-from kctl.kafka.delivery import DeliveryReport, Pace
-from kctl.kafka.produce import Production, batch_bytes
+from kctl.kafka.produce import DeliveryReport, Pace, Production, batch_bytes
 from kctl.terminal import line_of
 
 _ONE = ("topic", "partition", "offset", "timestamp", "bytes", "compressed_bytes")

@@ -13,10 +13,9 @@ from kctl.cli.confirm import confirm
 from kctl.cli.options import ConfigOption, OutputOption, YesOption, load_fleet
 from kctl.cli.output import as_json, as_text, echo
 from kctl.cli.storage.tables import dead_letter_lines, dead_letter_table, group_table
-from kctl.dead_letters.changes import Verb, changed
 from kctl.dead_letters.documents import dead_letter_document, group_document
 from kctl.dead_letters.sending import sending
-from kctl.dead_letters.storage import opened_dead_letters
+from kctl.dead_letters.storage import Verb, changed, opened_dead_letters
 from kctl.errors import UsageError
 from kctl.schemas import decoder
 from kctl.terminal import line_of

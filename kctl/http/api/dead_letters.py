@@ -23,8 +23,8 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
-from kctl.dead_letters.changes import Verb
 from kctl.dead_letters.documents import Form, dead_letter_document, dead_letter_row, group_document
+from kctl.dead_letters.storage import Verb
 from kctl.dead_letters.workbench import Workbench
 from kctl.errors import KctlError
 from kctl.fields import moment, unix_seconds

@@ -43,7 +43,7 @@ def plain(servers: str) -> ClusterAccess:
 
 def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> ClusterAccess:
     """Reads secrets from files. Raises ConfigError, UsageError."""
-    from kctl.config.contexts import contexts  # takes 17 ms, which `-b` alone does not need
+    from kctl.config.load import contexts  # takes 17 ms, which `-b` alone does not need
 
     known = contexts(file)
     if name not in known:

@@ -10,8 +10,7 @@ from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
 from kctl.dead_letters.sending import Sender
 from kctl.errors import KctlError
-from kctl.kafka.delivery import RetryReasons
-from kctl.kafka.produce import Production
+from kctl.kafka.produce import Production, RetryReasons
 from kctl_agent.message import Message
 from kctl_agent.storage.block import Block, pack
 from kctl_agent.storage.claim import DeadLetter

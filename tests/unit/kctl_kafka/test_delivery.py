@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kctl.kafka.delivery import DeliveryReport, PartitionReport
+from kctl.kafka.produce import DeliveryReport, PartitionReport
 
 
 class Metadata(NamedTuple):
