@@ -1,4 +1,4 @@
-"""The audit of the demo: every produced offset must be stored exactly once. `Ledger` is its handler, which records and
+"""The audit of the demo: every produced offset must be stored exactly once. `record` is its handler, which records and
 acknowledges each message."""
 
 from __future__ import annotations
@@ -8,11 +8,10 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.chunk import Binding
-from kctl_agent.storage.claim import DeadLetter
 
 if TYPE_CHECKING:
     from kctl_agent.message import Message
@@ -26,7 +25,7 @@ Place = tuple[str, int, int]
 class Audit:
     """Message counts. `stored`: in the storage, handled, or dead letters; `lost`: found nowhere; `not_stored`: above
     the stored offset; `duplicated`: twice in the storage, or there although handled. `handled` counts each once,
-    `handled_again` the repeats, which only the death of a sinker excuses."""
+    `handled_again` the repeats."""
 
     produced: int
     stored: int
@@ -38,19 +37,6 @@ class Audit:
     dead: int = 0
 
 
-def audit(
-    blocks: Iterable[Block],
-    produced: Mapping[tuple[str, int], int],
-    handled: Iterable[Place] = (),
-    dead: Iterable[DeadLetter] = (),
-    stored_offsets: Mapping[tuple[str, int], int] | None = None,
-) -> Audit:
-    """`produced`: messages per partition, from offset 0. `stored_offsets`: up to where each partition should be stored;
-    by default all of it. Decodes every record, so a damaged block raises BadBlock."""
-    dead_places = _places(dead_letter.block for dead_letter in dead)
-    return _audit_places(_places(blocks), produced, handled, dead_places, stored_offsets)
-
-
 def audit_table(storage: LakeStorage, owner: Binding, produced: Mapping[tuple[str, int], int]) -> Audit:
     """Reads the table with delta-rs, which wrote none of its files. Raises StorageUnusable."""
     storage.bind(owner)
@@ -58,16 +44,18 @@ def audit_table(storage: LakeStorage, owner: Binding, produced: Mapping[tuple[st
     with storage.table.latest() as table:
         columns = table.to_pyarrow_table(columns=["topic", "partition", "offset"])
     rows = zip(*(columns[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True)
-    return _audit_places(rows, produced, stored_offsets=stored_offsets)
+    return audit(rows, produced, stored_offsets=stored_offsets)
 
 
-def _audit_places(
+def audit(
     stored: Iterable[Place],
     produced: Mapping[tuple[str, int], int],
     handled: Iterable[Place] = (),
     dead: Iterable[Place] = (),
     stored_offsets: Mapping[tuple[str, int], int] | None = None,
 ) -> Audit:
+    """`produced`: messages per partition, from offset 0. `stored_offsets`: up to where each partition should be stored;
+    by default all of it."""
     seen = _Seen(produced)
     times_handled = [seen.add(place) for place in handled]
     waiting = [seen.add(place) for place in stored]
@@ -88,7 +76,8 @@ def _audit_places(
     )
 
 
-def _places(blocks: Iterable[Block]) -> Iterator[Place]:
+def places(blocks: Iterable[Block]) -> Iterator[Place]:
+    """Decodes every record, so a damaged block raises BadBlock."""
     for block in blocks:
         for record in block.messages():
             yield block.topic, block.partition, record.offset
@@ -111,28 +100,17 @@ class _Seen:
         return sum(self._seen[key][:end].count(0) for key, end in ends.items())
 
 
-HANDLER = "kctl.demo.audit:Ledger"
+HANDLER = "kctl.demo.audit:record"
 FOLDER_VARIABLE = "KCTL_DEMO_LEDGER"
 """A variable, because a handler receives only messages."""
 _RECORD = struct.Struct("<qi")
 
 
-class Ledger:
+def record(messages: list[Message]) -> list[bool]:
     """Writes one file per process, and once per call, so that the records of a killed process survive."""
-
-    def __init__(self) -> None:
-        self._file: BinaryIO | None = None
-
-    def handle(self, messages: list[Message]) -> list[bool]:
-        if self._file is None:
-            path = Path(os.environ[FOLDER_VARIABLE], f"{os.getpid()}.ledger")
-            self._file = path.open("ab", buffering=0)
-        self._file.write(b"".join(_RECORD.pack(message.offset, message.partition) for message in messages))
-        return [True] * len(messages)
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
+    with Path(os.environ[FOLDER_VARIABLE], f"{os.getpid()}.ledger").open("ab", buffering=0) as ledger:
+        ledger.write(b"".join(_RECORD.pack(message.offset, message.partition) for message in messages))
+    return [True] * len(messages)
 
 
 def handled(folder: Path, topic: str) -> Iterator[Place]:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,12 +22,11 @@ from typing import Any
 from kafka.errors import KafkaError
 
 from kctl.children import PRIVATE
-from kctl.demo.audit import Audit, audit, audit_table, handled
+from kctl.demo.audit import Audit, audit, audit_table, handled, places
 from kctl.demo.fleet import GROUP, DemoFleet, lay_out
 from kctl.demo.kafka_broker import KafkaBroker
 from kctl.demo.producer import Producer
-from kctl.demo.screen import Screen
-from kctl.demo.summary import DemoOptions, DemoProgress, has_passed, show, summary
+from kctl.demo.summary import DemoOptions, DemoProgress, has_passed, in_words, show, summary
 from kctl.errors import KctlError, PortTaken, StartError
 from kctl.jars.fetcher import fetch, shown_on
 from kctl.jars.java import java_command
@@ -37,11 +36,13 @@ from kctl.kafka.client.connection import ClusterConnection
 from kctl.master.exit_reasons import cause
 from kctl_agent.errors import AgentError
 from kctl_agent.rpc.messages import number_of
+from kctl_agent.storage.base import Storage
 from kctl_agent.storage.chunk import Binding
 from kctl_agent.storage.kinds import KINDS
 
 TOPIC = "demo"
 REFRESH_SECONDS = 0.5
+LINE_SECONDS = 2.0
 DRAIN_SECONDS = 120.0
 START_SECONDS = 300.0
 TOPIC_SECONDS = 30.0
@@ -51,22 +52,13 @@ class PartEnded(Exception):
     """A process of the demo has ended by itself; the message names it, its pid and how."""
 
 
-@dataclass(frozen=True, slots=True)
-class DemoParts:
-    broker: KafkaBroker
-    master: DemoFleet
-
-    def ended(self) -> str | None:
-        """Returns a sentence on a process that has ended. The broker comes first, because the master depends on it."""
-        if (code := self.broker.ended()) is not None:
-            return f"the broker (pid {self.broker.pid}) has ended: {cause(code)}"
-        if (code := self.master.ended()) is not None:
-            return f"the master (pid {self.master.pid}) has ended: {cause(code)}; its log: {self.master.last_lines()}"
-        return None
-
-    def check(self) -> None:
-        if (ended := self.ended()) is not None:
-            raise PartEnded(ended)
+def ended_part(broker: KafkaBroker, master: DemoFleet | None = None) -> str | None:
+    """A sentence on a process that has ended. The broker comes first, because the master depends on it."""
+    if (code := broker.ended()) is not None:
+        return f"the broker (pid {broker.pid}) has ended: {cause(code)}"
+    if master is not None and (code := master.ended()) is not None:
+        return f"the master (pid {master.pid}) has ended: {cause(code)}; its log: {master.last_lines()}"
+    return None
 
 
 def bring_parts(storage: str) -> None:
@@ -113,17 +105,17 @@ def main(options: DemoOptions, output: str, directory: Path | None) -> int:
     os.umask(PRIVATE)
     place = directory.absolute() if directory else Path(tempfile.mkdtemp(prefix="kctl-demo-"))
     lay_out(place)
-    screen = Screen(to_stderr=output == "json")
+    say = partial(print, file=sys.stderr if output == "json" else sys.stdout, flush=True)
     with Interrupts().taken() as interrupts, ExitStack() as stack:
         try:
-            summary = _demo(place, options, interrupts, screen, stack)
+            summary = _demo(place, options, interrupts, say, stack)
         except KeyboardInterrupt:
-            screen.print_line("interrupted before anything was produced")
+            say("interrupted before anything was produced")
             if directory is None:
                 stack.callback(shutil.rmtree, place, ignore_errors=True)
             raise
         except BaseException:
-            screen.print_line(f"all of the demo is kept in {place}")
+            say(f"all of the demo is kept in {place}")
             raise
     passed = has_passed(summary, options)
     show(summary, output, place, is_handled=options.is_handled, passed=passed)
@@ -144,24 +136,21 @@ def broker_only(directory: Path | None, port: int | None = None) -> int:
         interrupts = stack.enter_context(Interrupts().taken())
         broker = stack.enter_context(KafkaBroker(place / "broker", port=port))
         interrupts.is_something_to_end = True
-        parts = DemoParts(broker=broker, master=DemoFleet(place))
-        sys.stdout.write(f"Kafka broker answers on {broker.bootstrap_servers}; Ctrl-C ends it\n")
-        sys.stdout.flush()
+        print(f"Kafka broker answers on {broker.bootstrap_servers}; Ctrl-C ends it", flush=True)  # noqa: T201
         while not interrupts.count:
-            if (ended := parts.ended()) is not None:
+            if (ended := ended_part(broker)) is not None:
                 raise KctlError(ended)
             interrupts.pause(REFRESH_SECONDS)
     return 0
 
 
 def _demo(
-    place: Path, options: DemoOptions, interrupts: Interrupts, screen: Screen, stack: ExitStack
+    place: Path, options: DemoOptions, interrupts: Interrupts, say: Callable[[str], None], stack: ExitStack
 ) -> dict[str, Any]:
-    screen.print_line(f"demo in {place}")
+    say(f"demo in {place}")
     fleet, progress = DemoFleet(place), DemoProgress()
     broker = stack.enter_context(KafkaBroker(place / "broker"))
-    parts = DemoParts(broker=broker, master=fleet)
-    screen.print_line(f"Kafka broker answers on {broker.bootstrap_servers} ({_since(progress)})")
+    say(f"Kafka broker answers on {broker.bootstrap_servers} ({progress.since})")
     try:
         fleet.configure(
             bootstrap_servers=broker.bootstrap_servers,
@@ -179,50 +168,90 @@ def _demo(
         owner = Binding(GROUP, broker.cluster_id) if KINDS[options.storage].is_table else None
         producer = Producer(broker.bootstrap_servers, TOPIC, options.partitions, options.rate)
     except (KafkaError, KctlError) as error:
-        if (ended := parts.ended()) is not None:
+        if (ended := ended_part(broker, fleet)) is not None:
             raise KctlError(ended) from error
         raise KctlError(f"the broker on {broker.bootstrap_servers} does not do what it is asked: {error}") from error
     ended_by_itself = None
     try:
-        _load(_Run(fleet, producer, progress, options, interrupts, screen, parts))
+        _Load(broker, fleet, producer, progress, options, interrupts, say).run()
     except PartEnded as error:
         ended_by_itself = str(error)
-        screen.print_line(f"{ended_by_itself}; the demo ends")
+        say(f"{ended_by_itself}; the demo ends")
     finally:
-        producer.stop(0 if parts.ended() else 30)
+        producer.stop(0 if ended_part(broker, fleet) else 30)
         fleet.stop()
     found = _audit(fleet, producer, owner, ended_by_itself)
     return summary(found, progress, producer.total, producer.not_acknowledged, options, ended_by_itself)
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+@dataclass(slots=True)
+class _Load:
+    """Messages are produced until the time is over; then all that was produced is stored and handled."""
+
+    broker: KafkaBroker
     fleet: DemoFleet
     producer: Producer
     progress: DemoProgress
     options: DemoOptions
     interrupts: Interrupts
-    screen: Screen
-    parts: DemoParts
+    say: Callable[[str], None]
+    line_at: float = 0.0
+
+    def run(self) -> None:
+        """Raises PartEnded."""
+        self.producer.start()
+        sinkers = f" and {number_of(self.options.sinkers, 'sinker')}" if self.options.sinkers else ""
+        started = number_of(self.options.workers, "worker") + sinkers
+        self.say(f"starting {started}; for a live table, in another terminal: kctl top -c {self.fleet.config}")
+        self._watch()
+        self._check()
+        handled_too = " and handled" if self.options.is_handled else ""
+        self.say(f"the producer stops; what it has produced is still being stored{handled_too}")
+        self.producer.stop()
+        self._until(lambda: self.progress.committed >= self.producer.total)
+        if self.options.sinkers:
+            with closing(self.fleet.open_storage()) as storage:
+                self._until(lambda: not _waiting(storage))
+
+    def _watch(self) -> None:
+        began, seconds = None, self.options.seconds
+        while not self.interrupts.count:
+            self._refresh()
+            now = time.monotonic()
+            if began is None and self.progress.seconds_to_first_batch is not None:
+                began = now
+                self.say(f"the first batch is stored ({self.progress.since}); metrics on {self.fleet.url()}/metrics")
+            if began is None and now - self.progress.started_at > START_SECONDS:
+                logs = self.fleet.directory / "logs"
+                raise KctlError(f"no batch within {START_SECONDS:.0f} s; the logs are in {logs}")
+            if seconds is not None and began is not None and now - began >= seconds:
+                return
+
+    def _until(self, is_done: Callable[[], bool]) -> None:
+        """Waits until it is done, another Ctrl-C, or the deadline."""
+        deadline, already = time.monotonic() + DRAIN_SECONDS, self.interrupts.count
+        while self.interrupts.count <= already and time.monotonic() < deadline and not is_done():
+            self._refresh()
+
+    def _refresh(self) -> None:
+        self._check()
+        offsets, workers = self.fleet.ask("offset_checker"), self.fleet.ask("workers")
+        self._check()  # or its last row would be shown once more
+        if offsets is not None and workers is not None:
+            self.progress.take(offsets["rows"], workers["rows"])
+            if time.monotonic() - self.line_at >= LINE_SECONDS:
+                self.line_at = time.monotonic()
+                self.say(" · ".join([*self.progress.words(self.producer.total), in_words(workers["rows"])]))
+        self.interrupts.pause(REFRESH_SECONDS)
+
+    def _check(self) -> None:
+        if (ended := ended_part(self.broker, self.fleet)) is not None:
+            raise PartEnded(ended)
 
 
-def _load(run: _Run) -> None:
-    """Returns when everything produced is stored and handled. Raises PartEnded."""
-    options, screen = run.options, run.screen
-    run.producer.start()
-    sinkers = f" and {number_of(options.sinkers, 'sinker')}" if options.sinkers else ""
-    started = number_of(options.workers, "worker") + sinkers
-    screen.print_line(
-        f"starting {started}; for a live table, in another terminal: {_command()} -c {run.fleet.config} top"
-    )
-    _watch(run)
-    run.parts.check()
-    handled_too = " and handled" if options.is_handled else ""
-    screen.print_line(f"the producer stops; what it has produced is still being stored{handled_too}")
-    run.producer.stop()
-    _drain(run)
-    if options.sinkers:
-        _empty(run)
+def _waiting(storage: Storage) -> int:
+    stats = storage.stats()
+    return stats.pending + stats.processing + stats.delayed
 
 
 def _audit(fleet: DemoFleet, producer: Producer, owner: Binding | None, ended: str | None) -> Audit | None:
@@ -233,79 +262,9 @@ def _audit(fleet: DemoFleet, producer: Producer, owner: Binding | None, ended: s
             return audit_table(fleet.open_lake(), owner, produced)
         with closing(fleet.open_storage()) as storage:
             stored_offsets = {tp: stored.next for tp, stored in storage.stored_offsets(produced).items()}
-            return audit(storage.blocks(), produced, handled(fleet.ledger, TOPIC), storage.dead(), stored_offsets)
+            dead = places(dead_letter.block for dead_letter in storage.dead())
+            return audit(places(storage.blocks()), produced, handled(fleet.ledger, TOPIC), dead, stored_offsets)
     except (AgentError, KctlError):
         if ended is None:
             raise
         return None
-
-
-def _watch(run: _Run) -> None:
-    began: float | None = None
-    progress, seconds = run.progress, run.options.seconds
-    while not run.interrupts.count:
-        _refresh(run)
-        if began is None and progress.seconds_to_first_batch is not None:
-            began = time.monotonic()
-            run.screen.print_line(
-                f"the first batch is stored ({_since(progress)}); metrics on {run.fleet.url()}/metrics"
-            )
-        if began is None and time.monotonic() - progress.started_at > START_SECONDS:
-            raise KctlError(f"no batch within {START_SECONDS:.0f} s; the logs are in {run.fleet.directory / 'logs'}")
-        if seconds is not None and began is not None and time.monotonic() - began >= seconds:
-            return
-
-
-def _drain(run: _Run) -> None:
-    """Waits until everything produced is committed, another Ctrl-C, or the deadline."""
-    deadline, already = time.monotonic() + DRAIN_SECONDS, run.interrupts.count
-    while (
-        run.progress.committed < run.producer.total and run.interrupts.count <= already and time.monotonic() < deadline
-    ):
-        _refresh(run)
-
-
-def _empty(run: _Run) -> None:
-    """Waits until the sinkers have settled and reported everything, another Ctrl-C, or the deadline."""
-    deadline, already = time.monotonic() + DRAIN_SECONDS, run.interrupts.count
-    with closing(run.fleet.open_storage()) as storage:
-        while run.interrupts.count <= already and time.monotonic() < deadline:
-            stats = storage.stats()
-            if stats.pending + stats.processing + stats.delayed == 0:
-                break
-            _refresh(run)
-    run.interrupts.pause(REFRESH_SECONDS)  # sinkers publish twice a second
-    _refresh(run)
-
-
-def _refresh(run: _Run) -> None:
-    run.parts.check()
-    progress, offsets, workers = run.progress, run.fleet.ask("offset_checker"), run.fleet.ask("workers")
-    run.parts.check()  # or its last row would be shown once more
-    if offsets is not None and workers is not None:
-        progress.take(offsets["rows"], workers["rows"])
-        lag = _sum_known(row["remaining_count"] for row in offsets["rows"])
-        shown = "-" if lag is None else f"{lag:,}"
-        shown += f" · handled {progress.settled('handled'):,}" if progress.sinkers else ""
-        head = f"produced {run.producer.total:,} · committed {progress.committed:,} · lag {shown} · {_since(progress)}"
-        run.screen.show(head, workers["rows"])
-    run.interrupts.pause(REFRESH_SECONDS)
-
-
-def _sum_known(values: Iterable[int | None]) -> int | None:
-    """None if none is known, because an unknown lag is not 0."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
-def _command() -> str:
-    """Relative to here, because after `make demo` kctl is not on the PATH."""
-    own = Path(sys.argv[0])
-    found = shutil.which("kctl")
-    if own.name != "kctl" or (found and Path(found).resolve() == own.resolve()):
-        return "kctl"
-    return os.path.relpath(own)
-
-
-def _since(progress: DemoProgress) -> str:
-    return f"{time.monotonic() - progress.started_at:.1f} s"

@@ -18,7 +18,7 @@ import psutil
 from kafka import KafkaProducer, TopicPartition
 
 from kctl.config.load import load
-from kctl.demo.audit import Audit, audit
+from kctl.demo.audit import Audit, audit, places
 from kctl.demo.fleet import DemoFleet
 from kctl.demo.producer import Producer
 from kctl.jars.lock import jar_paths
@@ -259,7 +259,7 @@ class Fleet(DemoFleet):
         self.sent.update(producer.acknowledged)
 
     def audit(self) -> Audit:
-        return audit(self.open_storage().blocks(), {tuple(tp): count for tp, count in self.sent.items()})
+        return audit(places(self.open_storage().blocks()), {tuple(tp): count for tp, count in self.sent.items()})
 
     def stored_once(self) -> int:
         """Returns the number of stored messages; fails unless each sent message is stored once."""

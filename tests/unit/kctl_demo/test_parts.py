@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kctl.cli.entry import run
-from kctl.demo.audit import Audit, audit
+from kctl.demo.audit import Audit, audit, places
 from kctl.demo.summary import DemoOptions, DemoProgress, has_passed, show, summary
 from kctl.errors import JarsMissing, JavaMissing
 from kctl_agent.storage.block import Block, encode
@@ -78,17 +78,17 @@ def block(start: int, end: int) -> Block:
 
 
 def test_what_lies_above_the_stored_offset_is_not_stored_yet_and_not_lost() -> None:
-    found = audit([block(0, 4)], PRODUCED, stored_offsets={("t", 0): 4})
+    found = audit(places([block(0, 4)]), PRODUCED, stored_offsets={("t", 0): 4})
     assert (found.stored, found.lost, found.not_stored, found.duplicated) == (4, 0, 6, 0)
 
 
 def test_what_is_missing_below_the_stored_offset_is_lost() -> None:
-    found = audit([block(0, 2), block(3, 8)], PRODUCED, stored_offsets={("t", 0): 8})
+    found = audit(places([block(0, 2), block(3, 8)]), PRODUCED, stored_offsets={("t", 0): 8})
     assert (found.stored, found.lost, found.not_stored) == (7, 1, 2)
 
 
 def test_without_stored_offsets_all_should_be_stored_and_each_offset_once() -> None:
-    found = audit([block(0, 8), block(6, 9)], PRODUCED)
+    found = audit(places([block(0, 8), block(6, 9)]), PRODUCED)
     assert (found.stored, found.lost, found.not_stored, found.duplicated) == (11, 1, 0, 2)
 
 
@@ -100,7 +100,7 @@ WHOLE = Audit(produced=3, stored=3, lost=0, duplicated=0, handled=3)
 def test_what_nobody_can_count_any_more_is_null() -> None:
     found = summary(None, DemoProgress(), 3, 2, WANTED, ENDED)
 
-    unknown = {"stored", "lost", "duplicated", "not_stored", "handled", "handled_again", "retried", "dead"}
+    unknown = {"stored", "lost", "duplicated", "not_stored", "handled", "handled_again", "dead"}
     assert {found[name] for name in unknown} == {None}
     assert (found["produced"], found["not_acknowledged"], found["ended_by_itself"]) == (3, 2, ENDED)
 
