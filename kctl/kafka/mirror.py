@@ -17,6 +17,7 @@ from kctl.kafka.consume import Read, Record
 from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets
 
 _SEARCHED = 100_000
+_OTHERWISE = "use `kctl kafka reset-offsets`, then no --from"
 
 
 class Cluster(NamedTuple):
@@ -63,7 +64,7 @@ class _Log:
             if has_enough(found) and (each.timestamp or 0) > record.timestamp:
                 break
             if number == _SEARCHED:
-                raise OperationRefused(f"it is not among the first {number:,} messages of its time: use --offsets")
+                raise OperationRefused(f"it is not among the first {number:,} messages of its time: {_OTHERWISE}")
             if (each.timestamp, each.key, each.value) == (record.timestamp, record.key, record.value):
                 found.append(each.offset)
         return found
@@ -93,7 +94,7 @@ def _copied(source: _Log, copy: _Log, record: Record) -> int:
     if len(copies) != len(originals):
         raise OperationRefused(
             f"the old cluster has {len(originals)} messages like that at offset {record.offset}, the new one "
-            f"{len(copies)}: use --offsets"
+            f"{len(copies)}: {_OTHERWISE}"
         )
     return copies[place]
 

@@ -170,16 +170,14 @@ def test_what_cannot_be_taken_over_changes_nothing(
     seen = storage.stored_offsets([(TOPIC, 3)])
     storage.init_offsets([StoredOffset(TOPIC, 3, seen[TOPIC, 3].topic_id, 1)], seen)
     before = offsets(storage)
-    (tmp_path / "some.csv").write_text(f"{TOPIC},0,5\n{TOPIC},1,5000\n")
-    (tmp_path / "bad.csv").write_text("orders;0;5\n")
+    config = tmp_path / "kctl.toml"
 
-    for words, why in {
-        ("--from", "old.toml"): "the new cluster does not have the message at offset 0 of the old",
-        ("--offsets", "some.csv"): "offset 5000 is outside its log, 0 to 14",
-        ("--offsets", "bad.csv"): "bad.csv, line 1: `orders;0;5` is not TOPIC,PARTITION,OFFSET",
-        ("--from", "kctl.toml"): "--from names another cluster than the storage's",
-        (): "give one of --from, --offsets and --to",
-    }.items():
+    for group, words, why in (
+        ("g", ("--from", "old.toml"), "the new cluster does not have the message at offset 0 of the old"),
+        ("g", ("--from", "kctl.toml"), "--from names another cluster than the storage's"),
+        ("nothing", (), "group nothing has committed nothing there: give --from"),
+    ):
+        config.write_text(config.read_text().replace('group = "g"', f'group = "{group}"'))
         refused = migrate(*words, "--yes")
         assert refused.returncode != 0
         assert why in refused.stdout + refused.stderr
@@ -189,18 +187,17 @@ def test_what_cannot_be_taken_over_changes_nothing(
 
 
 @pytest.mark.parametrize("storage", ["file"], indirect=True)
-def test_without_the_old_cluster_the_offsets_are_given_by_a_time_or_a_file(
+def test_without_the_old_cluster_the_fleet_resumes_where_the_group_was_set_in_the_new_one(
     storage: OffsetStore, migrate: Migrate, mirror: KafkaBroker, tmp_path: Path
 ) -> None:
-    assert migrate("--to", f"@{HOUR_AGO + 5}", "--yes").returncode == 0
-    storage.bind(Binding("g", mirror.cluster_id))
-    assert offsets(storage) == {0: 13, 1: 13, 2: 13, 3: 12}
+    reset = ("-c", str(tmp_path / "kctl.toml"), "kafka", "reset-offsets", "-g", "g", "-t", TOPIC, "--execute", "--to")
+    assert run_process(*reset, f"@{HOUR_AGO + 5}").returncode == 0
 
-    (tmp_path / "offsets.csv").write_text("".join(f"{TOPIC},{partition},{partition}\n" for partition in range(4)))
-    done = migrate("--offsets", "offsets.csv", "--yes")
+    done = migrate("--yes")
 
     assert done.returncode == 0, done.stderr
-    assert offsets(storage) == {0: 0, 1: 1, 2: 2, 3: 3}
+    storage.bind(Binding("g", mirror.cluster_id))
+    assert offsets(storage) == {0: 13, 1: 13, 2: 13, 3: 12}
 
 
 @pytest.mark.parametrize("storage", ["lake"], indirect=True)

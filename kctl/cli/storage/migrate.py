@@ -17,7 +17,7 @@ from kctl.cli.options import ConfigOption, YesOption, load_fleet
 from kctl.cli.output import echo
 from kctl.cli.table import columns, render
 from kctl.dead_letters.storage import opened, opened_lake
-from kctl.errors import ConfigError, KctlError, OperationRefused, UsageError
+from kctl.errors import KctlError, OperationRefused
 from kctl.terminal import line_of
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.chunk import Binding, OtherGroup, StoredOffset
@@ -37,13 +37,6 @@ def migrate(
     from_: Annotated[
         Path | None, option("--from", metavar="FILE", help="The fleet's former kctl.toml, with the old cluster.")
     ] = None,
-    offsets: Annotated[
-        Path | None, option("--offsets", metavar="FILE", help="Lines TOPIC,PARTITION,OFFSET for the new cluster.")
-    ] = None,
-    to: Annotated[
-        str | None,
-        option("--to", metavar="TIME", help="Resume from this time on, if the old cluster is gone."),
-    ] = None,
     config: ConfigOption = None,
     dry_run: Annotated[bool, option("--dry-run", help="Only show the offsets.")] = False,
     yes: YesOption = False,
@@ -51,22 +44,17 @@ def migrate(
     """Take a storage to the cluster that kctl.toml now names.
 
     For topics copied there with keys, values and timestamps, as MirrorMaker does: with --from each partition continues
-    after the copy of the last stored message, so none is lost and none stored twice. Stop the fleet before, and start
+    after the copy of the last stored message, so none is lost and none stored twice. Without it, at the offset that the
+    group has committed in the new cluster, for example by `kctl kafka reset-offsets`. Stop the fleet before, and start
     it afterwards. Pending messages stay in the storage. The command sets all partitions or none.
 
     kctl storage migrate --from kctl.old.toml --dry-run
     kctl storage migrate --from kctl.old.toml
-    kctl storage migrate --to 2026-11-21T10:00:00Z
     """
-    if sum(each is not None for each in (from_, offsets, to)) != 1:
-        raise UsageError("give one of --from, --offsets and --to, to say where the fleet resumes")
     fleet = load_fleet(config)
     with _connected(fleet) as new, _opened(fleet) as storage:
         target = _Target(fleet, new, storage)
-        if from_ is not None:
-            changes = target.copied(from_)
-        else:
-            changes = target.at_time(to) if to is not None else target.listed(offsets or Path())
+        changes = target.committed() if from_ is None else target.copied(from_)
         echo("\n".join(render(columns("topic >partition >old >new error"), [tuple(each) for each in changes])))
         if failed := sum(each.error is not None for each in changes):
             raise OperationRefused(f"{number_of(failed, 'partition')} cannot be taken over: nothing was changed")
@@ -151,29 +139,20 @@ class _Target:
             for each in changes
         ]
 
-    def at_time(self, time: str) -> list[OffsetChange]:
-        from kctl.kafka.reset import plan
-        from kctl.kafka.target import Target, milliseconds
-
-        topics = self._topics(self.connection)
-        to = Target("time", milliseconds(time))
-        return plan(self.connection, self.fleet.kafka.group, topics, _partitions(topics), to)
-
-    def listed(self, file: Path) -> list[OffsetChange]:
-        from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets
+    def committed(self) -> list[OffsetChange]:
+        from kctl.kafka.offsets import Committed, committed
         from kctl.kafka.reset import OffsetChange
 
-        offsets, topics = dict(_lines(file)), self._topics(self.connection)
-        keys = sorted({*offsets, *_partitions(topics)})
-        starts, ends = (log_offsets(self.connection, topics, keys, at) for at in (EARLIEST, LATEST))
-        changes = []
-        for key in keys:
-            offset, start, end = offsets.get(key), starts[key], ends[key]
-            error = f"{file} does not list it" if offset is None else start.error or end.error
-            if error is None and not (start.offset or 0) <= (offset or 0) <= (end.offset or 0):
-                error = f"offset {offset} is outside its log, {start.offset} to {end.offset}"
-            changes.append(OffsetChange(*key, None, offset, error))
-        return changes
+        group, keys = self.fleet.kafka.group, _partitions(self._topics(self.connection))
+        found = committed(self.connection, {group: keys})[group]
+        if isinstance(found, KctlError):
+            raise found
+        known = {key: found.get(key, Committed(None)) for key in sorted(keys)}
+        nothing = f"group {group} has committed nothing there: give --from, or use `kctl kafka reset-offsets`"
+        return [
+            OffsetChange(*key, None, each.offset, each.error or (nothing if each.offset is None else None))
+            for key, each in known.items()
+        ]
 
     def take(self, changes: list[OffsetChange]) -> None:
         """Sets the offsets, then the owner, so that an interrupted call can be repeated. Raises StoredOffsetMoved if
@@ -227,16 +206,3 @@ class _Target:
 
 def _partitions(topics: Mapping[str, Topic]) -> list[Partition]:
     return [(topic.name, each.partition) for topic in topics.values() for each in topic.partitions]
-
-
-def _lines(file: Path) -> Iterator[tuple[Partition, int]]:
-    """Yields partitions with offsets. Raises ConfigError."""
-    try:
-        lines = file.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} cannot be read: {error}") from None
-    for number, line in enumerate(lines, start=1):
-        topic, *numbers = line.strip().split(",")
-        if len(numbers) != 2 or not all(each.strip().isdecimal() for each in numbers):
-            raise ConfigError(f"{file}, line {number}: `{line}` is not TOPIC,PARTITION,OFFSET, such as orders,0,1200")
-        yield (topic, int(numbers[0])), int(numbers[1])

@@ -55,7 +55,7 @@ def test_of_equal_messages_of_which_the_clusters_have_different_numbers_none_is_
     old = cluster(["x", "x", "x", "later"])
 
     for one, other in ((old, cluster(values)), (cluster(values), old)):
-        with pytest.raises(OperationRefused, match=r"messages like that at offset 1, the new one .*: use --offsets"):
+        with pytest.raises(OperationRefused, match=r"messages like that at offset 1, the new one .*: use `kctl kafka"):
             translated(one, other, 2)
 
 
@@ -64,5 +64,5 @@ def test_a_message_behind_too_many_of_its_time_is_refused(monkeypatch: pytest.Mo
 
     assert translated(log, log, 10) == 10
     monkeypatch.setattr(mirror, "_SEARCHED", 5)
-    with pytest.raises(OperationRefused, match="not among the first 5 messages of its time: use --offsets"):
+    with pytest.raises(OperationRefused, match="not among the first 5 messages of its time: use `kctl kafka"):
         translated(log, log, 10)
