@@ -5,11 +5,10 @@ is missing.
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 
 from kctl.errors import KctlError
-from kctl.jars.fetcher import fetch_jars, shown_on
+from kctl.jars.fetcher import fetch_jars
 from kctl.jars.lock import Jar, jars_dir, parse_lock
 
 __all__ = ["delta_jars", "delta_lock"]
@@ -21,7 +20,7 @@ def delta_lock() -> tuple[Jar, ...]:
 
 def delta_jars() -> list[Path]:
     """Fetches missing jars. Raises JarsMissing, JavaMissing."""
-    fetch_jars(delta_lock(), partial(shown_on, sys.stderr))
+    fetch_jars(delta_lock(), sys.stderr.write)
     return [jars_dir() / jar.file_name for jar in delta_lock()]
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from typing import Annotated
 
 from kctl.cli.command import CommandGroup, argument
 from kctl.cli.output import echo
 from kctl.cli.signature import command
 from kctl.errors import UsageError
-from kctl.jars.fetcher import fetch, shown_on
+from kctl.jars.fetcher import fetch
 from kctl.jars.lock import LOCKS, USUAL, LockName, jar_paths, jars_dir
 
 LocksArgument = Annotated[
@@ -42,7 +41,7 @@ def _paths(lock: Annotated[str, argument("LOCK", help=f"{', '.join(LOCKS)}.")]) 
 
 
 def _bring(locks: list[LockName], *, verify: bool) -> None:
-    downloaded = fetch(locks, partial(shown_on, sys.stderr), verify=verify)
+    downloaded = fetch(locks, sys.stderr.write, verify=verify)
     echo(f"{downloaded} downloaded, all in {jars_dir()}")
 
 

@@ -28,7 +28,7 @@ from kctl.demo.kafka_broker import KafkaBroker
 from kctl.demo.producer import Producer
 from kctl.demo.summary import DemoOptions, DemoProgress, has_passed, in_words, show, summary
 from kctl.errors import KctlError, PortTaken, StartError
-from kctl.jars.fetcher import fetch, shown_on
+from kctl.jars.fetcher import fetch
 from kctl.jars.java import java_command
 from kctl.kafka.admin import create_topic
 from kctl.kafka.client.access import plain
@@ -66,7 +66,7 @@ def bring_parts(storage: str) -> None:
     if KINDS[storage].is_table and find_spec("deltalake") is None:
         raise StartError("`--storage lake` needs deltalake: pip install deltalake, or leave `--storage lake` away")
     java_command()
-    fetch(progress=partial(shown_on, sys.stderr))
+    fetch(progress=sys.stderr.write)
 
 
 class Interrupts:

@@ -7,10 +7,8 @@ import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TextIO
 
 from kctl.errors import JarsMissing
 from kctl.jars import ivy
@@ -19,26 +17,17 @@ from kctl.jars.lock import USUAL, Jar, LockName, jars_dir, missing_jars, read_lo
 _LINE_EVERY_JARS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    jar: Jar | None
-    jars: int
-    jars_total: int
-    bytes: int
-    bytes_total: int
-
-
 def fetch(
-    locks: Iterable[LockName] = USUAL, progress: Callable[[Fetched], None] | None = None, *, verify: bool = False
+    locks: Iterable[LockName] = USUAL, progress: Callable[[str], object] | None = None, *, verify: bool = False
 ) -> int:
     return fetch_jars((jar for name in locks for jar in read_lock(name)), progress, verify=verify)
 
 
-def fetch_jars(jars: Iterable[Jar], progress: Callable[[Fetched], None] | None = None, *, verify: bool = False) -> int:
+def fetch_jars(jars: Iterable[Jar], progress: Callable[[str], object] | None = None, *, verify: bool = False) -> int:
     """Fetches jars into the cache; returns how many were downloaded.
 
     If none is missing, this costs one stat per jar and starts no Java. `verify` also reads existing jars and replaces
-    those with a wrong sha256. `progress` is called before the first jar and after each. Raises JarsMissing (verified
+    those with a wrong sha256. `progress` is called with lines. Raises JarsMissing (verified
     jars are kept), JavaMissing.
     """
     locked = tuple(dict.fromkeys(jars))
@@ -58,15 +47,16 @@ def fetch_jars(jars: Iterable[Jar], progress: Callable[[Fetched], None] | None =
         ) from error
 
 
-def _fetch_missing(missing: list[Jar], directory: Path, progress: Callable[[Fetched], None]) -> None:
-    total_bytes = sum(jar.size_bytes for jar in missing)
-    progress(Fetched(None, 0, len(missing), 0, total_bytes))
+def _fetch_missing(missing: list[Jar], directory: Path, progress: Callable[[str], object]) -> None:
+    megabytes = sum(jar.size_bytes for jar in missing) / 1e6
+    progress(f"jars: downloading {len(missing)} ({megabytes:.0f} MB)\n")
     done_bytes = 0
     with TemporaryDirectory(prefix=".fetch-", dir=directory) as temporary:
         for done, jar in enumerate(ivy.download(missing, Path(temporary)), 1):
             _keep_verified(Path(temporary, jar.file_name), jar, directory)
             done_bytes += jar.size_bytes
-            progress(Fetched(jar, done, len(missing), done_bytes, total_bytes))
+            if done % _LINE_EVERY_JARS == 0 or done == len(missing):
+                progress(f"jars: {done} of {len(missing)}, {done_bytes / 1e6:.0f} of {megabytes:.0f} MB\n")
 
 
 def _keep_verified(downloaded: Path, jar: Jar, directory: Path) -> None:
@@ -87,12 +77,3 @@ def _only_fetcher(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def shown_on(stream: TextIO, fetched: Fetched) -> None:
-    megabytes = f"{fetched.bytes / 1e6:.0f} of {fetched.bytes_total / 1e6:.0f} MB"
-    if fetched.jar is None:
-        stream.write(f"jars: downloading {fetched.jars_total} ({fetched.bytes_total / 1e6:.0f} MB)\n")
-    elif fetched.jars % _LINE_EVERY_JARS == 0 or fetched.jars == fetched.jars_total:
-        stream.write(f"jars: {fetched.jars} of {fetched.jars_total}, {megabytes}\n")
-    stream.flush()

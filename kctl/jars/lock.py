@@ -24,7 +24,6 @@ _LINE = re.compile(
     r"(?P<group>[\w.-]+):(?P<artifact>[\w.-]+):(?P<version>[\w.-]+)(?::(?P<kind>[\w.-]+@[\w.]+))? "
     r"sha256:(?P<sha256>[0-9a-f]{64}) (?P<size>\d+)"
 )
-_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +98,7 @@ def jar_paths(lock: LockName) -> list[Path]:
 
 def sha256_of(path: Path) -> str:
     with path.open("rb") as file:
-        digest = hashlib.sha256()
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _is_present(path: Path, jar: Jar, verify: bool) -> bool:

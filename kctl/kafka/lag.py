@@ -61,8 +61,8 @@ def read_lag(
         if problem is not None or isinstance(known, KctlError):
             problems.append(problem or group.error or KctlError(f"group {name} is not known"))
             continue
-        nothing = Committed(None)
-        shown[name] = dict.fromkeys(_held(group, topics), nothing) | known
+        held = [key for key in _holders(group) if topics is None or key[0] in topics]
+        shown[name] = dict.fromkeys(held, Committed(None)) | known
     partitions = sorted({key for known in shown.values() for key in known})
     if topics is None and partitions:
         topics = topics_of(connection.metadata(sorted({topic for topic, _ in partitions})))
@@ -77,23 +77,17 @@ def _unknown(group: Group, known: dict[Partition, Committed]) -> KctlError | Non
     return None if group.error is None or has_offsets else group.error
 
 
-def _held(group: Group, topics: dict[str, Topic] | None) -> list[Partition]:
-    return [
-        (topic, partition)
+def _holders(group: Group) -> dict[Partition, Member]:
+    return {
+        (topic, partition): member
         for member in group.members or ()
         for topic, partitions in (member.assigned or {}).items()
         for partition in partitions
-        if topics is None or topic in topics
-    ]
+    }
 
 
 def _rows(group: Group, known: dict[Partition, Committed], ends: dict[Partition, LogOffset]) -> list[LagRow]:
-    holders: dict[Partition, Member] = {
-        (topic, partition): member
-        for member in (group.members or () if group.type != "share" else ())
-        for topic, partitions in (member.assigned or {}).items()
-        for partition in partitions
-    }
+    holders = {} if group.type == "share" else _holders(group)
     rows = []
     for key in sorted(known):
         mine, end, holder = known[key], ends[key], holders.get(key)

@@ -81,12 +81,7 @@ def _change(
     error = known.error or start.error or end.error or (at.error if at else None)
     if error is not None or start.offset is None or end.offset is None:
         return OffsetChange(*key, known.offset, None, error or "UNKNOWN_OFFSET")
-    if to.kind == "shift":
-        if known.offset is None:
-            return OffsetChange(*key, None, None, "nothing is committed, so there is nothing to shift")
-        new = known.offset + to.number
-    elif to.kind == "time":
-        new = end.offset if at is None or at.offset is None else at.offset  # no record is that recent: the end
-    else:
-        new = {"earliest": start.offset, "latest": end.offset, "offset": to.number}[to.kind]
-    return OffsetChange(*key, known.offset, min(max(new, start.offset), end.offset))
+    if to.kind == "shift" and known.offset is None:
+        return OffsetChange(*key, None, None, "nothing is committed, so there is nothing to shift")
+    new = to.within(start.offset, end.offset, at and at.offset, known.offset or 0)
+    return OffsetChange(*key, known.offset, new)

@@ -18,6 +18,19 @@ class Target(NamedTuple):
     kind: str
     number: int = 0
 
+    def within(self, start: int, end: int, found: int | None = None, committed: int = 0) -> int:
+        """The nearest offset inside a log. `found` is the log's answer to a time; None: no message is that recent, so
+        the end. `committed` is what `shift` counts from."""
+        places = {
+            "earliest": start,
+            "latest": end,
+            "offset": self.number,
+            "time": end if found is None else found,
+            "shift": committed + self.number,
+            "last": end - self.number,
+        }
+        return min(max(places[self.kind], start), end)
+
 
 def target(words: Sequence[str]) -> Target:
     """Parses a position, or `shift-by -100`. Raises UsageError."""

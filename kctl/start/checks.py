@@ -48,14 +48,12 @@ log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def own_run_dir(run_dir: Path, names: list[str]) -> Iterator[None]:
+def own_run_dir(run_dir: Path) -> Iterator[None]:
     """Locks `run_dir`; removes the lock file at the end, and after an error a folder that it created. Raises
-    RunDirUnusable, also if a path is too long for the sockets of `names`, AlreadyRunning."""
+    RunDirUnusable, AlreadyRunning."""
     is_new = not run_dir.exists()
     try:
         prepare_run_dir(run_dir)
-        for name in [MASTER_NAME, *names]:
-            socket_path(run_dir, name)
         lock = _lock(run_dir / LOCK_NAME, run_dir)
         (run_dir / ABOUT_NAME).unlink(missing_ok=True)  # left by a killed master, with an old pid and port
     except PathError as error:

@@ -58,7 +58,7 @@ async def _run(config: Config, config_path: Path, worker_command: Sequence[str],
     supervised = names(config)
     for refusal in refusals(config):
         raise refusal
-    with StopSignals() as signals, own_run_dir(config.fleet.run_dir, supervised):
+    with StopSignals() as signals, own_run_dir(config.fleet.run_dir):
         jars = await find_jars(config)
         broker_cache = BrokerCache.of(
             config.kafka, of_fleet(config), config.collect.timeout_seconds, config.collect.interval_seconds

@@ -24,7 +24,7 @@ from uuid import UUID, uuid5
 
 from kctl.children import dies_with_parent
 from kctl.demo.kafka_broker import free_ports
-from kctl.jars.fetcher import fetch_jars, shown_on
+from kctl.jars.fetcher import fetch_jars
 from kctl.jars.java import java_command
 from kctl.jars.lock import jars_dir, parse_lock
 from tests.conftest import eventually
@@ -177,7 +177,7 @@ class _Passing(BaseHTTPRequestHandler):
 
 def _unpacked() -> Path:
     lock = parse_lock(Path(__file__).parents[1].joinpath("registry.lock").read_text(encoding="utf-8"))
-    fetch_jars(lock, partial(shown_on, sys.stderr))
+    fetch_jars(lock, sys.stderr.write)
     [archive] = lock
     home = jars_dir().parent / archive.file_name.removesuffix(".tar.gz")
     if not home.exists():

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from kctl.checkpoints.checkpoint import read
 from kctl.checkpoints.entries import merged, starting_offsets
 from kctl.checkpoints.places import place
-from kctl.cli.kafka.output import write
+from kctl.cli.output import echo
 from kctl.cli.table import clean
 from kctl.errors import CheckpointUnusable, UsageError
 
@@ -29,7 +29,7 @@ def export(options: argparse.Namespace, env: Mapping[str, str]) -> int:  # noqa:
     if not offsets:
         why = "; ".join(each.text for each in checkpoint.findings) or "no Kafka source has read anything"
         raise CheckpointUnusable(f"there are no offsets to export: {clean(why)}")
-    write(starting_offsets(offsets))
+    echo(starting_offsets(offsets))
     again = (
         f", batch {checkpoint.planned}, which was planned and is read again" if checkpoint.repeated is not None else ""
     )

@@ -12,7 +12,7 @@ from kctl.checkpoints.logs import Row, findings, read_rows, unasked
 from kctl.checkpoints.places import place
 from kctl.cli.kafka.cluster import connected
 from kctl.cli.kafka.output import show as show_rows
-from kctl.cli.kafka.output import write
+from kctl.cli.output import echo
 from kctl.cli.table import cell
 from kctl.errors import KctlError
 
@@ -38,7 +38,7 @@ def show(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     found = (*checkpoint.findings, *findings(rows))
     document = _document(checkpoint, found)
     if options.output == "table":
-        write("\n".join(_head(checkpoint, document)))
+        echo("\n".join(_head(checkpoint, document)))
     show_rows(options, _COLUMNS, [_row(row) for row in rows], problems, **document)
     return _EXIT_CODES[starts(found)]
 

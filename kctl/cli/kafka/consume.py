@@ -75,16 +75,7 @@ def _span(
         problem = first.error or last.error
         if problem or first.offset is None or last.offset is None:
             raise BrokerRefused(f"{key[0]}-{key[1]}: {problem or 'UNKNOWN_OFFSET'}; see `kctl kafka topic {key[0]}`")
-        place = {
-            "earliest": first.offset,
-            "latest": last.offset,
-            "offset": begin_at.number,
-            "last": last.offset - begin_at.number,
-        }.get(begin_at.kind)
-        if place is None:
-            found = at[key].offset if key in at else None
-            place = last.offset if found is None else found
-        begin[key[1]] = min(max(place, first.offset), last.offset)
+        begin[key[1]] = begin_at.within(first.offset, last.offset, at[key].offset if key in at else None)
         end[key[1]] = last.offset
     return begin, end
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kctl.cli.kafka.cluster import connected, fleet_group
-from kctl.cli.kafka.output import complain, show, show_document, table, write
+from kctl.cli.kafka.output import complain, show, show_document, table
+from kctl.cli.output import echo
 from kctl.cli.table import cell, ranges
 from kctl.errors import KctlError
 from kctl.kafka.client.connection import ClusterConnection
@@ -41,7 +42,7 @@ def group(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         documents = [document for document in documents if document["members"]]
     documents = [document for document in documents if document["state"] is not None or document["members"]]
     if options.output == "table":
-        write("\n\n".join(_lines(document) for document in documents))
+        echo("\n\n".join(_lines(document) for document in documents))
     else:
         show_document(options, {"groups": documents})
     complain((), problems)

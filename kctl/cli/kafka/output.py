@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kctl.cli.output import as_text
+from kctl.cli.output import as_text, echo
 from kctl.cli.table import Column, render
 from kctl.errors import IncompleteAnswer, KctlError
 
@@ -25,7 +24,7 @@ def show(
     error or there are `problems`."""
     problems = list(problems)
     if options.output == "table":
-        write("\n".join(table(columns, rows)))
+        echo("\n".join(table(columns, rows)))
     else:
         document = {"rows": [dict(row) for row in rows], **more}
         show_document(options, document | ({"problems": [str(each) for each in problems]} if problems else {}))
@@ -43,7 +42,7 @@ def _column(key: str, rows: Sequence[Mapping[str, Any]]) -> Column:
 
 
 def show_document(options: argparse.Namespace, document: object) -> None:
-    write(as_text(document, options.output))
+    echo(as_text(document, options.output))
 
 
 def complain(rows: Iterable[Mapping[str, Any]], problems: Iterable[KctlError]) -> None:
@@ -61,7 +60,3 @@ def complain(rows: Iterable[Mapping[str, Any]], problems: Iterable[KctlError]) -
         count = f"{len(failed)} rows have an error, the first is" if len(failed) > 1 else "one row has an error,"
         sentences.append(f"{count} {where}: {first[_ERROR]}")
     raise IncompleteAnswer("; ".join(sentences))
-
-
-def write(text: str) -> None:
-    sys.stdout.write(f"{text}\n")

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kctl.cli.kafka.cluster import connected, required_topic
-from kctl.cli.kafka.output import complain, show, show_document, table, write
+from kctl.cli.kafka.output import complain, show, show_document, table
+from kctl.cli.output import echo
 from kctl.cli.table import cell
 from kctl.errors import KctlError
 from kctl.kafka.client.layout import DEFAULT, BrokerLoad, broker_loads, quorum_leader, settings_of_topic, topics_of
@@ -55,9 +56,9 @@ def topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     rows = [each._asdict() | {"under_replicated": each.is_under_replicated} for each in topic.partitions]
     if options.output == "table":
         kind = "  internal" if topic.is_internal else ""
-        write(f"topic {cell(topic.name)}  id {cell(topic.topic_id)}  partitions {len(rows)}{kind}\n")
-        write("\n".join(table(_PARTITIONS, rows)) + "\n")
-        write("\n".join(table(_SETTINGS, settings)) if settings else "all settings have their defaults")
+        echo(f"topic {cell(topic.name)}  id {cell(topic.topic_id)}  partitions {len(rows)}{kind}\n")
+        echo("\n".join(table(_PARTITIONS, rows)) + "\n")
+        echo("\n".join(table(_SETTINGS, settings)) if settings else "all settings have their defaults")
     else:
         show_document(
             options,
