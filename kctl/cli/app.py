@@ -43,11 +43,10 @@ _OPTIONS = (
     Option(("--debug",), "show the traceback of an error; KCTL_DEBUG=1 too", "flag"),
     Option(("--show-completion",), "print what completes kctl in the current shell", "flag"),
 )
-_EXAMPLES = (
-    ("kctl demo", "see everything at work"),
-    ("kctl start -c kctl.toml", "run a fleet"),
-    ("kctl rpc kafka_lag", "ask it"),
-)
+_EXAMPLES = """\
+kctl demo                  see everything at work
+kctl start -c kctl.toml    run a fleet
+kctl rpc kafka_lag         ask it"""
 _EXIT_CODES = """\
 Exit codes: 0 ok, 1 failed, 2 wrong usage or configuration, 3 incomplete answer, 4 above --fail-above, 5 no master,
 130 interrupted. A fleet cannot start: 10 broker unreachable, 11 topic missing, 12 no suitable Java, 13 port taken,

@@ -53,12 +53,12 @@ class Option(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A command and its help. `examples` are command lines, each with a remark or an empty text."""
+    """A command and its help. `examples` are command lines, which may have a remark after four blanks."""
 
     name: str
     summary: str
     options: tuple[Option, ...]
-    examples: tuple[tuple[str, str], ...] = ()
+    examples: str = ""
     details: str = ""
     epilog: str = ""
     run: Callable[[argparse.Namespace, Mapping[str, str]], int | None] | None = None
@@ -72,7 +72,7 @@ class CommandGroup(NamedTuple):
     epilog: str = ""
     options: tuple[Option, ...] = ()
     details: str = ""
-    examples: tuple[tuple[str, str], ...] = ()
+    examples: str = ""
 
 
 def option(

@@ -19,7 +19,8 @@ def page(node: Command | CommandGroup, path: str) -> str:
     arguments = [each for each in node.options if each.is_argument]
     options = [each for each in node.options if not each.is_argument]
     usage = " ".join([f"Usage: {path} [OPTIONS]", *_usage(node, arguments)])
-    lines = [usage, "", *_text(node.summary, width), *_text(node.details, width), *_examples(node)]
+    lines = [usage, "", *_text(node.summary, width), *_text(node.details, width)]
+    lines += [textwrap.indent(f"{node.examples}\n", "  ")] if node.examples else []
     lines += _table("Arguments", ((each.names[0], _meaning(each)) for each in arguments), width)
     lines += _table("Options", ((_spelled(each), _meaning(each)) for each in [*options, HELP]), width)
     if isinstance(node, CommandGroup):
@@ -41,14 +42,6 @@ def _text(text: str, width: int) -> Iterator[str]:
             yield from paragraph.splitlines()
         else:
             yield from textwrap.wrap(paragraph, width, initial_indent="  ", subsequent_indent="  ")
-        yield ""
-
-
-def _examples(node: Command | CommandGroup) -> Iterator[str]:
-    widest = max((len(words) for words, remark in node.examples if remark), default=0)
-    for words, remark in node.examples:
-        yield f"  {words:<{widest}}    {remark}".rstrip()
-    if node.examples:
         yield ""
 
 

@@ -40,11 +40,11 @@ def command(
     return Command(name, summary, (*declared, *more), examples, details, run=run)
 
 
-def help_parts(documented: object) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+def help_parts(documented: object) -> tuple[str, str, str]:
     """Examples are the last paragraph, if it begins with `kctl`."""
     summary, *details = (inspect.getdoc(documented) or "").split("\n\n")
-    examples = details.pop().splitlines() if details and details[-1].startswith("kctl ") else []
-    return summary.replace("\n", " "), "\n\n".join(details), tuple((each, "") for each in examples)
+    examples = details.pop() if details and details[-1].startswith("kctl ") else ""
+    return summary.replace("\n", " "), "\n\n".join(details), examples
 
 
 def _option(hint: Any, parameter: inspect.Parameter) -> Option:

@@ -24,10 +24,8 @@ COMMANDS: dict[str, Command] = {
                 Option(("--read-committed",), "count up to the last stable offset, without open transactions", "flag"),
                 *common_options(),
             ),
-            (
-                ("kctl checkpoint show /srv/checkpoints/orders -b 127.0.0.1:9092", ""),
-                ("kctl checkpoint show s3://lake/checkpoints/orders --context production -o json", ""),
-            ),
+            "kctl checkpoint show /srv/checkpoints/orders -b 127.0.0.1:9092\n"
+            "kctl checkpoint show s3://lake/checkpoints/orders --context production -o json",
             "The lag counts from what the newest committed batch has read. RECORD-TIME is the time of the last message "
             "that was read. Verdicts: ok; lost N: N messages were deleted unread; beyond the end; looks "
             "recreated, by the time of that message; new partition; gone; unknown. Exit code 1: Spark would not start.",
@@ -40,7 +38,7 @@ COMMANDS: dict[str, Command] = {
                 _TOPICS,
                 Option(("--source",), "only this Kafka source of the query, counted from 0", "int", "N"),
             ),
-            (("kctl checkpoint export /srv/checkpoints/orders", ""),),
+            "kctl checkpoint export /srv/checkpoints/orders",
             "Prints the JSON on stdout, and on stderr what it does not contain (state, watermark, batch numbers). It "
             "does not connect to brokers.",
         ),
@@ -65,10 +63,8 @@ COMMANDS: dict[str, Command] = {
                 Option(("--dry-run",), "only show what would be done", "flag"),
                 *common_options(),
             ),
-            (
-                ("kctl checkpoint commit /srv/checkpoints/orders -g orders-to-lake", "move a job into a fleet"),
-                ("kctl checkpoint commit /srv/checkpoints/orders -g report --follow -y", "for kafka-consumer-groups"),
-            ),
+            "kctl checkpoint commit /srv/checkpoints/orders -g orders-to-lake        move a job into a fleet\n"
+            "kctl checkpoint commit /srv/checkpoints/orders -g report --follow -y    for kafka-consumer-groups",
             "Without --follow the job must have ended: the command reads the checkpoint twice, --interval apart, and "
             "stops with exit code 26 if a batch was planned or committed in between. A job without new messages writes "
             "nothing, so it looks as if it had ended: stop it first. A batch that was planned but not committed is "

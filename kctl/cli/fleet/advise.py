@@ -68,11 +68,9 @@ COMMAND = Command(
         Option(("--cluster",), "with --group: only this cluster's"),
         Option(("--token-file",), "with --group: a file with the bearer token", "path"),
     ),
-    (
-        ("kctl advise", "the answer and its reason"),
-        ("kctl advise -o json", "for a script or an autoscaler"),
-        ("kctl advise --group billing", "a group that is watched by `kctl exporter` on this host"),
-    ),
+    "kctl advise                    the answer and its reason\n"
+    "kctl advise -o json            for a script or an autoscaler\n"
+    "kctl advise --group billing    a group that is watched by `kctl exporter` on this host",
     """\
 The first line is the answer: `keep`, `workers 4 -> 6`, `sinkers 2 -> 4`, `hot` (one partition needs more than a worker
 can do), `handler` or `storage` (more processes would not help), or `unknown`. It changes nothing: `kctl scale` does.

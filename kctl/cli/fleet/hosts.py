@@ -56,7 +56,7 @@ COMMAND = Command(
     "hosts",
     "Show the hosts of a fleet, and which are missing.",
     (CONFIG, OUTPUT, Option(("--timeout",), "in all", "seconds", "SECONDS", 5.0)),
-    (("kctl hosts", "all hosts"), ("kctl status --host node-2", "the state of one host")),
+    "kctl hosts                   all hosts\nkctl status --host node-2    the state of one host",
     """\
 `here` is the one that answers, `silent` one that is a member of the masters' group and does not answer, `gone` one
 that left it without a word, `refused` one that does not count, with the reason.

@@ -104,14 +104,12 @@ COMMAND = Command(
         *OF_HOSTS,
         Option(("--fail-above",), f"exit 4 if a value is higher: {_HIGHER}", "int", "N"),
     ),
-    (
-        ("kctl rpc kafka_lag", "how many messages wait"),
-        ("kctl rpc offset_checker --watch", "per partition, every 2 seconds"),
-        ("kctl rpc kafka_lag --fail-above 10000", "exit 4 if more than that wait: for cron and checks"),
-        ("kctl rpc offset_checker -o json | jq '.rows[] | select(.worker == null)'", ""),
-        ("kctl rpc workers --worker worker-0", "one worker only"),
-        ("kctl rpc workers -o wide", "every column, full errors"),
-    ),
+    "kctl rpc kafka_lag                       how many messages wait\n"
+    "kctl rpc offset_checker --watch          per partition, every 2 seconds\n"
+    "kctl rpc kafka_lag --fail-above 10000    exit 4 if more than that wait: for cron and checks\n"
+    "kctl rpc offset_checker -o json | jq '.rows[] | select(.worker == null)'\n"
+    "kctl rpc workers --worker worker-0       one worker only\n"
+    "kctl rpc workers -o wide                 every column, full errors",
     "\n".join(f"  {name:<18}{question}" for name, question in _COMMANDS),
     "Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 a worker did not answer or a value is unknown, 4 above "
     "--fail-above, 5 no master to ask.",

@@ -51,7 +51,7 @@ COMMANDS: dict[str, Command] = {
             "groups",
             "List the groups of all brokers: type and state.",
             common_options(),
-            (("kctl kafka groups", ""), ("kctl kafka groups -b 127.0.0.1:9092 -o json", "")),
+            "kctl kafka groups\nkctl kafka groups -b 127.0.0.1:9092 -o json",
         ),
         Command(
             "group",
@@ -62,33 +62,28 @@ COMMANDS: dict[str, Command] = {
                 Option(("--all",), "every group", "flag"),
                 *common_options(),
             ),
-            (
-                ("kctl kafka group billing", ""),
-                ("kctl kafka group --all -t orders", "which groups read the topic"),
-            ),
+            "kctl kafka group billing\nkctl kafka group --all -t orders    which groups read the topic",
             "Groups of any type, with the assignor.",
         ),
         Command(
             "delete-group",
             "Delete a group without live members.",
             (Option(("GROUP",), "the group", is_required=True), *_CHANGE, *common_options()),
-            (
-                ("kctl kafka delete-group billing", "shows it, and asks on a terminal"),
-                ("kctl kafka delete-group billing --execute", ""),
-            ),
+            "kctl kafka delete-group billing    shows it, and asks on a terminal\n"
+            "kctl kafka delete-group billing --execute",
             "Shows its committed offsets, and asks.",
         ),
         Command(
             "topics",
             "List the topics and their problems.",
             common_options(),
-            (("kctl kafka topics", ""),),
+            "kctl kafka topics",
         ),
         Command(
             "topic",
             "Show a topic: its partitions and its configuration.",
             (_THE_TOPIC, *common_options()),
-            (("kctl kafka topic orders", ""),),
+            "kctl kafka topic orders",
             "Leader, replicas and ISR of each partition, and every setting that is not the default.",
         ),
         Command(
@@ -102,10 +97,8 @@ COMMANDS: dict[str, Command] = {
                 Option(("--dry-run",), "only ask the brokers whether they would", "flag"),
                 *common_options(),
             ),
-            (
-                ("kctl kafka create-topic orders -p 12 -r 3", ""),
-                ("kctl kafka create-topic orders --set retention.ms=604800000 --set cleanup.policy=delete", ""),
-            ),
+            "kctl kafka create-topic orders -p 12 -r 3\n"
+            "kctl kafka create-topic orders --set retention.ms=604800000 --set cleanup.policy=delete",
             "The brokers' defaults apply if you do not give partitions or replicas. It returns when all partitions "
             "have a leader.",
         ),
@@ -113,10 +106,8 @@ COMMANDS: dict[str, Command] = {
             "delete-topic",
             "Delete a topic and all its messages.",
             (_THE_TOPIC, *_CHANGE, *common_options()),
-            (
-                ("kctl kafka delete-topic orders", "shows it, and asks on a terminal"),
-                ("kctl kafka delete-topic orders --execute", ""),
-            ),
+            "kctl kafka delete-topic orders    shows it, and asks on a terminal\n"
+            "kctl kafka delete-topic orders --execute",
             "Shows how many messages it has, and asks.",
         ),
         Command(
@@ -130,10 +121,8 @@ COMMANDS: dict[str, Command] = {
                 *_CHANGE,
                 *common_options(),
             ),
-            (
-                ("kctl kafka alter-topic orders --set retention.ms=3600000", "shows it, and asks on a terminal"),
-                ("kctl kafka alter-topic orders -p 24 --unset retention.ms --execute", ""),
-            ),
+            "kctl kafka alter-topic orders --set retention.ms=3600000    shows it, and asks on a terminal\n"
+            "kctl kafka alter-topic orders -p 24 --unset retention.ms --execute",
             "Shows old and new, and asks. With more partitions most keys move to another one, so that the order of "
             "messages across the change is lost.",
         ),
@@ -141,7 +130,7 @@ COMMANDS: dict[str, Command] = {
             "brokers",
             "List the brokers, and how many partitions each leads and stores.",
             common_options(),
-            (("kctl kafka brokers", ""),),
+            "kctl kafka brokers",
         ),
         Command(
             "lag",
@@ -153,11 +142,9 @@ COMMANDS: dict[str, Command] = {
                 _READ_COMMITTED,
                 *common_options(),
             ),
-            (
-                ("kctl kafka lag -g billing", ""),
-                ("kctl kafka lag -g billing -t orders", "all its partitions"),
-                ("kctl kafka lag --all -o json", ""),
-            ),
+            "kctl kafka lag -g billing\n"
+            "kctl kafka lag -g billing -t orders    all its partitions\n"
+            "kctl kafka lag --all -o json",
             "Groups may be without members. The columns are those of Kafka's own tool; `-` means unknown. Without -g "
             "it shows the group of kctl.toml.",
         ),
@@ -176,16 +163,14 @@ COMMANDS: dict[str, Command] = {
                 _READ_COMMITTED,
                 *common_options(),
             ),
-            (
-                ("kctl kafka list-offsets -t orders", ""),
-                ("kctl kafka list-offsets -t orders:0,1 --time 2026-11-21T10:00:00Z", "the first message since then"),
-            ),
+            "kctl kafka list-offsets -t orders\n"
+            "kctl kafka list-offsets -t orders:0,1 --time 2026-11-21T10:00:00Z    the first message since then",
         ),
         Command(
             "offset-fetch",
             "Show what a group has committed.",
             (_GROUP, _TOPICS, *common_options()),
-            (("kctl kafka offset-fetch -g billing", ""),),
+            "kctl kafka offset-fetch -g billing",
             "With -t it shows all partitions of the topic, also those without a committed offset.",
         ),
         Command(
@@ -205,10 +190,8 @@ COMMANDS: dict[str, Command] = {
                 *_CHANGE,
                 *common_options(),
             ),
-            (
-                ("kctl kafka reset-offsets -g billing -t orders --to earliest", "shows it, and asks on a terminal"),
-                ("kctl kafka reset-offsets -g billing -t orders:0 --to shift-by -100 --execute", ""),
-            ),
+            "kctl kafka reset-offsets -g billing -t orders --to earliest    shows it, and asks on a terminal\n"
+            "kctl kafka reset-offsets -g billing -t orders:0 --to shift-by -100 --execute",
             "Shows old, new and the difference, and asks. Without a yes or --execute nothing changes. An offset "
             "outside the log becomes the nearest in it. A time after the last message becomes the end.",
         ),
@@ -237,11 +220,9 @@ COMMANDS: dict[str, Command] = {
                     timeout=Option(("--timeout",), "for each message's acknowledgement", "number", "SECONDS", 60.0),
                 ),
             ),
-            (
-                ('kctl kafka produce -t orders -k 17 "hello"', ""),
-                ("kctl kafka produce -t orders --file orders.jsonl --codec zstd", ""),
-                ("seq 1000 | kctl kafka produce -t orders -", ""),
-            ),
+            'kctl kafka produce -t orders -k 17 "hello"\n'
+            "kctl kafka produce -t orders --file orders.jsonl --codec zstd\n"
+            "seq 1000 | kctl kafka produce -t orders -",
             "Retries through a change of leader, without duplicates. Without partition and key, each batch goes to one "
             "partition. A terminal shows the progress.",
         ),
@@ -264,12 +245,10 @@ COMMANDS: dict[str, Command] = {
                 Option(("--format",), "how to print each message", choices=("value", "line", "json"), default="value"),
                 *common_options(output=False),
             ),
-            (
-                ("kctl kafka consume -t orders -n 10", ""),
-                ("kctl kafka consume -t orders --from -3", "the last three of each partition"),
-                ("kctl kafka consume -t orders -p 0 --from 1200 --format json", ""),
-                ("kctl kafka consume -t orders --from latest --follow --format json", ""),
-            ),
+            "kctl kafka consume -t orders -n 10\n"
+            "kctl kafka consume -t orders --from -3    the last three of each partition\n"
+            "kctl kafka consume -t orders -p 0 --from 1200 --format json\n"
+            "kctl kafka consume -t orders --from latest --follow --format json",
             "Does not join a group. `value` writes each value unchanged, and a line end. Without --follow it stops at "
             "the end of the log as of its start. --from -N counts offsets: if compaction or transactions left gaps, "
             "there are fewer messages.",

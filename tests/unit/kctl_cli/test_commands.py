@@ -81,7 +81,7 @@ def test_every_example_of_a_help_page_calls_a_command_that_exists() -> None:
 
 
 def examples_of(node: Command | CommandGroup) -> Iterator[str]:
-    yield from (words for words, _ in node.examples)
+    yield from (line.partition("    ")[0] for line in node.examples.splitlines())
     for each in node.commands if isinstance(node, CommandGroup) else ():
         yield from examples_of(each)
 
