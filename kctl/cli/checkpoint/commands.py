@@ -84,7 +84,7 @@ used.
 """
 
 
-def _run(name: str, options: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _run(name: str, options: argparse.Namespace, env: Mapping[str, str]) -> int | None:
     return run_function(f"kctl.cli.checkpoint.{name}", name, options, env)
 
 

@@ -14,7 +14,7 @@ from kctl.cli.table import clean
 from kctl.errors import CheckpointUnusable, UsageError
 
 
-def export(options: argparse.Namespace, env: Mapping[str, str]) -> int:  # noqa: ARG001 - as all commands
+def export(options: argparse.Namespace, env: Mapping[str, str]) -> None:  # noqa: ARG001 - as all commands
     checkpoint = read(place(options.uri))
     sources = list(enumerate(checkpoint.sources))
     if options.source is not None:
@@ -37,4 +37,3 @@ def export(options: argparse.Namespace, env: Mapping[str, str]) -> int:  # noqa:
         f"up to batch {checkpoint.committed}; left behind: state, watermark, batch numbers{again}; Spark takes "
         "startingOffsets only with a new checkpointLocation\n"
     )
-    return 0

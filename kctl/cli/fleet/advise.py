@@ -16,7 +16,6 @@ from kctl.cli.output import as_text
 from kctl.cli.table import cell, clean
 from kctl.fields import moment
 from kctl.rpc.decode import answered
-from kctl_agent.rpc.messages import wire_method
 
 if TYPE_CHECKING:
     from kctl.rows.advice import Advice
@@ -31,7 +30,7 @@ def _run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         document = GroupsApi(options.url, options.token_file).advice(options.cluster, options.group)
         raw = json.dumps(document).encode()
     else:
-        reply = ask(fleets.find(options.config, env), "advice", wire_method("advice"), {}, options.timeout)
+        reply = ask(fleets.find(options.config, env), "advice", {}, options.timeout, of_master=True)
         document, raw = reply.result, reply.raw
     advice = answered("advice", Advice, raw)
     text = "\n".join(_lines(advice)) if options.output == "table" else as_text(document, options.output)

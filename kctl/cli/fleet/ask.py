@@ -14,7 +14,7 @@ from kctl.rpc.client import Reply, call
 from kctl.rpc.decode import answered
 from kctl_agent.errors import BadParams
 from kctl_agent.paths import MASTER_NAME, socket_path
-from kctl_agent.rpc.messages import Request, Role
+from kctl_agent.rpc.messages import Request, Role, reducer_method, wire_method
 
 if TYPE_CHECKING:
     from kctl.rows.verdict import Verdict
@@ -30,14 +30,15 @@ def of_hosts(options: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def ask(fleet: Fleet, rpc: str, method: str, params: Mapping[str, Any], timeout_seconds: float) -> Reply:
-    """Returns the master's reply, complete or not. Raises NoMaster, UsageError (unknown parameter, name or id),
-    CommandRejected (the master answered with an error), AgentError (no answer in time, or not a frame)."""
+def ask(fleet: Fleet, rpc: str, params: Mapping[str, Any], timeout_seconds: float, *, of_master: bool = False) -> Reply:
+    """Returns the master's reply, complete or not; `of_master`: from itself, not from its agents. Raises NoMaster,
+    UsageError (unknown parameter, name or id), CommandRejected (the master answered with an error), AgentError (no
+    answer in time, or not a frame)."""
     request = Request(
         id="1",
         role=Role.EXTERNAL,
         rpc=rpc,
-        method=method,
+        method=wire_method(rpc) if of_master else reducer_method(rpc),
         params=dict(params),
         deadline_ms=max(int(timeout_seconds * 1000), 1),
     )

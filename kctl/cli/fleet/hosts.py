@@ -15,7 +15,6 @@ from kctl.cli.table import columns, duration, render
 from kctl.errors import IncompleteAnswer
 from kctl.fields import moment
 from kctl.rpc.decode import answered
-from kctl_agent.rpc.messages import wire_method
 
 if TYPE_CHECKING:
     from kctl.rows.hosts import HostRow, HostsAnswer
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
 _COLUMNS = columns("name state since url version protocols reason")
 
 
-def _run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _run(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     from kctl.rows.hosts import HostsAnswer
 
-    reply = ask(fleets.find(options.config, env), "hosts", wire_method("hosts"), {}, options.timeout)
+    reply = ask(fleets.find(options.config, env), "hosts", {}, options.timeout, of_master=True)
     answer = answered("hosts", HostsAnswer, reply.raw)
     text = "\n".join(_lines(answer)) if options.output == "table" else as_text(whole(reply), options.output)
     sys.stdout.write(f"{text}\n")
@@ -35,7 +34,6 @@ def _run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         raise IncompleteAnswer(f"not all hosts are there: {', '.join(missing)}")
     if answer.error is not None:
         raise IncompleteAnswer(answer.error)
-    return 0
 
 
 def _lines(answer: HostsAnswer) -> list[str]:

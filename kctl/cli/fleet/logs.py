@@ -21,7 +21,6 @@ from kctl.fleets import Fleet, find
 from kctl.rows.workers import Statuses
 from kctl.rpc.decode import answered
 from kctl_agent.errors import AgentError
-from kctl_agent.rpc.messages import wire_method
 
 _POLL_SECONDS = 0.2
 _MASTER = "master"
@@ -74,7 +73,7 @@ def _paths(fleet: Fleet, names: list[str]) -> dict[str, Path]:
 def _known(fleet: Fleet) -> dict[str, Path]:
     """The logs that the supervisor names, or else those in the configured folder."""
     try:
-        reply = ask(fleet, "status", wire_method("status"), {"local": True}, 5.0)
+        reply = ask(fleet, "status", {"local": True}, 5.0, of_master=True)
         logs = {each.name: Path(each.log) for each in answered("status", Statuses, reply.raw).rows}
     except (NoMaster, AgentError):
         logs = {}

@@ -16,7 +16,6 @@ from kctl.cli.output import as_json, as_yaml, whole
 from kctl.cli.table import clean, duration
 from kctl.errors import IncompleteAnswer, KctlError, UsageError
 from kctl_agent.replies.questions import QUESTIONS
-from kctl_agent.rpc.messages import reducer_method
 
 if TYPE_CHECKING:
     from kctl.rpc.client import Reply
@@ -26,7 +25,7 @@ _HIGHER = ", ".join(f"{what} ({name})" for name, what in _COMPARED.items())
 _COMMANDS = tuple((name, each.title) for name, each in QUESTIONS.items())
 
 
-def _run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _run(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     _check(options)
     fleet = fleets.find(options.config, env)
     poll = partial(_answer, fleet, options)
@@ -35,7 +34,8 @@ def _run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
         separator = {"table": "\n", "wide": "\n", "yaml": "---\n", "json": ""}[options.output]
         title = f"kctl rpc {options.command}  {clean(fleet.name)}  every {options.watch:g} s"
-        return watch(lambda: _with_remark(*poll()), options.watch, title, separator)
+        watch(lambda: _with_remark(*poll()), options.watch, title, separator)
+        return
     text, verdict, problem = poll()
     sys.stdout.write(f"{text}\n")
     if verdict is not None:
@@ -43,7 +43,6 @@ def _run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         sys.stderr.write(f"kctl: {verdict}\n")
     if problem is not None:
         raise problem
-    return 0
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -60,7 +59,7 @@ def _answer(fleet: fleets.Fleet, options: argparse.Namespace) -> tuple[str, str 
     """Returns the answer as text, a remark on the fleet, and the error of the answer. A value above the limit takes
     precedence over a worker that does not answer."""
     params = of_hosts(options) | ({} if options.worker is None else {"worker": options.worker})
-    reply = ask(fleet, options.command, reducer_method(options.command), params, options.timeout)
+    reply = ask(fleet, options.command, params, options.timeout)
     problem: KctlError | None = incomplete(reply)
     is_read = options.output in ("table", "wide") or options.fail_above is not None
     result = read(options.command, reply.raw) if is_read else None

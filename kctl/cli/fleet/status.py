@@ -18,7 +18,7 @@ from kctl.cli.table import cell, clean, duration
 from kctl.errors import NotWell
 from kctl.fields import moment
 from kctl.rpc.decode import answered
-from kctl_agent.rpc.messages import number_of, wire_method
+from kctl_agent.rpc.messages import number_of
 
 if TYPE_CHECKING:
     from kctl.rows.lag import LagGlance
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 _EVENTS = 3
 
 
-def _run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _run(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     from kctl.rows.workers import StatusAnswer
 
     fleet = fleets.find(options.config, env)
-    reply = ask(fleet, "status", wire_method("status"), of_hosts(options), options.timeout)
+    reply = ask(fleet, "status", of_hosts(options), options.timeout, of_master=True)
     status = answered("status", StatusAnswer, reply.raw)
     sys.stdout.write(f"{_text(fleet, status, reply, options.output)}\n")
     verdict = status.verdict
@@ -42,7 +42,6 @@ def _run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         raise NotWell(verdict.sentence)
     if (problem := incomplete(reply)) is not None:
         raise problem
-    return 0
 
 
 def _text(fleet: fleets.Fleet, status: StatusAnswer, reply: Reply, output: str) -> str:

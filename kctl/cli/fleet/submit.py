@@ -14,7 +14,6 @@ from kctl.errors import OperationFailed, OperationUnknown
 from kctl.fleets import Fleet
 from kctl.rpc.client import Reply
 from kctl_agent.errors import AgentTimeout, AgentUnreachable
-from kctl_agent.rpc.messages import reducer_method, wire_method
 
 _ANSWER_SECONDS = 60.0
 _OPERATION_LOG_SECONDS = 10.0
@@ -39,23 +38,23 @@ def submit(fleet: Fleet, name: str, params: Mapping[str, Any], deadline: float |
     if deadline is not None:
         given["deadline_seconds"] = deadline
     try:
-        return ask(fleet, name, reducer_method(name), given, _ANSWER_SECONDS).result
+        return ask(fleet, name, given, _ANSWER_SECONDS).result
     except (AgentTimeout, AgentUnreachable) as error:
         raise OperationUnknown(f"{name}: it may still happen: {error}; `kctl operations` shows it") from error
 
 
 def asked(fleet: Fleet, id_: str) -> dict[str, Any]:
-    return ask(fleet, "operation", wire_method("operation"), {"id": id_}, _ANSWER_SECONDS).result
+    return ask(fleet, "operation", {"id": id_}, _ANSWER_SECONDS, of_master=True).result
 
 
 def all_operations(fleet: Fleet, *, is_local: bool = False) -> Reply:
     """`{"rows": […]}`, newest first, of all hosts of the fleet."""
     params = {"local": True} if is_local else {}
-    return ask(fleet, "operations", wire_method("operations"), params, _OPERATION_LOG_SECONDS)
+    return ask(fleet, "operations", params, _OPERATION_LOG_SECONDS, of_master=True)
 
 
 def cancel_operation(fleet: Fleet, id_: str) -> None:
-    ask(fleet, "cancel", reducer_method("cancel"), {"id": id_}, _OPERATION_LOG_SECONDS)
+    ask(fleet, "cancel", {"id": id_}, _OPERATION_LOG_SECONDS)
 
 
 def follow(fleet: Fleet, operation: dict[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,6 @@ from kctl.rpc.decode import answered
 from kctl.terminal import plain
 from kctl_agent.errors import AgentError
 from kctl_agent.replies.block_size import StorageReply
-from kctl_agent.rpc.messages import reducer_method
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -176,7 +175,7 @@ def _poll(fleet: Fleet, scope: Scope, *, needs_master: bool = False) -> FleetTop
     NoMaster."""
 
     def answer(rpc: str) -> Reply:
-        return ask(fleet, rpc, reducer_method(rpc), scope, _TIMEOUT_SECONDS)
+        return ask(fleet, rpc, scope, _TIMEOUT_SECONDS)
 
     try:
         workers, offsets, storage = map(answer, ("workers", "offset_checker", "block_size"))

@@ -20,7 +20,7 @@ View = tuple[str, str | None]
 _HOME, _TO_END_OF_LINE, _TO_END_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
-def watch(poll: Callable[[], View], seconds: float, title: str, separator: str) -> int:
+def watch(poll: Callable[[], View], seconds: float, title: str, separator: str) -> None:
     """Shows what `poll` returns every `seconds` until Ctrl-C, with exit code 0. On a terminal an absent master is only
     a remark; elsewhere its error ends a script."""
     pause = Event()
@@ -37,7 +37,7 @@ def watch(poll: Callable[[], View], seconds: float, title: str, separator: str) 
             _redraw([f"{title}  {moment(time.time())}", "", *text.split("\n"), *([remark] if remark else [])])
             pause.wait(seconds)
     except KeyboardInterrupt:
-        return 0
+        return
 
 
 def _print_on(poll: Callable[[], View], seconds: float, separator: str, pause: Event) -> None:

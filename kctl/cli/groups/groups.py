@@ -72,7 +72,8 @@ def _shown(view: Callable[[], tuple[str, str | None, str | None]], title: str, w
             text, *remarks = view()
             return text, "; ".join(filter(None, remarks)) or None
 
-        return again(remarked, watch, f"{title}  every {watch:g} s", "\n" if output == "table" else "")
+        again(remarked, watch, f"{title}  every {watch:g} s", "\n" if output == "table" else "")
+        return 0
     text, *remarks = view()
     echo(text)
     sys.stderr.writelines(f"{remark}\n" for remark in remarks if remark is not None)

@@ -280,13 +280,13 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
-def run_function(module: str, function: str, options: argparse.Namespace, env: Mapping[str, str]) -> int:
+def run_function(module: str, function: str, options: argparse.Namespace, env: Mapping[str, str]) -> int | None:
     light_imports.install()  # before the module imports kafka-python
-    code: int = getattr(import_module(module), function)(options, env)
+    code: int | None = getattr(import_module(module), function)(options, env)
     return code
 
 
-def _run(name: str, options: argparse.Namespace, env: Mapping[str, str]) -> int:
+def _run(name: str, options: argparse.Namespace, env: Mapping[str, str]) -> int | None:
     function = name.replace("-", "_")
     return run_function(f"kctl.cli.kafka.{_MODULE_OF.get(name, function)}", function, options, env)
 

@@ -26,20 +26,19 @@ if TYPE_CHECKING:
     from kctl_agent.schemas.decoding import Decoder
 
 
-def consume(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+def consume(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     decode = decoder(options, env)
     written = partial(_FORMATS[options.format], decode)
     begin_at = _place(options.from_)
     with connected(options, env) as connection:
         begin, end = _span(connection, options, begin_at)
-        reached = connection.access
-    if options.limit == 0:
-        return 0
     light_imports.complete()
-    write, end = bytes_writer(), None if options.follow else end
+    write, until = bytes_writer(), None if options.follow else end
     try:
-        with reading(reached, is_read_committed=options.read_committed, timeout_seconds=options.timeout) as read:
-            for record in islice(read(options.topic, begin, end), options.limit):
+        with reading(
+            connection.access, is_read_committed=options.read_committed, timeout_seconds=options.timeout
+        ) as read:
+            for record in islice(read(options.topic, begin, until), options.limit):
                 write(written(record) + b"\n")
                 if options.follow:
                     sys.stdout.flush()
@@ -47,7 +46,6 @@ def consume(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         if not options.follow:
             raise
     sys.stdout.flush()
-    return 0
 
 
 def _place(text: str) -> Target:

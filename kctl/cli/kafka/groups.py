@@ -19,15 +19,14 @@ _HEAD = ("state", "type", "protocol", "assignor", "coordinator")
 _MEMBERS = ("member_id", "client_id", "host", "instance_id", "topic", "partitions")
 
 
-def groups(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+def groups(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     with connected(options, env) as connection:
         connection.open()
         groups, problems = list_groups(connection)
     show(options, _GROUPS, [group._asdict() for group in groups], problems)
-    return 0
 
 
-def group(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+def group(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     names = options.group or ([] if options.all else [fleet_group(options, env, "GROUP, --all")])
     with connected(options, env) as connection:
         connection.open()
@@ -46,7 +45,6 @@ def group(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     else:
         show_document(options, {"groups": documents})
     complain((), problems)
-    return 0
 
 
 def _document(connection: ClusterConnection, group: Group, topic: str | None) -> dict[str, Any]:

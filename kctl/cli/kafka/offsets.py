@@ -21,7 +21,7 @@ _OFFSETS = ("topic", "partition", "offset", "timestamp")
 _COMMITTED = ("group", "topic", "partition", "committed_offset", "leader_epoch", "metadata")
 
 
-def lag(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+def lag(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     groups = options.group or ([] if options.all else [fleet_group(options, env, "-g GROUP, --all")])
     with connected(options, env) as connection:
         topics = required_topics(connection, options.topic or []) or None
@@ -33,10 +33,9 @@ def lag(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     if options.all and options.topic:
         found = [row for row in found if row.current_offset is not None or row.consumer_id is not None]
     show(options, _LAG, [row._asdict() for row in found], [*problems, *more])
-    return 0
 
 
-def list_offsets(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+def list_offsets(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     if not options.topic:
         raise UsageError("give a topic: -t TOPIC; see `kctl kafka list-offsets --help`")
     names = {"earliest": EARLIEST, "latest": LATEST, "max-timestamp": MAX_TIMESTAMP}
@@ -49,10 +48,9 @@ def list_offsets(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         for topic, partition in sorted(partitions)
     ]
     show(options, _OFFSETS, rows)
-    return 0
 
 
-def offset_fetch(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+def offset_fetch(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     with connected(options, env) as connection:
         topics = required_topics(connection, options.topic or [])
         only = [(t.name, p.partition) for t in topics.values() for p in t.partitions]
@@ -62,7 +60,6 @@ def offset_fetch(options: argparse.Namespace, env: Mapping[str, str]) -> int:
             if described.error is not None:
                 raise described.error
     show(options, _COMMITTED, rows)
-    return 0
 
 
 def committed_rows(

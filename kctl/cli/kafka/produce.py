@@ -25,7 +25,7 @@ _BAR_COLUMNS = 30
 _LINE_ENDS = 1
 
 
-def produce(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+def produce(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     headers = [_header(text) for text in options.header or ()]
     key = None if options.key is None else options.key.encode()
     check_source(options)
@@ -42,7 +42,6 @@ def produce(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         is_bulk=is_bulk and options.rate is None,
     ) as production:
         (_produce_many if is_bulk else _produce_one)(options, production, key, headers)
-    return 0
 
 
 def _produce_one(
@@ -76,9 +75,9 @@ def _produce_many(
     pace = Pace(options.rate)
     with line_of(sys.stderr) as write:
         with messages(options, key) as (found, total_bytes):
-            progress = ProgressLine(production.report, total_bytes, began, write)
-            size = _send_all(production, found, options.partition, headers, pace.wait, progress.show)
-        production.finish(progress.show if progress.is_shown else None)
+            show_progress = _progress(production.report, total_bytes, began, write)
+            size = _send_all(production, found, options.partition, headers, pace.wait, show_progress)
+        production.finish(show_progress)
     seconds = time.monotonic() - began
     rows = [
         {
@@ -127,28 +126,20 @@ def _header(text: str) -> tuple[str, bytes]:
     return name, value.encode("utf-8", "surrogateescape")
 
 
-class ProgressLine:
-    """Shows the progress on a terminal line. `show` may be called for each message; it writes five times per second."""
+def _progress(
+    report: DeliveryReport, total_bytes: int | None, began: float, write: Callable[[str], None]
+) -> Callable[[], None]:
+    """Returns a function that shows the progress. It may be called for each message; it writes five times a second."""
+    shown_at = began
 
-    def __init__(
-        self, report: DeliveryReport, total_bytes: int | None, began: float, write: Callable[[str], None]
-    ) -> None:
-        self.is_shown = sys.stderr.isatty()
-        self._report = report
-        self._total_bytes = total_bytes
-        self._write = write
-        self._began = began
-        self._next = began
-
-    def show(self) -> None:
-        if not self.is_shown:
-            return
+    def show() -> None:
+        nonlocal shown_at
         now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + _SHOW_SECONDS
-        messages, size = self._report.messages, self._report.bytes
-        self._write(line(messages, size, self._total_bytes, now - self._began))
+        if now >= shown_at + _SHOW_SECONDS:
+            shown_at = now
+            write(line(report.messages, report.bytes, total_bytes, now - began))
+
+    return show if sys.stderr.isatty() else lambda: None
 
 
 def line(messages: int, size: int, total_bytes: int | None, seconds: float) -> str:

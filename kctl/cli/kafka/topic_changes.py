@@ -26,7 +26,7 @@ _ALTERED = ("setting", "old", "new")
 _DEFAULT = "(default)"
 
 
-def create_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+def create_topic(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     if not _NAME.fullmatch(options.topic) or options.topic in (".", ".."):
         raise UsageError(
             f"`{clean(options.topic)}` is not a valid topic name: use 1 to 249 letters, digits, dots, underscores "
@@ -46,7 +46,6 @@ def create_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
                 made = _create(connection, options, settings)
                 running.text = f"topic {made.topic} created, {made.partitions} partitions"
     show(options, _CREATED, [made._asdict()], executed=not options.dry_run)
-    return 0
 
 
 def _create(connection: ClusterConnection, options: argparse.Namespace, settings: Mapping[str, str]) -> admin.NewTopic:

@@ -20,7 +20,7 @@ _SETTINGS = ("setting", "value", "set_by")
 _BROKERS = ("node_id", "host", "port", "rack", "controller", "leaders", "replicas", "not_in_sync")
 
 
-def topics(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+def topics(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     with connected(options, env) as connection:
         topics = topics_of(connection.open(None)).values()
     rows = [
@@ -37,10 +37,9 @@ def topics(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         for topic in topics
     ]
     show(options, _TOPICS, rows)
-    return 0
 
 
-def topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+def topic(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     with connected(options, env) as connection:
         topic = required_topic(connection, options.topic)
         problems = []
@@ -71,10 +70,9 @@ def topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
             },
         )
     complain(rows, problems)
-    return 0
 
 
-def brokers(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+def brokers(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     with connected(options, env) as connection:
         loads = broker_loads(topics_of(connection.open(None)).values())
         controller = quorum_leader(connection)
@@ -95,4 +93,3 @@ def brokers(options: argparse.Namespace, env: Mapping[str, str]) -> int:
             }
         )
     show(options, _BROKERS, rows, cluster_id=cluster, controller=controller)
-    return 0
