@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from enum import Enum
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -29,12 +28,10 @@ def command(
     hints = get_type_hints(function, include_extras=True)
     parameters = {key: each for key, each in inspect.signature(function).parameters.items() if key not in made}
     declared = tuple(_option(hints[key], parameter) for key, parameter in parameters.items())
-    enums = {key: _type(hint) for key, hint in hints.items() if isinstance(_type(hint), type(Enum))}
 
     def run(parsed: argparse.Namespace, _env: Mapping[str, str]) -> int | None:
         given = {key: getattr(parsed, key) for key in parameters}
-        chosen = {key: kind(given[key]) for key, kind in enums.items() if given.get(key) is not None}
-        return function(**given | chosen, **{key: make(parsed) for key, make in made.items()})
+        return function(**given, **{key: make(parsed) for key, make in made.items()})
 
     summary, details, examples = help_parts(function)
     return Command(name, summary, (*declared, *more), examples, details, run=run)
@@ -53,10 +50,8 @@ def _option(hint: Any, parameter: inspect.Parameter) -> Option:
     is_required = default is inspect.Parameter.empty
     several = "words" if marker.is_argument else "texts"
     kind = several if get_origin(type_) is list else _KINDS.get(type_, "text")
-    choices = tuple(each.value for each in type_) if isinstance(type_, type(Enum)) else marker.choices
     return marker._replace(
         kind=kind if marker.kind == "text" else marker.kind,
-        choices=choices,
         is_required=is_required,
         default=None if is_required else default,
         parameter=parameter.name,

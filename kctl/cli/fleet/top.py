@@ -139,7 +139,9 @@ class FleetTopView:
 
 def _top(
     config: ConfigOption = None,
-    sort: Annotated[SortOrder, option("--sort", help="How partitions are sorted at first.")] = SortOrder.LAG,
+    sort: Annotated[
+        str, option("--sort", choices=tuple(map(str, SortOrder)), help="How partitions are sorted at first.")
+    ] = SortOrder.LAG,
     every: Annotated[float, option("--every", least=0.2, metavar="SECONDS", help="How often it refreshes.")] = 2.0,
     host: Annotated[str | None, option("--host", metavar="NAME", help="Only this host of the fleet.")] = None,
     local: Annotated[bool, option("--local", help="Not the other hosts of the fleet.")] = False,
@@ -153,7 +155,7 @@ def _top(
     """
     try:
         scope = {name: value for name, value in (("host", host), ("local", local)) if value}
-        _top_of_fleet(find(config, os.environ), scope, sort, every)
+        _top_of_fleet(find(config, os.environ), scope, SortOrder(sort), every)
     except KeyboardInterrupt:
         return
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from enum import StrEnum
 from typing import Annotated, Any
 
 from kctl.cli.command import argument, option
@@ -21,15 +20,8 @@ _WATCHED = ("cluster", "group", "lag", "behind", "growth/s", "status", "reason")
 _NAME_COLUMNS, _CLUSTER_COLUMNS = 28, 12
 _PARTITIONS = columns("topic >partition >committed >end >lag >behind >growth/s status reason")
 _MEMBERS = columns("member client host instance >lag holds")
+_SORTS = ("group", "lag", "lag_seconds", "growth", "status")
 _TROUBLE = ("losing", "stopped", "stalled", "rewind", "warn", "unknown")
-
-
-class _Sort(StrEnum):
-    GROUP = "group"
-    LAG = "lag"
-    LAG_SECONDS = "lag_seconds"
-    GROWTH = "growth"
-    STATUS = "status"
 
 
 def _groups(
@@ -39,7 +31,7 @@ def _groups(
     ] = None,
     url: UrlOption = URL,
     cluster: ClusterOption = None,
-    sort: Annotated[_Sort, option("--sort", help="Largest or worst first.")] = _Sort.STATUS,
+    sort: Annotated[str, option("--sort", choices=_SORTS, help="Largest or worst first.")] = "status",
     limit: Annotated[int, option("--limit", "-n", least=1, metavar="N", help="The most rows.")] = 1000,
     watch: Annotated[float | None, option("--watch", metavar="SECONDS", least=0.1, help="Repeat.")] = None,
     token_file: TokenOption = None,
@@ -56,7 +48,7 @@ def _groups(
     api, wanted = GroupsApi(url, token_file), patterns or []
 
     def view() -> tuple[str, str | None, str | None]:
-        answer = api.groups(cluster, wanted, sort.value, limit)
+        answer = api.groups(cluster, wanted, sort, limit)
         text = "\n".join(_lines(answer, watch is not None)) if output == "table" else as_text(answer, output)
         return text, _cut(answer), unanswered(answer)
 
