@@ -198,7 +198,7 @@ class _Load:
     line_at: float = 0.0
 
     def run(self) -> None:
-        """Raises PartEnded."""
+        """Returns when the demo's time is over, or after Ctrl-C. Raises PartEnded."""
         self.producer.start()
         sinkers = f" and {number_of(self.options.sinkers, 'sinker')}" if self.options.sinkers else ""
         started = number_of(self.options.workers, "worker") + sinkers

@@ -109,7 +109,7 @@ def alter_settings(
 
 
 def values_of(connection: ClusterConnection, name: str, keys: list[str]) -> dict[str, str | None]:
-    """Raises UsageError, KctlError."""
+    """Settings of a topic, also those with their default. Raises UsageError, KctlError."""
     known = {each.name: each.value for each in settings_of_topic(connection, name)}
     for key in keys:
         if key not in known:
