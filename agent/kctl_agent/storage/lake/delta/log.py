@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -93,9 +92,8 @@ def checkpoint_opened(table: Folder, name: str) -> Iterator[ParquetFile]:
         with reading_log(name), table.open(name) as opened, pq.ParquetFile(opened, buffer_size=1 << 20) as file:
             yield file
     except (LogUnreadable, OSError) as error:
-        # pyarrow raises OSError without a number for a damaged file. A second checkpoint of one version once left a
-        # link to itself.
-        if isinstance(error, OSError) and error.errno not in (None, errno.ELOOP):
+        # pyarrow raises OSError without a number for a damaged file.
+        if isinstance(error, OSError) and error.errno is not None:
             raise
         raise CheckpointDamaged(str(error)) from error
     finally:

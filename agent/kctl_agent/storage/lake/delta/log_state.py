@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 
 from kctl_agent.storage.lake.delta.commit_actions import ENGINE
 from kctl_agent.storage.lake.delta.log import (
-    LAST_CHECKPOINT,
     CheckpointDamaged,
     EntryMissing,
     LogFiles,
@@ -22,7 +21,7 @@ from kctl_agent.storage.lake.delta.log import (
     parsed,
     reading_log,
 )
-from kctl_agent.storage.lake.folder import Folder, LocalFolder
+from kctl_agent.storage.lake.folder import Folder
 
 log = logging.getLogger(__name__)
 
@@ -64,15 +63,11 @@ class LogState:
         try:
             state._replay(table)
         except CheckpointDamaged as damaged:
-            checkpoint, files = state.log.newest_checkpoint, state.log.checkpoint_files
+            checkpoint = state.log.newest_checkpoint
             with suppress(NoTable, EntryMissing):
                 state = cls.read(table, checkpoint)
             if state.version < checkpoint:  # the entries it replaced no longer exist
                 raise
-            if isinstance(table, LocalFolder):
-                with suppress(OSError):  # other engines cannot even list a log that has a link to itself
-                    if sum(map(table.remove_link, files)):
-                        table.remove([LAST_CHECKPOINT])
             log.warning("the log of %s is read without a checkpoint, for %s: move it away", table, damaged)
         return state
 

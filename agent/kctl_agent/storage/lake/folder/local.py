@@ -177,18 +177,6 @@ class LocalFolder(Folder):
                 folder.rmdir()
         return count
 
-    def remove_link(self, name: str) -> bool:
-        """Removes a symbolic link, never a file that another process put in its place; returns whether it was one."""
-        path = self.local / name
-        if not path.is_symlink():
-            return False
-        aside = path.rename(path.with_name(f"_commit_{uuid.uuid4()}.json.tmp"))
-        is_link = aside.is_symlink()
-        if not is_link:
-            os.link(aside, path)
-        aside.unlink()
-        return is_link
-
     def remove_all(self) -> None:
         shutil.rmtree(self.local, ignore_errors=True)
 

@@ -116,60 +116,6 @@ def test_a_version_that_has_a_checkpoint_keeps_it(path: Path, monkeypatch: pytes
     assert offsets(path) == list(range(10))
 
 
-def looped(path: Path) -> tuple[LakeStorage, Path]:
-    """A table whose checkpoint links to itself, as a second checkpoint of one version once left it."""
-    storage = configured(path)
-    begun(storage, 0, 10).commit()
-    checkpoint.main(str(path), None)
-    [damaged] = (path / "_delta_log").glob("*.checkpoint.parquet")
-    damaged.unlink()
-    damaged.symlink_to(damaged)
-    return storage, damaged
-
-
-@pytest.mark.shows("a table whose checkpoint is a link to itself recovers, and a good one written meanwhile stays")
-def test_a_table_whose_checkpoint_is_a_link_to_itself_recovers(path: Path) -> None:
-    storage, _ = looped(path)
-
-    begun(opened(path), 10, 20).commit()
-
-    assert offsets(path) == list(range(20)), "delta-rs lists no log that has such a link"
-    checkpoint.main(str(path), None)
-    assert log_files(storage.folder).checkpoint == DeltaTable(path).version()
-
-
-@pytest.mark.parametrize("is_late", [True, False], ids=["after the read", "between look and removal"])
-def test_a_recovery_leaves_the_checkpoint_of_another_one(
-    path: Path, monkeypatch: pytest.MonkeyPatch, *, is_late: bool
-) -> None:
-    storage, damaged = looped(path)
-    read, rename = LogState.read, Path.rename
-    with monkeypatch.context() as patched:
-
-        def recovered_by_another() -> None:
-            patched.undo()
-            checkpoint.main(str(path), None, cleans_up=False)
-            for entry in sorted((path / "_delta_log").glob("*.json"))[:-1]:
-                entry.unlink()  # as a clean-up does
-
-        def overtaken(table: Any, below: int | None = None) -> LogState:
-            state = read(table, below)
-            if below is not None:
-                recovered_by_another()
-            return state
-
-        def renamed(file: Path, to: Path) -> Path:
-            recovered_by_another()
-            return rename(file, to)
-
-        patched.setattr(*(LogState, "read", overtaken) if is_late else (Path, "rename", renamed))
-        LogState.read(storage.folder)
-
-    assert damaged.is_file()
-    assert not list(damaged.parent.glob("_commit_*"))
-    assert offsets(path) == list(range(10))
-
-
 def test_one_whose_process_was_killed_is_a_warning_with_the_signal(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
