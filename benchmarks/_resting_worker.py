@@ -13,8 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kctl_agent.process import parent_watch
-from kctl_agent.process.stop import StopRequest
+from kctl_agent.process.stop import StopRequest, watch_parent
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.fields import TopicPartition
 from kctl_agent.replies.member_leader import MemberReply
@@ -32,7 +31,7 @@ ROWS_A_BATCH = 1000
 def main() -> None:
     settings: dict[str, Any] = json.loads(sys.stdin.readline())
     leave = StopRequest()
-    parent_watch.start(leave.ask)
+    watch_parent(leave.ask)
     workers = int(settings["spark"]["conf"]["KCTL_BENCHMARK_WORKERS"])
     server = AgentServer(Path(settings["run_dir"]), settings["name"])
     step = ROWS_A_BATCH if settings["spark"]["conf"].get("KCTL_BENCHMARK_LOAD") else 0

@@ -46,9 +46,9 @@ from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.query import lake_put
 from kctl_agent.worker.query import pipeline as worker
-from kctl_agent.worker.query.batch_put import BatchRange
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.lake_put import COLUMNS, LakePut
+from kctl_agent.worker.query.put import BatchRange
 from kctl_agent.worker.query.run import Run
 from kctl_agent.worker.settings import WorkerSettings, parse
 from tests.delta_jars import delta_jars

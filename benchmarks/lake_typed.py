@@ -38,8 +38,8 @@ from kctl_agent.schemas.registry import Registry
 from kctl_agent.storage.chunk import Binding, StoredOffset
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
-from kctl_agent.worker.query.batch_put import BatchRange
 from kctl_agent.worker.query.lake_put import COLUMNS, LakePut
+from kctl_agent.worker.query.put import BatchRange
 from kctl_agent.worker.query.typed_rows import TypedRows
 from tests.acceptance.lone_spark import lone_session
 from tests.servers.schema_registry import SchemaRegistry, framed

@@ -57,9 +57,8 @@ from kctl_agent.storage.base import Storage
 from kctl_agent.storage.chunk import Advance, StoredOffset
 from kctl_agent.storage.kinds import open_storage
 from kctl_agent.worker.query import pipeline as worker
-from kctl_agent.worker.query.batch_put import BatchRange
 from kctl_agent.worker.query.kafka_source import KafkaSource
-from kctl_agent.worker.query.put import PutJob
+from kctl_agent.worker.query.put import BatchRange, PutJob
 from kctl_agent.worker.query.run import Run
 from kctl_agent.worker.settings import WorkerSettings, parse
 from tests.servers.topics import create_topic

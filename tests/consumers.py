@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafka import KafkaConsumer
 
-from kctl_agent.kafka.joins import take_up_forgotten_join
+from kctl_agent.kafka.clients import take_up_forgotten_join
 
 __all__ = ["until_assigned"]
 

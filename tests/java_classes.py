@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from kctl.jars.java import java_command
-from kctl_agent.spark.own_gateway import JAVA_CLASSES
+from kctl_agent.spark.gateway import JAVA_CLASSES
 
 __all__ = ["compiled"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from kctl.config.load import load
 from kctl.master.launch import worker_settings
-from kctl_agent.spark.settings import SparkSettings
+from kctl_agent.spark.conf import SparkSettings
 from kctl_agent.worker.settings import WorkerSettings, parse
 
 TOML = """

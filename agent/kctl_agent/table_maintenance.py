@@ -1,5 +1,4 @@
-"""One run of maintenance of a lake's tables. The master starts it at quiet times with settings as JSON on stdin; the
-result is one line on stdout."""
+"""Maintenance of a lake's tables, started by the master at quiet times: settings on stdin, one line on stdout."""
 
 from __future__ import annotations
 
@@ -12,8 +11,8 @@ from contextlib import contextmanager
 from functools import partial
 
 from kctl_agent.errors import StorageError
-from kctl_agent.process import parent_watch
 from kctl_agent.process.bootstrap import leave
+from kctl_agent.process.stop import watch_parent
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.kinds import open_lake
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
@@ -34,7 +33,7 @@ VACUUMED = f"{FOLDER}/vacuumed"
 def main() -> int:
     yield_to_others()
     settings = json.loads(sys.stdin.readline())
-    parent_watch.start(lambda: os._exit(1))
+    watch_parent(lambda: os._exit(1))
     try:
         done, failed = looked_after(open_lake(settings), settings["group"])
     except StorageError as error:

@@ -12,8 +12,7 @@ from kctl.children import PRIVATE
 if TYPE_CHECKING:
     from kctl.config.sections import Config
     from kctl.dead_letters.sending import Send
-    from kctl_agent.storage.base import DeadLetterStore, Storage
-    from kctl_agent.storage.dead_letter_pages import Progress
+    from kctl_agent.storage.base import DeadLetterStore, Progress, Storage
     from kctl_agent.storage.lake.storage import LakeStorage
     from kctl_agent.storage.selection import Selection
 

@@ -22,8 +22,7 @@ from kctl_agent.errors import Busy, StorageError
 if TYPE_CHECKING:
     from kctl.dead_letters.sending import Send
     from kctl_agent.schemas.decoding import Decoder
-    from kctl_agent.storage.base import DeadLetterStore
-    from kctl_agent.storage.dead_letter_pages import Progress
+    from kctl_agent.storage.base import DeadLetterStore, Progress
     from kctl_agent.storage.selection import Selection
 
 T = TypeVar("T")

@@ -24,8 +24,8 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 
 from kctl.hosts.roster import Host, Roster, agreed, decoded_host, decoded_roster, lost
 from kctl.kafka.client.access import ClusterAccess
+from kctl_agent.kafka.clients import take_up_forgotten_join
 from kctl_agent.kafka.errors import reason
-from kctl_agent.kafka.joins import take_up_forgotten_join
 
 log = logging.getLogger(__name__)
 

@@ -50,8 +50,8 @@ from kctl.status.owners import Owners
 from kctl.status.unhandled import UnhandledTrend, limit_seconds, older, stored_seconds
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.partitions import PartitionsReply
-from kctl_agent.replies.ping import PingReply
 from kctl_agent.replies.questions import QUESTIONS
+from kctl_agent.replies.workers import PingReply
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from kctl.master.restart import Cause
-from kctl_agent.replies.ping import PingReply
+from kctl_agent.replies.workers import PingReply
 
 BOOT_MARGIN = 1.1
 """A memory limit below this multiple of the size after the start is not applied, because it would restart an idle

@@ -135,7 +135,7 @@ def _fields(section: object, *names: str) -> JsonObject:
 
 
 def engine_settings(config: Config, jars: Sequence[str]) -> JsonObject:
-    """An engine reads them as a JSON line from stdin; see `kctl_agent.engine.settings`."""
+    """An engine reads them as a JSON line from stdin; see `kctl_agent.engine.main`."""
     workers = max(config.workers.count, 1)
     driver = _spark(config, jars)
     return {

@@ -17,8 +17,8 @@ from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import AgentPool, Failed, FanOut, fan_out, typed
 from kctl_agent.errors import AgentTimeout, BadParams
 from kctl_agent.paths import list_agents, remove_if_dead, socket_path
-from kctl_agent.replies.ping import PingReply
 from kctl_agent.replies.questions import QUESTIONS
+from kctl_agent.replies.workers import PingReply
 from kctl_agent.rpc.messages import printable_name
 from kctl_agent.rpc.wire import JsonObject, parse_object
 

@@ -38,7 +38,7 @@ from kctl.master.restart import (
     step,
 )
 from kctl.rows.workers import WorkerStatus
-from kctl_agent.replies.ping import PingReply
+from kctl_agent.replies.workers import PingReply
 
 log = logging.getLogger(__name__)
 

@@ -27,9 +27,8 @@ from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
-from kctl_agent.replies.ping import PingReply
 from kctl_agent.replies.questions import QUESTIONS, Question, named
-from kctl_agent.replies.workers import WorkerReply
+from kctl_agent.replies.workers import PingReply, WorkerReply
 from kctl_agent.rpc.wire import JsonObject
 
 R = TypeVar("R")

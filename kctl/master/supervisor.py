@@ -15,8 +15,7 @@ from kctl.master.process_supervisor import Launch, Probe, ProcessSupervisor, Sup
 from kctl.master.restart import Cause
 from kctl.rows.workers import WorkerStatus
 from kctl_agent.errors import BadParams
-from kctl_agent.replies.ping import PingReply
-from kctl_agent.replies.workers import Scope
+from kctl_agent.replies.workers import PingReply, Scope
 from kctl_agent.rpc.messages import printable_name
 
 _OLD_SECONDS = 5.0

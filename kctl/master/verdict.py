@@ -20,8 +20,7 @@ from kctl.rows.verdict import UNOWNED, Finding, Level, Verdict
 from kctl.rows.workers import AgentState, WorkerRow, WorkerStatus
 from kctl.status import Status, handling
 from kctl.status.handling import Found
-from kctl_agent.replies.ping import PingReply
-from kctl_agent.replies.workers import WaitingFor
+from kctl_agent.replies.workers import PingReply, WaitingFor
 from kctl_agent.rpc.messages import number_of
 
 _TURNING = frozenset({AgentState.RUNNING, AgentState.IDLE, AgentState.PAUSED, AgentState.THROTTLED})

@@ -13,7 +13,7 @@ from kctl.rows.workers import GroupMembers, MemberRow, Pings, WorkerRow, Workers
 from kctl_agent.replies.block_size import RecentDeadLetters, StorageReply
 from kctl_agent.replies.encode import aged
 from kctl_agent.replies.member_leader import MemberReply
-from kctl_agent.replies.ping import PingReply
+from kctl_agent.replies.workers import PingReply
 
 R = TypeVar("R")
 

@@ -13,8 +13,7 @@ from kctl.rows.verdict import Verdict
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.encode import fields_of
 from kctl_agent.replies.fields import TopicPartition
-from kctl_agent.replies.ping import PingReply
-from kctl_agent.replies.workers import Scope, WorkerReply
+from kctl_agent.replies.workers import PingReply, Scope, WorkerReply
 from kctl_agent.rpc.wire import JsonObject
 
 NOT_GROUP_MEMBERS = frozenset({"sinker", "engine"})

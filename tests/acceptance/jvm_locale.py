@@ -15,8 +15,8 @@ from typing import Any
 from pyspark import SparkContext
 
 from kctl_agent.process.bootstrap import BootstrapError
+from kctl_agent.spark.conf import SparkSettings
 from kctl_agent.spark.session import session
-from kctl_agent.spark.settings import SparkSettings
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.query.lake_put import LakePut

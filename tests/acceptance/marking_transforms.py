@@ -31,9 +31,9 @@ from kctl_agent.storage.lake.delta.files import Written
 from kctl_agent.storage.lake.folder import Folder, LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.query import lake_put
-from kctl_agent.worker.query.batch_put import BatchRange
 from kctl_agent.worker.query.lake_put import LakePut
 from kctl_agent.worker.query.marked_rows import ERROR
+from kctl_agent.worker.query.put import BatchRange
 from kctl_agent.worker.query.requeue_put import RequeuePut
 from tests.acceptance.lone_spark import lone_session
 

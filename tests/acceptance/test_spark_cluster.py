@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from kctl_agent.storage.redis.client import script
+from kctl_agent.storage.redis.client import _source
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, MakeFleet
 from tests.acceptance.spark_cluster import EXECUTORS, MakeCluster
 from tests.conftest import eventually
@@ -35,7 +35,7 @@ SECRET = "hunter2-of-the-cluster"
 
 def processes_that_put(client: Any) -> set[int]:
     """Processes that have sent a put, by their connections' names in Redis' log of all commands."""
-    put = script(client, "put").sha.encode()  # type: ignore[attr-defined]
+    put = client.register_script(_source("put")).sha.encode()
     entries = [entry for entry in client.slowlog_get(-1) if put in entry["command"]]
     return {int(entry["client_name"].removeprefix(b"kctl-")) for entry in entries}
 

@@ -33,9 +33,9 @@ from kctl_agent.storage.chunk import Binding, StoredOffset
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
-from kctl_agent.worker.query.batch_put import BatchRange
 from kctl_agent.worker.query.lake_put import LakePut
 from kctl_agent.worker.query.marked_rows import ERROR
+from kctl_agent.worker.query.put import BatchRange
 from kctl_agent.worker.query.requeue_put import RequeuePut
 from kctl_agent.worker.query.typed_rows import TypedRows, unframed
 from tests.acceptance.lone_spark import lone_session

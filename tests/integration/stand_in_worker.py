@@ -32,8 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from kctl_agent.kafka.security import Security
-from kctl_agent.process import parent_watch
-from kctl_agent.process.stop import StopRequest
+from kctl_agent.process.stop import StopRequest, watch_parent
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
 from kctl_agent.replies.workers import Scope, WorkerReply
@@ -181,7 +180,7 @@ def main() -> int:
         print("there is no such column: price", flush=True)
         return 1
     leave = StopRequest()
-    parent_watch.start(leave.ask)
+    watch_parent(leave.ask)
     if behaviour == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     code = WRITING if behaviour == "child_writes" else "import signal; signal.pause()"

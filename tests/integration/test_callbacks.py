@@ -23,10 +23,9 @@ from kctl_agent.engine.guests import Guests, held_port
 from kctl_agent.paths import process_identity
 from kctl_agent.peers import is_own, owner_of_listener
 from kctl_agent.process import deadline
-from kctl_agent.spark.callbacks import authenticate
 from kctl_agent.spark.conf import memory_exits
-from kctl_agent.spark.own_gateway import JAVA_CLASSES, OwnGateways, exported, launched
-from kctl_agent.spark.py4j_connections import guard_connections
+from kctl_agent.spark.gateway import JAVA_CLASSES, OwnGateways, exported, launched
+from kctl_agent.spark.py4j_security import authenticate, guard_connections
 from kctl_agent.spark.session import serve_this_user, why_lost
 from kctl_agent.worker.query.daemon import for_own_user
 from tests.conftest import BRIEF_JVM, eventually

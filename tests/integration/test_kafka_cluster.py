@@ -27,8 +27,7 @@ from kctl.kafka.lag import read_lag
 from kctl.kafka.offsets import commit, log_offsets
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.kafka.polls.cluster_reading import ClusterReading
-from kctl_agent.attached.brokers import EndOffsets
-from kctl_agent.attached.shadow import ShadowGroup
+from kctl_agent.attached.brokers import EndOffsets, ShadowGroup
 from kctl_agent.worker.offsets.brokers import Bounds, Brokers, BrokerWatcher
 from kctl_agent.worker.settings import KafkaSettings
 from tests.command_lines import Kctl, run_here

@@ -25,8 +25,7 @@ from kctl.groups.collector import ClusterCollector, CollectedCluster
 from kctl.kafka.client.access import of_cluster, of_fleet
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.master.launch import worker_settings
-from kctl_agent.attached.brokers import EndOffsets
-from kctl_agent.attached.shadow import ShadowGroup
+from kctl_agent.attached.brokers import EndOffsets, ShadowGroup
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.offsets.brokers import Brokers

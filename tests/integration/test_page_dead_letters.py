@@ -16,8 +16,8 @@ from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.schemas.decoding import Decoder
 from kctl_agent.schemas.formats import Formats
 from kctl_agent.storage import numbered_dead_letters
+from kctl_agent.storage.base import Progress
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
-from kctl_agent.storage.dead_letter_pages import Progress
 from kctl_agent.storage.file import FileStorage
 from tests.fleet_snapshot import TOKEN
 from tests.integration.dead_letters_page import TRACE, decoder, find, page, press, sent, sign_in, site, status, storage

@@ -130,7 +130,7 @@ from kctl.reduce.base import BrokerSnapshot
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.engine import main as engine
 from kctl_agent.replies.threads import ThreadRow, ThreadsReply
-from kctl_agent.engine.stats import EngineProcessStats
+from kctl_agent.engine.main import EngineProcessStats
 from kctl_agent.rpc.commands import with_describe
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
@@ -223,7 +223,7 @@ from kctl.rpc.decode import decoded
 from kctl.rows.workers import WorkerRow
 from kctl.rpc.fan_out import AgentPool, fan_out
 from kctl_agent.replies.block_size import StorageReply
-from kctl_agent.engine.stats import EngineProcessStats
+from kctl_agent.engine.main import EngineProcessStats
 from kctl_agent.rpc.commands import COMMANDS
 from kctl_agent.rpc.operations import Inbox
 from tests.replies import raw

@@ -19,19 +19,19 @@ from typing import Any, Final, Self
 from kctl_agent.attached.brokers import (
     EndOffsets,
     NotTranslatable,
+    ShadowGroup,
     elsewhere,
     last_progress,
     options_of,
     settings_of,
 )
 from kctl_agent.attached.queries import Queries
-from kctl_agent.attached.shadow import ShadowGroup
 from kctl_agent.kafka.clients import opened
 from kctl_agent.kafka.errors import describe, is_of_kafka
 from kctl_agent.rpc.commands import COMMANDS, with_describe
-from kctl_agent.rpc.commands.stack_dump import STACK_DUMP
+from kctl_agent.rpc.commands.diagnosis import STACK_DUMP
 from kctl_agent.rpc.server import AgentServer
-from kctl_agent.spark.callbacks import authenticate
+from kctl_agent.spark.py4j_security import authenticate
 
 _LOG: Final = logging.getLogger(__name__)
 _EVERY_SECONDS: Final = 1.0

@@ -1,5 +1,4 @@
-"""The workers in the engine's JVM: each has a gateway and a session, freed in a thread when the kernel reports its
-end."""
+"""The workers in the engine's JVM: each has a gateway and a session, freed when the kernel reports its end."""
 
 # ruff: noqa: SLF001 - PySpark and Py4J have no public names for what is done here
 from __future__ import annotations
@@ -18,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kctl_agent.paths import ProcessIdentity, is_alive
 from kctl_agent.replies.workers import EngineStats
 from kctl_agent.spark.driver import check_application
-from kctl_agent.spark.gateway import Gateway
-from kctl_agent.spark.own_gateway import OwnGateways
+from kctl_agent.spark.gateway import Gateway, OwnGateways
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

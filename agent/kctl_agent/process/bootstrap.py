@@ -66,8 +66,7 @@ def begin(
     commands: Callable[[Inbox], Mapping[str, AgentCommand]],
     serve: Callable[[_S, AgentServer, Inbox], int],
 ) -> int:
-    """Runs `serve` while the agent answers `commands`; returns its exit code. Errors are logged and return EX_CONFIG or
-    1."""
+    """Runs `serve` while the agent answers `commands`. Returns its exit code; EX_CONFIG or 1 after an error."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     os.umask(_PRIVATE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the master handles a terminal's Ctrl-C

@@ -58,8 +58,7 @@ def disk_error(folder: Path) -> str | None:
 def until_it_works(
     step: Callable[[], T], stats: ProcessStats, stop: StopRequest, describe: Callable[[BaseException], str] = str
 ) -> T:
-    """Retries `step` through outages; after a stop request it tries once. Raises Stopped, and errors that are not
-    outages."""
+    """Retries `step` through outages; after a stop request, tries once. Raises Stopped and other errors."""
     tries = 0
     while True:
         try:

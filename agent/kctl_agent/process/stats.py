@@ -1,5 +1,4 @@
-"""The snapshot of a worker, sinker or engine, published every half second and after each change, even while the main
-thread is busy."""
+"""The snapshot of a process, published every half second and after each change, even while the main thread is busy."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.storage.base import OffsetStore
-from kctl_agent.storage.limits import StorageStats, TableCounts, TableStats, why_full
+from kctl_agent.storage.limits import StorageStats, TableStats, why_full
 
 _PUBLISH_SECONDS = 0.5
 _COUNT_SECONDS = 1.0
@@ -141,46 +140,35 @@ class ProcessStats(ABC):
         )
         return Snapshot(now, worker, self._progress)
 
-    def _record(self, event: Event) -> None:
-        self._log.warning("%s: %s", event.kind, event.text)
+    def happened(
+        self, kind: str, text: str, tp: tuple[str, int] | None = None, offsets: tuple[int, int] | None = None
+    ) -> None:
+        self._log.warning("%s: %s", kind, text)
+        event = Event(time.time(), kind, text, *(tp or (None, None)), *(offsets or (None, None)))
         with self._lock:
             self._events.append(event)
         self._wake.set()
 
     def _run(self) -> None:
-        """A bug must not end the thread, or the last snapshot would pass for current."""
-        was_well = True
         while not self._closed:
-            try:
-                self._turn()
-                was_well = True
-            except Exception:  # not even reported as the last error; logged once, or it would flood the log
-                if was_well:
-                    self._log.exception("the stats could not be published; retrying")
-                was_well = False
-
-    def _turn(self) -> None:
-        self._wake.wait(_PUBLISH_SECONDS)
-        self._wake.clear()
-        self._publish()
+            self._wake.wait(_PUBLISH_SECONDS)
+            self._wake.clear()
+            self._publish()
 
     def _publish(self) -> None:
+        """A bug must not end the thread, or the last snapshot would pass for current."""
         try:
             self._last = self._snapshot()
         except Exception as error:
-            self._report_broken(error)
+            text = f"its stats cannot be collected: {type(error).__name__}: {error}"
+            if self._last.worker.last_error != text:
+                self._log.error("%s", text, exc_info=error)
+            self._last = replace(self._last, worker=replace(self._last.worker, last_error=text))
         self._server.publish(self._last)
-
-    def _report_broken(self, error: Exception) -> None:
-        text = f"its stats cannot be collected: {type(error).__name__}: {error}"
-        if self._last.worker.last_error != text:
-            self._log.error("%s", text, exc_info=error)
-        self._last = replace(self._last, worker=replace(self._last.worker, last_error=text))
 
 
 class StoringStats(ProcessStats):
-    """A separate thread counts the storage, so a hung storage delays no snapshot; the age of the last count shows the
-    hang."""
+    """Counts the storage in a thread, so that a hang delays no snapshot; the age of the last count shows it."""
 
     def __init__(self, name: str, server: AgentServer, storage: OffsetStore, inbox: Inbox) -> None:
         super().__init__(name, server, inbox)
@@ -274,7 +262,7 @@ class StoringStats(ProcessStats):
         if self._storage.exchanges > self._exchanges:
             self._exchanges = self._storage.exchanges
             text = f"{self._storage.identity} was replaced by another file; claims of the old file are dropped"
-            self._record(Event(time.time(), "storage_exchanged", text))
+            self.happened("storage_exchanged", text)
 
     def _expire_dead(self) -> None:
         try:
@@ -291,7 +279,7 @@ class StoringStats(ProcessStats):
         if count:
             age = self._storage.limits.dead_seconds
             text = f"{count} dead letters were older than {age:g} s (storage.dead_expire_seconds) and were removed"
-            self._record(Event(time.time(), "dead_letters_expired", text))
+            self.happened("dead_letters_expired", text)
 
 
 def counted(identity: str, stats: StorageStats | TableStats) -> StorageReply:
@@ -304,8 +292,11 @@ def counted(identity: str, stats: StorageStats | TableStats) -> StorageReply:
         age_seconds=0.0,
     )
     if isinstance(stats, TableStats):
-        counts = stats.counts
-        return replace(common, bytes=None if counts is None else counts.bytes, table=_table(counts))
+        if (counts := stats.counts) is None:
+            return replace(common, table=TableReply())
+        age = None if counts.committed_at is None else max(time.time() - counts.committed_at, 0.0)
+        table = TableReply(counts.version, counts.rows, counts.files, counts.small_files, age)
+        return replace(common, bytes=counts.bytes, table=table)
     return replace(
         common,
         pending=stats.pending + stats.delayed,
@@ -316,13 +307,6 @@ def counted(identity: str, stats: StorageStats | TableStats) -> StorageReply:
         limit=stats.limits.messages,
         limit_bytes=stats.limits.bytes,
     )
-
-
-def _table(counts: TableCounts | None) -> TableReply:
-    if counts is None:
-        return TableReply()
-    age = None if counts.committed_at is None else max(time.time() - counts.committed_at, 0.0)
-    return TableReply(counts.version, counts.rows, counts.files, counts.small_files, age)
 
 
 def _resident_bytes() -> int:

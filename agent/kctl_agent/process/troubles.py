@@ -1,5 +1,4 @@
-"""The troubles of a process by the part that met them: outages and errors of its own. No clock: callers pass the
-time."""
+"""The troubles of a process by the part that met them: outages and its own errors. No clock: callers pass the time."""
 
 from __future__ import annotations
 

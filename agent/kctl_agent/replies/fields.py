@@ -25,8 +25,7 @@ class FieldMetric(NamedTuple):
 
 
 def value(*metric: Any, is_limit: bool = False, **shown: Any) -> Any:
-    """Declares a `FieldMetric` (name, sentence, label), or a `column` of `kctl rpc workers -o wide` with `digits` after
-    the point."""
+    """Declares a `FieldMetric`, or a `column` of `kctl rpc workers -o wide` with `digits` after the point."""
     if metric:
         shown["metric"] = FieldMetric(*metric)._replace(is_limit=is_limit)
     return field(default=None, metadata=shown)

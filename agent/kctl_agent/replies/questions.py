@@ -12,8 +12,7 @@ _REDUCERS = "kctl.reduce.reducers"
 
 
 class Question(NamedTuple):
-    """With a `key` and without a `reducer`, the rows of all replies are joined; of rows with the same key the newest
-    counts."""
+    """With a `key` and no `reducer`, rows of all replies are joined; of those with the same key the newest counts."""
 
     title: str
     summary: str
@@ -32,8 +31,7 @@ class Question(NamedTuple):
     not_yet: str = ""
     """Why a process has no reply yet, as text after its name; empty: an empty reply is correct."""
     age: str = ""
-    """More that may make part of the answer stale: `rows` (their own ages), `brokers` (the age of their last
-    answer)."""
+    """What else may make the answer stale: `rows` (their own ages), `brokers` (the age of their last answer)."""
     path: str = ""
     """The HTTP resource below /api/v1; the collector keeps its answer."""
     path_summary: str = ""
@@ -129,7 +127,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "ping": Question(
         "The processes that answer",
         "name, pid, version, state, progress",
-        f"{_REPLIES}.ping.PingReply",
+        f"{_REPLIES}.workers.PingReply",
         f"{_REDUCERS}.ping",
         "kctl.rows.workers.Pings",
         kinds=("worker", "sinker", "engine"),

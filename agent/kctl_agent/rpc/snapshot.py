@@ -1,5 +1,4 @@
-"""The immutable snapshot of a process: its owning thread publishes it, and its agent answers from it in
-microseconds."""
+"""The immutable snapshot of a process: its owner publishes it, and its agent answers from it in microseconds."""
 
 from __future__ import annotations
 

@@ -20,8 +20,7 @@ MAX_REPLY_BYTES: Final = 16 << 20
 
 
 def encode(message: Mapping[str, object], limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
-    """Escapes non-ASCII, so that a lone surrogate cannot break the frame. Raises FrameTooLarge, BadPayload,
-    TypeError."""
+    """Escapes non-ASCII: a lone surrogate cannot break the frame. Raises FrameTooLarge, BadPayload, TypeError."""
     return frame_of(json_text(message), limit_bytes)
 
 
@@ -43,8 +42,7 @@ def frame_of(text: str, limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
 
 
 class FrameDecoder(Generic[_T]):
-    """Splits the byte stream of one connection into frames, for one thread. Any split of the bytes gives the same
-    frames and then the same error."""
+    """Splits the bytes of one connection into frames, for one thread. Any split gives the same frames and error."""
 
     __slots__ = ("_buffer", "_limit_bytes", "_parse", "error")
 

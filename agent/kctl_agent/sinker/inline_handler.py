@@ -21,14 +21,13 @@ from kctl_agent.errors import RegistryUnusable
 from kctl_agent.message import Message
 from kctl_agent.schemas.formats import Formats
 from kctl_agent.schemas.in_process import decode_messages
-from kctl_agent.sinker.failures import FailureLog, HandlerError
-from kctl_agent.sinker.handler import Handler, load
+from kctl_agent.sinker.handler import FailureLog, Handler, HandlerError, load
 from kctl_agent.sinker.in_flight import Ack, Final
 from kctl_agent.storage.base import StorageUnusable, Writer
 from kctl_agent.storage.causes import RETURNED_FALSE
 from kctl_agent.storage.chunk import Advance, Chunk, Put
 from kctl_agent.storage.directly import DirectlyStorage
-from kctl_agent.storage.limits import StorageLimits
+from kctl_agent.storage.kinds import queue_options
 from kctl_agent.storage.put_rules import cut, judged, skipped
 
 log = logging.getLogger(__name__)
@@ -64,12 +63,7 @@ class HandlingStorage(DirectlyStorage):
         self.handler_settings = HandlerSettings(**{**given, "formats": Formats.of(given.get("formats"))})
         slots = settings.get("slots")
         self.slots = None if slots is None else Slots(Path(slots["folder"]), slots["count"])
-        common: dict[str, Any] = {
-            "block_messages": settings["block_messages"],
-            "codec": settings["compression"],
-            "limits": StorageLimits.of(settings),
-        }
-        super().__init__(Path(settings["path"]), **common)
+        super().__init__(Path(settings["path"]), **queue_options(settings))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return HandlingStorage, (self.settings,)
@@ -79,8 +73,7 @@ class HandlingStorage(DirectlyStorage):
 
 
 class Calls:
-    """Runs a handler on its own thread. A call that does not return is abandoned with its thread, and the next call
-    gets a new handler on a new thread."""
+    """Runs a handler on its own thread. A call that hangs is abandoned, and the next one gets a new handler."""
 
     def __init__(self, settings: HandlerSettings) -> None:
         self._settings = settings

@@ -9,10 +9,9 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from kctl_agent.process import parent_watch
 from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, log_trace
 from kctl_agent.process.outages import Stopped, until_it_works
-from kctl_agent.process.stop import StopRequest
+from kctl_agent.process.stop import StopRequest, watch_parent
 from kctl_agent.replies.questions import asked_of
 from kctl_agent.rpc.commands import COMMANDS, AgentCommand, operation_commands
 from kctl_agent.rpc.commands.operations import PauseScopes
@@ -42,7 +41,7 @@ def _commands(inbox: Inbox) -> dict[str, AgentCommand]:
 def _serve(settings: SinkerSettings, server: AgentServer, inbox: Inbox) -> int:
     storage = open_storage(settings.storage)
     stats, stop = SinkerProcessStats(settings.name, server, storage, inbox), StopRequest()
-    parent_watch.start(stop.ask)
+    watch_parent(stop.ask)
     code, why = 0, ""
     stats.start()
     try:

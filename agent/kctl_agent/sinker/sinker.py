@@ -15,8 +15,7 @@ from kctl_agent.process.outages import Stopped, until_it_works
 from kctl_agent.process.stop import StopRequest
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.rpc.operations import Inbox, Outcome, outcome_of
-from kctl_agent.sinker.failures import FailureLog, HandlerError
-from kctl_agent.sinker.handler import Handler, described
+from kctl_agent.sinker.handler import FailureLog, Handler, HandlerError, described
 from kctl_agent.sinker.in_flight import Ack, Decision, InFlightClaim, Part, cut, decide
 from kctl_agent.sinker.journal import Journal
 from kctl_agent.sinker.settings import SinkerSettings
@@ -238,10 +237,10 @@ class Sinker:
 
     def report_lost(self, claimed: InFlightClaim) -> None:
         """Counts a lost lease. Also called on the watchdog's thread."""
-        messages = claimed.claim.messages
+        claim, messages = claimed.claim, claimed.claim.messages
         text = f"the lease of {described(messages)} was lost while in flight; the messages are handled again"
         self._stats.happened(
-            "lease_lost", text, claimed.claim.topic, claimed.claim.partition, messages[0].offset, messages[-1].offset
+            "lease_lost", text, (claim.topic, claim.partition), (messages[0].offset, messages[-1].offset)
         )
 
     def _give_back(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kctl_agent.process.stats import StoringStats
-from kctl_agent.replies.workers import Event, SinkerStats
+from kctl_agent.replies.workers import SinkerStats
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
@@ -39,9 +39,6 @@ class SinkerProcessStats(StoringStats):
 
     def handles(self, name: str) -> None:
         self._handler = name
-
-    def happened(self, kind: str, text: str, topic: str, partition: int, first: int, last: int) -> None:
-        self._record(Event(time.time(), kind, text, topic, partition, first, last))
 
     def in_flight(self, messages: int) -> None:
         self._in_flight = messages

@@ -1,5 +1,4 @@
-"""The watchdog thread of a sinker renews leases and ends the process if a call does not return, because a hung handler
-cannot be killed within its process."""
+"""The watchdog of a sinker renews leases, and ends the process if a call hangs: a thread cannot be killed."""
 
 from __future__ import annotations
 

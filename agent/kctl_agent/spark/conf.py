@@ -1,4 +1,4 @@
-"""The Spark properties of a driver, passed in a file because every user of the machine could read a command line."""
+"""The settings of a Spark driver, and its properties, passed in a file: every user could read a command line."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from kctl_agent.secrecy import SECRET_NAMES
-from kctl_agent.spark.settings import SparkSettings
+from kctl_agent.storage.object_store import ObjectStore
 
 LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
 STOP_SECONDS = 10
@@ -48,6 +50,34 @@ PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
 _PLAIN = frozenset(string.ascii_letters + string.digits + ".-_/,")
 
 
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    name: str
+    master: str
+    driver_memory: str
+    jars: tuple[str, ...]
+    conf: dict[str, str] = field(repr=False)
+    scratch_dir: Path
+    import_dir: Path | None
+    auth_secret: str | None = field(default=None, repr=False)
+    object_store: ObjectStore | None = field(default=None, repr=False)
+    workers: int = 1
+
+    @classmethod
+    def of(cls, given: dict[str, Any], name: str, scratch_dir: Path) -> SparkSettings:
+        import_dir, storage = given["import_dir"], given["storage"]
+        return cls(
+            **{
+                **{name: value for name, value in given.items() if name != "storage"},
+                "name": name,
+                "scratch_dir": scratch_dir,
+                "jars": tuple(given["jars"]),
+                "object_store": None if storage is None else ObjectStore.of(storage),
+                "import_dir": None if import_dir is None else Path(import_dir),
+            }
+        )
+
+
 def use_this_python(of_executors: str | None = None) -> None:
     """Makes executors use this interpreter, if they have none of their own, rather than any `python3` of the PATH."""
     os.environ["PYSPARK_PYTHON"] = of_executors or sys.executable
@@ -80,7 +110,7 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
         **_history(settings),
         **_sharing(settings),
         **_authentication(settings),
-        **_object_store(settings),
+        **({} if settings.object_store is None else settings.object_store.spark_properties()),
         **settings.conf,
         **_python_path(settings),
         "spark.master": settings.master,
@@ -151,10 +181,6 @@ def _sharing(settings: SparkSettings) -> dict[str, str]:
         **({KEPT_PYTHONS: str(len(os.sched_getaffinity(0)))} if is_local(settings.master) else {}),
         "spark.scheduler.mode": "FAIR",
     }
-
-
-def _object_store(settings: SparkSettings) -> dict[str, str]:
-    return {} if settings.object_store is None else settings.object_store.spark_properties()
 
 
 def _authentication(settings: SparkSettings) -> dict[str, str]:

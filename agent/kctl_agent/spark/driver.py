@@ -1,5 +1,4 @@
-"""The Spark driver of a worker: its own, or the engine's. PySpark keeps one context per process. For the main
-thread."""
+"""The Spark driver of a worker: its own, or the engine's, one context per process. For the main thread."""
 
 # ruff: noqa: SLF001 - PySpark and Py4J have no public names for what is done here
 from __future__ import annotations
@@ -14,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from kctl_agent.errors import AgentError
 from kctl_agent.process import deadline
-from kctl_agent.spark.callbacks import authenticate
-from kctl_agent.spark.conf import use_this_python
+from kctl_agent.spark.conf import SparkSettings, use_this_python
 from kctl_agent.spark.gateway import Gateway, GatewayRequest
+from kctl_agent.spark.py4j_security import authenticate
 from kctl_agent.spark.session import session
-from kctl_agent.spark.settings import SparkSettings
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -41,8 +39,7 @@ class ApplicationEnded(AgentError):
 
 
 def check_application(session: SparkSession) -> None:
-    """Checks that no cluster has stopped Spark's context, as when it removes the application. Raises
-    ApplicationEnded."""
+    """Checks whether a cluster has stopped Spark's context by removing its application. Raises ApplicationEnded."""
     if session.sparkContext._jsc.sc().isStopped():
         raise ApplicationEnded(
             f"the cluster {session.sparkContext.master} has ended this application: its executors end as soon as they "

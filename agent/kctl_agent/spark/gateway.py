@@ -1,9 +1,19 @@
-"""A worker's gateway into the engine's JVM, requested over the engine's agent socket, so that port and token appear in
-no file, command line or environment that other users could read."""
+"""Py4J gateways into a JVM that only processes of this user can reach.
+
+Py4J reads a line of any length before it checks the token, which could fill the JVM's heap. So the JVM compares the
+first bytes of a connection with the token before Py4J reads them (`java/kctl/TokenServerSocket.java`). Java could learn
+the owner of a connection only from `/proc/net/tcp`, which takes longer the more sockets the machine has.
+"""
 
 from __future__ import annotations
 
+import os
+import secrets
+
+# ruff: noqa: SLF001 - PySpark and Py4J have no public names for what is done here
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,11 +21,80 @@ from typing import Any
 from kctl_agent.errors import AgentError, CommandFailed
 from kctl_agent.paths import ENGINE_NAME, process_identity, socket_path
 from kctl_agent.rpc.client import ask
-from kctl_agent.spark.own_gateway import connected
-from kctl_agent.spark.py4j_connections import guard_connections
+from kctl_agent.spark.py4j_security import guard_connections
 from kctl_agent.spark.without_pandas import convert_without_pandas
 
+JAVA_CLASSES = Path(__file__).parent / "java"
+
+_TOKEN_BYTES = 32
 _ANSWER_SECONDS = 1.0
+
+
+@contextmanager
+def exported(name: str, text: str) -> Iterator[None]:
+    """Sets an environment variable for a JVM that PySpark starts."""
+    given = os.environ.get(name)
+    os.environ[name] = text
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = given
+
+
+class OwnGateways:
+    def __init__(self, gateway: Any) -> None:
+        self._gateway = gateway
+        urls = gateway.new_array(self._java("java.net.URL"), 1)
+        urls[0] = self._java("java.net.URL")(f"{JAVA_CLASSES.as_uri()}/")
+        kind = self._java("java.net.URLClassLoader")(urls).loadClass("kctl.TokenServerSocket")
+        self._new_socket = kind.getConstructors()[0].newInstance
+        self._socket = self._java("java.lang.Class").forName("py4j.GatewayServer").getDeclaredField("sSocket")
+        self._socket.setAccessible(True)
+
+    def open(self, entry_point: Any) -> tuple[Any, int, str]:
+        """Returns a `py4j.ClientServer` that listens on loopback, its port and its token. Like Spark's `Py4JServer`, it
+        runs a callback on the thread that waits for it."""
+        token = secrets.token_hex(_TOKEN_BYTES)
+        builder = self._java("py4j.ClientServer$ClientServerBuilder")().autoStartJavaServer(False)
+        server = builder.authToken(token).entryPoint(entry_point).build()
+        arguments = self._gateway.new_array(self._java("java.lang.Object"), 1)
+        arguments[0] = token
+        listening = self._new_socket(arguments)
+        listening.bind(self._java("java.net.InetSocketAddress")("127.0.0.1", 0))
+        # The builder accepts a socket factory but ignores it (0.10.9.9), so this does what the server's `start` does.
+        self._socket.set(server.getJavaServer(), listening)
+        self._java("java.lang.Thread")(server.getJavaServer()).start()
+        return server, int(listening.getLocalPort()), token
+
+    def _java(self, name: str) -> Any:
+        """`gateway.jvm` would look up each part of the name in each of Spark's jars."""
+        from py4j.java_gateway import JavaClass
+
+        return JavaClass(name, self._gateway._gateway_client)
+
+
+def launched() -> Any:
+    """Starts a JVM and returns PySpark's gateway to it, replacing Spark's own, which any user can reach. Main
+    thread."""
+    from pyspark.java_gateway import launch_gateway
+
+    first = launch_gateway()
+    _, port, token = OwnGateways(first).open(None)
+    gateway = connected(port, token)
+    gateway.proc = first.proc
+    first.shutdown()
+    return gateway
+
+
+def connected(port: int, token: str) -> Any:
+    """PySpark's gateway, as in a process that Spark has started. Main thread."""
+    from pyspark.java_gateway import launch_gateway
+
+    with exported("PYSPARK_GATEWAY_PORT", str(port)), exported("PYSPARK_GATEWAY_SECRET", token):
+        return launch_gateway()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +116,8 @@ class Gateway:
 
 
 class GatewayRequest:
-    """Asks for a gateway until there is one. For one thread; never waits long."""
+    """Asks the engine for a gateway until there is one, over its agent socket: so port and token appear in no file,
+    command line or environment. For one thread; never waits long."""
 
     def __init__(self, run_dir: Path, name: str) -> None:
         self._path = socket_path(run_dir, ENGINE_NAME)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
+import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from socketserver import TCPServer
@@ -15,6 +18,7 @@ from kctl_agent.process import deadline
 from kctl_agent.spark import class_archive
 from kctl_agent.spark.conf import (
     LOG_OPTION,
+    SparkSettings,
     configuration,
     heap_of,
     is_local,
@@ -22,10 +26,8 @@ from kctl_agent.spark.conf import (
     properties_file,
     use_this_python,
 )
-from kctl_agent.spark.jvm_locale import LC_ALL, PYTHON_LC_ALL, UTF8, is_utf8
-from kctl_agent.spark.own_gateway import exported, launched
-from kctl_agent.spark.py4j_connections import guard_connections
-from kctl_agent.spark.settings import SparkSettings
+from kctl_agent.spark.gateway import exported, launched
+from kctl_agent.spark.py4j_security import guard_connections
 from kctl_agent.spark.without_pandas import convert_without_pandas
 
 if TYPE_CHECKING:
@@ -44,6 +46,12 @@ _OUT_OF_MEMORY_CODE = 3
 """Exit code of a JVM with `-XX:+ExitOnOutOfMemoryError`."""
 _END_SECONDS = 2.0
 """The longest time from the end of a connection to the exit of the process behind it."""
+LC_ALL = "LC_ALL"
+UTF8 = "C.UTF-8"
+PYTHON_LC_ALL = f"spark.executorEnv.{LC_ALL}"
+"""The executors' Pythons otherwise inherit the JVM's locale."""
+_ASK = "import _locale as l; l.setlocale(l.LC_ALL, ''); print(l.nl_langinfo(l.CODESET))"
+_LEFT = ("query-*", "manifest-*", "blockmgr-*", "spark-*", "artifacts-*", "liblz4-java-*")
 
 
 def session(settings: SparkSettings) -> SparkSession:
@@ -71,8 +79,7 @@ def session(settings: SparkSettings) -> SparkSession:
 
 
 def serve_this_user(accumulators: TCPServer) -> None:
-    """PySpark's accumulator server serves one connection at a time, and the scheduler waits for it: another user's
-    silent connection would block it."""
+    """Serves no other user: a silent connection would block it and Spark's scheduler, which waits for it."""
     accumulators.verify_request = lambda peer, _: is_own(peer)  # type: ignore[method-assign, assignment, arg-type]
 
 
@@ -114,3 +121,31 @@ def why_lost(error: BaseException, settings: SparkSettings | None, heap_setting:
     with suppress(OSError), memory_exits(settings).open("ab") as noted:  # a full disk
         noted.write(b".")
     return f"out of memory (heap {heap_of(settings)}): raise {heap_setting}"
+
+
+def is_utf8(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether a JVM would encode file names in UTF-8. Otherwise several names become one (`m?ll`), or none can be
+    written, as on a host without its configured locale (`LANG=de_DE.UTF-8` by ssh).
+
+    Asks in another process, because this one has threads. Like the JVM, it sets all categories at once: if one is
+    missing, all stay `C`.
+    """
+    process = subprocess.run(
+        [sys.executable, "-P", "-S", "-c", _ASK],
+        env={**environment, "PYTHONCOERCECLOCALE": "0"},  # a JVM does not coerce it either
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        encoding="ascii",
+        check=False,
+    )
+    return process.stdout.strip().upper() in ("UTF-8", "UTF8")
+
+
+def sweep(scratch_dir: Path) -> None:
+    """Removes what a killed driver has left. Call it only as the owner of the agent's socket: then it is gone."""
+    for pattern in _LEFT:
+        for left in scratch_dir.glob(pattern):
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)

@@ -1,5 +1,4 @@
-"""Makes Spark calls without importing pandas, which they do not need. The import takes 0.8 s of CPU time and 30 MB in
-every process that makes such a call."""
+"""Makes Spark calls without importing pandas, which would take 0.8 s of CPU time and 30 MB in every process."""
 
 # ruff: noqa: SLF001 - PySpark has no public names for what is done here
 from __future__ import annotations
@@ -13,8 +12,7 @@ if TYPE_CHECKING:
 
 
 def convert_without_pandas() -> None:
-    """PySpark's converters (4.2) import `pyspark.testing.utils` even without NumPy. Call it before the first Py4J call;
-    idempotent."""
+    """PySpark 4.2's converters import `pyspark.testing.utils`. Call it before the first Py4J call; idempotent."""
     from py4j.protocol import INPUT_CONVERTER
     from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 

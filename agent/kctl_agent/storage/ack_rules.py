@@ -11,7 +11,7 @@ import numpy as np
 
 from kctl_agent.message import Message
 from kctl_agent.storage.block import BadBlock, Block, decode, pack
-from kctl_agent.storage.claim import Claim, DeadLetter, Settled
+from kctl_agent.storage.claim import Claim, DeadLetter, Errors, Settled
 
 MAX_ERROR_BYTES = 8192
 """Errors are cut to this size, because an exception's message may quote the payload."""
@@ -42,7 +42,7 @@ def judge(claim: Claim, acks: Sequence[bool], dead: Mapping[int, str], codec: st
 
 
 def given_up(
-    messages: Sequence[Message], errors: str | Sequence[str], topic_id: str | None, codec: str, at: float
+    messages: Sequence[Message], errors: Errors, topic_id: str | None, codec: str, at: float
 ) -> list[DeadLetter]:
     each = [errors] * len(messages) if isinstance(errors, str) else errors
     blocks = (Block.of(m.topic, topic_id, m.partition, pack([m]), codec) for m in messages)

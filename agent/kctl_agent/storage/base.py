@@ -29,24 +29,44 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from kctl_agent.errors import StorageError
 from kctl_agent.replies.block_size import RECENT_DEAD_SECONDS, RecentDeadLetters
 from kctl_agent.storage.causes import public_class
-from kctl_agent.storage.chunk import Advance, Binding, Chunk, Put, StoredOffset, TopicPartition
-from kctl_agent.storage.claim import Claim, DeadLetter, DeadLetterGroup, DeadLetterPage, Settled
-from kctl_agent.storage.dead_letter_pages import PAGE, STEP_SECONDS, Progress, silent
+from kctl_agent.storage.chunk import (
+    NONE_STORED,
+    Advance,
+    Binding,
+    Chunk,
+    Put,
+    StoredOffset,
+    StoredOffsets,
+    TopicPartition,
+)
+from kctl_agent.storage.claim import NONE_DEAD, Claim, DeadLetter, DeadLetterGroup, DeadLetterPage, Errors, Settled
 from kctl_agent.storage.limits import StorageLimits, StorageStats, TableStats
 from kctl_agent.storage.selection import EVERYTHING, Selection
-
-_RECENT_DEAD_READ_SECONDS = 2.0
 
 if TYPE_CHECKING:
     from kctl_agent.message import Message
     from kctl_agent.storage.block import Block
+
+
+PAGE = 1000
+PAGE_BYTES = 16 << 20
+STEP_SECONDS = 0.5
+_RECENT_DEAD_READ_SECONDS = 2.0
+
+Progress: TypeAlias = Callable[[int], None]
+"""Receives the number of dead letters processed so far; may raise to stop."""
+P = TypeVar("P")
+"""The position of a dead letter; its text becomes `DeadLetterPage.next`."""
+
+
+def silent(_: int) -> None: ...
 
 
 class StorageUnusable(StorageError):
@@ -108,11 +128,7 @@ class OffsetStore(ABC):
         return None
 
     @abstractmethod
-    def init_offsets(
-        self,
-        stored_offsets: Collection[StoredOffset],
-        seen: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
-    ) -> None:
+    def init_offsets(self, stored_offsets: Collection[StoredOffset], seen: StoredOffsets = NONE_STORED) -> None:
         """Writes stored offsets in one transaction, also backwards, if each still equals the one in `seen` (or is
         missing in both); each gets the next `version`. Raises StoredOffsetMoved; then nothing was written."""
 
@@ -248,12 +264,7 @@ class Storage(OffsetStore, DeadLetterStore):
 
     @abstractmethod
     def settle(
-        self,
-        claim: Claim,
-        acks: Sequence[bool],
-        *,
-        dead: Mapping[int, str] = MappingProxyType({}),
-        retry_seconds: float = 0.0,
+        self, claim: Claim, acks: Sequence[bool], *, dead: Mapping[int, str] = NONE_DEAD, retry_seconds: float = 0.0
     ) -> Settled:
         """Settles each message. Those in `dead` (index -> error) become dead letters regardless of their ack; others
         with a false ack are retried after `retry_seconds`, with one more try. Raises ValueError if the number of acks
@@ -270,13 +281,9 @@ class Storage(OffsetStore, DeadLetterStore):
 
     @abstractmethod
     def dead_letter(
-        self,
-        messages: Sequence[Message],
-        error: str | Sequence[str],
-        topic_id: str | None = None,
-        advance: Advance | None = None,
+        self, messages: Sequence[Message], error: Errors, topic_id: str | None = None, advance: Advance | None = None
     ) -> None:
-        """Stores messages as dead letters, even ones that are not in the storage, with one error for all or one each.
+        """Stores messages as dead letters, even ones that are not in the storage.
         With `advance`, moves the stored offset over them in the same transaction; raises StoredOffsetMissing, or
         StoredOffsetMoved if the stored offset is not at its start."""
 
@@ -305,8 +312,7 @@ class Writer(ABC):
         self.close()
 
     def portions(self, chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
-        """Divides chunks into parts that are cheapest to put one after another. A chunk may be divided, but a part has
-        at most one chunk of a partition."""
+        """Divides chunks into parts that are cheap to put in turn, each with at most one chunk of a partition."""
         yield chunks
 
     def put(self, chunk: Chunk) -> Put:
@@ -320,3 +326,35 @@ class Writer(ABC):
     @abstractmethod
     def close(self) -> None:
         """Makes the puts durable. Raises StorageUnusable; then no put counts as stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[P]):
+    rows: Iterable[tuple[P, DeadLetter]]
+    last: P | None
+
+
+def read_page(
+    read: Callable[[P | None, int], Step[P]],
+    is_selected: Callable[[DeadLetter], bool],
+    after: P | None,
+    limit: int,
+    seconds: float | None,
+) -> DeadLetterPage:
+    until = None if seconds is None else time.monotonic() + seconds
+    found: list[DeadLetter] = []
+    size, place = 0, after
+    while len(found) < limit and size < PAGE_BYTES:
+        step = read(place, limit - len(found))
+        for place, dead_letter in step.rows:
+            size += len(dead_letter.block.body)
+            if is_selected(dead_letter):
+                found.append(dead_letter)
+            if len(found) == limit or size >= PAGE_BYTES:
+                return DeadLetterPage(found, str(place))
+        if step.last is None:
+            return DeadLetterPage(found, None)
+        place = step.last
+        if until is not None and time.monotonic() >= until:
+            break
+    return DeadLetterPage(found, str(place))

@@ -210,7 +210,7 @@ def encode(columns: Columns, codec: str = "none") -> bytes:
     length = sum(map(len, pieces))
     header = HEADER.pack(MAGIC, VERSION, CODECS.index(codec), length)
     if codec != "none":
-        pieces = [_codec(codec).compress(b"".join(pieces), asbytes=True)]
+        pieces = [pa.Codec(codec).compress(b"".join(pieces), asbytes=True)]
     return b"".join((header, CHECKSUM.pack(_checksum(header, *pieces)), *pieces))
 
 
@@ -220,10 +220,6 @@ def _checksum(*pieces: Bytes) -> int:
     for piece in pieces:
         found = zlib_ng.crc32(piece, found)
     return found
-
-
-def _codec(name: str) -> Any:
-    return pa.Codec(name)
 
 
 def _pair(column: BinaryColumn | None) -> tuple[Bytes, ...]:
@@ -245,7 +241,7 @@ def decode(body: bytes, first: int, count: int) -> Columns:
         raise BadBlock("a damaged block: its bytes do not fit its checksum")
     try:
         if codec:
-            payload = _codec(CODECS[codec]).decompress(payload, length, asbytes=True)
+            payload = pa.Codec(CODECS[codec]).decompress(payload, length, asbytes=True)
         fields: dict[str, Any] = msgpack.unpackb(payload)
         columns = Columns(
             np.arange(first, first + count) if fields["o"] is None else np.frombuffer(fields["o"], "<i8"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeAlias
 
 from kctl_agent.errors import StorageError
 
@@ -56,6 +58,10 @@ class StoredOffset(_OfPartition):
     topic_id: str | None
     next: int
     version: int = 0
+
+
+StoredOffsets: TypeAlias = Mapping[TopicPartition, StoredOffset]
+NONE_STORED: StoredOffsets = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)

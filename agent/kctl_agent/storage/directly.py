@@ -1,5 +1,4 @@
-"""Mode `directly`: no queue between Kafka and the handler, which runs inside the batch. One SQLite file keeps stored
-offsets and dead letters."""
+"""Mode `directly`: the handler runs inside the batch. One SQLite file keeps stored offsets and dead letters."""
 
 from __future__ import annotations
 

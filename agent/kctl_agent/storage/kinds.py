@@ -30,8 +30,7 @@ class Kind:
 
 
 def open_storage(settings: Settings, *, reply_seconds: float | None = None) -> Storage:
-    """Opens no files or connections yet; the result can be pickled. Raises StorageError for an unknown mode or a
-    table."""
+    """Opens nothing yet; the result can be pickled. Raises StorageError for an unknown mode or a table."""
     from kctl_agent.errors import StorageError
 
     kind = KINDS.get(settings["mode"])
@@ -76,7 +75,7 @@ def _need_packages(uri: str) -> None:
         )
 
 
-def _of_all(settings: Settings) -> dict[str, Any]:
+def queue_options(settings: Settings) -> dict[str, Any]:
     from kctl_agent.storage.block import BLOCK_BYTES
     from kctl_agent.storage.limits import StorageLimits
 
@@ -91,13 +90,13 @@ def _of_all(settings: Settings) -> dict[str, Any]:
 def _file(settings: Settings, _: float | None) -> Storage:
     from kctl_agent.storage.file import FileStorage
 
-    return FileStorage(Path(settings["path"]), **_of_all(settings))
+    return FileStorage(Path(settings["path"]), **queue_options(settings))
 
 
 def _directly(settings: Settings, _: float | None) -> Storage:
     from kctl_agent.storage.directly import DirectlyStorage
 
-    return DirectlyStorage(Path(settings["path"]), **_of_all(settings))
+    return DirectlyStorage(Path(settings["path"]), **queue_options(settings))
 
 
 def _redis(settings: Settings, reply_seconds: float | None) -> Storage:
@@ -110,7 +109,7 @@ def _redis(settings: Settings, reply_seconds: float | None) -> Storage:
         settings["namespace"],
         password_file=password_file,
         reply_seconds=reply_seconds or REPLY_SECONDS,
-        **_of_all(settings),
+        **queue_options(settings),
     )
 
 

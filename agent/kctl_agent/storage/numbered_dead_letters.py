@@ -12,11 +12,9 @@ from typing import NamedTuple
 
 from kctl_agent.errors import BadParams
 from kctl_agent.replies.block_size import RECENT_DEAD_COUNTED, RECENT_DEAD_SECONDS, RecentDeadLetters
-from kctl_agent.storage.base import DeadLetterStore
+from kctl_agent.storage.base import PAGE, STEP_SECONDS, DeadLetterStore, Progress, Step, read_page, silent
 from kctl_agent.storage.causes import public_class
-from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup, DeadLetterPage, check_count
-from kctl_agent.storage.dead_letter_groups import grouped
-from kctl_agent.storage.dead_letter_pages import PAGE, STEP_SECONDS, Progress, Step, read_page, silent
+from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup, DeadLetterPage, check_count, grouped
 from kctl_agent.storage.selection import EVERYTHING, INDEXED, Selection, is_id_number
 
 LATEST = 1e12

@@ -9,7 +9,7 @@ from typing import Any
 from kctl_agent.kafka.security import Security
 from kctl_agent.process.bootstrap import ProcessSettings, decoded, fitting
 from kctl_agent.schemas.formats import Formats
-from kctl_agent.spark.settings import SparkSettings
+from kctl_agent.spark.conf import SparkSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,4 @@
-"""The snapshot that a worker publishes about itself. Nothing here calls the JVM or a storage: a hang there would delay
-every answer."""
+"""The snapshot of a worker. Calls neither JVM nor storage: a hang there would delay every answer."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from kctl_agent.process.stats import StoringStats
 from kctl_agent.replies.fields import TopicPartition as Assigned
 from kctl_agent.replies.metadata import BrokersReply, TopicsReply
 from kctl_agent.replies.partitions import PartitionReply, PartitionsReply, lag_of
-from kctl_agent.replies.workers import Event, UnreadPartition
+from kctl_agent.replies.workers import UnreadPartition
 from kctl_agent.rpc.operations import Inbox, is_paused
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
@@ -89,13 +88,6 @@ class WorkerStats(StoringStats):
             self._queries_failed += 1
         if is_first:
             self.happened("query_failed", why)
-
-    def happened(
-        self, kind: str, text: str, tp: TopicPartition | None = None, offsets: tuple[int, int] | None = None
-    ) -> None:
-        topic, partition = tp or (None, None)
-        begin, end = offsets or (None, None)
-        self._record(Event(time.time(), kind, text, topic, partition, begin, end))
 
     def batch(self, batch: Batch) -> None:
         now = time.monotonic()

@@ -38,9 +38,8 @@ from kctl_agent.storage.causes import public_class
 from kctl_agent.storage.selection import Selection
 
 if TYPE_CHECKING:
-    from kctl_agent.storage.base import DeadLetterStore
+    from kctl_agent.storage.base import DeadLetterStore, Progress
     from kctl_agent.storage.claim import DeadLetter
-    from kctl_agent.storage.dead_letter_pages import Progress
 
 MOST_IDS = 500
 _WHOLE = Annotated[int, Field(ge=0, le=2**63 - 1)]

@@ -18,9 +18,8 @@ from kctl.master.operations.operation_log import OperationLog
 from kctl_agent.errors import StorageError
 from kctl_agent.message import Message
 from kctl_agent.storage import numbered_dead_letters
-from kctl_agent.storage.base import DeadLetterStore, StorageUnusable
+from kctl_agent.storage.base import DeadLetterStore, Progress, StorageUnusable, silent
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup, DeadLetterPage
-from kctl_agent.storage.dead_letter_pages import Progress, silent
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.selection import EVERYTHING, Selection
 from tests.fleet_snapshot import TOKEN, serving, snapshot, source_of

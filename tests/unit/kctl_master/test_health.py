@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from kctl.master.health import Health, HealthRules, Unhealthy, judge, on_heartbeat, on_memory_sample, refusals
 from kctl.master.restart import Cause
-from kctl_agent.replies.ping import PingReply
-from kctl_agent.replies.workers import WaitingFor
+from kctl_agent.replies.workers import PingReply, WaitingFor
 
 MB = 1 << 20
 RULES = HealthRules(

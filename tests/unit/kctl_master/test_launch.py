@@ -11,7 +11,7 @@ import pytest
 from kctl.config.load import load
 from kctl.config.sections import Config
 from kctl.master.launch import launches, sinker_settings, supervision_policies
-from kctl_agent.engine.settings import parse as parse_engine
+from kctl_agent.engine.main import parse as parse_engine
 from kctl_agent.worker.settings import parse
 
 TOML = """

@@ -20,7 +20,7 @@ from kctl.master.process import session_members
 from kctl.master.process_supervisor import Launch, ProcessSupervisor, SupervisionPolicy
 from kctl.master.restart import Cause, RestartPolicy, SupervisionState
 from kctl.master.supervisor import Supervisor
-from kctl_agent.replies.ping import PingReply
+from kctl_agent.replies.workers import PingReply
 from tests.processes import until
 
 pytestmark = pytest.mark.anyio

@@ -23,7 +23,7 @@ from kctl.master.process_supervisor import Launch, SupervisionPolicy
 from kctl.master.restart import RestartPolicy
 from kctl.master.supervisor import Supervisor
 from kctl.rows.workers import WorkerStatus
-from kctl_agent.replies.ping import PingReply
+from kctl_agent.replies.workers import PingReply
 from tests.processes import until
 
 pytestmark = pytest.mark.anyio

@@ -21,8 +21,7 @@ from kctl.status.unhandled import Unhandled
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.metadata import PartitionMetadata, TopicsReply
-from kctl_agent.replies.ping import PingReply
-from kctl_agent.replies.workers import SinkerStats, WaitingFor
+from kctl_agent.replies.workers import PingReply, SinkerStats, WaitingFor
 from tests.fleet_snapshot import TAKEN_AT, UNIX, judged, partition, snapshot
 from tests.partitions import columns_of
 from tests.replies import raw

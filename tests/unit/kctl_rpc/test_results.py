@@ -13,8 +13,7 @@ from kctl.rpc.fan_out import Failed
 from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.replies.encode import aged, encoded
 from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
-from kctl_agent.replies.ping import PingReply
-from kctl_agent.replies.workers import WorkerReply
+from kctl_agent.replies.workers import PingReply, WorkerReply
 from kctl_agent.rpc.wire import JsonObject
 from tests.replies import NOBODY, outcome_of, parsed, raw, reply_of
 

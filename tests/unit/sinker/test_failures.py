@@ -9,8 +9,7 @@ import pytest
 
 from kctl_agent.message import Message
 from kctl_agent.process.tracebacks import MAX_CHARACTERS, stack_of, traceback_of
-from kctl_agent.sinker.failures import MAX_KINDS, REPEAT_SECONDS, FailureLog, HandlerError
-from kctl_agent.sinker.handler import Handler
+from kctl_agent.sinker.handler import MAX_KINDS, REPEAT_SECONDS, FailureLog, Handler, HandlerError
 from tests.clock import Clock
 
 MESSAGES = [Message("t", 0, 5, None, b"", 0)]

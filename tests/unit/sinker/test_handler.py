@@ -9,8 +9,7 @@ import pytest
 
 from kctl_agent.message import Message
 from kctl_agent.process.bootstrap import BootstrapError
-from kctl_agent.sinker.failures import HandlerError
-from kctl_agent.sinker.handler import Handler, described, load
+from kctl_agent.sinker.handler import Handler, HandlerError, described, load
 from kctl_agent.sinker.in_flight import Ack
 
 MESSAGES = [Message("t", 0, offset, None, b"", 0) for offset in (5, 6, 8)]

@@ -11,7 +11,7 @@ import pytest
 
 from kctl_agent.errors import RegistryUnusable
 from kctl_agent.sinker import inline_handler
-from kctl_agent.sinker.failures import FailureLog
+from kctl_agent.sinker.handler import FailureLog
 from kctl_agent.sinker.inline_handler import HandlingStorage
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.chunk import StoredOffset

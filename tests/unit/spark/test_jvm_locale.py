@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from kctl_agent.spark.jvm_locale import LC_ALL, UTF8, is_utf8
-from kctl_agent.spark.own_gateway import exported
+from kctl_agent.spark.gateway import exported
+from kctl_agent.spark.session import LC_ALL, UTF8, is_utf8
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_a_task_stores_its_records_without_importing_pandas() -> None:
         "import pyarrow as pa\n"
         "from kctl_agent.storage.base import StoredOffset\n"
         "from tests.scratch_storage import ScratchStorage\n"
-        "from kctl_agent.worker.query.batch_put import BatchRange\n"
+        "from kctl_agent.worker.query.put import BatchRange\n"
         "from kctl_agent.worker.query.put import PutJob, put_partitions\n"
         "storage = ScratchStorage(block_messages=3)\n"
         "storage.init_offsets([StoredOffset('t', 0, None, 0)])\n"

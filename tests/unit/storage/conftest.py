@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from kctl_agent.storage.base import Storage
-from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file import FileStorage
+from kctl_agent.storage.file.queue_table import MachineClock
 from kctl_agent.storage.redis import RedisStorage
 from tests.clock import Clock
 from tests.redis_server import is_installed, require_redis

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kctl_agent.message import Message
-from kctl_agent.storage import dead_letter_pages
+from kctl_agent.storage import base
 from kctl_agent.storage.base import Storage
 from kctl_agent.storage.block import BinaryColumn, Columns, pack
 from kctl_agent.storage.chunk import Chunk, StoredOffset
@@ -73,7 +73,7 @@ def test_large_messages_are_claimed_few_at_a_time(storage: Storage) -> None:
 def test_dead_letters_are_put_back_in_pages_of_bounded_bytes_and_in_blocks_of_bounded_bytes(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (dead_letter_pages, dead_letter_store):
+    for module in (base, dead_letter_store):
         monkeypatch.setattr(module, "PAGE_BYTES", 100 * KIB)
     put_sizes(storage, *[40 * KIB] * 10)
     for claim in storage.claim("a", 500, 60.0):

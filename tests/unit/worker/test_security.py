@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kctl_agent.kafka.security import Security
-from kctl_agent.worker.security import spark_options
+from kctl_agent.kafka.security import Security, spark_options
 
 
 def test_a_password_of_any_letters_is_quoted_for_jaas() -> None:

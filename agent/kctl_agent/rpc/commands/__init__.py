@@ -7,8 +7,7 @@ from typing import Final
 from kctl_agent.replies.describe import Param
 from kctl_agent.rpc.commands.base import AgentCommand
 from kctl_agent.rpc.commands.operations import operation_commands
-from kctl_agent.rpc.commands.ping import PING, ping_of
-from kctl_agent.rpc.commands.questions import ANSWERED, with_describe
+from kctl_agent.rpc.commands.questions import ANSWERED, PING, ping_of, with_describe
 
 __all__ = ["COMMANDS", "AgentCommand", "Param", "operation_commands", "ping_of", "with_describe"]
 

@@ -10,8 +10,7 @@ from typing import ClassVar, Final
 from kctl_agent.errors import CommandFailed
 from kctl_agent.replies.describe import Param
 from kctl_agent.rpc.commands.base import AgentCommand, Answer
-from kctl_agent.rpc.commands.log_level import LOG_LEVEL
-from kctl_agent.rpc.commands.stack_dump import STACK_DUMP
+from kctl_agent.rpc.commands.diagnosis import LOG_LEVEL, STACK_DUMP
 from kctl_agent.rpc.messages import printable_name
 from kctl_agent.rpc.operations import AcceptedOperation, Inbox, Outcome, scope_of
 from kctl_agent.rpc.params import listed, param

@@ -1,17 +1,25 @@
-"""The questions of a process: each answers with a reply of the last snapshot, with current ages."""
+"""The questions of a process: each answers with a reply of the last snapshot, with current ages. `ping` proves that an
+agent answers; a successful connect proves nothing."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from kctl_agent.errors import NotReady
 from kctl_agent.replies.describe import Method, MethodsReply
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.questions import QUESTIONS, Question, named
+from kctl_agent.replies.workers import PingReply
 from kctl_agent.rpc.commands.base import AgentCommand
+from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject
+from kctl_agent.version import __version__
+
+_OLD_SECONDS = 15.0
 
 
 def _command(name: str, question: Question) -> AgentCommand:
@@ -45,3 +53,47 @@ def with_describe(commands: Mapping[str, AgentCommand]) -> dict[str, AgentComman
 
 def _described(command: AgentCommand) -> Method:
     return Method(command.method, command.name, command.summary, command.params, command.deadline_ms, command.changes)
+
+
+def _ping(snapshot: Snapshot, _params: JsonObject, now: float, taken_at: float | None = None) -> JsonObject:
+    """`taken_at` is when the main thread last took operations."""
+    worker = snapshot.worker
+    document: JsonObject = encoded(
+        PingReply(
+            os.getpid(),
+            worker.name,
+            __version__,
+            worker.state,
+            worker.batches_total,
+            _lag(snapshot, now),
+            snapshot.progress,
+            None if taken_at is None else max(now - taken_at, 0.0),
+            worker.waiting_for,
+        )
+    )
+    return document
+
+
+def _lag(snapshot: Snapshot, now: float) -> int | None:
+    total, oldest = 0, _OLD_SECONDS - (now - snapshot.published_at)
+    partitions = snapshot.partitions
+    for row in partitions:
+        if (row.topic, row.partition) in snapshot.not_read:
+            continue
+        if row.age_seconds is None or row.age_seconds > oldest or row.lag is None:
+            return None
+        total += row.lag
+    return total if partitions else None
+
+
+PING = AgentCommand("ping", _ping, QUESTIONS["ping"].summary, deadline_ms=1000, needs_snapshot=False)
+
+
+def ping_of(inbox: Inbox) -> AgentCommand:
+    """A ping that also reports the main thread's last turn. Not from the snapshot: the thread that publishes it may
+    wait for a storage while the main thread runs."""
+
+    def measured(snapshot: Snapshot, params: JsonObject, now: float) -> JsonObject:
+        return _ping(snapshot, params, now, inbox.taken_at)
+
+    return replace(PING, answer=measured)

@@ -25,8 +25,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from kctl_agent.storage.file.recovery import noting_disk_errors, sync_failures
 from kctl_agent.storage.file.schema import connect
-from kctl_agent.storage.file.sync_failures import noting_disk_errors, sync_failures
 
 WRITE_LOCK_MS = 1000
 """How long a copy waits for commits other than puts; after that the log grows until the next copy."""

@@ -10,9 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.causes import DeathCause
-from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
-from kctl_agent.storage.dead_letter_groups import HOUR_SECONDS, GroupCount
-from kctl_agent.storage.file.selection import where
+from kctl_agent.storage.claim import HOUR_SECONDS, DeadLetter, DeadLetterGroup, GroupCount
 from kctl_agent.storage.numbered_dead_letters import Place
 from kctl_agent.storage.selection import Selection
 
@@ -142,3 +140,8 @@ def _indexed(selection: Selection, causes: Collection[int]) -> list[tuple[str, o
 def _dead_letter(row: tuple[object, ...]) -> DeadLetter:
     id_, *coordinates, tries, error, at, damaged = row
     return DeadLetter(str(id_), Block(*coordinates), tries, error, at, bool(damaged))  # type: ignore[arg-type]
+
+
+def where(*clauses: tuple[str, object]) -> tuple[str, list[object]]:
+    given = [(clause, value) for clause, value in clauses if value is not None]
+    return " and ".join(clause for clause, _ in given), [value for _, value in given]

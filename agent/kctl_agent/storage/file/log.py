@@ -13,8 +13,8 @@ import sqlite3
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from kctl_agent.storage.file.recovery import note_sync_failure, noted
 from kctl_agent.storage.file.schema import LOG_BYTES
-from kctl_agent.storage.file.sync_failures import note_sync_failure, noted
 
 
 class Log:

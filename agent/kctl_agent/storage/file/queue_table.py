@@ -1,20 +1,20 @@
-"""The blocks of a file storage and their queue. Each change except `insert` is one transaction."""
+"""The blocks of a file storage, their queue and clock. Each change except `insert` is one transaction."""
 
 from __future__ import annotations
 
 import json
 import math
 import sqlite3
+import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from kctl_agent.storage.ack_rules import AckVerdict, requeued
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.claim import Claim, DeadLetter
-from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file import dead_letter_table
 from kctl_agent.storage.file.schema import transaction
-from kctl_agent.storage.file.selection import condition
 from kctl_agent.storage.limits import PartitionStats
 from kctl_agent.storage.selection import Selection
 
@@ -26,6 +26,20 @@ order by id
 """
 
 FIRST = "select id, count, bytes from queue where state='pending' order by id"
+
+
+class MachineClock:
+    """Seconds since boot, including suspend. Setting the wall clock does not move them."""
+
+    def now(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def boot_id(self) -> str:
+        """Containers of one machine share it, as they share the clock (random(4))."""
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+    def wall(self) -> float:
+        return time.time()
 
 
 def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
@@ -160,7 +174,7 @@ def requeue_dead(
 
 
 def requeue_stuck(db: sqlite3.Connection, selection: Selection, now: float) -> int:
-    where, values = condition(selection)
+    where, values = _condition(selection)
     age = selection.older_than_seconds
     with transaction(db):
         return _free(
@@ -172,7 +186,7 @@ def requeue_stuck(db: sqlite3.Connection, selection: Selection, now: float) -> i
 
 
 def clear(db: sqlite3.Connection, selection: Selection, wall: float) -> int:
-    where, values = condition(selection)
+    where, values = _condition(selection)
     age = selection.older_than_seconds
     with transaction(db):
         rows = db.execute(
@@ -209,3 +223,15 @@ def _free(db: sqlite3.Connection, where: str, *values: object, count_try: bool =
         (count_try, *values),
     ).fetchall()
     return sum(count for (count,) in rows)
+
+
+def _condition(selection: Selection) -> tuple[str, list[object]]:
+    """Ignores times. Raises StorageError for criteria of dead letters."""
+    chosen = selection.of_blocks()
+    return dead_letter_table.where(
+        ("1=?", 1),
+        ("topic=?", chosen.topic),
+        ("partition=?", chosen.partition),
+        ("last>=?", chosen.offset_from),
+        ("first<=?", chosen.offset_to),
+    )

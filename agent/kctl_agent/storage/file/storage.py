@@ -15,22 +15,20 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from kctl_agent.message import Message
 from kctl_agent.storage.ack_rules import given_up, judge, opened
 from kctl_agent.storage.base import Storage, StorageUnusable, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block
-from kctl_agent.storage.chunk import Advance, Binding, StoredOffset, TopicPartition
-from kctl_agent.storage.claim import Claim, DeadLetter, DeadLetterGroup, Settled
-from kctl_agent.storage.clock import MachineClock
+from kctl_agent.storage.chunk import NONE_STORED, Advance, Binding, StoredOffset, StoredOffsets, TopicPartition
+from kctl_agent.storage.claim import NONE_DEAD, Claim, DeadLetter, DeadLetterGroup, Errors, Settled
 from kctl_agent.storage.file import dead_letter_table, offset_table, queue_table
 from kctl_agent.storage.file.checkpoint import begin_copy
 from kctl_agent.storage.file.log import Log
-from kctl_agent.storage.file.recovery import recover
+from kctl_agent.storage.file.queue_table import MachineClock
+from kctl_agent.storage.file.recovery import noting_disk_errors, recover, sync_failures
 from kctl_agent.storage.file.schema import connect, create, transaction
-from kctl_agent.storage.file.sync_failures import noting_disk_errors, sync_failures
 from kctl_agent.storage.file.writer import FileWriter
 from kctl_agent.storage.limits import Free, StorageLimits, StorageStats
 from kctl_agent.storage.numbered_dead_letters import NumberedDeadLetters, Place
@@ -105,11 +103,7 @@ class FileStorage(NumberedDeadLetters, Storage):
         with self._session(is_durable=True) as db:  # the caller may commit it to Kafka
             return offset_table.read(db, partitions)
 
-    def init_offsets(
-        self,
-        stored_offsets: Collection[StoredOffset],
-        seen: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
-    ) -> None:
+    def init_offsets(self, stored_offsets: Collection[StoredOffset], seen: StoredOffsets = NONE_STORED) -> None:
         with self._session(is_durable=True) as db, transaction(db):
             before = offset_table.read(db, [stored.tp for stored in stored_offsets])
             for stored in stored_offsets:
@@ -156,12 +150,7 @@ class FileStorage(NumberedDeadLetters, Storage):
                 return claims
 
     def settle(
-        self,
-        claim: Claim,
-        acks: Sequence[bool],
-        *,
-        dead: Mapping[int, str] = MappingProxyType({}),
-        retry_seconds: float = 0.0,
+        self, claim: Claim, acks: Sequence[bool], *, dead: Mapping[int, str] = NONE_DEAD, retry_seconds: float = 0.0
     ) -> Settled:
         verdict = judge(claim, acks, dead, self.codec, self.clock.wall())
         with self._session() as db:
@@ -189,11 +178,7 @@ class FileStorage(NumberedDeadLetters, Storage):
         return Free.on_disk(self.path.parent, disk, self.limits.min_free_bytes)
 
     def dead_letter(
-        self,
-        messages: Sequence[Message],
-        error: str | Sequence[str],
-        topic_id: str | None = None,
-        advance: Advance | None = None,
+        self, messages: Sequence[Message], error: Errors, topic_id: str | None = None, advance: Advance | None = None
     ) -> None:
         dead_letters = given_up(messages, error, topic_id, self.codec, self.clock.wall())
         with self._session(is_durable=True) as db, transaction(db):

@@ -15,7 +15,15 @@ from types import MappingProxyType
 from typing import Any
 
 from kctl_agent.storage.base import OffsetStore, StorageUnusable
-from kctl_agent.storage.chunk import Advance, Binding, StoredOffset, StoredOffsetMoved, TopicPartition
+from kctl_agent.storage.chunk import (
+    NONE_STORED,
+    Advance,
+    Binding,
+    StoredOffset,
+    StoredOffsetMoved,
+    StoredOffsets,
+    TopicPartition,
+)
 from kctl_agent.storage.lake.delta.batch_plans import BATCH, BatchPlan, forget
 from kctl_agent.storage.lake.delta.files import DataFile, DayRefused, Written, written_files
 from kctl_agent.storage.lake.delta.log_state import LogState
@@ -95,11 +103,7 @@ class TableStorage(OffsetStore):
         with self.table.state() as table:
             return self._read(table, partitions)
 
-    def init_offsets(
-        self,
-        stored_offsets: Collection[StoredOffset],
-        seen: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
-    ) -> None:
+    def init_offsets(self, stored_offsets: Collection[StoredOffset], seen: StoredOffsets = NONE_STORED) -> None:
         self.commit({each.tp: (seen.get(each.tp), next_version(each, seen.get(each.tp))) for each in stored_offsets})
 
     def advance_offsets(self, advances: Collection[Advance]) -> None:

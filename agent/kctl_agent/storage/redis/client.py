@@ -1,23 +1,24 @@
-"""The connection of a Redis storage: URL, scripts, reconnects, and whether the server can be trusted with messages."""
+"""The connection of a Redis storage: URL, keys, scripts, reconnects, and whether the server can be trusted."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from kctl_agent.secrecy import read_private
 from kctl_agent.storage.base import StorageMisconfigured, StorageUnusable
 from kctl_agent.storage.limits import Free
 
-Script = Callable[..., Any]
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 OLDEST_SERVER = (6, 2)
 CONNECT_SECONDS = 5.0
@@ -86,26 +87,6 @@ def _source(name: str) -> str:
     return "".join((folder / f"{each}.lua").read_text(encoding="utf-8") for each in ("prelude", name))
 
 
-def script(client: Any, name: str) -> Script:
-    """A script of `lua/`, sent by its hash, or in full if the server does not know it."""
-    return client.register_script(_source(name))  # type: ignore[no-any-return]
-
-
-def transact(client: Any, values: Mapping[str, bytes], seconds: int, name: str, prefix: str, *args: object) -> Any:
-    import redis
-
-    own = script(client, name)
-    while True:
-        with client.pipeline(transaction=True) as pipeline:
-            for key, value in values.items():
-                pipeline.set(key, value, ex=seconds)
-            pipeline.evalsha(own.sha, 1, prefix, *args)  # type: ignore[attr-defined]
-            try:
-                return pipeline.execute()[-1]
-            except redis.exceptions.NoScriptError:
-                client.script_load(_source(name))
-
-
 @contextmanager
 def as_unusable(place: str) -> Iterator[None]:
     import redis
@@ -161,3 +142,77 @@ def _appendfsync(client: Any) -> str | None:
     except redis.ResponseError:
         return None
     return next(iter(found.values()), None)
+
+
+class RedisSession:
+    """The keys, scripts and client of one storage. For any thread. An unpickled copy connects again."""
+
+    def __init__(self, url: str, prefix: str, password_file: Path | None, reply_seconds: float = REPLY_SECONDS) -> None:
+        self.place = where(url)
+        self.prefix = prefix
+        self._url = url
+        self._password_file = password_file
+        self.reply_seconds = reply_seconds
+        self._client: Any = None
+        self._scripts: dict[str, Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "reply_seconds": REPLY_SECONDS, "_client": None, "_scripts": {}}
+
+    @property
+    def client(self) -> Any:
+        """The client. Wrap its errors in `as_unusable`. Raises StorageUnusable."""
+        if self._client is None:
+            self._client = connect(self._url, self._password_file, self.reply_seconds)
+        return self._client
+
+    def key(self, kind: str, which: object) -> str:
+        return f"{self.prefix}{kind}:{which}"
+
+    def replies(self, things: Iterable[T], ask: Callable[[Any, T], object]) -> list[Any]:
+        """The replies to the commands that `ask` gives to a pipeline for each of these."""
+        with as_unusable(self.place), self.client.pipeline(transaction=False) as pipeline:
+            for each in things:
+                ask(pipeline, each)
+            return list(pipeline.execute())
+
+    def run(self, name: str, *args: object) -> Any:
+        with as_unusable(self.place):
+            return self._script(name)(keys=[self.prefix], args=args)
+
+    def run_with(self, values: Mapping[str, bytes], seconds: int, name: str, *args: object) -> Any:
+        """Sets these keys, which expire, and runs a script, in one transaction."""
+        import redis
+
+        own = self._script(name)
+        with as_unusable(self.place):
+            while True:
+                with self.client.pipeline(transaction=True) as pipeline:
+                    for key, value in values.items():
+                        pipeline.set(key, value, ex=seconds)
+                    pipeline.evalsha(own.sha, 1, self.prefix, *args)
+                    try:
+                        return pipeline.execute()[-1]
+                    except redis.exceptions.NoScriptError:
+                        self.client.script_load(_source(name))
+
+    def _script(self, name: str) -> Any:
+        """A script of `lua/`, sent by its hash, or in full if the server does not know it."""
+        if name not in self._scripts:
+            self._scripts[name] = self.client.register_script(_source(name))
+        return self._scripts[name]
+
+    def run_once(self, name: str, *args: object) -> Any:
+        """The script's first argument is a token, by which it recognizes a call repeated by redis-py."""
+        return self.run(name, uuid.uuid4().hex, *args)
+
+    def server_time(self) -> float:
+        """By the server's clock, which dates dead letters and may differ from the hosts'."""
+        with as_unusable(self.place):
+            seconds, microseconds = self.client.time()
+        return float(seconds + microseconds / 1_000_000)
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._client, self._scripts = None, {}

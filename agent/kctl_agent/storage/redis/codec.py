@@ -45,14 +45,10 @@ def dead_letter_of(id_: str, row: Sequence[bytes]) -> DeadLetter:
     return DeadLetter(id_, block_of(block), int(tries), error.decode(errors="replace"), int(at) / 1000, damaged == b"1")
 
 
-def cause_in(text: str) -> DeathCause:
-    error_class, _, line = text.rpartition("\t")
-    return DeathCause(error_class, line)
-
-
 def run_of(name: bytes) -> tuple[TopicPartition, DeathCause]:
     tp, _, cause = name.decode().partition(" ")
-    return parted(tp), cause_in(cause)
+    error_class, _, line = cause.rpartition("\t")
+    return parted(tp), DeathCause(error_class, line)
 
 
 def partitions_of(counts: Sequence[bytes], ages: Sequence[bytes]) -> tuple[PartitionStats, ...]:

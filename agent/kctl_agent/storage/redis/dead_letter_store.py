@@ -1,5 +1,4 @@
-"""The dead letters of a Redis storage. Those of one cause and partition form a run: a sorted set scored by time of
-death."""
+"""The dead letters of a Redis storage. A run, of one cause and partition, is a sorted set scored by time of death."""
 
 from __future__ import annotations
 
@@ -10,12 +9,10 @@ from typing import Any
 
 from kctl_agent.storage.ack_rules import requeued
 from kctl_agent.storage.causes import DeathCause
-from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
-from kctl_agent.storage.dead_letter_groups import HOUR_SECONDS, GroupCount
-from kctl_agent.storage.numbered_dead_letters import Place
-from kctl_agent.storage.redis.client import as_unusable
+from kctl_agent.storage.claim import HOUR_SECONDS, DeadLetter, DeadLetterGroup, GroupCount
+from kctl_agent.storage.numbered_dead_letters import NumberedDeadLetters, Place
+from kctl_agent.storage.redis.client import RedisSession, as_unusable
 from kctl_agent.storage.redis.codec import DEAD_LETTER, dead_letter_of, name_of, run_of, words
-from kctl_agent.storage.redis.session import RedisSession
 from kctl_agent.storage.selection import Selection
 
 PAGE = 500
@@ -23,32 +20,60 @@ PAGE_BYTES = 16 << 20
 Run = tuple[str, DeathCause]
 
 
-def last(session: RedisSession) -> int:
-    """The highest number, which dead letters and blocks share."""
-    with as_unusable(session.place):
-        return int(session.client.get(session.prefix + "seq") or 0)
+class RedisDeadLetters(NumberedDeadLetters):
+    _session: RedisSession
+    block_messages: int
+    block_bytes: int
+    codec: str
+
+    def _dead_now(self) -> float:
+        return self._session.server_time()
+
+    def _last_dead(self) -> int:
+        """The highest number, which dead letters and blocks share."""
+        with as_unusable(self._session.place):
+            return int(self._session.client.get(self._session.prefix + "seq") or 0)
+
+    def _dead_places(self, selection: Selection, after: Place | None, limit: int) -> list[Place]:
+        keys = [key for key, _ in _runs(self._session, selection)]
+        found = _behind(self._session, keys, selection, after, limit)
+        return list(itertools.islice(heapq.merge(*found), limit))
+
+    def _sift_dead(self, selection: Selection, numbers: list[int]) -> list[int]:
+        bounds = (selection.tries_from, selection.tries_to, selection.offset_from, selection.offset_to)
+        wanted = words(*bounds, selection.traceback, selection.key, selection.text)
+        return [int(id_) for id_ in self._session.run("sift_dead", *wanted, *(f"{number:016}" for number in numbers))]
+
+    def _read_dead(self, numbers: Sequence[int]) -> Iterator[DeadLetter]:
+        return _read(self._session, numbers)
+
+    def _indexed_groups(self, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
+        return _groups(self._session, selection, hours, now)
+
+    def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int:
+        blocks, ids = requeued(dead_letters, self.block_messages, self.block_bytes, self.codec)
+        rows = [
+            word
+            for b in blocks
+            for word in (name_of((b.topic, b.partition)), b.topic_id or "", b.first, b.last, b.count, b.body)
+        ]
+        done = int(self._session.run_once("requeue_dead", len(ids), *ids, *rows))
+        return done if done >= 0 else self._put_back_dead(self._left(dead_letters))
+
+    def _remove_dead(self, dead_letters: list[DeadLetter]) -> int:
+        """Deletes them by a requeue that makes no blocks."""
+        removed = int(self._session.run_once("requeue_dead", len(dead_letters), *(each.id for each in dead_letters)))
+        return removed if removed >= 0 else self._remove_dead(self._left(dead_letters))
+
+    def _left(self, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
+        return list(self._read_dead([int(each.id) for each in dead_letters]))
 
 
-def sift(session: RedisSession, selection: Selection, numbers: list[int]) -> list[int]:
-    bounds = (selection.tries_from, selection.tries_to, selection.offset_from, selection.offset_to)
-    wanted = words(*bounds, selection.traceback, selection.key, selection.text)
-    return [int(id_) for id_ in session.run("sift_dead", *wanted, *(f"{number:016}" for number in numbers))]
-
-
-def read(session: RedisSession, numbers: Sequence[int]) -> Iterator[DeadLetter]:
+def _read(session: RedisSession, numbers: Sequence[int]) -> Iterator[DeadLetter]:
     for begin in range(0, len(numbers), PAGE):
         for page in _by_bytes(session, [f"{number:016}" for number in numbers[begin : begin + PAGE]]):
-            with as_unusable(session.place), session.client.pipeline(transaction=False) as pipeline:
-                for id_ in page:
-                    pipeline.hmget(session.key("dead", id_), *DEAD_LETTER)
-                rows = pipeline.execute()
+            rows = session.replies(page, lambda to, id_: to.hmget(session.key("dead", id_), *DEAD_LETTER))
             yield from (dead_letter_of(id_, row) for id_, row in zip(page, rows, strict=True) if row[0])
-
-
-def places(session: RedisSession, selection: Selection, after: Place | None, limit: int) -> list[Place]:
-    keys = [key for key, _ in _runs(session, selection)]
-    found = _behind(session, keys, selection, after, limit)
-    return list(itertools.islice(heapq.merge(*found), limit))
 
 
 def _behind(
@@ -78,10 +103,8 @@ def _behind(
 
 
 def _ranks(session: RedisSession, keys: list[str], after: Place) -> dict[str, int]:
-    with as_unusable(session.place), session.client.pipeline(transaction=False) as pipeline:
-        for key in keys:
-            pipeline.zrank(key, f"{after.number:016}")
-        return {key: rank for key, rank in zip(keys, pipeline.execute(), strict=True) if rank is not None}
+    ranks = session.replies(keys, lambda to, key: to.zrank(key, f"{after.number:016}"))
+    return {key: rank for key, rank in zip(keys, ranks, strict=True) if rank is not None}
 
 
 def _scores(selection: Selection) -> tuple[float, float]:
@@ -107,7 +130,7 @@ def _separate_runs(session: RedisSession, selection: Selection) -> list[Run]:
     ]
 
 
-def groups(session: RedisSession, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
+def _groups(session: RedisSession, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
     least, most = _scores(selection)
     runs = _separate_runs(session, selection)
     edges = [now - hour * HOUR_SECONDS for hour in range(hours + 1)]
@@ -132,36 +155,8 @@ def groups(session: RedisSession, selection: Selection, hours: int, now: float) 
     return [count.group() for count in found.values()]
 
 
-def requeue(
-    session: RedisSession, dead_letters: list[DeadLetter], block_messages: int, block_bytes: int, codec: str
-) -> int:
-    blocks, ids = requeued(dead_letters, block_messages, block_bytes, codec)
-    rows = [
-        word
-        for b in blocks
-        for word in (name_of((b.topic, b.partition)), b.topic_id or "", b.first, b.last, b.count, b.body)
-    ]
-    done = int(session.run_once("requeue_dead", len(ids), *ids, *rows))
-    if done >= 0:
-        return done
-    return requeue(session, _left(session, dead_letters), block_messages, block_bytes, codec)
-
-
-def remove(session: RedisSession, dead_letters: list[DeadLetter]) -> int:
-    """Deletes them by a requeue that makes no blocks; returns how many."""
-    removed = int(session.run_once("requeue_dead", len(dead_letters), *(each.id for each in dead_letters)))
-    return removed if removed >= 0 else remove(session, _left(session, dead_letters))
-
-
-def _left(session: RedisSession, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
-    return list(read(session, [int(each.id) for each in dead_letters]))
-
-
 def _by_bytes(session: RedisSession, ids: list[str]) -> Iterator[list[str]]:
-    with as_unusable(session.place), session.client.pipeline(transaction=False) as pipeline:
-        for id_ in ids:
-            pipeline.hstrlen(session.key("dead", id_), "body")
-        sizes = pipeline.execute()
+    sizes = session.replies(ids, lambda to, id_: to.hstrlen(session.key("dead", id_), "body"))
     page, size_sum = [], 0
     for id_, size in zip(ids, sizes, strict=True):
         page.append(id_)

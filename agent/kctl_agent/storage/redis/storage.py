@@ -14,22 +14,19 @@ import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from kctl_agent.message import Message
 from kctl_agent.storage.ack_rules import AckVerdict, given_up, judge, opened
 from kctl_agent.storage.base import Storage, StorageUnusable, Writer
 from kctl_agent.storage.block import BLOCK_BYTES, Block
-from kctl_agent.storage.chunk import Advance, Binding, StoredOffset, TopicPartition
-from kctl_agent.storage.claim import Claim, DeadLetter, DeadLetterGroup, Settled
+from kctl_agent.storage.chunk import NONE_STORED, Advance, Binding, StoredOffset, StoredOffsets, TopicPartition
+from kctl_agent.storage.claim import NONE_DEAD, Claim, Errors, Settled
 from kctl_agent.storage.limits import StorageLimits, StorageStats
-from kctl_agent.storage.numbered_dead_letters import NumberedDeadLetters, Place
 from kctl_agent.storage.put_rules import judged, judged_at_start, next_version, refuse_moved, refuse_other
-from kctl_agent.storage.redis import dead_letter_store
-from kctl_agent.storage.redis.client import REPLY_SECONDS, as_unusable, check_server, free_memory
+from kctl_agent.storage.redis.client import REPLY_SECONDS, RedisSession, as_unusable, check_server, free_memory
 from kctl_agent.storage.redis.codec import block_of, name_of, parted, partitions_of, stored_offset_of, words
-from kctl_agent.storage.redis.session import RedisSession
+from kctl_agent.storage.redis.dead_letter_store import RedisDeadLetters
 from kctl_agent.storage.redis.writer import RedisWriter
 from kctl_agent.storage.selection import EVERYTHING, Selection
 
@@ -37,7 +34,7 @@ LAYOUT_VERSION = b"6"
 PAGE = 500
 
 
-class RedisStorage(NumberedDeadLetters, Storage):
+class RedisStorage(RedisDeadLetters, Storage):
     """`namespace`, usually the consumer group, separates storages in one database."""
 
     def __init__(
@@ -86,28 +83,18 @@ class RedisStorage(NumberedDeadLetters, Storage):
         return str(id_.decode())
 
     def stored_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
-        wanted = list(partitions)
-        client = self._session.client
-        with as_unusable(self._session.place), client.pipeline(transaction=False) as pipeline:
-            for tp in wanted:
-                pipeline.hmget(self._session.key("offset", name_of(tp)), "topic_id", "next", "version")
-            rows = pipeline.execute()
+        wanted, key = list(partitions), self._session.key
+        fields = ("topic_id", "next", "version")
+        rows = self._session.replies(wanted, lambda to, tp: to.hmget(key("offset", name_of(tp)), *fields))
         return {tp: stored for tp, row in zip(wanted, rows, strict=True) if (stored := stored_offset_of(tp, row))}
 
-    def init_offsets(
-        self,
-        stored_offsets: Collection[StoredOffset],
-        seen: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
-    ) -> None:
-        words = [
-            word
-            for stored in stored_offsets
-            for word in (
-                name_of(stored.tp),
-                *_seen(seen.get(stored.tp)),
-                *_placed(next_version(stored, seen.get(stored.tp))),
-            )
-        ]
+    def init_offsets(self, stored_offsets: Collection[StoredOffset], seen: StoredOffsets = NONE_STORED) -> None:
+        words: list[object] = []
+        for stored in stored_offsets:
+            before = seen.get(stored.tp)
+            after = next_version(stored, before)
+            words += [name_of(stored.tp), *(("", "") if before is None else (before.next, before.version))]
+            words += [after.topic_id or "", after.next, after.version]
         found = self._session.run("init_offsets", *words)
         for stored, row in zip(stored_offsets, found, strict=False):  # empty if all were written
             refuse_moved(stored.tp, stored_offset_of(stored.tp, row), seen.get(stored.tp))
@@ -128,13 +115,12 @@ class RedisStorage(NumberedDeadLetters, Storage):
         with as_unusable(self._session.place):
             lines = [client.zrange(self._session.key("line", name), 0, -1) for name in self._names()]
         ids = sorted(int(id_) for line in lines for id_ in line)
-        fields = ("tp", "topic_id", "first", "last", "count")
+        fields, key = ("tp", "topic_id", "first", "last", "count"), self._session.key
         for begin in range(0, len(ids), PAGE):
-            with as_unusable(self._session.place), client.pipeline(transaction=False) as pipeline:
-                for id_ in ids[begin : begin + PAGE]:
-                    pipeline.hmget(self._session.key("block", id_), *fields)
-                    pipeline.get(self._session.key("body", id_))
-                found = pipeline.execute()
+            page = ids[begin : begin + PAGE]
+            found = self._session.replies(
+                page, lambda to, i: (to.hmget(key("block", i), *fields), to.get(key("body", i)))
+            )
             rows = zip(found[::2], found[1::2], strict=True)
             yield from (block_of([*row, body]) for row, body in rows if body is not None)
 
@@ -154,12 +140,7 @@ class RedisStorage(NumberedDeadLetters, Storage):
                 return claims
 
     def settle(
-        self,
-        claim: Claim,
-        acks: Sequence[bool],
-        *,
-        dead: Mapping[int, str] = MappingProxyType({}),
-        retry_seconds: float = 0.0,
+        self, claim: Claim, acks: Sequence[bool], *, dead: Mapping[int, str] = NONE_DEAD, retry_seconds: float = 0.0
     ) -> Settled:
         verdict = judge(claim, acks, dead, self.codec, time.time())
         if verdict.again is claim.block:  # unchanged: its bytes need not travel
@@ -192,11 +173,7 @@ class RedisStorage(NumberedDeadLetters, Storage):
             return StorageStats.of(partitions, self.limits, free_memory(self._session.client, self._session.place))
 
     def dead_letter(
-        self,
-        messages: Sequence[Message],
-        error: str | Sequence[str],
-        topic_id: str | None = None,
-        advance: Advance | None = None,
+        self, messages: Sequence[Message], error: Errors, topic_id: str | None = None, advance: Advance | None = None
     ) -> None:
         rows = [
             word
@@ -208,30 +185,6 @@ class RedisStorage(NumberedDeadLetters, Storage):
         refused = self._session.run_once("dead_letter", topic_id or "", *plan, *rows)
         if advance is not None and refused:
             judged_at_start(advance, stored_offset_of(advance.tp, refused))
-
-    def _dead_now(self) -> float:
-        return self._session.server_time()
-
-    def _last_dead(self) -> int:
-        return dead_letter_store.last(self._session)
-
-    def _dead_places(self, selection: Selection, after: Place | None, limit: int) -> list[Place]:
-        return dead_letter_store.places(self._session, selection, after, limit)
-
-    def _sift_dead(self, selection: Selection, numbers: list[int]) -> list[int]:
-        return dead_letter_store.sift(self._session, selection, numbers)
-
-    def _read_dead(self, numbers: Sequence[int]) -> Iterator[DeadLetter]:
-        return dead_letter_store.read(self._session, numbers)
-
-    def _indexed_groups(self, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
-        return dead_letter_store.groups(self._session, selection, hours, now)
-
-    def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int:
-        return dead_letter_store.requeue(self._session, dead_letters, self.block_messages, self.block_bytes, self.codec)
-
-    def _remove_dead(self, dead_letters: list[DeadLetter]) -> int:
-        return dead_letter_store.remove(self._session, dead_letters)
 
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
         return int(self._session.run_once("stuck", *_words(selection.of_blocks())))
@@ -257,16 +210,8 @@ class RedisStorage(NumberedDeadLetters, Storage):
         return sorted(name.decode() for name in self._session.client.smembers(self._session.prefix + "partitions"))
 
 
-def _seen(stored: StoredOffset | None) -> tuple[object, ...]:
-    return ("", "") if stored is None else (stored.next, stored.version)
-
-
 def _name(block: Block) -> str:
     return name_of((block.topic, block.partition))
-
-
-def _placed(stored: StoredOffset) -> tuple[object, ...]:
-    return stored.topic_id or "", stored.next, stored.version
 
 
 def _words(selection: Selection) -> list[object]:

@@ -11,9 +11,8 @@ from kctl_agent.storage.base import Writer
 from kctl_agent.storage.block import Block
 from kctl_agent.storage.chunk import Chunk, Put
 from kctl_agent.storage.put_rules import cut, judged, skipped
-from kctl_agent.storage.redis.client import as_unusable, transact
+from kctl_agent.storage.redis.client import RedisSession
 from kctl_agent.storage.redis.codec import name_of, stored_offset_of
-from kctl_agent.storage.redis.session import RedisSession
 
 SENT_SECONDS = 600
 """Bytes on which no script has decided expire: Redis forgot the script, and then their sender died."""
@@ -94,5 +93,4 @@ class RedisWriter(Writer):
                 name = f"{token}:{len(sent)}"
                 sent[session.key("sent", name)] = block.body
                 words += (block.first, block.last, block.count, name)
-        with as_unusable(session.place):
-            return transact(session.client, sent, SENT_SECONDS, "put", session.prefix, token, *words)
+        return session.run_with(sent, SENT_SECONDS, "put", token, *words)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
@@ -18,13 +19,11 @@ from kafka.coordinator.base import MemberState
 from kafka.errors import CommitFailedError, FencedInstanceIdError, KafkaError
 from kafka.future import Future
 
-from kctl_agent.kafka.clients import opened
+from kctl_agent.kafka.clients import opened, take_up_forgotten_join
 from kctl_agent.kafka.errors import reason
-from kctl_agent.kafka.joins import take_up_forgotten_join
 from kctl_agent.replies.member_leader import MemberReply
 from kctl_agent.worker.consumer_group.assignor import leader_announcing
-from kctl_agent.worker.consumer_group.commit_errors import PendingCommit, keep_partition_errors, refusal
-from kctl_agent.worker.consumer_group.partition_names import partition_names
+from kctl_agent.worker.consumer_group.commits import PendingCommit, keep_partition_errors, refusal
 from kctl_agent.worker.settings import KafkaSettings
 
 log = logging.getLogger(__name__)
@@ -186,8 +185,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             self._suspended = self._is_eager
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        """Pauses the partitions, because after this callback the first poll would return records. Awaited on the I/O
-        loop."""
+        """Pauses partitions, or the first poll would return records. Awaited on the I/O loop."""
         self._consumer.pause(*assigned)
         self._suspended = False
         names = partition_names(self._consumer.assignment())
@@ -281,3 +279,14 @@ def has_given_up_heartbeats(consumer: Any) -> bool:
     with coordinator._lock:  # noqa: SLF001
         is_silent = coordinator.state is MemberState.STABLE and not coordinator._heartbeat_enabled  # noqa: SLF001
         return is_silent and not coordinator.need_rejoin() and not coordinator.rejoining
+
+
+MOST = 20
+
+
+def partition_names(
+    partitions: Collection[TopicPartition], at: Mapping[TopicPartition, int] = MappingProxyType({})
+) -> str:
+    first = sorted(partitions)[:MOST]
+    names = ", ".join(f"{tp.topic}-{tp.partition}" + (f" from {at[tp]}" if tp in at else "") for tp in first)
+    return f"{names} and {len(partitions) - MOST} more" if len(partitions) > MOST else names or "none"

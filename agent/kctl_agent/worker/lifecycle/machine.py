@@ -14,8 +14,7 @@ from kafka import TopicPartition
 from kctl_agent.replies.workers import Outside, UnreadPartition
 from kctl_agent.worker.lifecycle import actions
 from kctl_agent.worker.lifecycle.actions import NONE, Action, LogsObserved, Phase, WorkerState
-from kctl_agent.worker.lifecycle.left_out import LeftOut
-from kctl_agent.worker.lifecycle.query_groups import Group, QueryGroups
+from kctl_agent.worker.lifecycle.query_groups import Group, LeftOut, QueryGroups
 
 
 class Lifecycle:

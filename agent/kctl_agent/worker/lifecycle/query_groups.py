@@ -1,5 +1,5 @@
-"""Divides a worker's partitions between two queries: one streams, a careful one reads suspicious partitions. Pure;
-times are the caller's monotonic seconds.
+"""Divides a worker's partitions between two queries: one streams, a careful one reads suspicious partitions. Both leave
+out partitions without a leader. Pure; times are the caller's monotonic seconds.
 
 If the streaming query fails repeatedly, all its partitions become suspicious, and the careful query finds the bad
 records (`query.careful_search`). Failures during an outage make nothing suspicious.
@@ -7,7 +7,8 @@ records (`query.careful_search`). Failures during an outage make nothing suspici
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 from kafka import TopicPartition
 
@@ -70,3 +71,44 @@ class QueryGroups:
 
     def _state(self, group: Group) -> _State:
         return self._careful if self.is_careful(group) else self._streaming
+
+
+@dataclass(frozen=True, slots=True)
+class _Out:
+    why: str
+    since: float
+    tries: int
+    retry_at: float
+    is_read: bool = False
+
+
+class LeftOut:
+    """Partitions that the query leaves out because no leader answers, and when each is retried."""
+
+    def __init__(self) -> None:
+        self._out: dict[TopicPartition, _Out] = {}
+
+    def add(self, unanswered: Mapping[TopicPartition, str], now: float) -> None:
+        for tp, why in unanswered.items():
+            before = self._out.get(tp)
+            tries = 0 if before is None else before.tries + 1
+            since = now if before is None or before.is_read else before.since
+            self._out[tp] = _Out(why, since, tries, now + RETRY_SECONDS[min(tries, len(RETRY_SECONDS) - 1)])
+
+    def take_in(self, partitions: Collection[TopicPartition]) -> None:
+        for tp in partitions:
+            if tp in self._out:
+                self._out[tp] = replace(self._out[tp], is_read=True)
+
+    def keep(self, assigned: Collection[TopicPartition], now: float) -> None:
+        for tp, out in list(self._out.items()):
+            if tp not in assigned or (out.is_read and now - out.retry_at > RETRY_SECONDS[-1]):
+                del self._out[tp]
+
+    def still(self, answered: Collection[TopicPartition], now: float) -> frozenset[TopicPartition]:
+        return frozenset(
+            tp for tp, out in self._out.items() if not out.is_read and (tp not in answered or now < out.retry_at)
+        )
+
+    def lasting(self, seconds: float, now: float) -> dict[TopicPartition, str]:
+        return {tp: out.why for tp, out in self._out.items() if not out.is_read and now - out.since >= seconds}

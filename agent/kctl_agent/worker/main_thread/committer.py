@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
-from kctl_agent.worker.consumer_group.commit_errors import refusal
+from kctl_agent.worker.consumer_group.commits import refusal
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.offsets.progress import ReadProgress
 from kctl_agent.worker.stats import WorkerStats

@@ -39,8 +39,7 @@ class LogChecks:
         self._check_storage()
 
     def _compare_logs(self, running: Mapping[TopicPartition, KafkaSource], view: BrokerView) -> None:
-        """Drains the query after a truncation below its position; the next one begins where the log differs. Asks a
-        broker only after a change of leader."""
+        """Drains the query after a truncation below its position. Asks a broker only after a change of leader."""
         if view is self._compared:
             return
         self._compared = view

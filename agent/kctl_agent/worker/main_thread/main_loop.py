@@ -24,8 +24,7 @@ from kctl_agent.replies.workers import Outside
 from kctl_agent.rpc.operations import Inbox, is_paused
 from kctl_agent.spark.driver import DriverLost
 from kctl_agent.storage.base import OffsetStore, Storage
-from kctl_agent.worker.consumer_group.membership import MemberFenced, MemberLost, Membership
-from kctl_agent.worker.consumer_group.partition_names import partition_names
+from kctl_agent.worker.consumer_group.membership import MemberFenced, MemberLost, Membership, partition_names
 from kctl_agent.worker.lifecycle import actions
 from kctl_agent.worker.lifecycle.actions import Action, LogsObserved
 from kctl_agent.worker.lifecycle.machine import Lifecycle
@@ -33,8 +32,7 @@ from kctl_agent.worker.lifecycle.query_groups import Group
 from kctl_agent.worker.main_thread.committer import Committer
 from kctl_agent.worker.main_thread.log_checks import LogChecks
 from kctl_agent.worker.main_thread.query_start import JVM_SECONDS, QueryStart
-from kctl_agent.worker.main_thread.requests import Requests
-from kctl_agent.worker.main_thread.seeking import Seeking
+from kctl_agent.worker.main_thread.requests import Requests, Seeking
 from kctl_agent.worker.offsets.brokers import Brokers, BrokerView, BrokerWatcher
 from kctl_agent.worker.offsets.progress import ReadProgress
 from kctl_agent.worker.offsets.start_offsets import StartOffsets

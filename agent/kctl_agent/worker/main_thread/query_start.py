@@ -17,9 +17,8 @@ from kctl_agent.process.outages import outage
 from kctl_agent.process.tracebacks import first_line
 from kctl_agent.spark.driver import DriverLost
 from kctl_agent.spark.session import lost_jvm
-from kctl_agent.worker.consumer_group.commit_errors import refusal
-from kctl_agent.worker.consumer_group.membership import Membership
-from kctl_agent.worker.consumer_group.partition_names import partition_names
+from kctl_agent.worker.consumer_group.commits import refusal
+from kctl_agent.worker.consumer_group.membership import Membership, partition_names
 from kctl_agent.worker.lifecycle.actions import Action
 from kctl_agent.worker.lifecycle.machine import Lifecycle
 from kctl_agent.worker.main_thread.committer import topics_of

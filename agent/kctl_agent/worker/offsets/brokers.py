@@ -216,8 +216,7 @@ class Brokers:
         return diverged, unknown
 
     def _ends_of_epochs(self, asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]) -> dict[TopicPartition, int]:
-        """OffsetForLeaderEpoch: the end of the older epoch's log. kafka-python has the message, but no method for
-        it."""
+        """OffsetForLeaderEpoch, for which kafka-python has no method: the end of the older epoch's log."""
         admin, ends = self._admin, dict[TopicPartition, int]()
 
         async def ask() -> None:

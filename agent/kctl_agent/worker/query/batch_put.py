@@ -5,26 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from kctl_agent.message import Message
-from kctl_agent.worker.query.transform import call_transform
+from kctl_agent.spark.without_pandas import map_in_arrow
+from kctl_agent.storage.base import Storage
+from kctl_agent.storage.chunk import Advance
+from kctl_agent.worker.query.put import RESULT_SCHEMA, BatchRange, PutJob, put_in_task
+from kctl_agent.worker.query.transform import call_transform, check_transform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 UNEVEN_TASKS = 4
 """Tasks per concurrent task if partitions differ much in size."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRange:
-    """A batch's offsets of a partition. `end` is exclusive; planned on a stored offset's `version`."""
-
-    start: int
-    end: int
-    version: int
-    topic_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +60,8 @@ class BatchPut(ABC):
     @abstractmethod
     def check(self, source: DataFrame) -> None: ...
 
-    @abstractmethod
-    def stream(self, source: DataFrame) -> DataFrame: ...
+    def stream(self, source: DataFrame) -> DataFrame:
+        return source
 
     @abstractmethod
     def give_up(
@@ -78,3 +73,43 @@ class BatchPut(ABC):
     @abstractmethod
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:
         """Stores a batch of `stream` and moves stored offsets to the ends of its ranges. On Spark's callback thread."""
+
+
+class BlockPut(BatchPut):
+    """The transform is part of the query and leaves each record in its task."""
+
+    def __init__(self, storage: Storage, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
+        super().__init__(transform, name)
+        self._storage = storage
+
+    def check(self, source: DataFrame) -> None:
+        check_transform(self.name, self.stream(source))
+
+    def stream(self, source: DataFrame) -> DataFrame:
+        return self.transformed(source)
+
+    def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:
+        job = PutJob(self._storage, ranges, token)
+        selected = in_few_tasks(frame, ranges).selectExpr(*job.selected())
+        rows: list[Any] = map_in_arrow(selected, partial(put_in_task, job), RESULT_SCHEMA).collect()
+        reached = {(row.topic, row.partition): row.last + 1 for row in rows}
+        holes = [
+            Advance(*tp, each.version, begin, each.end)
+            for tp, each in ranges.items()
+            if each.end > (begin := reached.get(tp, each.start))
+        ]
+        if holes:
+            self._storage.advance_offsets(holes)
+        timestamps = {(row.topic, row.partition): row.last_timestamp_ms / 1000 for row in rows}
+        return PutDone(sum(row.stored for row in rows), timestamps)
+
+    def give_up(
+        self,
+        session: SparkSession,  # noqa: ARG002
+        messages: Sequence[Message],
+        planned: BatchRange,
+        errors: Sequence[str],
+    ) -> None:
+        tp = messages[0].topic, messages[0].partition
+        advance = Advance(*tp, planned.version, planned.start, planned.end)
+        self._storage.dead_letter(messages, errors, planned.topic_id, advance)

@@ -2,12 +2,13 @@
 
 Spark may run a task again, or twice at a time, and an abandoned attempt may write for any time. The commit protocol of
 its streaming file sink gives each file a random name, and the driver the names of one attempt per task: the one whose
-rows it counted. No file is renamed.
+rows it counted. No file is renamed. A file system, a locale or a listing may hide files, so their rows are compared
+with Spark's count.
 """
 
-# ruff: noqa: SLF001 - PySpark has no public way to choose the protocol of one job
 from __future__ import annotations
 
+# ruff: noqa: SLF001 - PySpark chooses no protocol for one job, and waits for an observation without end
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import unquote
 
-from pyspark.sql import DataFrame
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as f
+
+from kctl_agent.storage.base import StorageUnusable
 
 
 def write_committed(rows: DataFrame, uri: str, partition_by: Sequence[str]) -> frozenset[str]:
@@ -55,3 +60,37 @@ def write_committed(rows: DataFrame, uri: str, partition_by: Sequence[str]) -> f
 def _column(output: Any, name: str) -> Any:
     columns = (output.apply(number) for number in range(output.size()))
     return next(column for column in columns if column.name() == name)
+
+
+REPORT_SECONDS = 60
+"""The longest wait for Spark's report of a count: an overloaded listener bus drops events."""
+
+
+class CountedRows:
+    def __init__(self, rows: DataFrame) -> None:
+        self._seen = Observation()
+        self.rows = rows.observe(self._seen, f.count("*").alias("count"))
+
+    @property
+    def count(self) -> int:
+        """Call it only after `rows` were used. Raises StorageUnusable if Spark does not report."""
+        found = observed(self._seen)
+        return int(found["count"]) if found else 0
+
+
+def observed(seen: Observation) -> dict[str, Any] | None:
+    """Returns Spark's observation; None if Spark knew without running anything that there are no rows (`toPyRow` then
+    fails by an assertion). Raises StorageUnusable without a report."""
+    inner: Any = seen
+    scala = inner._jvm.scala.concurrent
+    try:
+        scala.Await.ready(inner._jo.future(), scala.duration.Duration.apply(REPORT_SECONDS, "s"))
+    except Py4JJavaError as error:
+        raise StorageUnusable(
+            f"Spark has not reported within {REPORT_SECONDS} s how many rows it has written: nothing was stored"
+        ) from error
+    try:
+        found: dict[str, Any] = seen.get
+    except Py4JJavaError:
+        return None
+    return found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafka import TopicPartition
 
-from kctl_agent.worker.security import spark_options
+from kctl_agent.kafka.security import spark_options
 from kctl_agent.worker.settings import KafkaSettings
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ def kafka_source(
 def kafka_range(
     session: SparkSession, kafka: KafkaSettings, ranges: Mapping[TopicPartition, tuple[int, int]], name: str
 ) -> DataFrame:
-    """`ranges`: first offset, and the one after the last. Reuses the consumers of the last call with the same
-    `name`."""
+    """`ranges`: first offset, and the one after the last. Reuses consumers of the last call with this `name`."""
     more: dict[str, str | int] = {
         "endingOffsets": _by_topic({tp: end for tp, (_, end) in ranges.items()}),
         "kafka.group.id": name,

@@ -23,9 +23,8 @@ from kctl_agent.storage.lake.delta.files import NULL_PARTITION, Written
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import LakeBatch
-from kctl_agent.worker.query.batch_put import BatchPut, BatchRange, PutDone, in_few_tasks
-from kctl_agent.worker.query.committed_files import write_committed
-from kctl_agent.worker.query.counted_rows import CountedRows
+from kctl_agent.worker.query.batch_put import BatchPut, PutDone, in_few_tasks
+from kctl_agent.worker.query.committed_files import CountedRows, write_committed
 from kctl_agent.worker.query.marked_rows import (
     ERROR,
     KAFKA,
@@ -37,6 +36,7 @@ from kctl_agent.worker.query.marked_rows import (
     check_marks,
     is_marking,
 )
+from kctl_agent.worker.query.put import BatchRange
 from kctl_agent.worker.query.typed_rows import TypedRows
 from kctl_agent.worker.query.unreadable_records import is_readable
 
@@ -54,8 +54,7 @@ TOO_LONG = re.compile(r"a row of the batch has \d+ bytes in .*?; nothing was sto
 
 
 class LakePut(BatchPut):
-    """Messages whose rows the transform marks become dead letters. From the first batch on, no other worker has the
-    query's partitions."""
+    """Makes dead letters of marked rows. From the first batch on, no other worker has the query's partitions."""
 
     def __init__(
         self,
@@ -85,9 +84,6 @@ class LakePut(BatchPut):
             self._fit(made)
         except TableRefused as error:
             raise BootstrapError(str(error)) from error
-
-    def stream(self, source: DataFrame) -> DataFrame:
-        return source
 
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:  # noqa: ARG002
         return self._put(in_few_tasks(frame, ranges, FILE_RECORDS), ranges, self.write_rows)
@@ -137,11 +133,8 @@ class LakePut(BatchPut):
         RegistryUnusable, and what Spark and the user's transform raise.
         """
         while True:
-            rows, marked = messages.select(*COLUMNS), list[Marked]()
-            undecoded = self._undecoded(rows)
-            if undecoded is not None:
-                rows, marked = undecoded.others, [undecoded]
-            rows = self._called(rows)
+            rows, undecoded = self._decoded(messages)
+            marked: list[Marked] = [] if undecoded is None else [undecoded]
             if is_marking(rows):
                 marked.append(MarkedRows(rows, self._place))
                 rows = marked[-1].others
@@ -179,22 +172,19 @@ class LakePut(BatchPut):
     def transformed(self, frame: DataFrame) -> DataFrame:
         """Returns the decoded and transformed records. Raises BootstrapError, RegistryUnusable, and what the transform
         raises."""
-        rows = frame.select(*COLUMNS)
-        undecoded = self._undecoded(rows)
-        return self._called(rows if undecoded is None else undecoded.others)
+        return self._decoded(frame)[0]
 
-    def _undecoded(self, rows: DataFrame) -> UndecodedRows | None:
-        return None if self._typed is None else UndecodedRows(self._typed.decoded(rows))
-
-    def _called(self, rows: DataFrame) -> DataFrame:
-        made = super().transformed(rows)
+    def _decoded(self, messages: DataFrame) -> tuple[DataFrame, UndecodedRows | None]:
+        rows = messages.select(*COLUMNS)
+        undecoded = None if self._typed is None else UndecodedRows(self._typed.decoded(rows))
+        made = super().transformed(rows if undecoded is None else undecoded.others)
         if not isinstance(made, SparkDataFrame) or made.isStreaming:
             kind = "a stream" if isinstance(made, SparkDataFrame) else type(made).__name__
             raise BootstrapError(
                 f"the transform {self.name} returns {kind}; with storage.mode lake it is given the rows of one batch "
                 "and returns a DataFrame made of them: what needs state over batches is no transform"
             )
-        return made
+        return made, undecoded
 
     def _fit(self, rows: DataFrame) -> DataFrame:
         """Adds the new columns of these rows to the table; returns those that it has.

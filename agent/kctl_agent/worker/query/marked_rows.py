@@ -19,9 +19,8 @@ from pyspark.sql import functions as f
 from kctl_agent.errors import StorageError
 from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.rpc.messages import number_of
-from kctl_agent.storage.lake.dead_letters.numbered_rows import NUMBER, TRIES
-from kctl_agent.storage.lake.dead_letters.selection import READING
-from kctl_agent.worker.query.counted_rows import observed
+from kctl_agent.storage.lake.dead_letters.selection import NUMBER, READING, TRIES
+from kctl_agent.worker.query.committed_files import observed
 
 ERROR = "_kctl_error"
 KAFKA = "_kafka"

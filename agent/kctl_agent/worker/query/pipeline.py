@@ -27,16 +27,13 @@ from kctl_agent.spark.driver import Driver, DriverLost, EngineDriver, OwnDriver
 from kctl_agent.spark.kept_consumers import limit_kept_consumers
 from kctl_agent.storage.base import OffsetStore, Storage
 from kctl_agent.worker.query.batch_failure import BatchFailure
-from kctl_agent.worker.query.batch_put import BatchPut
-from kctl_agent.worker.query.block_put import BlockPut
+from kctl_agent.worker.query.batch_put import BatchPut, BlockPut
 from kctl_agent.worker.query.careful_search import CarefulSearch
-from kctl_agent.worker.query.code_version import code_version, forget_code
 from kctl_agent.worker.query.kafka_source import KafkaSource, kafka_range, kafka_source
-from kctl_agent.worker.query.run import Batch, CarefulRun, Run
-from kctl_agent.worker.query.shipped_modules import ship_modules
-from kctl_agent.worker.query.stopping import stop_queries
+from kctl_agent.worker.query.run import Batch, CarefulRun, Run, stop_queries
 from kctl_agent.worker.query.transform import TransformFailed, load_transform
 from kctl_agent.worker.query.unreadable_records import unreadable_records
+from kctl_agent.worker.query.user_modules import code_version, forget_code, ship_modules
 from kctl_agent.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -189,10 +186,6 @@ class Pipeline:
         return self._requeue_put
 
     @property
-    def groups(self) -> frozenset[frozenset[TopicPartition]]:
-        return frozenset(self._runs)
-
-    @property
     def sources(self) -> dict[TopicPartition, KafkaSource] | None:
         runs = self._runs.values()
         return {tp: source for run in runs for tp, source in run.sources.items()} if runs else None
@@ -242,9 +235,10 @@ class Pipeline:
         self._runs = {**self._runs, frozenset(sources): run}
 
     def _stream(self, sources: Mapping[TopicPartition, KafkaSource], checkpoint: Path) -> Run:
-        run = Run(self.batch_put(self._storage), sources, checkpoint, self.on_batch)
+        put = self.batch_put(self._storage)
+        run = Run(put, sources, checkpoint, self.on_batch)
         run.query = (
-            run.stream(self._source(sources))
+            put.stream(self._source(sources))
             .writeStream.foreachBatch(run.put_batch)
             .option("checkpointLocation", f"file://{checkpoint}")  # no URI: Hadoop does not decode it
             .start()

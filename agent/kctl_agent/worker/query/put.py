@@ -18,7 +18,6 @@ from kctl_agent.storage.base import Storage
 from kctl_agent.storage.block import BinaryColumn, Columns, binary_column
 from kctl_agent.storage.chunk import Chunk, Put, TopicPartition
 from kctl_agent.worker.query.batch_failure import TaskFailed
-from kctl_agent.worker.query.batch_put import BatchRange
 
 HEADERS = (
     "cast(to_json(cast(headers as array<struct<k:string,v:binary>>), map('ignoreNullFields', 'true')) as binary)"
@@ -31,6 +30,16 @@ RESULT_SCHEMA = "topic string, partition int, last long, stored long, skipped lo
 KEEP = "the transform must not change topic or partition"
 MOVED = "the transform must not move records"
 SORTED = "the transform must not sort records"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRange:
+    """A batch's offsets of a partition. `end` is exclusive; planned on a stored offset's `version`."""
+
+    start: int
+    end: int
+    version: int
+    topic_id: str | None
 
 
 class BadOrder(StorageError):

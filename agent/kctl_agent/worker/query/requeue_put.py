@@ -13,9 +13,8 @@ from pyspark.sql import functions as f
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.chunk import Binding
-from kctl_agent.storage.lake.dead_letters.numbered_rows import NUMBER, TRIES
 from kctl_agent.storage.lake.dead_letters.requeue import PutBack, RequeueBatch, Requeues
-from kctl_agent.storage.lake.dead_letters.selection import READING
+from kctl_agent.storage.lake.dead_letters.selection import NUMBER, READING, TRIES
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.delta.files import Written
 from kctl_agent.storage.lake.folder import Folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import threading
 import time
 import uuid
@@ -19,9 +20,10 @@ from kafka import TopicPartition
 from kctl_agent.message import Message
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.worker.query.batch_failure import BatchFailure, failure
-from kctl_agent.worker.query.batch_put import BatchPut, BatchRange
+from kctl_agent.worker.query.batch_put import BatchPut
 from kctl_agent.worker.query.careful_search import CarefulSearch, Ranges
 from kctl_agent.worker.query.kafka_source import KafkaSource
+from kctl_agent.worker.query.put import BatchRange
 from kctl_agent.worker.query.unreadable_records import is_readable, other_offsets
 
 if TYPE_CHECKING:
@@ -73,9 +75,6 @@ class Run:
         self._token = uuid.uuid4().hex
         self._batch_put = batch_put
         self._on_batch = on_batch
-
-    def stream(self, source: DataFrame) -> DataFrame:
-        return self._batch_put.stream(source)
 
     def put_batch(self, frame: DataFrame, batch_id: int) -> None:
         """Stores a batch, on a Py4J thread. If it must not continue, it raises and never waits: `StreamingQuery.stop()`
@@ -143,8 +142,7 @@ class CarefulRun(Run):
         log_ends: Callable[[], Mapping[TopicPartition, int]],
         is_own_fault: Callable[[BatchFailure], bool],
     ) -> None:
-        """`read` gets a name for its consumers; `unreadable` returns the messages at an offset that become dead
-        letters."""
+        """`read` gets a name for consumers; `unreadable` returns messages at an offset that become dead letters."""
         super().__init__(batch_put, sources, checkpoint, on_batch)
         self.query = self
         self._search, self._session = search, session
@@ -190,7 +188,7 @@ class CarefulRun(Run):
 
     def _tried(self, ranges: Ranges) -> BatchFailure | None:
         self.last_batch_id += 1
-        frame = self.stream(self._read(ranges, self._token))
+        frame = self._batch_put.stream(self._read(ranges, self._token))
         try:
             batch = self._put(frame, self.last_batch_id, {tp: end for tp, (_, end) in ranges.items()})
         except Exception as error:
@@ -232,7 +230,9 @@ class CarefulRun(Run):
 
     def _can_read_another(self, tp: TopicPartition) -> bool:
         """Reads another record, without storing it, to show that there is no outage."""
-        from kctl_agent.worker.query.counted_rows import CountedRows  # imports PySpark, too slow for a worker's start
+        from kctl_agent.worker.query.committed_files import (
+            CountedRows,  # imports PySpark, too slow for a worker's start
+        )
 
         known = self._search.readable
         for other, at in islice(
@@ -249,3 +249,23 @@ class CarefulRun(Run):
             except Exception:
                 log.debug("%s-%d offset %d cannot be read either", *other, at, exc_info=True)
         return False
+
+
+def stop_queries(queries: Mapping[Path, Any], seconds: float) -> None:
+    """Stops each query in its own thread. The worker does not wait for one that takes longer, or hangs with its JVM."""
+    threads = [threading.Thread(target=_stop, args=each, name="kctl-stop", daemon=True) for each in queries.items()]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(until - time.monotonic(), 0.0))
+    if late := sum(thread.is_alive() for thread in threads):
+        log.warning("%s not ended within %.0f s", number_of(late, "query has", "queries have"), seconds)
+
+
+def _stop(checkpoint: Path, query: Any) -> None:
+    try:
+        query.stop()
+    except Exception as error:  # a stream thread that does not end in time, or a dead JVM
+        log.warning("stopping the query: %s", failure(error, "-"))
+    shutil.rmtree(checkpoint, ignore_errors=True)

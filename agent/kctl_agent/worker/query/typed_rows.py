@@ -26,7 +26,7 @@ from kctl_agent.errors import RegistryUnusable, Undecodable
 from kctl_agent.schemas.framing import NOT_FRAMED, SIZES, VALUE_HEADER
 from kctl_agent.schemas.registry import Registry, Schema
 from kctl_agent.storage.base import TableRefused
-from kctl_agent.storage.lake.delta.schema_fit import fitted
+from kctl_agent.storage.lake.delta.schema import fitted
 from kctl_agent.storage.lake.table_storage import TableStorage
 from kctl_agent.worker.query.marked_rows import ERROR, KAFKA, PREFIX
 
@@ -64,8 +64,7 @@ class TypedRows:
         return "" if self._reader is None else f"version {self._reader.version} of {self._reader.label}"
 
     def begin(self) -> None:
-        """Reads the newest schema before a query; during an outage, a known schema is enough. Raises
-        RegistryUnusable."""
+        """Reads the newest schema; in an outage, a known one is enough. Raises RegistryUnusable."""
         try:
             self.refresh()
         except RegistryUnusable as error:

@@ -16,11 +16,11 @@ import pytest
 
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.chunk import StoredOffset
-from kctl_agent.storage.clock import MachineClock
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.file import writer as file_writer
 from kctl_agent.storage.file.checkpoint import copy
-from kctl_agent.storage.file.sync_failures import note_sync_failure, sync_failures
+from kctl_agent.storage.file.queue_table import MachineClock
+from kctl_agent.storage.file.recovery import note_sync_failure, sync_failures
 from tests.conformance.given import chunk, everything, fill, offsets, put, stored, total
 
 FRAME_BYTES = 24 + 16384

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from kafka import TopicPartition
 
-from kctl_agent.worker.consumer_group.partition_names import partition_names
+from kctl_agent.worker.consumer_group.membership import partition_names
 
 
 def test_a_line_shows_twenty_partitions_in_order_and_how_many_more_there_are() -> None:

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from kafka import TopicPartition
 
-from kctl_agent.worker.lifecycle.left_out import LeftOut
-from kctl_agent.worker.lifecycle.query_groups import RETRY_SECONDS
+from kctl_agent.worker.lifecycle.query_groups import RETRY_SECONDS, LeftOut
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 WHY = "it has no leader"

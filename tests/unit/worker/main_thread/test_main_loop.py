@@ -141,11 +141,15 @@ class Turning:
             self.loop.turn()
             if reached():
                 return
-        raise AssertionError(f"not within {turns} turns; it is {self.stats.state}, with {self.pipeline.groups}")
+        raise AssertionError(f"not within {turns} turns; it is {self.stats.state}, with {self.pipeline._runs.keys()}")
 
     def until_it_reads(self, partitions: Group = EVERYTHING) -> None:
         self.until(
-            lambda: self.stats.state == "running" and self.pipeline.groups == {partitions} and has_settled(self.broker)
+            lambda: (
+                self.stats.state == "running"
+                and self.pipeline._runs.keys() == {partitions}
+                and has_settled(self.broker)
+            )
         )
 
     def reaches(self, ends: dict[TopicPartition, int]) -> None:
@@ -186,7 +190,7 @@ def test_a_worker_that_stops_commits_its_last_batch_and_leaves_the_group(turning
 
     worker.close()
 
-    assert (worker.stats.state, worker.pipeline.groups, run.query.stops) == ("stopping", frozenset(), 1)
+    assert (worker.stats.state, worker.pipeline._runs, run.query.stops) == ("stopping", {}, 1)
     assert worker.broker.asked.count("OffsetCommit") > before
     assert worker.broker.asked[-1] == "LeaveGroup"
 
@@ -222,7 +226,7 @@ def test_dead_letters_of_a_table_are_put_back_by_a_worker_that_is_throttled_or_p
     worker.pipeline.put_back = PutBack(3, 2, 1)
     worker.until(lambda: worker.events() == ["throttled", "requeued"])
     worker.inbox.pause([Scope(None, None, "somebody", 0.0)])
-    worker.until(lambda: worker.stats.state in ("paused", "throttled") and not worker.pipeline.groups)
+    worker.until(lambda: worker.stats.state in ("paused", "throttled") and not worker.pipeline._runs)
     (log / "1.json").touch()
     worker.pipeline.put_back = PutBack(3, 2, 1)
     worker.until(lambda: worker.events()[1:] == ["requeued", "requeued"])
@@ -311,7 +315,7 @@ def test_a_pause_that_is_done_is_not_undone_in_the_same_turn(
     monkeypatch.setattr(worker.loop, "_poll", pause_after_the_poll)
     worker.until(lambda: (outcome := worker.inbox.outcome("1")) is not None and outcome.state == "done")
 
-    assert worker.pipeline.groups == frozenset()
+    assert worker.pipeline._runs == {}
 
 
 def test_the_last_batch_of_a_query_that_drains_is_committed(

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 
 from kctl_agent.attached import partition_offsets
 from kctl_agent.process import deadline
-from kctl_agent.spark.py4j_connections import guard_connections
+from kctl_agent.spark.py4j_security import guard_connections
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.worker.main_thread import main_loop
 from kctl_agent.worker.offsets import brokers as brokers_module
@@ -25,7 +25,7 @@ from kctl_agent.worker.offsets import start_offsets
 from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.offsets.epochs import LogSeen
 from kctl_agent.worker.offsets.start_offsets import StartOffsets
-from kctl_agent.worker.query.stopping import stop_queries
+from kctl_agent.worker.query.run import stop_queries
 from tests.scratch_storage import ScratchStorage
 from tests.worker_settings import settings
 

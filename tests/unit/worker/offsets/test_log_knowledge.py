@@ -3,7 +3,7 @@ from __future__ import annotations
 from kafka import TopicPartition
 
 from kctl_agent.worker.offsets.brokers import BrokerView, Unanswered
-from kctl_agent.worker.offsets.log_knowledge import Reading
+from kctl_agent.worker.offsets.progress import Reading
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

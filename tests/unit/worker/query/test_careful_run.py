@@ -14,9 +14,9 @@ from kafka import TopicPartition
 
 from kctl_agent.message import Message
 from kctl_agent.storage.chunk import StoredOffset
-from kctl_agent.worker.query import block_put, counted_rows
+from kctl_agent.worker.query import batch_put, committed_files
 from kctl_agent.worker.query.batch_failure import BatchFailure
-from kctl_agent.worker.query.block_put import BlockPut
+from kctl_agent.worker.query.batch_put import BlockPut
 from kctl_agent.worker.query.careful_search import CarefulSearch, Ranges
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.run import Batch, CarefulRun
@@ -115,8 +115,8 @@ class Reading:
 
 @pytest.fixture
 def reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reading]:
-    monkeypatch.setattr(block_put, "map_in_arrow", lambda frame, task, schema: frame.mapped(task, schema))
-    monkeypatch.setattr(counted_rows, "CountedRows", lambda frame: SimpleNamespace(rows=frame, count=1))
+    monkeypatch.setattr(batch_put, "map_in_arrow", lambda frame, task, schema: frame.mapped(task, schema))
+    monkeypatch.setattr(committed_files, "CountedRows", lambda frame: SimpleNamespace(rows=frame, count=1))
     with ExitStack() as stack:
         yield Reading(tmp_path, stack)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kctl_agent.spark.conf import configuration
-from kctl_agent.worker.query.code_version import VARIABLE, code_version
+from kctl_agent.worker.query.user_modules import VARIABLE, code_version
 from tests.worker_settings import driver
 
 

@@ -14,7 +14,7 @@ from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.chunk import Binding, StoredOffset
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
-from kctl_agent.worker.query import block_put
+from kctl_agent.worker.query import batch_put
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.pipeline import Pipeline
 from kctl_agent.worker.query.run import Batch, Run
@@ -29,7 +29,7 @@ COLUMN = {"name": "offset", "type": "long", "nullable": True, "metadata": {}}
 
 @pytest.fixture(autouse=True)
 def mapped_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_put, "map_in_arrow", Frame.mapped)
+    monkeypatch.setattr(batch_put, "map_in_arrow", Frame.mapped)
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_a_stopped_query_gives_back_what_is_stored_and_no_checkpoint(run: Run, p
 
     assert pipeline.stop(0.0) == {TP: 3}
     assert (run.query.stops, run.gate.is_set(), run.checkpoint.exists()) == (1, True, False)
-    assert (pipeline.sources, pipeline.groups, pipeline.positions) == (None, frozenset(), {})
+    assert (pipeline.sources, pipeline._runs, pipeline.positions) == (None, {}, {})
 
 
 def test_only_an_idle_query_is_drained_at_once(run: Run, pipeline: Pipeline) -> None:
@@ -155,7 +155,7 @@ def test_a_query_that_cannot_be_stopped_is_over_all_the_same(
     monkeypatch.setattr(run.query, "stop", stop)
 
     assert pipeline.stop(0.0) == {TP: 0}
-    assert pipeline.groups == frozenset()
+    assert pipeline._runs == {}
     assert "stopping the query: the JVM is gone" in caplog.text
 
 

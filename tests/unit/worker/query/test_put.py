@@ -12,10 +12,10 @@ from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.storage.base import Storage, Writer
 from kctl_agent.storage.chunk import Chunk, Put, StoredOffset
 from kctl_agent.storage.file.writer import FileWriter
-from kctl_agent.worker.query.batch_put import BatchRange, task_count
+from kctl_agent.worker.query.batch_put import task_count
 from kctl_agent.worker.query.lake_put import check_file_names
 from kctl_agent.worker.query.marked_rows import ERROR, check_marks
-from kctl_agent.worker.query.put import BadOrder, PutJob, put_partitions
+from kctl_agent.worker.query.put import BadOrder, BatchRange, PutJob, put_partitions
 from tests.conformance.given import stored
 from tests.scratch_storage import ScratchStorage
 from tests.unit.worker.query.frames import arrow

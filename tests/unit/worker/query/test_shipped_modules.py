@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kctl_agent.worker.query.shipped_modules import ship_modules
 from kctl_agent.worker.query.transform import load_transform
+from kctl_agent.worker.query.user_modules import ship_modules
 
 
 class Context:

@@ -1,4 +1,5 @@
-"""Numbers of requests to requeue dead letters: `txn` actions of both tables that show the progress of each step.
+"""Numbers of requests to requeue dead letters: in the rows of their table, and as `txn` actions of both tables that
+show the progress of each step.
 
 A request has one number for all clusters with a group of this name.
 """
@@ -9,8 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import quote
 
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
 from kctl_agent.errors import StorageError
 from kctl_agent.storage.chunk import Binding
+from kctl_agent.storage.lake.dead_letters.search import COORDINATES, read
+from kctl_agent.storage.lake.dead_letters.selection import NUMBER, Condition, of_cluster, than
+from kctl_agent.storage.lake.delta.log import own_file
 from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.table_storage import TableStorage
 
@@ -99,3 +106,22 @@ def unmoved(name: str, before: int) -> Callable[[LogState], None]:
             )
 
     return check
+
+
+def numbered(owner: Binding, above: int, up_to: int) -> Condition:
+    of_owner = than("group", "=", owner.group) & of_cluster(owner.cluster_id)
+    return of_owner & than(NUMBER, ">", above) & than(NUMBER, "<=", up_to)
+
+
+def count(table: DeltaTable, wanted: Condition) -> tuple[int, int]:
+    found = read(table, COORDINATES, wanted)
+    copies = found.group_by(COORDINATES).aggregate([([], "count_all")])["count_all"]
+    return found.num_rows, pc.max(copies).as_py() or 0
+
+
+def numbered_files(table: DeltaTable) -> list[str]:
+    actions = table.get_add_actions(flatten=True)
+    nulls = f"null_count.{NUMBER}"
+    columns = ["path", "num_records", *([nulls] if nulls in actions.schema.names else [])]
+    files = zip(*(actions.column(name).to_pylist() for name in columns), strict=True)
+    return [own_file(name) for name, *counts in files if None in counts or len(counts) < 2 or counts[0] != counts[1]]

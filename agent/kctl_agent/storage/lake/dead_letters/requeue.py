@@ -28,15 +28,18 @@ from kctl_agent.errors import StorageError
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.chunk import Binding
-from kctl_agent.storage.lake.dead_letters.numbered_rows import NUMBER, count, numbered, numbered_files, read
 from kctl_agent.storage.lake.dead_letters.request_numbers import (
     CANCELLED,
     RequeueNumbers,
     RequeueState,
     RequeueTaken,
+    count,
+    numbered,
+    numbered_files,
     unmoved,
 )
-from kctl_agent.storage.lake.dead_letters.selection import READING, Condition, reading
+from kctl_agent.storage.lake.dead_letters.search import read
+from kctl_agent.storage.lake.dead_letters.selection import NUMBER, READING, Condition, reading
 from kctl_agent.storage.lake.delta.batch_plans import BATCH, BatchPlan, forget
 from kctl_agent.storage.lake.delta.files import DataFile, DayRefused, Written, spark_schema, written_files
 from kctl_agent.storage.lake.delta.offsets import read_offset
@@ -108,8 +111,7 @@ class Requeues:
         return messages
 
     def next(self) -> RequeueBatch | None:
-        """Completes the leftovers of a killed batch first. Raises BatchNotStored, RequeueTaken, StorageUnusable,
-        TableRefused."""
+        """Completes a killed batch first. Raises BatchNotStored, RequeueTaken, StorageUnusable, TableRefused."""
         if not self._dead.table.exists() or self._numbers.requested() == self._settled:
             return None
         state = self._finished_state()

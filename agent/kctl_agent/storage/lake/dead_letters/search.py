@@ -16,13 +16,22 @@ from deltalake import DeltaTable
 from kctl_agent.errors import BadParams, StorageError
 from kctl_agent.message import Message
 from kctl_agent.storage.ack_rules import given_up
+from kctl_agent.storage.base import Progress
 from kctl_agent.storage.claim import DeadLetter
-from kctl_agent.storage.dead_letter_pages import Progress
-from kctl_agent.storage.lake.dead_letters.numbered_rows import TRIES, batches, parts, read
-from kctl_agent.storage.lake.dead_letters.selection import READING, Condition, failed_between, of_cluster, quoted
+from kctl_agent.storage.lake.dead_letters.selection import (
+    NUMBER,
+    READING,
+    TRIES,
+    Condition,
+    failed_between,
+    of_cluster,
+    quoted,
+)
 from kctl_agent.storage.selection import Selection
 
-PLACE = ["failed_at", "topic", "partition", "offset", READING]
+COORDINATES = ["topic", "partition", "offset"]
+PLACE = ["failed_at", *COORDINATES, READING]
+CONDITIONS = frozenset({"group", "cluster", *COORDINATES, "failed_at", NUMBER, READING})
 OTHERS = ["error", TRIES, "timestamp", "cluster"]
 PAYLOAD = ["key", "value", "headers"]
 LATEST = 1 << 62
@@ -116,6 +125,35 @@ def of_rows(rows: Sequence[Origin]) -> str:
         return "false"
     times = [each.failed_at for each in rows]  # so that delta-rs skips other files
     return f"{failed_between(min(times), max(times)).sql} and ({' or '.join(f'({each})' for each in alternatives)})"
+
+
+def read(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> pa.Table:
+    return pa.concat_tables(batches(table, columns, wanted))
+
+
+def batches(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Iterator[pa.Table]:
+    schema = table.to_pyarrow_dataset().schema
+    yield pa.schema([schema.field(name) for name in columns]).empty_table()
+    for _, rows in parts(table, columns, wanted):
+        yield rows
+
+
+def parts(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Iterator[tuple[str, pa.Table]]:
+    """Yields the file with the oldest row first. Uses pyarrow, because a query of delta-rs holds the interpreter while
+    a store does not answer, which blocks the whole process."""
+    try:
+        dataset = table.to_pyarrow_dataset()
+        of_condition = [name for name in dataset.schema.names if name in CONDITIONS]
+        columns = list(columns)
+        actions = table.get_add_actions(flatten=True)
+        known = [name for name in ("path", "min.failed_at") if name in actions.schema.names]
+        began = dict(zip(*(actions.column(name).to_pylist() for name in known), strict=True)) if known[1:] else {}
+        for file in sorted(dataset.get_fragments(filter=wanted.files), key=lambda each: str(began.get(each.path))):
+            # The scan cannot filter: it would compare statistics of files with delta-rs' type `string_view`.
+            for rows in file.to_batches(schema=dataset.schema, columns=list({*of_condition, *columns})):
+                yield file.path, pa.Table.from_batches([rows]).filter(wanted.rows).select(columns)
+    except pa.ArrowException as error:  # a damaged file, or one of another type
+        raise OSError(5, str(error)) from error
 
 
 def _behind(after: RowPlace) -> pc.Expression:

@@ -11,6 +11,9 @@ import pyarrow.compute as pc
 
 from kctl_agent.storage.selection import Selection, is_id_number
 
+NUMBER = "requeue"
+"""The column with the number of a request to requeue."""
+TRIES = "tries"
 READING = "reading"
 """The column with the result of `reading`."""
 OF_COLUMNS = {"topic", "partition", "offset_from", "offset_to", "died_from", "died_to"}

@@ -19,15 +19,13 @@ from itertools import groupby, islice
 from deltalake import DeltaTable
 
 from kctl_agent.rpc.messages import number_of
-from kctl_agent.storage.base import DeadLetterStore
+from kctl_agent.storage.base import PAGE, DeadLetterStore, Progress, Step, read_page, silent
 from kctl_agent.storage.chunk import Binding, StoredOffset, TopicPartition
-from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup, DeadLetterPage, check_count
-from kctl_agent.storage.dead_letter_groups import grouped
-from kctl_agent.storage.dead_letter_pages import PAGE, Progress, Step, read_page, silent
-from kctl_agent.storage.lake.dead_letters.numbered_rows import NUMBER, read
+from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup, DeadLetterPage, check_count, grouped
 from kctl_agent.storage.lake.dead_letters.requeue import Requeues
-from kctl_agent.storage.lake.dead_letters.search import MOST_ROWS, Origin, RowPlace, all_rows, next_rows, of_rows
+from kctl_agent.storage.lake.dead_letters.search import MOST_ROWS, Origin, RowPlace, all_rows, next_rows, of_rows, read
 from kctl_agent.storage.lake.dead_letters.selection import (
+    NUMBER,
     READING,
     Condition,
     is_null,

@@ -34,8 +34,7 @@ GIVEN_UP_SECONDS = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """`version` is the table's at the start; `numbers` are the `txn` actions that the batch moves (None: not set
-    yet)."""
+    """`version` is the table's at the start; `numbers` are the `txn` actions to move (None: not set yet)."""
 
     version: int
     numbers: Mapping[str, int | None]

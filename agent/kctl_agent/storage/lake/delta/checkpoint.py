@@ -1,5 +1,4 @@
-"""Checkpoints of a table's log, written by delta-rs in its own process: at 100,000 files one takes hundreds of
-megabytes."""
+"""Checkpoints of a table's log, by delta-rs in its own process: at 100,000 files one takes hundreds of megabytes."""
 
 from __future__ import annotations
 

@@ -111,8 +111,7 @@ class DeltaLogReader:
         )
 
     def confirm(self, version: int, written: bytes) -> LogState:
-        """Checks that every reader sees the entry just written after the last version read. Raises StorageUnusable,
-        LogUnreadable, OSError."""
+        """Checks that all readers see the entry just written. Raises StorageUnusable, LogUnreadable, OSError."""
         state, self._state = self._state, None
         assert state is not None
         if not self._is_read_on(state, is_upon=True):

@@ -23,8 +23,15 @@ from kctl_agent.storage.lake.delta.files import DataFile, TableFile, check_days,
 from kctl_agent.storage.lake.delta.log import LOG, LogUnreadable, added, log_files, read_again, write_entry
 from kctl_agent.storage.lake.delta.log_reader import DeltaLogReader
 from kctl_agent.storage.lake.delta.log_state import LogState, NoTable
-from kctl_agent.storage.lake.delta.schema_merge import add_columns, new_columns, nullable
-from kctl_agent.storage.lake.delta.table_checks import check_columns, check_features, check_rewritable, check_schema
+from kctl_agent.storage.lake.delta.schema import (
+    add_columns,
+    check_columns,
+    check_features,
+    check_rewritable,
+    check_schema,
+    new_columns,
+    nullable,
+)
 from kctl_agent.storage.lake.folder import FOLDER, Folder
 
 ATTEMPTS = 5
@@ -64,8 +71,7 @@ class LakeTable:
             raise StorageUnusable(f"{self.folder} (storage.uri) is no Delta table and not empty: name another folder")
 
     def fit(self, schema: str, partition_by: Sequence[str], *, merge_schema: bool = False) -> None:
-        """Creates the table for rows of this schema (Spark's JSON), or with `merge_schema` adds missing columns. Raises
-        TableRefused, StorageUnusable."""
+        """Creates the table for this schema (Spark's JSON), or adds columns. Raises TableRefused, StorageUnusable."""
         wanted = json.loads(schema)["fields"]
         check_columns(wanted, partition_by)
         if not self.exists():

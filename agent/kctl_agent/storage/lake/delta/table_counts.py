@@ -1,5 +1,4 @@
-"""Counts the files, bytes and rows of a Delta table part by part from its log, because delta-rs' list of all files is
-too large for a worker's memory."""
+"""Counts files, bytes and rows of a table part by part from its log: delta-rs' list of files is too large."""
 
 from __future__ import annotations
 

@@ -129,13 +129,6 @@ local function remove_dead_letter(id)
   return tonumber(messages)
 end
 
-local function index_dead_letter(id, tp, cause, at)
-  local run = run_of(tp, cause)
-  redis.call('ZADD', P .. 'dead', at, id)
-  redis.call('ZADD', P .. 'dead_of:' .. run, at, id)
-  redis.call('SADD', P .. 'dead_runs', run)
-end
-
 -- Replaces an older dead letter of the same message. All ids have the same number of digits, because a sorted set
 -- orders those that died in one millisecond by their text.
 local function add_dead_letter(tp, topic_id, first, last, messages, tries, reason, cause, damaged, body, machine)
@@ -145,7 +138,10 @@ local function add_dead_letter(tp, topic_id, first, last, messages, tries, reaso
   redis.call('HSET', P .. 'dead_at', place, id)
   redis.call('HSET', P .. 'dead:' .. id, 'tp', tp, 'topic_id', topic_id, 'first', first, 'last', last, 'count', messages,
     'tries', tries, 'error', reason, 'cause', cause, 'damaged', damaged, 'body', body, 'at', text(machine))
-  index_dead_letter(id, tp, cause, text(machine))
+  local run = run_of(tp, cause)
+  redis.call('ZADD', P .. 'dead', text(machine), id)
+  redis.call('ZADD', P .. 'dead_of:' .. run, text(machine), id)
+  redis.call('SADD', P .. 'dead_runs', run)
   redis.call('SADD', P .. 'partitions', tp)
   count(tp, 'dead', messages, #body)
 end

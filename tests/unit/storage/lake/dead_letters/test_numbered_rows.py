@@ -11,7 +11,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl_agent.storage.lake.dead_letters.numbered_rows import read
+from kctl_agent.storage.lake.dead_letters.search import read
 from kctl_agent.storage.lake.dead_letters.selection import Condition, is_null, of_cluster, than
 
 NOW = datetime(2026, 11, 24, tzinfo=UTC)

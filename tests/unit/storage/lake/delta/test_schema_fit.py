@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kctl_agent.storage.base import TableRefused
-from kctl_agent.storage.lake.delta.schema_fit import fitted
+from kctl_agent.storage.lake.delta.schema import fitted
 
 
 def columns(**types: Any) -> list[dict[str, Any]]:

@@ -1,20 +1,30 @@
-"""Secures Py4J's callbacks, by which Spark calls Python (`foreachBatch`, listeners): only the JVM may use them.
+"""Secures Py4J in both directions. Calls respect their thread's deadline.
 
-PySpark listens on a loopback port, where any user could call its registered objects. So the JVM must present a token
-too; and because Py4J first reads a line of any length, connections of other users are closed unread.
+- Callbacks (`foreachBatch`, listeners): PySpark listens on a loopback port, where any user could call its registered
+  objects. So the JVM must present a token too; and because Py4J first reads a line of any length, connections of other
+  users are closed unread.
+- Calls: Py4J waits for an answer for ever, does not authenticate the JVM, and reconnects by itself. Once a JVM has
+  died, any user may listen on its port and would get the token and the Kafka password with the next call.
 """
 
 from __future__ import annotations
 
+import errno
+import math
+import os
 import secrets
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from kctl_agent.peers import is_own, owner_of_listener
+from kctl_agent.process import deadline
 
 _TOKEN_BYTES = 32
+_LEAST_SECONDS = 0.05
+"""The shortest time-out, for clean-up calls after the deadline; a healthy JVM needs less."""
 
 
 def authenticate(gateway: Any, port: int = 0) -> None:
@@ -101,3 +111,36 @@ def _let_the_jvm_send(gateway: Any, token: str) -> None:
     field = gateway.jvm.java.lang.Class.forName("py4j.CallbackClient").getDeclaredField("authToken")
     field.setAccessible(True)
     field.set(client, token)
+
+
+@cache
+def guard_connections() -> None:
+    """A call that times out raises the same as a broken connection. A connection to another user's port is rejected
+    before anything is sent."""
+    from py4j.clientserver import ClientServerConnection
+
+    inner: Any = ClientServerConnection
+    inner.send_command = _limited(inner.send_command)
+    # Between connecting and sending the token Py4J has no other place.
+    inner._authenticate_connection = _only_to_this_user(inner._authenticate_connection)  # noqa: SLF001
+
+
+def _limited(send: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    def send_command(connection: Any, command: str) -> Any:
+        seconds = deadline.left()
+        connection.socket.settimeout(None if math.isinf(seconds) else max(seconds, _LEAST_SECONDS))
+        return send(connection, command)
+
+    return send_command
+
+
+def _only_to_this_user(send_token: Callable[[Any], None]) -> Callable[[Any], None]:
+    def authenticate(connection: Any) -> None:
+        owner = owner_of_listener(*connection.socket.getpeername())
+        if owner != os.geteuid():
+            whose = "nobody" if owner is None else f"uid {owner}"
+            text = f"port {connection.java_port} of the JVM belongs to {whose} now, not to this user"
+            raise ConnectionRefusedError(errno.ECONNREFUSED, text)
+        send_token(connection)
+
+    return authenticate

@@ -1,4 +1,8 @@
-"""Checks that kctl can write a batch into a Delta table."""
+"""The columns and features of a table: whether kctl can write a batch into it, and how the batch's columns are fitted.
+
+With `storage.merge_schema` new columns are added, null in existing rows; otherwise those of decoded values are left
+out, and numbers widened. A changed type is rejected, and a field inside a struct is never added.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from deltalake import DeltaTable, Field
+
 from kctl_agent.storage.base import TableRefused
 from kctl_agent.storage.lake.delta.log_state import LogState
-from kctl_agent.storage.lake.delta.schema_merge import inner, unknown_type
 from kctl_agent.storage.lake.folder import Folder
 
 VECTORS = "deletionVectors"
@@ -16,6 +21,116 @@ FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz", VECTORS})
 RETENTION = "delta.setTransactionRetentionDuration"
 UNFIT = frozenset(" ,;{}()\n\t=")
 """Characters that a column's name must not have without column mapping."""
+TYPES = frozenset(
+    {"string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary", "date", "timestamp"}
+)
+"""Types that need no feature of the table. Only `timestamp_ntz` needs one, which kctl writes."""
+WIDER = {("integer", "long"), ("float", "double"), ("date", "timestamp_ntz")}
+"""Pairs of a type in a batch and the type in a table to which Spark widens it without loss."""
+
+
+def new_columns(there: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Returns fields in Spark's JSON; ignores the case of names."""
+    names = {field["name"].lower() for field in there}
+    return [field for field in wanted if field["name"].lower() not in names]
+
+
+def add_columns(table: DeltaTable, fields: Sequence[Mapping[str, Any]]) -> None:
+    made = nullable({"type": "struct", "fields": fields})["fields"]
+    table.alter.add_columns([Field.from_json(json.dumps(field)) for field in made])
+
+
+def nullable(type_: Any) -> Any:
+    if not isinstance(type_, dict):
+        return type_
+    if type_["type"] == "struct":
+        fields = [{**field, "nullable": True, "type": nullable(field["type"])} for field in type_["fields"]]
+        return {**type_, "fields": fields}
+    return {
+        key: True if key.endswith("ContainsNull") or key == "containsNull" else nullable(value)
+        for key, value in type_.items()
+    }
+
+
+def unknown_type(type_: Any) -> str | None:
+    """The first type in this one (Spark's JSON) that a table cannot have. delta-rs accepts some, such as intervals,
+    that other engines cannot read."""
+    if isinstance(type_, str):
+        return None if type_ in TYPES or type_.startswith(("decimal", "timestamp_ntz")) else type_
+    if type_["type"] not in ("struct", "array", "map"):
+        return str(type_["type"])
+    return next((found for each in inner(type_) if (found := unknown_type(each["type"])) is not None), None)
+
+
+def inner(type_: Any) -> list[Mapping[str, Any]]:
+    if not isinstance(type_, dict):
+        return []
+    if type_["type"] == "struct":
+        return list(type_["fields"])
+    if type_["type"] == "array":
+        return [{"name": "element", "nullable": type_["containsNull"], "type": type_["elementType"]}]
+    return [
+        {"name": "key", "nullable": False, "type": type_["keyType"]},
+        {"name": "value", "nullable": type_["valueContainsNull"], "type": type_["valueType"]},
+    ]
+
+
+def fitted(
+    there: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]], *, may_add: bool
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Returns the columns to write (fields of Spark's JSON, all nullable), and the names of those left out.
+
+    `may_add`: new columns stay. New fields of structs are left out in any case. Raises TableRefused: a type does not
+    fit.
+    """
+    columns = {field["name"].lower(): field for field in there}
+    made: list[dict[str, Any]] = []
+    left_out: list[str] = []
+    for field in wanted:
+        column = columns.get(field["name"].lower())
+        if column is not None:
+            type_ = _fitted(column["type"], field["type"], field["name"], left_out)
+            made.append({**field, "name": column["name"], "type": type_, "nullable": True})
+        elif may_add:
+            made.append({**field, "nullable": True})
+        else:
+            left_out.append(field["name"])
+    return made, left_out
+
+
+def _fitted(there: Any, wanted: Any, place: str, left_out: list[str]) -> Any:
+    if isinstance(there, dict) and isinstance(wanted, dict) and there["type"] == wanted["type"]:
+        if there["type"] == "struct":
+            return {"type": "struct", "fields": _fields(there["fields"], wanted["fields"], place, left_out)}
+        nullable = {key: True for key in there if "ontainsNull" in key}
+        parts = [key for key in there if key.endswith("Type")]
+        made = {key: _fitted(there[key], wanted[key], f"{place}.{key.removesuffix('Type')}", left_out) for key in parts}
+        return {**there, **nullable, **made}
+    if there == wanted or (isinstance(there, str) and isinstance(wanted, str) and (wanted, there) in WIDER):
+        return there
+    raise TableRefused(f"column {place} is {_text(there)} in the table and {_text(wanted)} in the schema")
+
+
+def _fields(
+    there: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]], place: str, left_out: list[str]
+) -> list[dict[str, Any]]:
+    given = {field["name"].lower(): field for field in wanted}
+    known = {field["name"].lower() for field in there}
+    left_out += [f"{place}.{field['name']}" for field in wanted if field["name"].lower() not in known]
+    return [
+        {
+            **field,
+            "nullable": True,
+            "type": _fitted(field["type"], found["type"], f"{place}.{field['name']}", left_out)
+            if (found := given.get(field["name"].lower()))
+            else field["type"],
+        }
+        for field in there
+    ]
+
+
+def _text(type_: Any) -> str:
+    return type_ if isinstance(type_, str) else str(type_["type"])
 
 
 def check_features(path: Folder, state: LogState) -> None:
@@ -87,8 +202,8 @@ def check_schema(
             )
         if _plain(field["type"]) != _plain(there[name]["type"]):
             raise TableRefused(
-                f"column {name} of the table {path} is {_text(there[name]['type'])}, and the batch has "
-                f"{_text(field['type'])}"
+                f"column {name} of the table {path} is {_shown(there[name]['type'])}, and the batch has "
+                f"{_shown(field['type'])}"
             )
     for name, field in there.items():
         absent = {"nullable": True, "type": field["type"]}
@@ -122,5 +237,5 @@ def _plain(type_: Any) -> Any:
     return {key: _plain(value) for key, value in kept.items()}
 
 
-def _text(type_: Any) -> str:
+def _shown(type_: Any) -> str:
     return type_ if isinstance(type_, str) else json.dumps(_plain(type_))

@@ -1,8 +1,13 @@
-"""Ships the user's modules to executors on other machines, through Spark's own file server."""
+"""The user's modules that this process has imported: their version, and how they reach executors on other machines.
+
+Spark starts other Pythons for another environment, so the environment contains the version: an engine's Pythons outlive
+a worker.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import io
 import os
 import sys
@@ -11,13 +16,43 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+VARIABLE = "KCTL_CODE_VERSION"
+
+
+def code_version(import_dir: Path) -> dict[str, str]:
+    versions = sorted(filter(None, (_described(module, import_dir) for module in list(sys.modules.values()))))
+    if not versions:
+        return {}
+    return {VARIABLE: hashlib.sha256("\n".join(versions).encode()).hexdigest()[:16]}
+
+
+def forget_code(name: str, import_dir: Path) -> None:
+    """Makes the module of `module:function` and everything in `import_dir` be imported again."""
+    module = name.partition(":")[0]
+    for known in [each for each, loaded in sys.modules.items() if each == module or _described(loaded, import_dir)]:
+        del sys.modules[known]
+    importlib.invalidate_caches()
+
+
+def _described(module: object, import_dir: Path) -> str:
+    path = getattr(module, "__file__", None)
+    if not isinstance(path, str) or not path.startswith(f"{import_dir}{os.sep}"):
+        return ""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ""
+    return f"{path} {status.st_size} {status.st_mtime_ns}"
+
+
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """A fixed time for each file, so that the same modules make the same archive."""
 
 
 def ship_modules(context: Any, import_dir: Path) -> None:
-    """Ships only modules and packages of `import_dir` that this process has imported, because the folder may contain
-    secrets. Call it with a session's SparkContext before its first Python function. Raises OSError."""
+    """Ships the user's modules through Spark's own file server. Only modules and packages of `import_dir` that this
+    process has imported, because the folder may contain secrets. Call it with a session's SparkContext before its first
+    Python function. Raises OSError."""
     written = io.BytesIO()
     files = sorted(path.relative_to(import_dir) for path in _imported(import_dir))
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
