@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kctl_agent.storage.selection import Selection
 
 T = TypeVar("T")
-_DONE = MappingProxyType({"requeue": "put back", "delete": "deleted", "send": "sent"})
+_DONE = MappingProxyType({"requeue": "requeued", "delete": "deleted", "send": "sent"})
 THREADS = 3
 """Two for reading, one for a change."""
 MOST_WAITING = 8

@@ -137,8 +137,8 @@ def test_a_transform_of_the_batch_may_parse_and_explode_and_the_table_is_partiti
     (short_dir / "repaired").touch()
     before = dead(fleet)
     assert [(row["value"], row["error"]) for row in before] == [("no JSON", "it is no JSON order")] * 10
-    assert fleet.kctl("storage", "dead", "requeue").stdout == "10 dead letters put back\n"
-    eventually(lambda: requeued(table, fleet) == 0, SETTLE_SECONDS, "they are put back")
+    assert fleet.kctl("storage", "dead", "requeue").stdout == "10 dead letters requeued\n"
+    eventually(lambda: requeued(table, fleet) == 0, SETTLE_SECONDS, "they are requeued")
 
     readable, others = ([row for row in before if row["offset"] % 2 == odd] for odd in (0, 1))
     found = DeltaTable(table).to_pyarrow_table()

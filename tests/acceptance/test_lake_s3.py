@@ -94,5 +94,5 @@ def test_rows_and_dead_letters_are_stored_once_beside_maintenance_kills_and_a_st
     (object_store.directory / "repaired").touch()
     fleet.kctl("storage", "dead", "requeue")
     still = Counter({place: 1 for place in sent(fleet) if place[2] % 100 == 0})
-    eventually(lambda: dead_letters.places() == still, 120, "they are put back")
+    eventually(lambda: dead_letters.places() == still, 120, "they are requeued")
     assert table.places() == sent(fleet) - still

@@ -16,7 +16,7 @@ def test_thousands_are_put_back_as_they_were_each_copy_of_a_message_apart(short_
     found = found_by("requeued_rows.py", short_dir)
 
     assert found["reported"] == [
-        f"{MANY + 4} dead letters put back, {MANY + 2} rows stored in the table; 2 messages of them could not be read "
+        f"{MANY + 4} dead letters requeued, {MANY + 2} rows stored in the table; 2 messages of them could not be read "
         "again",
         "None",
     ]

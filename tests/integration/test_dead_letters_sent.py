@@ -113,7 +113,7 @@ def test_under_kills_all_is_sent_and_repeats_are_marked(storage: Storage, config
 def test_what_is_put_back_under_kills_is_all_there_once(storage: Storage, config: Path) -> None:
     out = killed_while(config, ("requeue",), storage.count_dead)
 
-    assert out.endswith(" dead letters put back\n")
+    assert out.endswith(" dead letters requeued\n")
     assert (storage.count_dead(), storage.stats().pending) == (0, COUNT)
     offsets = sorted(message.offset for block in storage.blocks() for message in block.messages())
     assert offsets == list(range(COUNT))

@@ -72,13 +72,13 @@ def test_a_group_is_chosen_read_and_put_back(
     assert page.switch_to.active_element.text == "Show", "where it was opened"
 
     press(page, "[data-verb=requeue][data-which=all]")
-    assert text(page, "ask-text").startswith("5 dead letters (error_class KeyError, line shop.py:7) will be put back")
+    assert text(page, "ask-text").startswith("5 dead letters (error_class KeyError, line shop.py:7) will be requeued")
     press(page, "#ask button[value=no]")
     assert storage.count_dead() == 7
     press(page, "[data-verb=requeue][data-which=all]")
     press(page, "#ask-yes")
 
-    eventually(lambda: (status(page), rows(page, "dead-list")) == ("5 of 5 put back", []))
+    eventually(lambda: (status(page), rows(page, "dead-list")) == ("5 of 5 requeued", []))
     assert (storage.count_dead(), storage.stats().pending) == (2, 5)
 
 

@@ -48,13 +48,13 @@ def test_a_dead_letter_of_a_running_fleet_is_put_back_and_handled(
         press(chromium, "#ask-yes")
 
         eventually(lambda: ledger() == [(8, 0)])
-        eventually(lambda: status(chromium) == "1 of 1 put back")
+        eventually(lambda: status(chromium) == "1 of 1 requeued")
         assert [each.offset for each in storage.dead()] == [7, 9]
         eventually(lambda: newest(chromium, 5) == "done")
         assert [newest(chromium, column) for column in (2, 3, 6)] == [
             "dead letters requeue",
             "text=(in the audit log) count=1",
-            "1 of 1 dead letters put back",
+            "1 of 1 dead letters requeued",
         ]
         chromium.get("about:blank")
     assert one.stop() == 0

@@ -133,7 +133,7 @@ def test_what_one_tab_has_done_the_other_shows_and_what_it_saw_before_is_refused
         assert rows(page, "operations")[0][5:] == ["done", "5 of 5 dead letters deleted"]
         press(page, "#ask-yes")
         eventually(lambda: "7" in status(page) and "2" in status(page) and "match" in status(page))
-        assert (storage.count_dead(), storage.stats().pending) == (2, 0), "nothing was put back"
+        assert (storage.count_dead(), storage.stats().pending) == (2, 0), "nothing was requeued"
         eventually(lambda: [row[5] for row in rows(page, "operations")] == ["failed", "done"])
         page.switch_to.window(page.window_handles[-1])
 

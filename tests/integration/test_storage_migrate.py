@@ -221,4 +221,4 @@ def test_a_requeue_after_the_move_leaves_the_dead_letters_of_the_old_cluster_and
 
     done = run_process("-c", str(tmp_path / "kctl.toml"), "storage", "dead", "requeue", cwd=tmp_path)
 
-    assert done.stdout == "1 dead letter put back; 2 dead letters of another cluster left\n"
+    assert done.stdout == "1 dead letter requeued; 2 dead letters of another cluster left\n"

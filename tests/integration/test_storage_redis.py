@@ -171,7 +171,7 @@ def test_whatever_lost_its_reply_is_repeated_and_does_nothing_more(server: Redis
         assert cut(storage.requeue_stuck) == 1
         lost = Message("t", 0, 20, None, None, 0)
         cut(lambda: storage.dead_letter([lost], "no"), lambda: requeue_behind_its_back(server))
-        assert total(storage) == (10, 0, 0, 0), "it was put back before the call was repeated"
+        assert total(storage) == (10, 0, 0, 0), "it was requeued before the call was repeated"
         storage.dead_letter([lost], "no")
         assert cut(storage.requeue_dead) == 1
         storage.dead_letter([lost], "no")

@@ -166,7 +166,7 @@ def _removed(fleet: Config, selection: Selection, expect: int | None = None, *, 
 
 
 def _changed(fleet: Config, verb: Verb, selection: Selection, expect: int | None = None, to: str = "") -> str:
-    done, what = 0, {"requeue": "put back", "delete": "removed", "send": f"sent to {to}"}[verb]
+    done, what = 0, {"requeue": "requeued", "delete": "removed", "send": f"sent to {to}"}[verb]
 
     def progress(now: int) -> None:
         nonlocal done

@@ -46,7 +46,7 @@ def _unstuck(fleet: Config, selection: Selection) -> str:
         raise UsageError('storage.mode is "lake": rows go into a table, which has no queue')
     params = params_of(selection, "stuck")
     with opened(fleet) as storage, operation(fleet_log(fleet), "storage requeue", params) as running:
-        running.text = f"{number_of(storage.requeue_stuck(selection), 'message')} put back"
+        running.text = f"{number_of(storage.requeue_stuck(selection), 'message')} requeued"
     return running.text
 
 
@@ -63,7 +63,7 @@ def _cancelled(fleet: Config) -> str:
         from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 
         count = DeadLetterTable(lake, fleet.kafka.group).cancel_requeued()
-        were = "was put back is a dead letter" if count == 1 else "were put back are dead letters"
+        were = "was requeued is a dead letter" if count == 1 else "were requeued are dead letters"
         running.text = f"{number_of(count, 'message')} that {were} again"
     return running.text
 

@@ -240,7 +240,7 @@ async def one(
     found = await _read(request, document)
     if found is None:
         raise HTTPException(
-            HTTPStatus.NOT_FOUND, "there is no dead letter of this id: it was put back, deleted, or died once more"
+            HTTPStatus.NOT_FOUND, "there is no dead letter of this id: it was requeued, deleted, or died once more"
         )
     return _json(found)
 

@@ -1,4 +1,4 @@
-// Dead letters: grouped, found, read, put back, sent to a topic, deleted. What a message holds is only ever text.
+// Dead letters: grouped, found, read, requeued, sent to a topic, deleted. What a message holds is only ever text.
 import {body, button, el, head, line, numbers, set, visible, whole} from "./dom.js";
 import {asked, call, get, guarded, onSign, read} from "./session.js";
 
@@ -120,7 +120,7 @@ async function showOne(id) {
   el("dead-one").focus();
 }
 const VERBS = {
-  requeue: {label: "Requeue ", will: "put back, to be handled once more", done: "put back"},
+  requeue: {label: "Requeue ", will: "requeued, to be handled once more", done: "requeued"},
   send: {label: "Send ", will: "sent to a topic, and are gone here once the brokers have them", done: "sent"},
   delete: {label: "Delete ", will: "deleted for good", done: "deleted"},
 };

@@ -165,7 +165,7 @@ def test_another_count_than_is_expected_changes_nothing(kctl: Kctl, storage: Fil
         assert "1 dead letters match, but 2 were expected" in refused.err
     assert storage.count_dead() == 2
 
-    assert kctl("storage", "dead", "requeue", "--partition", "1", "--expect", "1").out == "1 dead letter put back\n"
+    assert kctl("storage", "dead", "requeue", "--partition", "1", "--expect", "1").out == "1 dead letter requeued\n"
     assert kctl("storage", "dead", "delete", "--expect", "1", "-y").out == "1 dead letter removed\n"
     assert kctl("storage", "dead", "delete").out == "no dead letters\n"
 
@@ -254,9 +254,9 @@ def test_a_damaged_block_is_exported_with_its_bytes(kctl: Kctl, config: Path) ->
 
 
 def test_what_is_stuck_is_put_back_and_living_leases_only_by_age(kctl: Kctl, storage: FileStorage) -> None:
-    assert kctl("storage", "requeue").out == "1 message put back\n"
-    assert kctl("storage", "requeue", "--older-than", "3600").out == "0 messages put back\n"
-    assert kctl("storage", "requeue", "--older-than", "0").out == "3 messages put back\n"
+    assert kctl("storage", "requeue").out == "1 message requeued\n"
+    assert kctl("storage", "requeue", "--older-than", "3600").out == "0 messages requeued\n"
+    assert kctl("storage", "requeue", "--older-than", "0").out == "3 messages requeued\n"
 
     assert (storage.stats().pending, storage.stats().processing) == (5, 0)
 
@@ -421,9 +421,9 @@ def test_dead_letters_of_a_table_are_put_back_for_its_workers_to_take(kctl: Kctl
     stuck = kctl("storage", "requeue")
 
     assert (none.out, ran.out, again.out) == (
-        "0 dead letters put back\n",
-        "1 dead letter put back\n",
-        "0 dead letters put back\n",
+        "0 dead letters requeued\n",
+        "1 dead letter requeued\n",
+        "0 dead letters requeued\n",
     )
     assert (stuck.code, "which has no queue" in stuck.err) == (2, True)
     status = json.loads(kctl("storage", "status", "-o", "json").out)
@@ -435,7 +435,7 @@ def test_dead_letters_of_a_table_are_put_back_for_its_workers_to_take(kctl: Kctl
     cancelled = kctl("storage", "requeue", "--cancel")
 
     assert (narrowed.code, "leave out the other options" in narrowed.err) == (2, True)
-    assert cancelled.out == "1 message that was put back is a dead letter again\n"
+    assert cancelled.out == "1 message that was requeued is a dead letter again\n"
     assert [row["offset"] for row in json.loads(kctl("storage", "dead", "list", "-o", "json").out)["rows"]] == [3, 7]
 
 

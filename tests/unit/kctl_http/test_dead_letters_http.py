@@ -325,7 +325,7 @@ async def test_what_matches_is_put_back(client: httpx.AsyncClient, storage: File
         "http",
     )
     assert (ended["text"], ended["params"]) == (
-        "4 of 4 dead letters put back",
+        "4 of 4 dead letters requeued",
         {"line": "shop.py:7", "offset_from": 1, "count": 4},
     )
 

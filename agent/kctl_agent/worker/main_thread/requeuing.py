@@ -66,13 +66,13 @@ class Requeuing:
         if self._thread is not None:
             self._thread.join(seconds)
             if self._thread.is_alive():
-                log.warning("dead letters are put back by another worker: it took longer than %.0f s here", seconds)
+                log.warning("dead letters are requeued by another worker: it took longer than %.0f s here", seconds)
 
     def _put(self, put_next: Callable[[], PutBack | None]) -> None:
         try:
             self._outcome = put_next()
         except BaseException as error:  # also `exit()` in the transform, or a panic of delta-rs
-            log.debug("dead letters were not put back", exc_info=True)
+            log.debug("dead letters were not requeued", exc_info=True)
             self._outcome = error
 
     def _ended(self, outcome: PutBack | BaseException | None, now: float) -> None:
@@ -82,10 +82,10 @@ class Requeuing:
             seconds = RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)]
             self._failures, self._due_at = self._failures + 1, now + seconds
             why = failure(outcome, "-")
-            text = f"dead letters cannot be put back: {why}; next try in {seconds:.0f} s"
+            text = f"dead letters cannot be requeued: {why}; next try in {seconds:.0f} s"
             self._stats.failing("requeue", text, why.outside)
             return
-        if outcome is None:  # all earlier requests are put back
+        if outcome is None:  # all earlier requests are requeued
             self._seen = self._began_on
         else:
             self._stats.happened("requeued", str(outcome))

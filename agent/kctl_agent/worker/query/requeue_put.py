@@ -95,7 +95,7 @@ class RequeuePut:
         )
         if (found := every.count()) != batch.messages:
             raise StorageUnusable(
-                f"Spark finds {found} of the {number_of(batch.messages, 'dead letter')} to be put back in "
+                f"Spark finds {found} of the {number_of(batch.messages, 'dead letter')} to be requeued in "
                 f"{self._storage.dead_letter_table().folder}: nothing was changed"
             )
         if batch.copies == 1:

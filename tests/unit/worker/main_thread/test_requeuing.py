@@ -90,7 +90,7 @@ def test_all_that_was_asked_for_is_put_back(requeuing: Requeuing, played: Played
 
     assert played.calls == 2
     assert stats.events == [
-        ("requeued", "3 dead letters put back, 2 rows stored in the table; 1 message of them could not be read again")
+        ("requeued", "3 dead letters requeued, 2 rows stored in the table; 1 message of them could not be read again")
     ]
 
 
@@ -113,7 +113,7 @@ def test_failures_are_retried_less_often(requeuing: Requeuing, played: Played, l
         turned(requeuing, at)
         at += 1.0
     assert at - 1.0 == 100.0 + 1 + 2 + 5 + 10
-    why = "dead letters cannot be put back: the price of order 7 is no number; next try in 30 s"
+    why = "dead letters cannot be requeued: the price of order 7 is no number; next try in 30 s"
     assert stats.troubles == {"requeue": (why, None)}
 
     turned(requeuing, at + 30.0)
@@ -134,5 +134,5 @@ def test_what_is_no_exception_is_reported_too_and_not_what_was_put_back_before_i
 
     assert len(stats.events) == 1
     assert stats.troubles == {
-        "requeue": ("dead letters cannot be put back: index out of bounds; next try in 2 s", None)
+        "requeue": ("dead letters cannot be requeued: index out of bounds; next try in 2 s", None)
     }

@@ -66,7 +66,7 @@ class PutBack:
     def __str__(self) -> str:
         again = f"; {number_of(self.kept, 'message')} of them could not be read again" if self.kept else ""
         return (
-            f"{number_of(self.messages, 'dead letter')} put back, {number_of(self.rows, 'row')} stored in the table"
+            f"{number_of(self.messages, 'dead letter')} requeued, {number_of(self.rows, 'row')} stored in the table"
             f"{again}"
         )
 
@@ -229,7 +229,7 @@ class Requeues:
                 if row["offset_max"] >= stored.next:
                     raise BatchNotStored(
                         f"dead letters of {topic}-{partition} from offset {stored.next} on are of a batch that is not "
-                        "stored yet; what was asked for is put back once it is"
+                        "stored yet; what was asked for is requeued once it is"
                     )
 
 
