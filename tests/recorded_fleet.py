@@ -49,8 +49,8 @@ __all__ = ["OUTPUTS", "outputs", "recorded"]
 FOLDER = Path(__file__).parent / "unit" / "recorded"
 OUTPUTS = FOLDER / "outputs.txt"
 _API = (
-    *("status", "lag", "lag?history=1&status=stalled", "lag?live=1", "offsets", "offsets?live=1&worker=worker-0"),
-    *("offsets?min_lag=90&limit=1", "storage", "storage?live=1", "members", "brokers", "brokers?live=1", "topics"),
+    *("status", "lag", "lag?history=1&status=stalled", "lag?live=1", "lag?live=1&worker=worker-0"),
+    *("lag?min_lag=90&limit=1", "storage", "storage?live=1", "members", "brokers", "brokers?live=1", "topics"),
     *("topics?topic=payments", "workers", "workers?live=1&kind=sinker", "workers?limit=2", "workers?after=older"),
 )
 _UNIX = re.compile(r"\b\d{10}(?:\.\d+)?\b")

@@ -16,15 +16,11 @@ from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.wire import JsonObject
 
 
-def offset_rows(partitions: PartitionColumns) -> list[JsonObject]:
-    return _sorted(partitions.json_rows(), partitions)
-
-
 def lag_rows(
     snapshot: FleetSnapshot, partitions: PartitionColumns, judged: Mapping[Partition, Assessment] | None = None
 ) -> list[JsonObject]:
-    """Adds log start, position and assessment to `offset_checker`. `partitions` are the snapshot's or a live answer's;
-    `judged` are other hosts' assessments of what they read."""
+    """Adds log start, position and assessment to `offset_checker`, sorted by topic and partition. `partitions` are the
+    snapshot's or a live answer's; `judged` are other hosts' assessments of what they read."""
     found: Iterable[Assessment] = snapshot.assessments
     if partitions is not snapshot.offset_checker.result:
         own = ((partitions.names.groups[0], key) for key in judged or ())
@@ -35,15 +31,10 @@ def lag_rows(
         {**row, **assessment.to_json()}
         for row, assessment in zip(partitions.json_rows("start", "position"), found, strict=True)
     ]
-    return _sorted(rows, partitions)
-
-
-def _sorted(rows: list[JsonObject], partitions: PartitionColumns) -> list[JsonObject]:
-    """By topic and partition, the paging order."""
-    own = partitions.names.begins[1]
-    if own == len(rows):
+    size = partitions.names.begins[1]
+    if size == len(rows):
         return rows
-    rows = [*rows[:own], *({**row, "attached": True} for row in rows[own:])]
+    rows = [*rows[:size], *({**row, "attached": True} for row in rows[size:])]
     return sorted(rows, key=lambda row: (row["topic"], row["partition"]))
 
 

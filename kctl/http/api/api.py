@@ -13,7 +13,7 @@ from fastapi import HTTPException, Request, Response
 from msgspec import json
 
 from kctl.fields import host_and_name
-from kctl.http.api.answers import lag_rows, offset_rows
+from kctl.http.api.answers import lag_rows
 from kctl.http.api.streams import Streams
 from kctl.http.source import SnapshotSource
 from kctl.master.snapshot import FleetSnapshot, Reduced
@@ -29,27 +29,13 @@ _SHARED_SECONDS = 1.0
 T = TypeVar("T")
 
 
-class _OncePerSnapshot:
-    """All requests share the rows, which never change."""
-
-    def __init__(self, rows_of: Callable[[FleetSnapshot], list[JsonObject]]) -> None:
-        self._rows_of = rows_of
-        self._last: tuple[FleetSnapshot, list[JsonObject]] | None = None
-
-    def of(self, snapshot: FleetSnapshot) -> list[JsonObject]:
-        if self._last is None or self._last[0] is not snapshot:
-            self._last = snapshot, self._rows_of(snapshot)
-        return self._last[1]
-
-
 class Api:
     """What the API's routes share. Belongs to one event loop. `life` distinguishes this master from its successors."""
 
     def __init__(self, source: SnapshotSource, streams: Streams, life: str) -> None:
         self.source = source
         self.streams = streams
-        self.offset_rows = _OncePerSnapshot(lambda snapshot: offset_rows(snapshot.offset_checker.result))
-        self.lag_rows = _OncePerSnapshot(lambda snapshot: lag_rows(snapshot, snapshot.offset_checker.result))
+        self._lag_rows: tuple[FleetSnapshot | None, list[JsonObject]] = None, []
         self._life = life
         self._asking = 0
         self._shared: dict[Hashable, tuple[float, float, asyncio.Future[Any]]] = {}
@@ -61,6 +47,12 @@ class Api:
         if snapshot is None:
             raise NotReady("the first collection is not finished yet")
         return snapshot
+
+    def lag_rows(self, snapshot: FleetSnapshot) -> list[JsonObject]:
+        """All requests share the rows of a snapshot, which never change."""
+        if self._lag_rows[0] is not snapshot:
+            self._lag_rows = snapshot, lag_rows(snapshot, snapshot.offset_checker.result)
+        return self._lag_rows[1]
 
     def asked(self, *, is_live: bool, is_local: bool, host: str | None) -> JsonObject | None:
         """Parameters of the question to ask; None if the last snapshot answers it, which knows only this host. Raises

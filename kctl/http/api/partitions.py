@@ -1,4 +1,4 @@
-"""`/api/v1/lag` and `/api/v1/offsets`: a row for each partition."""
+"""`/api/v1/lag`: a row for each partition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 from fastapi import Query, Request, Response
 
-from kctl.http.api.answers import lag_rows, live_head, offset_rows
+from kctl.http.api.answers import lag_rows, live_head
 from kctl.http.api.api import Api
 from kctl.http.api.listing import IfNoneMatch, Lists, Numbers, Rows, Strings, after_of, listed, router
 from kctl.http.api.paging import Key
@@ -20,14 +20,13 @@ from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.wire import JsonObject
 
 _KEY = Key.of(Offsets, "rows", ("topic", "partition"))
-After = Annotated[str | None, after_of(_KEY)]
 
 
 @router.get("/lag", summary="Total lag, lag per topic, and every partition with how it is doing")
 async def lag(
     request: Request,
     lists: Lists,
-    after: After = None,
+    after: Annotated[str | None, after_of(_KEY)] = None,
     topic: Strings = None,
     partition: Numbers = None,
     worker: Strings = None,
@@ -41,41 +40,15 @@ async def lag(
     return await listed(request, "lag", _KEY, lag_of, lists, after, if_none_match, filters, completed=completed)
 
 
-@router.get("/offsets", summary="One row per partition: committed, end, what remains, and which worker reads it")
-async def offsets(
-    request: Request,
-    lists: Lists,
-    after: After = None,
-    topic: Strings = None,
-    partition: Numbers = None,
-    worker: Strings = None,
-    min_lag: Annotated[int | None, Query(ge=0)] = None,
-    if_none_match: IfNoneMatch = None,
-) -> Response:
-    filters = {"topic": topic, "partition": partition, "worker": worker, "min_lag": min_lag}
-    completed = partial(_completed, has_history=False)
-    return await listed(request, "offsets", _KEY, _offsets, lists, after, if_none_match, filters, completed=completed)
-
-
 async def lag_of(api: Api, snapshot: FleetSnapshot, question: JsonObject | None) -> tuple[JsonObject, Rows]:
     """Assessments need history, so they come from the last snapshot of the host that reads a partition."""
     if question is None:
-        return {**encoded(snapshot.kafka_lag), **_last_head(api, snapshot)}, api.lag_rows.of(snapshot)
+        head = {**snapshot.offset_checker.completeness(), "age_seconds": api.age_seconds(snapshot)}
+        return {**encoded(snapshot.kafka_lag), **head}, api.lag_rows(snapshot)
     reduced = await api.ask("offset_checker", question)
     totals = await asyncio.to_thread(kafka_lag, reduced.result)
     rows = await asyncio.to_thread(lag_rows, snapshot, reduced.result, reduced.judged)
     return {**encoded(totals), **live_head(reduced)}, rows
-
-
-async def _offsets(api: Api, snapshot: FleetSnapshot, question: JsonObject | None) -> tuple[JsonObject, Rows]:
-    if question is None:
-        return _last_head(api, snapshot), api.offset_rows.of(snapshot)
-    reduced = await api.ask("offset_checker", question)
-    return live_head(reduced), await asyncio.to_thread(offset_rows, reduced.result)
-
-
-def _last_head(api: Api, snapshot: FleetSnapshot) -> JsonObject:
-    return {**snapshot.offset_checker.completeness(), "age_seconds": api.age_seconds(snapshot)}
 
 
 def _completed(api: Api, head: JsonObject, rows: Rows, *, has_history: bool) -> Rows:

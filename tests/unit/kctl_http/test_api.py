@@ -44,7 +44,7 @@ from tests.partitions import assessments_of, columns_of
 
 pytestmark = pytest.mark.anyio
 
-RESOURCES = ("status", "lag", "offsets", "storage", "members", "brokers", "topics", "workers")
+RESOURCES = ("status", "lag", "storage", "members", "brokers", "topics", "workers")
 
 
 @pytest.mark.parametrize("resource", RESOURCES)
@@ -85,9 +85,7 @@ async def test_rows_are_chosen_and_paged(query: str, partitions: list[int]) -> N
     assert body["total"] == 12, "totals are those of the whole group"
 
 
-@pytest.mark.parametrize(
-    ("resource", "count"), [("lag", 7), ("offsets", 7), ("topics", 7), ("brokers", 3), ("workers", 2)]
-)
+@pytest.mark.parametrize(("resource", "count"), [("lag", 7), ("topics", 7), ("brokers", 3), ("workers", 2)])
 async def test_pages_follow_each_other_to_the_end(resource: str, count: int) -> None:
     latest, seen, after = snapshot(7), [], ""
     while True:
@@ -170,7 +168,7 @@ def answered(result: Any) -> Reduced[Any]:
     return Reduced(result, ("w",), ("w",), age_seconds=0.01)
 
 
-@pytest.mark.parametrize("resource", ["lag", "offsets", "storage", "members", "brokers", "topics", "workers"])
+@pytest.mark.parametrize("resource", ["lag", "storage", "members", "brokers", "topics", "workers"])
 async def test_every_resource_can_be_asked_live(resource: str) -> None:
     async def fleet(request: Request) -> Reduced[Any]:
         return answered(snapshot().reduced(request.rpc).result)
