@@ -28,8 +28,6 @@ no request to brokers or workers. `/api/v1/…` and the page at `/` show the sam
   "1 for" or "whether" are 0 or 1; timestamps are Unix time. Braces contain labels in addition to those of the section.
 - The format is OpenMetrics 1.0 if `Accept` asks for it, otherwise the text format 0.0.4; gzipped if `Accept-Encoding`
   allows it.
-- To add your own metrics to this page: `kctl.exporter.Exposition(latest, beside=registry)` appends a registry of
-  `prometheus_client`.
 """
 _SECTIONS = {
     PARTITION: "Partitions",

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric as Family
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -255,21 +255,6 @@ def test_a_page_that_is_asked_for_is_ready_when_its_snapshot_becomes_the_last_on
     latest = following
     assert exposition.ready("", "gzip") == exposition.render("", "gzip") != before
     assert exposition.render("", "gzip") == Exposition(lambda: following).render("", "gzip")
-
-
-@pytest.mark.shows("one page can include the user's own prometheus_client registry")
-@pytest.mark.parametrize("accept", ["", "application/openmetrics-text"])
-def test_a_registry_of_the_users_can_be_on_the_same_page(accept: str) -> None:
-    registry = CollectorRegistry()
-    calls = Counter("app_calls", "Calls.", registry=registry)
-    exposition = Exposition(full_snapshot, beside=registry)
-
-    for count in (1, 2):
-        calls.inc()
-        body = exposition.render(accept)[0]
-        assert f"app_calls_total {count}.0\n".encode() in body
-        assert b"kctl_group_lag{" in body
-    assert body.count(b"# EOF\n") == bool(accept)
 
 
 def test_the_page_of_metrics_is_current() -> None:
