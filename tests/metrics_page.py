@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 
+from kctl.exporter import METRICS
 from kctl.exporter.metric import CLUSTER, GROUP, PARTITION, Metric
-from kctl.exporter.metrics import METRICS
 from tests.configuration_page import entry
 
 _INTRODUCTION = """\
 # Metrics
 
-<!-- Written by `python -m tests.metrics_page > docs/metrics.md` from kctl/exporter/metrics.py. Change it there. -->
+<!-- Written by `python -m tests.metrics_page > docs/metrics.md` from kctl/exporter/of_*.py. Change it there. -->
 
 `/metrics` renders the last collection of a master, or of `kctl exporter` ([exporter.md](exporter.md)): a scrape sends
 no request to brokers or workers. `/api/v1/…` and the page at `/` show the same collection, so the values are the same:

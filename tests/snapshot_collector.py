@@ -9,8 +9,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
-from kctl.exporter.metric import Histogram, Metric, PartitionColumn, Sample, WordColumn
-from kctl.exporter.metrics import METRICS
+from kctl.exporter import METRICS
+from kctl.exporter.metric import GroupValue, Histogram, Metric, PartitionColumn, Sample, WordColumn
 from kctl.exporter.text import Collection, Exposed, collections_of, samples_of, shown_of
 from kctl.groups.snapshot import GroupColumns
 from kctl.master.snapshot import FleetSnapshot
@@ -64,6 +64,9 @@ def _histogram(metric: Histogram, snapshot: Exposed) -> Family:
 def _samples(metric: Metric, collection: Collection, columns: GroupColumns) -> Iterable[Sample]:
     if isinstance(metric, PartitionColumn | WordColumn):
         return _column(metric, collection, columns)
+    if isinstance(metric, GroupValue):
+        values = ((group, metric.value(group)) for group in collection.groups)
+        return (((group.cluster, group.group), value) for group, value in values if value is not None)
     return samples_of(metric, collection, collection.groups)
 
 

@@ -6,9 +6,13 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from kctl.exporter.metrics import METRICS
+from kctl.exporter import of_groups, of_master, of_partitions, of_workers
+from kctl.exporter.metric import Metric
 from kctl.exporter.text import OPENMETRICS, TEXT, Exposed, TextBlock, TextRenderer, gzipped, plain
 
+METRICS: tuple[Metric, ...] = (*of_partitions.METRICS, *of_groups.METRICS, *of_workers.METRICS, *of_master.METRICS)
+"""All metrics. An unknown value has no sample: never 0, never NaN. Nothing is kept between snapshots, so a series that
+is no longer true disappears with the next. docs/metrics.md is generated from this table."""
 _EOF = b"# EOF\n"
 Page: TypeAlias = tuple[bytes, str, bool]
 """Body, content type, and whether the body is gzipped."""
@@ -35,6 +39,10 @@ def _takes_gzip(accept_encoding: str) -> bool:
         if coding.strip().lower() in ("gzip", "*"):
             return quality.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
     return False
+
+
+_Pages: TypeAlias = tuple[Exposed | None, dict[Format, bytes]]
+"""A snapshot, and its pages that were requested."""
 
 
 class Exposition:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,12 +34,15 @@ def by_label(values: Mapping[str, float]) -> list[Sample]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """Fields of every kind of metric. A counter's name includes `_total`."""
+    """Fields of every kind of metric."""
 
     name: str
-    kind: Literal["gauge", "counter", "histogram"] = "gauge"
     labels: tuple[str, ...]
     sentence: str
+
+    @property
+    def kind(self) -> str:
+        return "counter" if self.name.endswith("_total") else "gauge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,7 @@ class WordColumn(Metric):
 class Single(Metric):
     """A metric of a fleet."""
 
+    labels: tuple[str, ...] = GROUP
     samples: Callable[[FleetSnapshot], Iterable[Sample]]
 
 
@@ -86,6 +90,7 @@ class GroupValue(Metric):
 class OfCluster(Metric):
     """A metric of a cluster whose groups are all collected."""
 
+    labels: tuple[str, ...] = CLUSTER
     samples: Callable[[ClusterSnapshot], Iterable[Sample]]
 
 
@@ -93,6 +98,9 @@ class OfCluster(Metric):
 class Histogram(Metric):
     """Durations in buckets with these upper bounds."""
 
-    kind: Literal["gauge", "counter", "histogram"] = "histogram"
     bounds: tuple[float, ...]
     samples: Callable[[FleetSnapshot], Iterable[HistogramSample]]
+
+    @property
+    def kind(self) -> str:
+        return "histogram"

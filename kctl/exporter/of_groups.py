@@ -68,14 +68,12 @@ METRICS: tuple[Metric, ...] = (
     ),
     Single(
         name="kctl_oldest_unhandled_seconds",
-        labels=GROUP,
         sentence="The age of the fleet's oldest unhandled message, in Kafka, in the storage, in a handler, or before "
         "its next try; absent if the age in Kafka or in the storage is unknown.",
         samples=lambda snapshot: single(snapshot.group_assessment.oldest_unhandled_seconds),
     ),
     Single(
         name="kctl_oldest_unhandled_limit_seconds",
-        labels=GROUP,
         sentence="The age above which the fleet is `degraded`, unless the age falls: `status.oldest_limit`.",
         samples=lambda snapshot: single(snapshot.unhandled.limit_seconds),
     ),
@@ -97,14 +95,12 @@ METRICS: tuple[Metric, ...] = (
     OfGroup(
         name="kctl_group_state",
         labels=(*GROUP, "state"),
-        sentence="1 for the state of the group in its "
-        "coordinator, 0 for the others (absent for groups other "
-        "than a fleet's own): " + ", ".join(f"`{state}`" for state in _STATES) + ".",
+        sentence="1 for the state of the group in its coordinator, 0 for the others (absent for groups other than a "
+        "fleet's own): " + ", ".join(f"`{state}`" for state in _STATES) + ".",
         samples=_state,
     ),
     Single(
         name="kctl_group_generation",
-        labels=GROUP,
         sentence="The workers' generation; it changes with each rebalance.",
         samples=lambda snapshot: single(snapshot.member_leader.result.generation),
     ),
@@ -118,9 +114,7 @@ METRICS: tuple[Metric, ...] = (
     OfGroup(
         name="kctl_group_status",
         labels=(*GROUP, "status"),
-        sentence="1 for the worst status "
-        "of any partition of the group, 0 "
-        "for the others (absent, as in "
+        sentence="1 for the worst status of any partition of the group, 0 for the others (absent, as in "
         "`kctl_group_state`): " + ", ".join(f"`{status.value}`" for status in Status) + ". See status.md.",
         samples=lambda group: _one_of(group, [each.value for each in Status], group.assessment.status.value),
     ),
@@ -149,7 +143,6 @@ METRICS: tuple[Metric, ...] = (
     ),
     Single(
         name="kctl_group_unowned_partitions",
-        labels=GROUP,
         sentence="Partitions for which no worker of any host answers.",
         samples=lambda snapshot: single(_unowned(snapshot)),
     ),
@@ -173,25 +166,21 @@ METRICS: tuple[Metric, ...] = (
     ),
     OfCluster(
         name="kctl_cluster_collect_timestamp_seconds",
-        labels=CLUSTER,
         sentence="When the groups of the cluster were last collected, even if parts failed; ages count from then.",
         samples=lambda cluster: single(cluster.taken_at_unix),
     ),
     OfCluster(
         name="kctl_cluster_collect_duration_seconds",
-        labels=CLUSTER,
         sentence="The duration of the last collection of all groups of the cluster.",
         samples=lambda cluster: single(cluster.collect_seconds),
     ),
     OfCluster(
         name="kctl_cluster_groups",
-        labels=CLUSTER,
         sentence="Collected groups of the cluster.",
         samples=lambda cluster: single(float(len(cluster.groups)) if cluster.is_ready else None),
     ),
     OfCluster(
         name="kctl_cluster_cut_groups",
-        labels=CLUSTER,
         sentence="Groups without series for partitions because of `exporter.max_partitions`.",
         samples=lambda cluster: single(float(cluster.cut_groups)),
     ),

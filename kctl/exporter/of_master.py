@@ -25,10 +25,6 @@ def _hosts(snapshot: FleetSnapshot) -> Iterable[Sample]:
     return [((row.name, row.state), 1.0) for row in snapshot.hosts.rows] if snapshot.hosts else ()
 
 
-def _answer(snapshot: FleetSnapshot) -> Iterable[Sample]:
-    return [((answer.value,), float(answer is snapshot.advice.answer)) for answer in Answer]
-
-
 METRICS: tuple[Metric, ...] = (
     Single(
         name="kctl_advice",
@@ -36,35 +32,30 @@ METRICS: tuple[Metric, ...] = (
         sentence="1 for the answer of `kctl advise`, 0 for the others: "
         + ", ".join(f"`{answer.value}`" for answer in Answer)
         + ".",
-        samples=_answer,
+        samples=lambda snapshot: by_label({each.value: float(each is snapshot.advice.answer) for each in Answer}),
     ),
     Single(
         name="kctl_advised_workers",
-        labels=GROUP,
         sentence="The number of workers that `kctl advise` names; absent while it is unknown, as are the next three.",
         samples=lambda snapshot: single(snapshot.advice.workers),
     ),
     Single(
         name="kctl_advised_sinkers",
-        labels=GROUP,
         sentence="The advised number of sinkers; absent also without sinkers.",
         samples=lambda snapshot: single(snapshot.advice.sinkers),
     ),
     Single(
         name="kctl_advised_hosts",
-        labels=GROUP,
         sentence="The hosts for the advised workers; absent also if the fleet runs on one host.",
         samples=lambda snapshot: single(snapshot.advice.hosts),
     ),
     Single(
         name="kctl_worker_capacity_per_second",
-        labels=GROUP,
         sentence="The messages that one worker can do per second in full batches, by its batches of the last minutes.",
         samples=lambda snapshot: single(snapshot.advice.capacity_per_second),
     ),
     Single(
         name="kctl_rpc_requests_total",
-        kind="counter",
         labels=(*GROUP, "method", "outcome"),
         sentence="Requests that `master.sock` has answered: `ok`, `incomplete` (a process did not answer), `failed`.",
         samples=_requests,
@@ -78,7 +69,6 @@ METRICS: tuple[Metric, ...] = (
     ),
     Single(
         name="kctl_operations_total",
-        kind="counter",
         labels=(*GROUP, "operation", "outcome"),
         sentence="Operations since the master's start, by name and outcome: `done`, `failed`, `unknown` (may still "
         "happen), `refused` (contradicted another operation, or was malformed).",
@@ -86,7 +76,6 @@ METRICS: tuple[Metric, ...] = (
     ),
     Single(
         name="kctl_http_refused_total",
-        kind="counter",
         labels=(*GROUP, "code"),
         sentence="HTTP requests and connections that were rejected before they reached a route, since the master's "
         "start, by error code (http.md); `tls_handshake`: a handshake that failed or took too long.",
@@ -94,7 +83,6 @@ METRICS: tuple[Metric, ...] = (
     ),
     Single(
         name="kctl_events_total",
-        kind="counter",
         labels=(*GROUP, "kind"),
         sentence="Events since the master's start, by kind: `verdict`, `advice`, `rebalance`, `restart`, `status`, "
         "`state`, `operation`, and events of workers and sinkers: `rewound`, `skipped`, `truncated`, "
@@ -104,7 +92,6 @@ METRICS: tuple[Metric, ...] = (
     ),
     Single(
         name="kctl_collect_duration_seconds",
-        labels=GROUP,
         sentence="The duration of the last collection, for agents and brokers together.",
         samples=lambda snapshot: single(snapshot.collect_seconds),
     ),

@@ -46,7 +46,6 @@ def _declared(reply: type, labels: tuple[str, ...], named: _Named) -> Iterator[M
         metric = of[0][1]
         yield Single(
             name=name,
-            kind="counter" if name.endswith("_total") else "gauge",
             labels=labels if metric.label is None else (*labels, metric.label[0]),
             sentence=metric.sentence,
             samples=_samples(of, named),
@@ -116,7 +115,6 @@ METRICS: tuple[Metric, ...] = (
     ),
     Single(
         name="kctl_worker_restarts_total",
-        kind="counter",
         labels=(*_WORKER, "reason"),
         sentence="Restarts of the worker or sinker by the supervisor, by cause.",
         samples=_restarts,
@@ -138,7 +136,6 @@ METRICS: tuple[Metric, ...] = (
     *_declared(StorageReply, GROUP, _storage),
     Single(
         name="kctl_storage_full",
-        labels=GROUP,
         sentence="Whether workers take no new batch because the storage is at a limit (`kctl rpc block_size` has the "
         "reason).",
         samples=_full,

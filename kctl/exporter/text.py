@@ -102,11 +102,6 @@ class _Kept:
     blocks: list[TextBlock]
 
 
-class _Samples(NamedTuple):
-    text: str
-    block: TextBlock
-
-
 class TextRenderer:
     """Keeps unchanged lines. Not thread-safe."""
 
@@ -140,7 +135,7 @@ class _Part:
         self._texts: list[bytes] = []
         """Labels of each block's partitions, one per line, with `%` doubled."""
         self._kept: dict[str, _Kept] = {}
-        self._samples: dict[str, _Samples] = {}
+        self._samples: dict[str, TextBlock] = {}
         self._group_names: list[str] = []
         self._group_labels: list[str] = []
         self._made: dict[str, list[TextBlock]] = {}
@@ -183,10 +178,10 @@ class _Part:
                 text = self._of_groups(metric)
             case _:
                 text = self._lines(metric)
-        kept = self._samples.get(metric.name)
-        if kept is None or kept.text != text:
-            kept = self._samples[metric.name] = _Samples(text, TextBlock(text.encode))
-        return [kept.block] if text else []
+        lines, kept = text.encode(), self._samples.get(metric.name)
+        if kept is None or kept.text() != lines:
+            kept = self._samples[metric.name] = TextBlock(lambda: lines)
+        return [kept] if text else []
 
     def _of_groups(self, metric: GroupValue) -> str:
         name = metric.name
@@ -328,9 +323,6 @@ def samples_of(metric: Metric, collection: Collection | None, groups: Sequence[G
         case OfGroup():
             of_groups = ((group, sample) for group in groups for sample in metric.samples(group))
             return (((group.cluster, group.group, *labels), value) for group, (labels, value) in of_groups)
-        case GroupValue():
-            values = ((group, metric.value(group)) for group in groups)
-            return (((group.cluster, group.group), value) for group, value in values if value is not None)
         case Single() if isinstance(collection, FleetSnapshot):
             head = (collection.cluster, collection.group)
             samples = metric.samples(collection)

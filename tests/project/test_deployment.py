@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from kctl.config.load import load
-from kctl.exporter.metrics import METRICS
+from kctl.exporter import METRICS
 from kctl.rows.advice import Advice
 from tests.prometheus import require
 

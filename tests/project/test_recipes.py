@@ -216,7 +216,7 @@ def test_an_rpc_of_all_kinds_of_processes_is_added_in_three_files(copy: Copy, sh
 
 FIELD = """
 from kctl.cli.fleet.worker_table import RPC_WIDE, worker_table
-from kctl.exporter.metrics import METRICS
+from kctl.exporter import METRICS
 from kctl.master.reduction import WORKERS
 from kctl.reduce.base import Answer, BrokerSnapshot
 from kctl.rpc.decode import decoded
