@@ -22,8 +22,8 @@ from kctl.http.server import HttpServer, bind
 from kctl.master.collector import Collector
 from kctl.master.control.service import MasterService
 from kctl.master.events import EventFeed
-from kctl.master.freshness import STALE_SECONDS
 from kctl.master.members import Members
+from kctl.master.reduction import STALE_SECONDS
 from kctl.master.snapshot import FleetSnapshot
 from kctl.master.supervisor import Supervisor
 from kctl.master.verdict import Verdicts

@@ -16,8 +16,8 @@ from kctl.http.app import create_app
 from kctl.http.server import HttpServer, bind
 from kctl.http.source import SnapshotSource
 from kctl.master.events import EventFeed
-from kctl.master.freshness import STALE_SECONDS
 from kctl.master.history import FleetHistory
+from kctl.master.reduction import STALE_SECONDS
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts, judge
 from kctl.reduce.base import Freshness, GroupStats

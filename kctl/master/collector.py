@@ -20,7 +20,6 @@ from kctl.groups.snapshot import Clusters, GroupSnapshot
 from kctl.master.advising import FleetAdviser
 from kctl.master.changes import Changes
 from kctl.master.events import EventFeed
-from kctl.master.freshness import STALE_SECONDS
 from kctl.master.members import Members
 from kctl.master.owners import is_handling, owners, read_elsewhere
 from kctl.master.reduction import (
@@ -29,6 +28,7 @@ from kctl.master.reduction import (
     MEMBER_LEADER,
     OFFSET_CHECKER,
     PING,
+    STALE_SECONDS,
     WORKERS,
     CachedCommand,
     reduced,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from operator import attrgetter
@@ -14,11 +14,10 @@ import numpy as np
 from msgspec import Raw
 from msgspec.structs import astuple
 
-from kctl.master.freshness import STALE_SECONDS, gaps, of_storage
 from kctl.master.snapshot import Reduced
 from kctl.reduce.base import BrokerSnapshot, Freshness, Reducer
 from kctl.reduce.reducers import union
-from kctl.rows.columns import ABSENT, PartitionColumns
+from kctl.rows.columns import ABSENT, PartitionColumns, Reals
 from kctl.rows.workers import GroupMembers, Pings, WorkerRow, Workers, WorkerStatus, with_statuses
 from kctl.rpc.decode import as_struct
 from kctl.rpc.fan_out import Failed, FanOut, typed
@@ -34,6 +33,10 @@ from kctl_agent.rpc.wire import JsonObject
 R = TypeVar("R")
 T = TypeVar("T")
 _ANY_AGE = Freshness(0.0, 0.0, inf, None)
+STALE_SECONDS = 5.0
+"""Maximum age of an agent's snapshot, a storage's count, and a main thread's turn."""
+_MOST_NAMES = 5
+_NO_AGES: Reals = np.empty(0)
 
 
 def _whole(result: Any) -> Any:
@@ -121,7 +124,7 @@ def reduced(
         result=result,
         asked=tuple(sorted([*answered, *(failure.sender for failure in failed)])),
         answered=answered,
-        failed=(*failed, *(of_storage(result) if isinstance(result, StorageReply) else ())),
+        failed=(*failed, *(_of_storage(result) if isinstance(result, StorageReply) else ())),
         age_seconds=max(ages, default=None),
         stopped=outcome.stopped,
     )
@@ -130,6 +133,48 @@ def reduced(
 
 def with_gaps(rpc: str, whole: Reduced[T], freshness: Freshness, *of_partitions: Any) -> Reduced[T]:
     return replace(whole, failed=(*whole.failed, *gaps(rpc, freshness, *of_partitions)))
+
+
+def gaps(rpc: str, brokers: Freshness, ages: Reals = _NO_AGES, unknown: Sequence[str] = ()) -> tuple[Failed, ...]:
+    """Stale offsets of the brokers, and unknown lags. `ages`: the ages of the answer's partitions; `unknown`:
+    partitions without a lag."""
+    part_of_answer = QUESTIONS[rpc].age
+    if not part_of_answer:
+        return ()
+    found = [Failed("brokers", "stale", text) for text in _stale(part_of_answer, brokers, ages)]
+    if part_of_answer == "rows":
+        found += [Failed("brokers", "unknown", text) for text in _unknown(brokers, unknown)]
+    return tuple(found)
+
+
+def _stale(part_of_answer: str, brokers: Freshness, ages: Reals) -> Iterator[str]:
+    age, limit = brokers.age_seconds, brokers.stale_after_seconds
+    because = "" if brokers.error is None else f": {brokers.error}"
+    old = ages[ages > limit]
+    if age is None and not len(ages):
+        yield f"no broker has answered the master yet{because}"
+    elif len(old):
+        share = "" if len(old) == len(ages) else f" of {len(old)} of {len(ages)} partitions"
+        yield f"the brokers' offsets{share} are up to {old.max():.0f} s old{because}"
+    elif part_of_answer == "brokers" and age is not None and age > limit:
+        yield f"the brokers' offsets are {age:.0f} s old{because}"
+
+
+def _unknown(brokers: Freshness, partitions: Sequence[str]) -> Iterator[str]:
+    if partitions:
+        names = ", ".join(partitions[:_MOST_NAMES])
+        more = f" and {len(partitions) - _MOST_NAMES} more" if len(partitions) > _MOST_NAMES else ""
+        why = "no end was reported, or nothing is committed and no offset is known to begin at"
+        yield f"the lag of {names}{more} is not known: {why}"
+    for name in brokers.missing_topics:
+        yield f"the lag of {name} is not known: the topic does not exist"
+
+
+def _of_storage(storage: StorageReply) -> Iterator[Failed]:
+    age = storage.age_seconds
+    if storage.error is not None or (age is not None and age > STALE_SECONDS):
+        counted = "could not be counted" if age is None else f"was last counted {age:.0f} s ago"
+        yield Failed("storage", "stale", f"the storage {counted}" + (f": {storage.error}" if storage.error else ""))
 
 
 def with_supervisor(reduced: Reduced[Workers], statuses: Iterable[WorkerStatus]) -> Reduced[Workers]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from kctl.fields import moment
-from kctl.master.freshness import STALE_SECONDS
+from kctl.master.reduction import STALE_SECONDS
 from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.verdict import UNOWNED, Finding, Level, Verdict
 from kctl.rows.workers import AgentState, WorkerRow, WorkerStatus

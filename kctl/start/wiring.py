@@ -34,7 +34,6 @@ from kctl.master.control.router import Router
 from kctl.master.control.server import ControlServer
 from kctl.master.control.service import MasterService
 from kctl.master.events import EventFeed
-from kctl.master.freshness import STALE_SECONDS
 from kctl.master.history import FleetHistory
 from kctl.master.launch import launches, supervision_policies
 from kctl.master.members import Agents, Members
@@ -42,6 +41,7 @@ from kctl.master.operations.base import operation_events
 from kctl.master.operations.context import Context
 from kctl.master.operations.operation_log import OperationLog
 from kctl.master.pauses import Pauses
+from kctl.master.reduction import STALE_SECONDS
 from kctl.master.rpc_stats import RpcCounts, counted
 from kctl.master.supervisor import Supervisor
 from kctl.master.table_maintenance import TableMaintenance

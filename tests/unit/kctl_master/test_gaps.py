@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kctl.master.freshness import gaps, stale
+from kctl.master.reduction import gaps
 from kctl.reduce.base import Freshness
 from kctl.rows.columns import Reals
 from tests.partitions import Row, columns_of
@@ -65,13 +65,3 @@ def test_metadata_are_as_old_as_the_last_answer_of_a_broker(rpc: str) -> None:
 @pytest.mark.parametrize("rpc", ["block_size", "ping", "workers", "describe"])
 def test_what_rests_on_no_broker_lacks_nothing_of_them(rpc: str) -> None:
     assert gaps(rpc, NEVER) == ()
-
-
-def test_brokers_that_have_never_answered_everything_are_a_gap() -> None:
-    """For example, a broker that dies before the group has a coordinator."""
-    [gap] = stale(Freshness(31.0, None, 2.0, "Request timed out"), None)
-
-    assert gap.code == "stale"
-    assert gap.message == (
-        "the brokers have not answered everything yet, and what they answered last is 31 s old: Request timed out"
-    )
