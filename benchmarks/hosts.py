@@ -23,10 +23,9 @@ import msgspec
 import uvicorn
 from msgspec import Raw
 
-from kctl.hosts.hosts import Hosts
+from kctl.hosts.hosts import AgentReply, HostReplies, Hosts
 from kctl.hosts.membership import HostsMember, Seen
 from kctl.hosts.peers import Peers, PeersAccess
-from kctl.hosts.replies import AgentReply, HostReplies
 from kctl.hosts.roster import Host, Roster
 from kctl.kafka.client.access import plain
 from kctl.master.reduction import COMMANDS, WORKERS, reduced

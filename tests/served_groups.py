@@ -12,8 +12,7 @@ from dataclasses import replace
 from kctl.errors import BrokerUnreachable
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.http.access import AccessRights
-from kctl.http.groups_api import GroupsSource
-from kctl.http.groups_app import groups_app
+from kctl.http.groups_api import GroupsSource, groups_app
 from kctl.http.server import HttpServer, bind
 from kctl.kafka.groups import Group, Member
 from kctl.reduce.base import GroupStats

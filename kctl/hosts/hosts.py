@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
 from msgspec import Raw, Struct, json
+from msgspec import field as renamed
 from msgspec.structs import replace
 
 from kctl.fields import moment, qualified
 from kctl.hosts.membership import SESSION_SECONDS, HostsMember, Seen
-from kctl.hosts.replies import AgentReply, HostReplies, JudgedPartitions
 from kctl.hosts.roster import Gone, Host, Refused
 from kctl.reduce.base import Answer
 from kctl.rows.hosts import HostRow, HostsAnswer
@@ -23,6 +23,7 @@ from kctl.rows.verdict import Verdict
 from kctl.rows.workers import StatusAnswer, Statuses
 from kctl.rpc.decode import BadResult, decoded
 from kctl.rpc.fan_out import Failed, FanOut
+from kctl.status import Assessment
 from kctl_agent.errors import AgentError, AgentTimeout, AgentUnreachable, BadParams, BadRequest
 from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.messages import printable_name
@@ -30,6 +31,36 @@ from kctl_agent.rpc.wire import JsonObject
 
 if TYPE_CHECKING:  # imports httpcore, which a fleet on one host does not need
     from kctl.hosts.peers import Peers, PeersAccess
+
+class AgentReply(Struct, frozen=True):
+    sender: str = renamed(name="from")
+    age_seconds: float
+    result: Raw
+
+
+class HostReplies(Struct, frozen=True):
+    """A host's agent replies to one command, unchanged, for another master that reduces them together with its own.
+    `cluster`, `group`, `host` and `incarnation` identify the host."""
+
+    cluster: str
+    group: str
+    host: str
+    incarnation: int
+    answers: tuple[AgentReply, ...] = ()
+    failed: tuple[Failed, ...] = ()
+    stopped: tuple[str, ...] = ()
+    age_seconds: float = 0.0
+    status: Raw = Raw(b"null")
+    """By command: `status`: the host's answer; `workers`: its processes as their supervisor sees them;
+    `offset_checker`: `JudgedPartitions`."""
+    verdict: Verdict | None = None
+
+
+class JudgedPartitions(Struct, frozen=True):
+    """The partitions that a host's workers read, by topic and number, with their state."""
+
+    rows: tuple[tuple[str, int, Assessment], ...] = ()
+
 
 _REPLIES_PATH = "/api/v1/hosts/replies"
 _OPERATIONS_PATH = "/api/v1/operations"

@@ -100,9 +100,9 @@ def error_body(code: str, message: str, retriable: bool) -> bytes:
     return json.dumps({"error": {"code": code, "message": message, "retriable": retriable}}).encode()
 
 
-def error_response(error: HttpError | AgentError, headers: Mapping[str, str] | None = None) -> JSONResponse:
+def error_response(error: KctlError | AgentError, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """An agent's error is a 400 if the caller can correct it, otherwise a 503."""
-    if isinstance(error, HttpError):
+    if isinstance(error, KctlError):
         status = error.http_status
     else:
         is_the_callers = isinstance(error, BadParams | BadRequest | UnknownMethod)
@@ -113,16 +113,9 @@ def error_response(error: HttpError | AgentError, headers: Mapping[str, str] | N
 def answer_errors_in_one_shape(app: FastAPI) -> None:
     """Makes all routes of `app` answer errors in this form; nothing from a request goes into a log."""
 
-    @app.exception_handler(HttpError)
-    async def refused(_request: Request, error: HttpError) -> JSONResponse:
-        return error_response(error)
-
     @app.exception_handler(KctlError)
-    async def of_operation(_request: Request, error: KctlError) -> JSONResponse:
-        return _response(error.http_status, error.code, str(error), error.retriable)
-
     @app.exception_handler(AgentError)
-    async def of_fleet(_request: Request, error: AgentError) -> JSONResponse:
+    async def refused(_request: Request, error: KctlError | AgentError) -> JSONResponse:
         return error_response(error)
 
     @app.exception_handler(HTTPException)

@@ -1,4 +1,5 @@
-"""`/api/v1/groups` and `/api/v1/groups/{group}`: all groups of the clusters; for one group also its current members."""
+"""`/api/v1/groups` and `/api/v1/groups/{group}`: all groups of the clusters; for one group also its current members.
+And `kctl exporter`, which serves them without a fleet."""
 
 from __future__ import annotations
 
@@ -11,13 +12,20 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, HTTPException, Query, Request
-from fastapi.responses import JSONResponse
+from fastapi import APIRouter, FastAPI, HTTPException, Query, Request
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from pydantic import StringConstraints
 
+from kctl import __version__
 from kctl.errors import ClusterMissing, GroupMissing, KctlError, UsageError
 from kctl.groups.advising import GroupAdvisers
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
+from kctl.http.access import AccessRights
+from kctl.http.errors import RESPONSES, answer_errors_in_one_shape
+from kctl.http.guard import Guard
+from kctl.http.pages import asset, home
+from kctl.http.probes import healthz, metrics, readyz
+from kctl.http.server import App
 from kctl.kafka.groups import Group
 from kctl.rows.advice import Answer
 from kctl.status import Status
@@ -123,6 +131,21 @@ class GroupsSource(GroupsView):
         if reasons := [reason for name, snapshot in latest if (reason := reason_not_ready(name, snapshot))]:
             raise NotReady("; ".join(reasons))
         return {"status": "ready"}
+
+
+def groups_app(source: GroupsSource, access: AccessRights) -> App:
+    """The application of `kctl exporter`, behind the same guard as a fleet's."""
+    app = FastAPI(title="kctl exporter", version=__version__, docs_url=None, redoc_url=None, responses=RESPONSES)
+    app.state.source = app.state.groups = source
+    app.state.serves = lambda: "groups"
+    app.get("/", summary="The page for people", response_class=HTMLResponse)(home)
+    app.get("/assets/{digest}/{name:path}", include_in_schema=False)(asset)
+    app.get("/healthz", summary="The exporter is alive")(healthz)
+    app.get("/readyz", summary="Every cluster was polled in full once")(readyz)
+    app.get("/metrics", summary="All metrics for Prometheus", response_class=PlainTextResponse)(metrics)
+    app.include_router(router)
+    answer_errors_in_one_shape(app)
+    return App(Guard(app, access))
 
 
 def _chosen(view: GroupsView, cluster: str | None) -> Latest:

@@ -1,9 +1,9 @@
-"""`/healthz`, `/readyz` and `/metrics`, for Kubernetes and Prometheus."""
+"""`/healthz`, `/readyz` and `/metrics`, for Kubernetes and Prometheus. `app.state.source` is a `SnapshotSource` or a
+`GroupsSource`."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
@@ -11,10 +11,6 @@ from fastapi.responses import JSONResponse, Response
 from kctl.http.errors import error_response
 from kctl.http.guard import OTHER_KEY
 from kctl_agent.errors import NotReady
-
-if TYPE_CHECKING:
-    from kctl.http.groups_api import GroupsSource
-    from kctl.http.source import SnapshotSource
 
 
 async def healthz() -> dict[str, str]:
@@ -25,14 +21,14 @@ async def readyz(request: Request) -> Response:
     """200, or 503 with the reason."""
     is_other = OTHER_KEY in request.scope  # the reason may quote errors
     try:
-        body = _source(request).ready()
+        body = request.app.state.source.ready()
     except NotReady as error:
         return error_response(NotReady("the reason is for the fleet's user, root, and tokens") if is_other else error)
     return JSONResponse({"status": body["status"]} if is_other else body)
 
 
 async def metrics(request: Request) -> Response:
-    source = _source(request)
+    source = request.app.state.source
     wants = request.headers.get("accept", ""), request.headers.get("accept-encoding", "")
     made = source.ready_metrics(*wants)
     if made is None:  # rendering many series takes time
@@ -43,8 +39,3 @@ async def metrics(request: Request) -> Response:
         media_type=content_type,
         headers={"vary": "accept, accept-encoding", **({"content-encoding": "gzip"} if is_gzipped else {})},
     )
-
-
-def _source(request: Request) -> SnapshotSource | GroupsSource:
-    source: SnapshotSource | GroupsSource = request.app.state.source
-    return source

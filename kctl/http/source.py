@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kctl.dead_letters.workbench import Workbench
-from kctl.hosts.hosts import Hosts
-from kctl.hosts.replies import HostReplies
+from kctl.hosts.hosts import HostReplies, Hosts
 from kctl.http.groups_api import GroupsView
 from kctl.master.events import EventFeed
 from kctl.master.history import FleetHistory

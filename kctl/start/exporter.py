@@ -18,8 +18,7 @@ from kctl.groups.advising import GroupAdvisers
 from kctl.groups.collector import CollectedCluster
 from kctl.groups.collectors import Collectors
 from kctl.http.access import access_of
-from kctl.http.groups_api import GroupsSource
-from kctl.http.groups_app import groups_app
+from kctl.http.groups_api import GroupsSource, groups_app
 from kctl.http.server import HttpServer, bind
 from kctl.kafka.client.access import of_cluster
 from kctl.master.notify import notify, pet_watchdog

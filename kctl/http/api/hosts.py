@@ -7,8 +7,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from msgspec import json
 
-from kctl.hosts.hosts import Hosts
-from kctl.http.source import SnapshotSource
 from kctl_agent.replies.encode import encoded
 
 router = APIRouter(prefix="/api/v1/hosts")
@@ -16,9 +14,7 @@ router = APIRouter(prefix="/api/v1/hosts")
 
 @router.get("", summary="The hosts of the fleet, and which are silent or gone")
 async def hosts(request: Request) -> dict[str, Any]:
-    found: Hosts | None = _source(request).hosts
-    assert found is not None  # otherwise this route is not served
-    document: dict[str, Any] = encoded(found.answer())
+    document: dict[str, Any] = encoded(request.app.state.source.hosts.answer())
     return document
 
 
@@ -29,10 +25,5 @@ async def replies(
     worker: Annotated[str | None, Query(max_length=100)] = None,
     deadline_ms: Annotated[int, Query(ge=1, le=60_000, description="Answer after so long, complete or not.")] = 2000,
 ) -> Response:
-    answer = await _source(request).for_other_host(command, worker, deadline_ms / 1000)
+    answer = await request.app.state.source.for_other_host(command, worker, deadline_ms / 1000)
     return Response(json.encode(answer), media_type="application/json")
-
-
-def _source(request: Request) -> SnapshotSource:
-    source: SnapshotSource = request.app.state.source
-    return source

@@ -17,8 +17,7 @@ from msgspec import Raw, Struct
 from kctl import __version__
 from kctl.fields import host_and_name
 from kctl.groups.broker_cache import BrokerCache
-from kctl.hosts.hosts import Hosts, HostsOutcome
-from kctl.hosts.replies import HostReplies, JudgedPartitions
+from kctl.hosts.hosts import HostReplies, Hosts, HostsOutcome, JudgedPartitions
 from kctl.hosts.status import joined_status, joined_verdict, statuses_of
 from kctl.master.events import EventFeed
 from kctl.master.members import Members

@@ -10,9 +10,8 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from kctl.hosts.hosts import Hosts
+from kctl.hosts.hosts import AgentReply, HostReplies, Hosts
 from kctl.hosts.membership import Seen
-from kctl.hosts.replies import AgentReply, HostReplies
 from kctl.hosts.roster import Gone, Host, Refused, Roster
 from kctl.hosts.status import joined_status
 from kctl.master.reduction import COMMANDS

@@ -12,7 +12,7 @@ import pytest
 
 from kctl.groups.snapshot import ClusterSnapshot
 from kctl.http.access import AccessRights
-from kctl.http.groups_app import groups_app
+from kctl.http.groups_api import groups_app
 from kctl.kafka.groups import Group
 from kctl.status import Status
 from tests.served_groups import cluster, group, source_of_groups

@@ -11,7 +11,7 @@ import pytest
 
 from kctl.http.access import AccessRights
 from kctl.http.app import create_app
-from kctl.http.groups_app import groups_app
+from kctl.http.groups_api import groups_app
 from tests.fleet_snapshot import TOKENS, snapshot, source_of
 from tests.served_groups import source_of_groups
 
