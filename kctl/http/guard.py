@@ -1,5 +1,6 @@
 """Checks every request before any route: caller, address, size. All rejections happen here.
 
+Headers that browsers set keep pages of other sites out; other clients may send anything, so tokens keep them out.
 `protocol` limits what a connection costs before its request is complete.
 """
 
@@ -8,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import ipaddress
 import logging
 import os
+import re
 import traceback
 from collections import Counter
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -28,7 +32,6 @@ from kctl.http.errors import (
     error_response,
     internal_error,
 )
-from kctl.http.origin import host_name, is_cross_site, is_loopback_name, is_opened, is_same_origin
 from kctl_agent.errors import AgentError, BadRequest
 from kctl_agent.peers import owner_of_peer
 
@@ -50,7 +53,9 @@ _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _DECISIVE: Final = frozenset({b"host", b"origin", b"authorization", b"sec-fetch-site", b"content-type"})
 """Headers that may appear only once. Otherwise kctl and a proxy could use different values."""
 
-_OPENED: Final = ("sec-fetch-mode", "sec-fetch-dest")
+_OPENED: Final = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+"""A person follows a link or opens a window; other values are a frame's or a page's request."""
+_HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
 _HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -119,11 +124,12 @@ class Guard:
         headers = self._headers(scope)
         changes = scope["method"] not in _SAFE
         host, origin = headers.get("host", ""), headers.get("origin")
-        is_linked = scope["path"] == "/" and not changes and is_opened(*map(headers.get, _OPENED))
-        if is_cross_site(headers.get("sec-fetch-site")) and not is_linked:
+        is_linked = scope["path"] == "/" and not changes and headers.items() >= _OPENED.items()
+        # Older browsers and other clients send no such header.
+        if headers.get("sec-fetch-site", "").strip().lower() == "cross-site" and not is_linked:
             raise NotAllowed("pages of another site are not served: open this address itself, not a link to it")
         try:
-            if origin is not None and not is_same_origin(origin, host):
+            if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
                 raise NotAllowed("pages of another origin are not served")
         except ValueError:
             raise BadRequest("the Origin header cannot be read") from None
@@ -235,6 +241,29 @@ class _Exchange:
         if self._received > self._limits.body_bytes:
             raise BodyTooLarge(f"a body may have {self._limits.body_bytes} bytes")
         return message
+
+
+def host_name(host: str) -> str | None:
+    """Name or address of a Host header in lower case, without the port; None if malformed. An IPv6 address keeps its
+    brackets, because it is not a host without them."""
+    match = _HOST.fullmatch(host)
+    if match is None:
+        return None
+    address, name = match.groups()
+    return f"[{address.lower()}]" if address else str(name).lower()
+
+
+def is_loopback_name(name: str) -> bool:
+    """Whether the name is `localhost`, in 127.0.0.0/8, or `[::1]`. A name that only begins with `127.` may be anyone's
+    and resolve to 127.0.0.1 (DNS rebinding)."""
+    if name == "localhost":
+        return True
+    try:
+        if name.startswith("["):
+            return ipaddress.IPv6Address(name[1:-1]).is_loopback
+        return ipaddress.IPv4Address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def _is_for_holders(scope: Scope) -> bool:
