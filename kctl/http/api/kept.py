@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Final, TypeAlias
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -17,7 +18,7 @@ _PATHS: Final = frozenset(f"/api/v1/{name}" for name in ("history", "lag", "stat
 
 
 class KeptAnswers:
-    """Keeps answers for concurrent callers. Belongs to one event loop. All callers that pass the guard get the same
+    """Shares answers between callers. Belongs to one event loop. All callers that pass the guard get the same
     answers."""
 
     def __init__(self, app: ASGIApp, api: Api) -> None:
@@ -25,9 +26,7 @@ class KeptAnswers:
         self._api = api
         self._tag: bytes | None = None
         self._bytes = 0
-        self._answers: dict[Key, list[Message]] = {}
-        self._asked: dict[Key, asyncio.Event] = {}
-        """First answers in progress; set when they end, with or without success."""
+        self._answers: dict[Key, asyncio.Future[list[Message]]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         key = scope.get("path", ""), scope.get("query_string", b"")
@@ -38,54 +37,35 @@ class KeptAnswers:
         if tag != self._tag:
             self._forget()
             self._tag = tag
-        await self._answer(key, tag, scope, receive, send)
+        answer = self._answers.get(key)
+        if answer is None:
+            answer = self._answers[key] = asyncio.ensure_future(self._recorded(scope, receive))
+            answer.add_done_callback(partial(self._keep, key))
+        for message in await asyncio.shield(answer):
+            await send({**message})  # a copy: the receiver changes it
 
-    async def _answer(self, key: Key, tag: bytes, scope: Scope, receive: Receive, send: Send) -> None:
-        """Concurrent callers wait for the first one's answer."""
-        if (first := self._asked.get(key)) is not None:
-            await first.wait()
-        if (answer := self._answers.get(key)) is not None:
-            for message in answer:
-                await send({**message})  # a copy: the receiver changes it
-            return
-        self._asked.setdefault(key, asyncio.Event())
-        try:
-            await self._app(scope, receive, _Recorded(self, key, tag, send))
-        finally:
-            self._go_on(key)
+    async def _recorded(self, scope: Scope, receive: Receive) -> list[Message]:
+        """The whole answer, so that a caller that reads slowly or leaves does not affect others."""
+        answer: list[Message] = []
 
-    def keep(self, key: Key, tag: bytes, answer: list[Message]) -> None:
-        """Called before the first caller has received the answer, so that a slow reader does not delay others."""
-        self._go_on(key)
-        size = sum(len(message.get("body", b"")) for message in answer)
-        if answer[0]["status"] != 200 or tag != self._tag or self._bytes + size > KEPT_BYTES:
+        async def record(message: Message) -> None:
+            answer.append(message)
+
+        await self._app(scope, receive, record)
+        return answer
+
+    def _keep(self, key: Key, done: asyncio.Future[list[Message]]) -> None:
+        messages = [] if done.cancelled() or done.exception() is not None else done.result()
+        size = sum(len(message.get("body", b"")) for message in messages)
+        if self._answers.get(key) is not done:
             return
-        if not self._answers:
+        if not messages or messages[0]["status"] != 200 or self._bytes + size > KEPT_BYTES:
+            del self._answers[key]
+            return
+        if not self._bytes:
             asyncio.get_running_loop().call_later(KEPT_SECONDS, self._forget)
-        self._answers[key] = answer
         self._bytes += size
-
-    def _go_on(self, key: Key) -> None:
-        if (asked := self._asked.pop(key, None)) is not None:
-            asked.set()
 
     def _forget(self) -> None:
         self._answers.clear()
         self._bytes = 0
-
-
-class _Recorded:
-    def __init__(self, kept: KeptAnswers, key: Key, tag: bytes, send: Send) -> None:
-        self._kept, self._key, self._tag, self._send = kept, key, tag, send
-        self._messages: list[Message] = []
-        self._unsent: list[Message] = []
-
-    async def __call__(self, message: Message) -> None:
-        self._messages.append({**message})
-        self._unsent.append(message)
-        if message["type"] == "http.response.start":
-            return  # a caller that does not read would delay the others
-        if not message.get("more_body"):
-            self._kept.keep(self._key, self._tag, self._messages)
-        while self._unsent:
-            await self._send(self._unsent.pop(0))

@@ -91,7 +91,7 @@ class Slow:
         await self.may_answer.wait()
         if self._fails:
             self._fails = False
-            raise ConnectionError("the caller has left")
+            raise ConnectionError("a defect")
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"all"})
 
@@ -143,14 +143,24 @@ async def test_one_that_does_not_read_its_answer_holds_up_nobody() -> None:
     assert await stalled == b"all"
 
 
-async def test_where_the_first_one_leaves_the_others_are_answered_all_the_same() -> None:
-    slow = Slow(fails=True)
+async def test_if_the_first_caller_leaves_the_others_are_answered() -> None:
+    slow = Slow()
     answers = over(slow)
     first = asyncio.create_task(asked(answers))
     await slow.begun.wait()
     others = [asyncio.create_task(asked(answers)) for _ in range(2)]
+    first.cancel()
+    await asyncio.wait([first])
+    slow.may_answer.set()
+
+    assert [await each for each in others] == [b"all", b"all"]
+
+
+async def test_after_an_answer_that_failed_the_question_is_asked_again() -> None:
+    slow = Slow(fails=True)
+    answers = over(slow)
     slow.may_answer.set()
 
     with pytest.raises(ConnectionError):
-        await first
-    assert [await each for each in others] == [b"all", b"all"]
+        await asked(answers)
+    assert await asked(answers) == b"all"
