@@ -22,7 +22,7 @@ from kafka.coordinator.base import MemberState
 from kafka.errors import KafkaError
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from kctl.hosts.roster import Host, Roster, agreed, decoded_host, decoded_roster, lost
+from kctl.hosts.roster import Host, Roster, agreed, decoded, lost
 from kctl.kafka.client.access import ClusterAccess
 from kctl_agent.kafka.clients import take_up_forgotten_join
 from kctl_agent.kafka.errors import reason
@@ -156,7 +156,7 @@ class HostsMember:
 
             def assign(self, _cluster: Any, members: Any) -> Mapping[str, Any]:
                 """Runs only on the leader, on kafka-python's I/O thread."""
-                described = [decoded_host(bytes(each.metadata.user_data or b"")) for each in members]
+                described = [decoded(Host, bytes(each.metadata.user_data or b"")) for each in members]
                 note = msgspec.json.encode(member._roster(described))
                 return {each.member_id: ConsumerProtocolAssignment(0, [], note) for each in members}
 
@@ -169,7 +169,7 @@ class HostsMember:
         return agreed(self._me.name, described, self.seen.roster, time.time(), self._forget_seconds)
 
     def _assigned(self, note: bytes, generation: int) -> None:
-        roster = decoded_roster(note)
+        roster = decoded(Roster, note)
         if roster is None:
             self.seen = replace(self.seen, error="the leader of the group is no master of this fleet")
         else:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from ipaddress import IPv6Address
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
+T = TypeVar("T")
 URL = r"\Ahttps?://([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[1-9][0-9]{0,4})?\Z"
 _Text = Annotated[str, Meta(max_length=1000)]
 _GONE_MOST = 100
@@ -76,17 +77,10 @@ class Roster(Struct, frozen=True):
     refused: tuple[Refused, ...] = ()
 
 
-def decoded_host(description: bytes) -> Host | None:
-    """None if the description is invalid, because any client may join the group."""
+def decoded(kind: type[T], sent: bytes) -> T | None:
+    """None for invalid bytes, because any client may join the group."""
     try:
-        return msgspec.json.decode(description, type=Host)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-
-
-def decoded_roster(note: bytes) -> Roster | None:
-    try:
-        return msgspec.json.decode(note, type=Roster)
+        return msgspec.json.decode(sent, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

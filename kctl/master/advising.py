@@ -11,7 +11,7 @@ from kctl.advice.window import Work
 from kctl.config.sections import Config
 from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.advice import Advice, Answer
-from kctl.rows.columns import ABSENT, Ints, Reals
+from kctl.rows.columns import as_reals
 from kctl.rows.workers import AgentState, WorkerRow
 from kctl.status.assessments import judged_lag_seconds
 
@@ -32,13 +32,14 @@ class FleetAdviser:
         config, columns, size = self._config, snapshot.offset_checker.result, len(snapshot.partitions)
         rows, storage = snapshot.workers.result.rows, snapshot.block_size.result
         own, group, hosts = _running(snapshot, "worker"), snapshot.broker_group, snapshot.hosts
+        failing = (row for row in rows if row.sinker is not None and row.sinker.failing_seconds is not None)
         has_one_storage = hosts is None or snapshot.has_own_storage
         return Sample(
             at=snapshot.taken_at,
             unix=snapshot.taken_at_unix,
             keys=tuple(columns.names.keys[:size]),
-            end=_known(columns.end[:size]),
-            lag=_known(columns.lag[:size]),
+            end=as_reals(columns.end[:size]),
+            lag=as_reals(columns.lag[:size]),
             owners=tuple(columns.listed("worker", None)[:size]),
             workers=own if hosts is None or group is None else group.members,
             work=_work(rows, "worker"),
@@ -52,9 +53,7 @@ class FleetAdviser:
             bound_by=Answer.HANDLER if config.storage.mode == "directly" else Answer.STORAGE,
             blocked=next(_blocked(snapshot, own), ""),
             full=storage.full or "",
-            failing=next(
-                (f"{row.name} handles no messages: its handler fails" for row in rows if _is_failing(row)), ""
-            ),
+            failing=next((f"{row.name} handles no messages: its handler fails" for row in failing), ""),
         )
 
 
@@ -93,12 +92,3 @@ def _work(rows: Iterable[WorkerRow], kind: str) -> Mapping[str, Work]:
         for name, batches, done, seconds in counted
         if batches is not None and done is not None and seconds is not None
     }
-
-
-def _is_failing(row: WorkerRow) -> bool:
-    return row.sinker is not None and row.sinker.failing_seconds is not None
-
-
-def _known(offsets: Ints) -> Reals:
-    found: Reals = np.where(offsets == ABSENT, np.nan, offsets)
-    return found

@@ -14,34 +14,31 @@ _NO_MARKS = frozenset({"verdict", "state", "status"})
 
 class EventFeed:
     """The fleet's events. Belongs to one event loop. Numbers events from 1; kinds: `verdict`, `state`, `restart`,
-    `rebalance`, `status`, `operation`, `advice`, or an agent's own (`rewound`, `records_lost`, …)."""
+    `rebalance`, `status`, `operation`, `advice`, or an agent's own (`rewound`, `records_lost`, …). Other objects only
+    read its attributes."""
 
     def __init__(self) -> None:
         self._events: deque[tuple[int, Event]] = deque(maxlen=KEPT)
         self._marks: deque[Event] = deque(maxlen=KEPT)
         self._totals: Counter[str] = Counter()
-        self._last = 0
-        self._collections = 0
+        self.last_number = 0
+        self.collections = 0
         self._changed = asyncio.Event()
-
-    @property
-    def last_number(self) -> int:
-        return self._last
 
     def totals(self) -> Mapping[str, int]:
         return dict(self._totals)
 
     def publish(self, events: Iterable[Event]) -> None:
         for event in events:
-            self._last += 1
-            self._events.append((self._last, event))
+            self.last_number += 1
+            self._events.append((self.last_number, event))
             if event.kind not in _NO_MARKS:
                 self._marks.append(event)
             self._totals[event.kind] += 1
 
     def collected(self) -> None:
         """Call it after the events of a collection are published."""
-        self._collections += 1
+        self.collections += 1
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -54,12 +51,8 @@ class EventFeed:
         events."""
         return [event for event in self._marks if since <= event.at <= until]
 
-    @property
-    def collections(self) -> int:
-        return self._collections
-
     async def wait_beyond(self, collections: int) -> int:
         """Waits for more collections; returns their number."""
-        while self._collections <= collections:
+        while self.collections <= collections:
             await self._changed.wait()
-        return self._collections
+        return self.collections

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
-from kctl.master.rings import Reals, Ring, StepRates
+from kctl.master.rings import Ring, StepRates
 from kctl.master.snapshot import FleetSnapshot
-from kctl.rows.columns import ABSENT, Ints
+from kctl.rows.columns import Reals, as_reals
 from kctl.rows.workers import NOT_GROUP_MEMBERS
 
 KEPT_SECONDS = 86_400
@@ -149,10 +149,10 @@ class FleetHistory:
     def _values(self, snapshot: FleetSnapshot) -> Mapping[str, tuple[Sequence[Hashable], Columns]]:
         now, now_unix = snapshot.taken_at, snapshot.taken_at_unix
         rows, size = snapshot.offset_checker.result, len(snapshot.partitions)
-        keys, offsets = rows.names.keys[:size], [_known(each[:size]) for each in (rows.end, rows.committed)]
+        keys, offsets = rows.names.keys[:size], [as_reals(each[:size]) for each in (rows.end, rows.committed)]
         produced, stored = self._offsets.add(keys, np.stack(offsets), now, now_unix)
         of_partitions = {
-            "lag": _known(rows.lag[:size]),
+            "lag": as_reals(rows.lag[:size]),
             "lag_seconds": snapshot.own_assessments.column("lag_seconds"),
             "produced_per_second": produced,
             "stored_per_second": stored,
@@ -249,10 +249,6 @@ def _per_owner(column: Reals, owner: NDArray[np.intp], count: int) -> tuple[Real
 def _sum(values: Reals) -> float:
     is_known = ~np.isnan(values)
     return float(values[is_known].sum()) if is_known.any() else np.nan
-
-
-def _known(offsets: Ints) -> Reals:
-    return np.where(offsets == ABSENT, np.nan, offsets)
 
 
 def _reals(values: Sequence[float | None]) -> Reals:

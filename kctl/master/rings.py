@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-Reals = NDArray[np.float64]
+from kctl.rows.columns import Reals
 
 
 class Ring:

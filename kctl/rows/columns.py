@@ -231,6 +231,11 @@ def rearranged(column: NDArray[Any], rows: Rows, fill: object) -> NDArray[Any]:
     return found
 
 
+def as_reals(offsets: Ints) -> Reals:
+    """NaN: unknown."""
+    return np.where(offsets == ABSENT, np.nan, offsets)
+
+
 def _absent(column: NDArray[Any]) -> Any:
     return {"f": np.nan, "O": None}.get(column.dtype.kind, ABSENT)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kctl_agent.replies.encode import fields_of
 from kctl_agent.rpc.wire import JsonObject
 
 
@@ -50,14 +51,7 @@ class Assessment:
     """The age of the oldest unhandled message: in Kafka, in the storage, in a handler, or waiting for a retry."""
 
     def to_json(self) -> JsonObject:
-        return {
-            "status": self.status.value,
-            "reason": self.reason,
-            "lag_seconds": self.lag_seconds,
-            "growth_per_second": self.growth_per_second,
-            "catchup_seconds": self.catchup_seconds,
-            "oldest_unhandled_seconds": self.oldest_unhandled_seconds,
-        }
+        return {**fields_of(self), "status": self.status.value}
 
 
 UNKNOWN = Assessment(Status.UNKNOWN, "it has not been assessed yet")

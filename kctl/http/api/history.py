@@ -11,7 +11,7 @@ from kctl.http.api.api import api_of
 from kctl.http.api.listing import IfNoneMatch, router
 from kctl.http.errors import Error
 from kctl.master.history import FLEET, KEPT_SECONDS, Subject, Window
-from kctl.master.rings import Reals
+from kctl.rows.columns import Reals
 from kctl_agent.replies.encode import encoded
 from kctl_agent.rpc.wire import JsonObject
 

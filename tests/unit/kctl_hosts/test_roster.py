@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from kctl.hosts.roster import Gone, Host, Roster, agreed, decoded_host, decoded_roster, lost
+from kctl.hosts.roster import Gone, Host, Roster, agreed, decoded, lost
 
 DAY = 86_400.0
 
@@ -129,25 +129,25 @@ def test_all_speak_the_newest_protocol_that_the_oldest_release_knows() -> None:
     ],
 )
 def test_what_describes_no_master_counts_for_nothing(description: bytes) -> None:
-    assert decoded_host(description) is None
-    roster = Group().of(decoded_host(description), host("a"))
+    assert decoded(Host, description) is None
+    roster = Group().of(decoded(Host, description), host("a"))
     assert names(roster) == ["a"]
     assert [each.reason for each in roster.refused] == ["1 of the group's members describe no master"]
 
 
 def test_what_a_newer_release_adds_is_ignored_and_a_roster_comes_back_as_it_went() -> None:
     newer = b'{"name": "a", "url": "https://a:1", "incarnation": 7, "protocols": [1, 9], "more": {}}'
-    assert decoded_host(newer) == Host("a", "https://a:1", 7, protocols=(1, 9))
+    assert decoded(Host, newer) == Host("a", "https://a:1", 7, protocols=(1, 9))
 
     roster = Group().of(host("a"), host("b"))
-    assert decoded_roster(msgspec.json.encode(roster)) == roster
-    assert decoded_roster(b"{") is None
+    assert decoded(Roster, msgspec.json.encode(roster)) == roster
+    assert decoded(Roster, b"{") is None
 
 
 @pytest.mark.parametrize("since", ["1e300", "-1", "NaN"])
 def test_a_roster_with_a_time_that_is_none_is_not_read(since: str) -> None:
     gone = f'{{"host": {{"name": "a", "url": "https://a:1", "incarnation": 7}}, "since": {since}}}'
-    assert decoded_roster(f'{{"gone": [{gone}]}}'.encode()) is None
+    assert decoded(Roster, f'{{"gone": [{gone}]}}'.encode()) is None
 
 
 def test_a_time_to_come_does_not_keep_a_host_for_ever() -> None:
