@@ -67,7 +67,8 @@ class Members:
         if not outcome.failed:
             return outcome
         supervised = {status.name: status for status in self._statuses()}
-        stopped = [each.sender for each in outcome.failed if _is_stopped(supervised.get(each.sender))]
+        wanted_down = {name for name, status in supervised.items() if status.desired == "stopped"}
+        stopped = [each.sender for each in outcome.failed if each.sender in wanted_down]
         failed = [
             _explained(failure, supervised[failure.sender]) if failure.sender in supervised else failure
             for failure in outcome.failed
@@ -88,10 +89,6 @@ class Members:
         return name in self._attached
 
 
-def _is_stopped(status: WorkerStatus | None) -> bool:
-    return status is not None and status.desired == "stopped"
-
-
 def _explained(failure: Failed, status: WorkerStatus) -> Failed:
     if failure.code != "unreachable" or status.state == "running":
         return failure
@@ -105,18 +102,18 @@ class Agents:
 
     async def ping(self, name: str, timeout_seconds: float) -> PingReply | None:
         """Returns None if the agent does not answer in time."""
-        deadline = asyncio.get_running_loop().time() + timeout_seconds
-        outcome = await fan_out(self._pool, {name: socket_path(self._run_dir, name)}, "ping", {}, deadline=deadline)
-        pings = typed(outcome, PingReply).answers
+        pings = typed(await self._asked(name, "ping", {}, timeout_seconds), PingReply).answers
         return pings[0].result if pings else None
 
     async def operate(self, name: str, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
         """Returns the agent's answer. Raises AgentRefused if the agent rejects the operation or does not exist,
         OperationUnknown if it does not answer in time."""
-        deadline = asyncio.get_running_loop().time() + timeout_seconds
-        path = socket_path(self._run_dir, name)
-        outcome = await fan_out(self._pool, {name: path}, rpc, params, deadline=deadline)
+        outcome = await self._asked(name, rpc, params, timeout_seconds)
         for failed in outcome.failed:
             error = OperationUnknown if failed.code == AgentTimeout.code else AgentRefused
             raise error(f"{name}: {failed.message}")
         return parse_object(bytes(outcome.answers[0].result))
+
+    async def _asked(self, name: str, rpc: str, params: JsonObject, timeout_seconds: float) -> FanOut[Raw]:
+        deadline = asyncio.get_running_loop().time() + timeout_seconds
+        return await fan_out(self._pool, {name: socket_path(self._run_dir, name)}, rpc, params, deadline=deadline)

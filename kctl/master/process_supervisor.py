@@ -97,12 +97,13 @@ class ProcessSupervisor:
         """The session of a process of an earlier master that survives SIGKILL; it must end first."""
         self.started_with: Mapping[str, object] = {}
         self._events: asyncio.Queue[tuple[int | None, Event]] = asyncio.Queue()
-        self._incarnation = 0
+        self.incarnation = 0
+        """Other objects only read it, and `health`."""
         self._child: Child | None = None
         self._survivors: Mapping[int, str] = {}
         self._duties: asyncio.TaskGroup | None = None
         self._health_check: asyncio.Task[None] | None = None
-        self._health: Health | None = None
+        self.health: Health | None = None
         self._status = SupervisionStatus(since=time.monotonic())
         self._has_stopped = asyncio.Event()
         self._has_stopped.set()
@@ -134,14 +135,6 @@ class ProcessSupervisor:
     def since(self) -> float:
         return self._status.since
 
-    @property
-    def incarnation(self) -> int:
-        return self._incarnation
-
-    @property
-    def health(self) -> Health | None:
-        return self._health
-
     def start(self) -> None:
         self._request(Start())
 
@@ -170,10 +163,10 @@ class ProcessSupervisor:
             await self._changed.wait_for(predicate)
 
     def on_memory_sample(self, resident_bytes: int) -> None:
-        if self._health is None:
+        if self.health is None:
             return
-        self._health = on_memory_sample(self._health, self.policy.rules, resident_bytes)
-        warning = refusals(self.policy.rules, self._health)
+        self.health = on_memory_sample(self.health, self.policy.rules, resident_bytes)
+        warning = refusals(self.policy.rules, self.health)
         if warning != self._warning and warning is not None:
             log.warning("action=limit_refused worker=%s: %s", self.name, warning)
         self._warning = warning
@@ -181,8 +174,8 @@ class ProcessSupervisor:
 
     def on_heartbeat(self, beat: PingReply, at: float) -> None:
         """`at`: when the ping was sent."""
-        if self._health is not None and beat.pid == self.pid and at > self._health.heartbeat_at:
-            self._health = on_heartbeat(self._health, beat, at)
+        if self.health is not None and beat.pid == self.pid and at > self.health.heartbeat_at:
+            self.health = on_heartbeat(self.health, beat, at)
 
     @property
     def unkillable_text(self) -> str:
@@ -206,7 +199,7 @@ class ProcessSupervisor:
             next_try_seconds=None if status.next_try_at is None else max(status.next_try_at - now, 0.0),
             last_error=self.unkillable_text or self._last_error,
             log=str(self.launch.log_path),
-            resident_bytes=None if self._health is None else self._health.resident_bytes,
+            resident_bytes=None if self.health is None else self.health.resident_bytes,
             warning=self._warning,
             is_requested=status.is_requested,
         )
@@ -216,7 +209,7 @@ class ProcessSupervisor:
             async with asyncio.TaskGroup() as self._duties:
                 while True:
                     incarnation, event = await self._events.get()
-                    if incarnation in (None, self._incarnation):
+                    if incarnation in (None, self.incarnation):
                         await self._handle(event)
         finally:
             if self._child is not None:
@@ -248,15 +241,15 @@ class ProcessSupervisor:
             case SupervisionState.RUNNING:
                 log.info("action=running worker=%s after_seconds=%.1f", self.name, self._status.since - before.since)
                 now = time.monotonic()
-                self._health = Health(heartbeat_at=now, progress_at=now)
+                self.health = Health(heartbeat_at=now, progress_at=now)
             case SupervisionState.STOPPING:
                 log.info("action=stop worker=%s pid=%s", self.name, self.pid)
-                self._health, self._was_killed = None, False
+                self.health, self._was_killed = None, False
                 if self._child is not None:
                     self._duty(self._end(self._child, event), "stop")
             case SupervisionState.UNKILLABLE:
                 log.error("action=unkillable worker=%s: %s", self.name, self.unkillable_text)
-                self._health = None
+                self.health = None
                 self._has_stopped.set()
             case SupervisionState.BACKOFF:
                 self._wait_for_next_try()
@@ -270,7 +263,7 @@ class ProcessSupervisor:
                 self._given_up(self.name)
 
     async def _spawn(self) -> None:
-        self._incarnation += 1
+        self.incarnation += 1
         if self.former is not None:
             self._duty(self._end_former(self.former), "former")
             self.former = None
@@ -333,8 +326,8 @@ class ProcessSupervisor:
         self._post(Ready())
         while True:
             await asyncio.sleep(self.policy.ping_interval_seconds)
-            silence = 0.0 if self._health is None else time.monotonic() - self._health.heartbeat_at
-            if silence >= self.policy.ping_interval_seconds or self._health is None:
+            silence = 0.0 if self.health is None else time.monotonic() - self.health.heartbeat_at
+            if silence >= self.policy.ping_interval_seconds or self.health is None:
                 remaining = self.policy.rules.ping_timeout_seconds - silence
                 await self._is_answering(pid, min(max(remaining, 0.05), _PROBE_TIMEOUT_SECONDS))
             self._forget_error()
@@ -344,25 +337,25 @@ class ProcessSupervisor:
         beat = await self._probe(self.name, timeout_seconds)
         if beat is None or beat.pid != pid:
             return False
-        if self._health is not None:
-            self._health = on_heartbeat(self._health, beat, time.monotonic())
+        if self.health is not None:
+            self.health = on_heartbeat(self.health, beat, time.monotonic())
         return True
 
     def _forget_error(self) -> None:
         """Acts only if the process was started on request or is stable."""
-        if self._health is not None and self._last_error is not None:
+        if self.health is not None and self._last_error is not None:
             seconds = time.monotonic() - self._status.since
             if (self._status.failures == 0 and not self._was_killed) or seconds >= self.policy.restart.stable_seconds:
                 self._last_error = None
 
     def _judge(self) -> None:
-        if self._health is None:
+        if self.health is None:
             return
-        unhealthy = judge(self.policy.rules, self._health, time.monotonic())
+        unhealthy = judge(self.policy.rules, self.health, time.monotonic())
         if unhealthy is not None:
-            is_from_start = unhealthy.cause is Cause.STALLED and not self._health.batches_total
-            since = self._health.progress_at
-            self._health = None  # one verdict for each incarnation
+            is_from_start = unhealthy.cause is Cause.STALLED and not self.health.batches_total
+            since = self.health.progress_at
+            self.health = None  # one verdict for each incarnation
             self._last_error = unhealthy.why
             log.warning("action=unhealthy worker=%s cause=%s: %s", self.name, unhealthy.cause, unhealthy.why)
             self._post(Replace(unhealthy.cause, unhealthy.at_once))
@@ -410,14 +403,14 @@ class ProcessSupervisor:
             self._health_check.cancel()
         if self._child is not None:
             self._child.close()
-        self._child = self._health_check = self._health = None
+        self._child = self._health_check = self.health = None
 
     def _request(self, event: Event) -> None:
         self._has_stopped.clear()
         self._events.put_nowait((None, event))
 
     def _post(self, event: Event) -> None:
-        self._events.put_nowait((self._incarnation, event))
+        self._events.put_nowait((self.incarnation, event))
 
     def _duty(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
         assert self._duties is not None

@@ -185,7 +185,7 @@ async def test_a_worker_that_has_answered_somebody_is_not_asked_again_and_is_not
         assert fleet.state == "running"
         health = fleet.process.health
         assert health is not None
-        fleet.process._health = replace(health, heartbeat_at=time.monotonic())
+        fleet.process.health = replace(health, heartbeat_at=time.monotonic())
         fleet.supervisor.on_heartbeats(
             {"worker-0": PingReply(1)}, time.monotonic() + 60
         )  # another process with that name
