@@ -218,7 +218,8 @@ def _processes(snapshot: FleetSnapshot, kind: str) -> Iterator[Found]:
 def _handling(snapshot: FleetSnapshot) -> Iterator[Found]:
     """Yields findings about the handler and messages that have left Kafka."""
     storage = snapshot.block_size.result
-    sinkers = [row for _, row in _supervised(snapshot, "sinker") if row is not None and row.sinker is not None]
+    rows = (row for _, row in _supervised(snapshot, "sinker"))
+    sinkers = {row.name: row.sinker for row in rows if row is not None and row.sinker is not None}
     yield from handling.calls(sinkers)
     yield from handling.tries(sinkers, storage)
     yield from handling.dead_letters(storage)

@@ -3,13 +3,13 @@ messages flow, but not as they should."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from kctl.rows.verdict import Level
-from kctl.rows.workers import WorkerRow
 from kctl.status.unhandled import Unhandled
 from kctl_agent.replies.block_size import RECENT_DEAD_COUNTED, RECENT_DEAD_SECONDS, StorageReply
+from kctl_agent.replies.workers import SinkerStats
 from kctl_agent.rpc.messages import number_of
 
 _LEAST_CALL_SECONDS = 10.0
@@ -33,34 +33,35 @@ class Found(NamedTuple):
     """For how long it is known."""
 
 
-def calls(sinkers: Sequence[WorkerRow]) -> Iterator[Found]:
+def calls(sinkers: Mapping[str, SinkerStats]) -> Iterator[Found]:
     """Finds handler calls that run much longer than usual."""
-    long = [(row, seconds) for row in sinkers if (seconds := _call_seconds(row)) > _limit_seconds(row)]
+    seconds = {name: stats.call_seconds or 0.0 for name, stats in sinkers.items()}
+    long = [name for name, stats in sinkers.items() if seconds[name] > _limit_seconds(stats)]
     if long:
         share = f"in {len(long)} of {number_of(len(sinkers), 'sinker')}"
-        calls = [f"{row.name}'s call has been running for {seconds:.0f} s" for row, seconds in long[:_NAMED]]
+        calls = [f"{name}'s call has been running for {seconds[name]:.0f} s" for name in long[:_NAMED]]
         more = [f"{len(long) - _NAMED} more"] if len(long) > _NAMED else []
-        limit = f"the limit is {_limit_seconds(long[0][0]):.0f} s; `kctl stack {long[0][0].name}` shows where it is"
+        limit = f"the limit is {_limit_seconds(sinkers[long[0]]):.0f} s; `kctl stack {long[0]}` shows where it is"
         what, why = f"{_handler(sinkers)} has not returned {share}", "; ".join((*calls, *more, limit))
-        yield Found(Level.DEGRADED, "handler calls", what, why, max(seconds for _, seconds in long))
+        yield Found(Level.DEGRADED, "handler calls", what, why, max(seconds[name] for name in long))
 
 
-def tries(sinkers: Sequence[WorkerRow], storage: StorageReply) -> Iterator[Found]:
+def tries(sinkers: Mapping[str, SinkerStats], storage: StorageReply) -> Iterator[Found]:
     """Finds many failed tries in the last minute; or few, without a success for longer, while messages are pending."""
-    known = [row.sinker for row in sinkers if row.sinker is not None]
-    count, failed = (sum(getattr(each, name) or 0 for each in known) for name in ("recent_tries", "recent_failures"))
-    classes = sorted({each.error_class for each in known if each.error_class})
-    worst = max(sinkers, key=lambda row: (row.sinker and row.sinker.recent_failures) or 0, default=None)
+    count = sum(each.recent_tries or 0 for each in sinkers.values())
+    failures = {name: stats.recent_failures or 0 for name, stats in sinkers.items()}
+    failed = sum(failures.values())
+    classes = sorted({each.error_class for each in sinkers.values() if each.error_class})
     why = ", ".join((f"{failed} of {count} tries failed in the last minute", *classes))
-    why += f"; `kctl logs {worst.name}` shows more" if worst else ""
+    why += f"; `kctl logs {max(failures, key=failures.__getitem__)}` shows more" if failures else ""
     if count >= _LEAST_TRIES and failed > _MOST_FAILURES * count:
         yield Found(Level.DEGRADED, "handler", f"{_handler(sinkers)} has failed too often", why)
         return
-    failing = [row for row in sinkers if _failing_seconds(row) > _FAILING_SECONDS]
+    failing = [seconds for each in sinkers.values() if (seconds := each.failing_seconds or 0.0) > _FAILING_SECONDS]
     if failing and (storage.pending or storage.processing):
         share = f"{len(failing)} of {number_of(len(sinkers), 'sinker')} {'has' if len(failing) == 1 else 'have'}"
         what = "no message was handled" if len(failing) == len(sinkers) else f"{share} handled no message"
-        yield Found(Level.DEGRADED, "handler", what, why, min(map(_failing_seconds, failing)))
+        yield Found(Level.DEGRADED, "handler", what, why, min(failing))
 
 
 def dead_letters(storage: StorageReply) -> Iterator[Found]:
@@ -73,22 +74,12 @@ def dead_letters(storage: StorageReply) -> Iterator[Found]:
     yield Found(Level.DEGRADED, "dead letters", "messages have become dead letters", why, recent.first_seconds or 0.0)
 
 
-def _handler(sinkers: Sequence[WorkerRow]) -> str:
-    names = sorted({row.sinker.handler for row in sinkers if row.sinker is not None and row.sinker.handler})
-    return " ".join(("the handler", *names))
+def _handler(sinkers: Mapping[str, SinkerStats]) -> str:
+    return " ".join(("the handler", *sorted({each.handler for each in sinkers.values() if each.handler})))
 
 
-def _call_seconds(row: WorkerRow) -> float:
-    return 0.0 if row.sinker is None else row.sinker.call_seconds or 0.0
-
-
-def _limit_seconds(row: WorkerRow) -> float:
-    usual = 0.0 if row.sinker is None else row.sinker.handler_p99_seconds or 0.0
-    return max(_LEAST_CALL_SECONDS, _USUAL_CALLS * usual)
-
-
-def _failing_seconds(row: WorkerRow) -> float:
-    return 0.0 if row.sinker is None else row.sinker.failing_seconds or 0.0
+def _limit_seconds(stats: SinkerStats) -> float:
+    return max(_LEAST_CALL_SECONDS, _USUAL_CALLS * (stats.handler_p99_seconds or 0.0))
 
 
 def stored_words(storage: StorageReply) -> str | None:

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
 
-from kctl.rows.workers import WorkerRow
 from kctl.status import handling
 from kctl.status.handling import Found
 from kctl_agent.replies.block_size import RecentDeadLetters, StorageReply
@@ -15,8 +14,8 @@ from kctl_agent.replies.workers import SinkerStats
 WAITING = StorageReply(pending=3, processing=1)
 
 
-def sinker(number: int, **stats: Any) -> WorkerRow:
-    return WorkerRow(f"sinker-{number}", "sinker", sinker=SinkerStats(handler="shop:handle", **stats))
+def sinkers(*stats: Mapping[str, Any]) -> dict[str, SinkerStats]:
+    return {f"sinker-{number}": SinkerStats(handler="shop:handle", **each) for number, each in enumerate(stats)}
 
 
 def only(found: Iterable[Found]) -> Found:
@@ -26,7 +25,7 @@ def only(found: Iterable[Found]) -> Found:
 
 @pytest.mark.shows("a hanging call of the handler is reported after 10 s or five times the usual duration")
 def test_a_call_that_runs_for_long_is_found_with_its_handler_and_its_sinker() -> None:
-    found = only(handling.calls([sinker(0, call_seconds=75.2, handler_p99_seconds=0.2), sinker(1, call_seconds=3.0)]))
+    found = only(handling.calls(sinkers({"call_seconds": 75.2, "handler_p99_seconds": 0.2}, {"call_seconds": 3.0})))
 
     assert found.about == "handler calls"
     assert found.what == "the handler shop:handle has not returned in 1 of 2 sinkers"
@@ -38,9 +37,9 @@ def test_a_call_that_runs_for_long_is_found_with_its_handler_and_its_sinker() ->
 
 
 def test_a_handler_that_is_always_slow_has_five_times_its_usual_time() -> None:
-    assert not [*handling.calls([sinker(0, call_seconds=149.0, handler_p99_seconds=30.0)])]
-    assert [*handling.calls([sinker(0, call_seconds=151.0, handler_p99_seconds=30.0)])]
-    assert not [*handling.calls([sinker(0), WorkerRow("sinker-1", "sinker")])], "between calls"
+    assert not [*handling.calls(sinkers({"call_seconds": 149.0, "handler_p99_seconds": 30.0}))]
+    assert [*handling.calls(sinkers({"call_seconds": 151.0, "handler_p99_seconds": 30.0}))]
+    assert not [*handling.calls(sinkers({}, {}))], "between calls"
 
 
 @pytest.mark.parametrize(
@@ -48,8 +47,8 @@ def test_a_handler_that_is_always_slow_has_five_times_its_usual_time() -> None:
     [(19, 19, False), (20, 1, False), (20, 2, True), (1000, 50, False), (1000, 51, True), (1000, 200, True)],
 )
 def test_more_than_a_twentieth_of_twenty_tries_is_too_often(tries: int, failures: int, is_found: bool) -> None:
-    parts = [sinker(0, recent_tries=tries - 5, recent_failures=failures, error_class="ValueError")]
-    parts.append(sinker(1, recent_tries=5, recent_failures=0))
+    many = {"recent_tries": tries - 5, "recent_failures": failures, "error_class": "ValueError"}
+    parts = sinkers(many, {"recent_tries": 5, "recent_failures": 0})
 
     found = [*handling.tries(parts, StorageReply(pending=0, processing=0))]
 
@@ -61,16 +60,18 @@ def test_more_than_a_twentieth_of_twenty_tries_is_too_often(tries: int, failures
 
 
 def test_few_tries_that_all_fail_are_found_while_messages_wait() -> None:
-    failing = sinker(0, failing_seconds=40.0, recent_tries=6, recent_failures=6, error_class="KeyError")
+    failing = {"failing_seconds": 40.0, "recent_tries": 6, "recent_failures": 6, "error_class": "KeyError"}
 
-    found = only(handling.tries([failing], WAITING))
+    found = only(handling.tries(sinkers(failing), WAITING))
 
     assert found.what == "no message was handled"
     assert found.why == "6 of 6 tries failed in the last minute, KeyError; `kctl logs sinker-0` shows more"
     assert found.seconds == 40.0
-    assert only(handling.tries([failing, sinker(1)], WAITING)).what == "1 of 2 sinkers has handled no message"
-    assert not [*handling.tries([failing], StorageReply(pending=0, processing=0, dead=7))], "every message is settled"
-    assert not [*handling.tries([sinker(0, failing_seconds=20.0)], WAITING)], "what it needs may be away for a moment"
+    assert only(handling.tries(sinkers(failing, {}), WAITING)).what == "1 of 2 sinkers has handled no message"
+    assert not [*handling.tries(sinkers(failing), StorageReply(pending=0, processing=0, dead=7))], (
+        "every message is settled"
+    )
+    assert not [*handling.tries(sinkers({"failing_seconds": 20.0}), WAITING)], "what it needs may be away for a moment"
 
 
 @pytest.mark.shows("dead letters of the last five minutes make a fleet `degraded`, with their number and error class")
