@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kctl.ownership import refuse_others
+from kctl.ownership import refuse_others, user_name
 from kctl.regular_files import open_regular
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def operation(
         "id": f"{os.getpid()}-{int(began * 1000)}",
         "operation": name,
         "params": dict(params),
-        "by": _name(uid) if by is None else by,
+        "by": user_name(uid) if by is None else by,
         "uid": uid if by is None else None,
         "login": _login() if by is None else None,
         "via": via,
@@ -104,17 +104,10 @@ def _append_or_log(path: Path, line: Mapping[str, Any]) -> None:
         log.warning("action=audit_failed path=%s operation=%s: %s", path, line["operation"], error.strerror)
 
 
-def _name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid {uid}"
-
-
 def _login() -> str | None:
     """The login user according to the kernel, regardless of `sudo` and `su`; None for a service."""
     try:
         uid = int(Path("/proc/self/loginuid").read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
-    return None if uid == 2**32 - 1 else _name(uid)
+    return None if uid == 2**32 - 1 else user_name(uid)

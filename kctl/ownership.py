@@ -66,6 +66,14 @@ def _steps(path: Path) -> Iterator[Path]:
             left += reversed(target.parts[target.is_absolute() :])
 
 
+def user_name(uid: int) -> str:
+    """A container's user may have none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
 def _others(status: os.stat_result) -> int:
     return stat.S_IWOTH | (stat.S_IWGRP if status.st_gid else 0)
 

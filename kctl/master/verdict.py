@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -20,7 +20,7 @@ from kctl.rows.verdict import UNOWNED, Finding, Level, Verdict
 from kctl.rows.workers import AgentState, WorkerRow, WorkerStatus
 from kctl.status import Status, handling
 from kctl.status.handling import Found
-from kctl_agent.replies.workers import PingReply, WaitingFor
+from kctl_agent.replies.workers import WaitingFor
 from kctl_agent.rpc.messages import number_of
 
 _TURNING = frozenset({AgentState.RUNNING, AgentState.IDLE, AgentState.PAUSED, AgentState.THROTTLED})
@@ -275,17 +275,13 @@ def _trouble(snapshot: FleetSnapshot, status: WorkerStatus, row: WorkerRow | Non
         return None
     if (row.age_seconds or 0.0) > STALE_SECONDS:
         return f"{name} has published nothing for {row.age_seconds:.0f} s"
-    turn = _main_thread_age(snapshot.ping.result.rows, name)
-    if row.state in _TURNING and turn > STALE_SECONDS:
+    turns = (each.main_thread_age_seconds or 0.0 for each in snapshot.ping.result.rows if each.name == name)
+    if row.state in _TURNING and next(turns, 0.0) > STALE_SECONDS:
         return f"the main thread of {name} hangs"
     # a sinker's error is about a message
     if row.state == AgentState.FAILED or (row.last_error and row.kind != "sinker"):
         return f"{name}: {row.last_error or 'it has failed'}"
     return None
-
-
-def _main_thread_age(pings: Iterable[PingReply], name: str) -> float:
-    return next((ping.main_thread_age_seconds or 0.0 for ping in pings if ping.name == name), 0.0)
 
 
 def _attached(snapshot: FleetSnapshot) -> Iterator[Found]:

@@ -141,18 +141,6 @@ def _messages(count: int) -> str:
     return "1 message waits" if count == 1 else f"{count} messages wait"
 
 
-def _no_lag(case: _Case) -> str:
-    return f"{_NO_COMMIT[Uncommitted(case.first)]}, so lag is not known; {case.reader}"
-
-
-def _ahead(case: _Case) -> str:
-    return f"the committed offset {case.first} is {case.second} above the end of the log: up to it messages are skipped"
-
-
-def _overtaken(case: _Case) -> str:
-    return f"retention overtakes in {_seconds(case.seconds)}: {case.first} messages above the log start, {case.waiting}"
-
-
 def _caught_up(case: _Case) -> str:
     nobody = "" if case.owner.name or case.owner.members else f"; {case.nobody}"
     return f"{case.waiting}{', as is allowed' if case.lag else ''}{nobody}"
@@ -178,10 +166,6 @@ def _starting(case: _Case) -> str:
     return f"{reader}; {case.waiting}"
 
 
-def _in_time(case: _Case) -> str:
-    return f"commits come, {case.waiting}{f'; a {case.batch}' if case.batch else ''}"
-
-
 def _seconds(value: float) -> str:
     return f"{value:.0f} s" if value >= 10 else f"{value:.1f} s"
 
@@ -189,11 +173,17 @@ def _seconds(value: float) -> str:
 _TEXTS: dict[JudgementReason, Callable[[_Case], str]] = {
     JudgementReason.ELSEWHERE: lambda case: f"{case.owner.name} reads it, and its own host judges it; {case.waiting}",
     JudgementReason.NOTHING_KNOWN: lambda _: "its offsets, or those of its log, are not known",
-    JudgementReason.NO_LAG: _no_lag,
+    JudgementReason.NO_LAG: lambda case: (
+        f"{_NO_COMMIT[Uncommitted(case.first)]}, so lag is not known; {case.reader}"
+    ),
     JudgementReason.BLIND: lambda case: f"the last offsets are {_seconds(case.seconds)} old",
-    JudgementReason.AHEAD: _ahead,
+    JudgementReason.AHEAD: lambda case: (
+        f"the committed offset {case.first} is {case.second} above the end of the log: up to it messages are skipped"
+    ),
     JudgementReason.REMOVED: lambda case: f"{case.first} messages were removed before they were read; {case.waiting}",
-    JudgementReason.OVERTAKEN: _overtaken,
+    JudgementReason.OVERTAKEN: lambda case: (
+        f"retention overtakes in {_seconds(case.seconds)}: {case.first} messages above the log start, {case.waiting}"
+    ),
     JudgementReason.PAUSED: lambda case: f"{case.reader}; {case.waiting}",
     JudgementReason.TRANSACTION: lambda case: (
         f"{case.first} messages wait behind a transaction that has been open for {_seconds(case.seconds)}: end its "
@@ -217,7 +207,9 @@ _TEXTS: dict[JudgementReason, Callable[[_Case], str]] = {
     JudgementReason.OLD_COMMIT: lambda case: (
         f"{case.reader}; the last commit is {_seconds(case.seconds)} old; {case.waiting}"
     ),
-    JudgementReason.IN_TIME: _in_time,
+    JudgementReason.IN_TIME: lambda case: (
+        f"commits come, {case.waiting}{f'; a {case.batch}' if case.batch else ''}"
+    ),
 }
 
 

@@ -128,17 +128,15 @@ class MasterService:
     def _own(self, rpc: str) -> JsonObject:
         if rpc == "ping":
             return {"name": MASTER_NAME, "pid": os.getpid(), "version": __version__}
+        known: Struct
         if rpc == "verdict":
-            return self._verdict()
-        if rpc == "advice":
+            known = self._verdicts.current()
+        elif rpc == "advice":
             latest = self._verdicts.latest()
-            advised: JsonObject = encoded(NO_ADVICE if latest is None else latest.advice)
-            return advised
-        document: JsonObject = encoded(self._known_hosts().answer())
-        return document
-
-    def _verdict(self) -> JsonObject:
-        document: JsonObject = encoded(self._verdicts.current())
+            known = NO_ADVICE if latest is None else latest.advice
+        else:
+            known = self._known_hosts().answer()
+        document: JsonObject = encoded(known)
         return document
 
     async def _status(self, request: Request) -> JsonObject:

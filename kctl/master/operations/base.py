@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import pwd
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from kctl.ownership import user_name
 from kctl_agent.replies.encode import fields_of
 from kctl_agent.replies.workers import Event
 from kctl_agent.rpc.wire import JsonObject
@@ -38,12 +38,9 @@ class Caller:
 
     @property
     def name(self) -> str:
-        if self.uid is None:
-            return f"{self.via} token {self.token}".rstrip() + (f", for {self.sent_for}" if self.sent_for else "")
-        try:
-            return pwd.getpwuid(self.uid).pw_name
-        except KeyError:
-            return f"uid {self.uid}"
+        if self.uid is not None:
+            return user_name(self.uid)
+        return f"{self.via} token {self.token}".rstrip() + (f", for {self.sent_for}" if self.sent_for else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
