@@ -22,18 +22,10 @@ class KctlError(Exception):
 
 
 class CommandRejected(KctlError):
-    """The master answered with an error; its sentence and code are shown.
-
-    `wire_code` and `wire_retriable` are its own.
-    """
+    """The master answered with an error, whose sentence is shown."""
 
     code = "command_rejected"
     http_status = 502
-
-    def __init__(self, message: str, wire_code: str, wire_retriable: bool = False) -> None:
-        super().__init__(message)
-        self.wire_code = wire_code
-        self.wire_retriable = wire_retriable
 
 
 class BadAnswer(KctlError):

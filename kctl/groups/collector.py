@@ -209,7 +209,6 @@ class ClusterCollector:
                 coordinator=group.listed.coordinator if group.listed.coordinator >= 0 else None,
                 detail=self._detail_of(group.listed.group),
                 age_seconds=age,
-                protocol_type=group.listed.protocol,
             )
             for number, (group, lag, of_group, of_each, age) in enumerate(
                 zip(

@@ -16,7 +16,7 @@ from kctl.kafka.client.layout import Partition
 from kctl.kafka.groups import ListedGroup
 from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl.kafka.protocol.committed_bytes import GroupOffsets, TopicPartitions, by_topic
-from kctl.rows.columns import ABSENT, Bools, Ints, Names, PartitionColumns, Rows, lag_from
+from kctl.rows.columns import ABSENT, Bools, Ints, Names, PartitionColumns, Rows, lag_from, rearranged
 from kctl.rows.partitions import ResetPolicy
 
 _WATCHED = ResetPolicy.EARLIEST
@@ -88,14 +88,9 @@ class _Logs:
     def choose(self, keys: Sequence[Partition]) -> None:
         rows = np.array([self.places.get(key, -1) for key in keys], np.intp)
         self.places = {key: place for place, key in enumerate(keys)}
-        is_old = rows >= 0
-        for name in ("at", "end", "start", "stable_end", "high_watermark"):
-            column = np.full(len(rows), np.nan if name == "at" else ABSENT)
-            column[is_old] = getattr(self, name)[rows[is_old]]
-            setattr(self, name, column)
-        does_not_exist = np.zeros(len(rows), np.bool_)
-        does_not_exist[is_old] = self.does_not_exist[rows[is_old]]
-        self.does_not_exist = does_not_exist
+        offsets = dict.fromkeys(("end", "start", "stable_end", "high_watermark"), ABSENT)
+        for name, fill in {"at": np.nan, **offsets, "does_not_exist": False}.items():
+            setattr(self, name, rearranged(getattr(self, name), rows, fill))
 
     def forget(self, rows: Rows | Bools) -> None:
         self.at[rows] = np.nan

@@ -38,8 +38,6 @@ class GroupSnapshot:
     """The smallest unit with series."""
     age_seconds: float | None = None
     """Age of the oldest offsets at the collection; None without partitions."""
-    protocol_type: str | None = None
-    """`consumer`, `connect`, ...; empty if the group's clients choose their partitions themselves."""
 
 
 class GroupColumns(NamedTuple):

@@ -133,7 +133,7 @@ class Guard:
                 raise NotAllowed("pages of another origin are not served")
         except ValueError:
             raise BadRequest("the Origin header cannot be read") from None
-        self._check_caller(scope, headers.get("authorization"), host, changes or _is_for_holders(scope))
+        self._check_caller(scope, headers.get("authorization"), host, changes or scope["path"].startswith(_OF_HOLDERS))
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdecimal()) or len(length) > 18 or int(length) > self._limits.body_bytes:
             raise BodyTooLarge(f"a body may have {self._limits.body_bytes} bytes")
@@ -264,10 +264,6 @@ def is_loopback_name(name: str) -> bool:
         return ipaddress.IPv4Address(name).is_loopback
     except ValueError:
         return False
-
-
-def _is_for_holders(scope: Scope) -> bool:
-    return str(scope.get("path", "")).startswith(_OF_HOLDERS)
 
 
 def _is_own(scope: Scope) -> bool:

@@ -6,7 +6,7 @@ import base64
 import gzip
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from html import escape
 from importlib import resources
@@ -100,7 +100,8 @@ def _sha256(text: str) -> str:
 
 def _reference(openapi: Mapping[str, Any]) -> str:
     title = f"{openapi['info']['title']} {openapi['info']['version']}"
-    body = "".join(_operation(path, method, described) for path, method, described in _operations(openapi))
+    operations = ((path, *each) for path, methods in openapi["paths"].items() for each in methods.items())
+    body = "".join(_operation(path, method.upper(), described) for path, method, described in operations)
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f"<style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>"
@@ -108,12 +109,6 @@ def _reference(openapi: Mapping[str, Any]) -> str:
         '<code>{"error":{"code","message","retriable"}}</code>. Programs read <a href="/openapi.json">openapi.json</a>.'
         f"</p>{body}</body></html>\n"
     )
-
-
-def _operations(openapi: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    for path, methods in openapi["paths"].items():
-        for method, described in methods.items():
-            yield path, method.upper(), described
 
 
 def _operation(path: str, method: str, described: Mapping[str, Any]) -> str:

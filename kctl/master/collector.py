@@ -31,6 +31,7 @@ from kctl.master.reduction import (
     STALE_SECONDS,
     WORKERS,
     CachedCommand,
+    ReducedCommand,
     reduced,
     with_gaps,
     with_supervisor,
@@ -55,8 +56,8 @@ from kctl_agent.replies.workers import PingReply
 
 log = logging.getLogger(__name__)
 
-_ASKED = (BLOCK_SIZE, OFFSET_CHECKER, PING, WORKERS)
-"""`kafka_lag` is another view of `offset_checker` and derived from it, so that the two cannot disagree."""
+_ASKED: tuple[ReducedCommand[Any, Any], ...] = (BLOCK_SIZE, OFFSET_CHECKER, PING, WORKERS)
+"""In the order of `_Replies`. `kafka_lag` is another view of `offset_checker` and derived from it, so that the two cannot disagree."""
 _KEPT = tuple(
     name
     for name, each in QUESTIONS.items()
@@ -298,18 +299,8 @@ class _Replies(NamedTuple):
         return self._replace(offset_checker=replace(offsets, answers=[each.kept(seconds) for each in offsets.answers]))
 
 
-def _decoded(
-    block_size: FanOut[Raw],
-    offset_checker: FanOut[Raw],
-    ping: FanOut[Raw],
-    workers: FanOut[Raw],
-) -> _Replies:
-    return _Replies(
-        BLOCK_SIZE.decoded(block_size),
-        OFFSET_CHECKER.decoded(offset_checker),
-        PING.decoded(ping),
-        WORKERS.decoded(workers),
-    )
+def _decoded(*outcomes: FanOut[Raw]) -> _Replies:
+    return _Replies._make(each.decoded(outcome) for each, outcome in zip(_ASKED, outcomes, strict=True))
 
 
 def _of_some(names: Names, assessments: Assessments, rows: Rows) -> Assessment:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import accumulate, chain, compress, groupby, pairwise
-from operator import itemgetter
+from operator import is_, itemgetter
 from typing import Any
 
 import numpy as np
@@ -71,7 +71,7 @@ class Names:
 
     def is_of(self, groups: Mapping[str, Sequence[Partition]]) -> bool:
         """Whether these are the same objects, so that no comparison is needed."""
-        return (*groups,) == self.groups and all(map(_is_same, self.of_groups, groups.values()))
+        return (*groups,) == self.groups and all(map(is_, self.of_groups, groups.values()))
 
     def moved_from(self, old: Names) -> Rows:
         """Returns the index of each partition among the `old` ones; -1: not there."""
@@ -98,10 +98,6 @@ class Names:
 
     def spread(self, of_groups: NDArray[Any]) -> NDArray[Any]:
         return np.repeat(of_groups, self._sizes)
-
-
-def _is_same(one: object, other: object) -> bool:
-    return one is other
 
 
 def _no_offsets() -> Ints:

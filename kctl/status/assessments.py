@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,7 +141,7 @@ def of_groups(assessments: Assessments, begins: Sequence[int], name_of: Callable
         np.maximum.reduceat(assessments.column("catchup_seconds"), starts),
         _greatest(assessments.column("oldest_unhandled_seconds"), starts),
     )
-    worsts, *seconds = map(_listed, columns)
+    worsts, *seconds = [column.tolist() for column in columns]
     counts = zip(idle.tolist(), elsewhere.tolist(), strict=True)
     for group, few, worst, values in zip(has_any.tolist(), counts, worsts, zip(*seconds, strict=True), strict=True):
         begin, end = begins[group], begins[group + 1]
@@ -181,11 +181,6 @@ def longest_lag_seconds(assessments: Assessments) -> float | None:
     if len(known) == len(seconds) > 0 or known.max(initial=0.0) > 0.0:
         return float(known.max())
     return None if is_own.any() or not len(is_own) else 0.0
-
-
-def _listed(column: NDArray[Any]) -> list[Any]:
-    found: list[Any] = column.tolist()
-    return found
 
 
 @lru_cache(_KEPT_REASONS)

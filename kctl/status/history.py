@@ -308,12 +308,8 @@ _RARE = frozenset(
 """Most partitions never need them: one read-only value for all, until the first differs."""
 
 
-def _shape(name: str, size: int) -> tuple[int, ...]:
-    return (_DEPTHS[name], size) if name in _DEPTHS else (size,)
-
-
 def _filled(name: str, size: int, fill: Any) -> NDArray[Any]:
-    value, shape = np.asarray(fill), _shape(name, size)
+    value, shape = np.asarray(fill), (_DEPTHS[name], size) if name in _DEPTHS else (size,)
     return np.broadcast_to(value, shape) if name in _RARE else np.full(shape, value)
 
 

@@ -94,10 +94,6 @@ class Judgements:
     def numbers(self, row: int) -> tuple[float, int, int]:
         return float(self._seconds[row]), int(self._first[row]), int(self._second[row])
 
-    def are(self, status: Status) -> Bools:
-        found: Bools = self.status == NUMBERS[status]
-        return found
-
 
 class _Case:
     def __init__(self, judgements: Judgements, row: int, owner: Owner) -> None:
@@ -173,9 +169,7 @@ def _seconds(value: float) -> str:
 _TEXTS: dict[JudgementReason, Callable[[_Case], str]] = {
     JudgementReason.ELSEWHERE: lambda case: f"{case.owner.name} reads it, and its own host judges it; {case.waiting}",
     JudgementReason.NOTHING_KNOWN: lambda _: "its offsets, or those of its log, are not known",
-    JudgementReason.NO_LAG: lambda case: (
-        f"{_NO_COMMIT[Uncommitted(case.first)]}, so lag is not known; {case.reader}"
-    ),
+    JudgementReason.NO_LAG: lambda case: f"{_NO_COMMIT[Uncommitted(case.first)]}, so lag is not known; {case.reader}",
     JudgementReason.BLIND: lambda case: f"the last offsets are {_seconds(case.seconds)} old",
     JudgementReason.AHEAD: lambda case: (
         f"the committed offset {case.first} is {case.second} above the end of the log: up to it messages are skipped"
@@ -207,9 +201,7 @@ _TEXTS: dict[JudgementReason, Callable[[_Case], str]] = {
     JudgementReason.OLD_COMMIT: lambda case: (
         f"{case.reader}; the last commit is {_seconds(case.seconds)} old; {case.waiting}"
     ),
-    JudgementReason.IN_TIME: lambda case: (
-        f"commits come, {case.waiting}{f'; a {case.batch}' if case.batch else ''}"
-    ),
+    JudgementReason.IN_TIME: lambda case: f"commits come, {case.waiting}{f'; a {case.batch}' if case.batch else ''}",
 }
 
 

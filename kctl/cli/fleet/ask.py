@@ -50,7 +50,7 @@ def ask(fleet: Fleet, rpc: str, params: Mapping[str, Any], timeout_seconds: floa
         raise UsageError(f"{rpc}: {reply.error.message}")
     if reply.error.code == "not_permitted":
         raise SocketNotPermitted(f"the master of {fleet.name} does not allow you to ask: {reply.error.message}")
-    raise CommandRejected(f"{rpc}: {reply.error.message}", reply.error.code, reply.error.retriable)
+    raise CommandRejected(f"{rpc}: {reply.error.message}")
 
 
 def incomplete(reply: Reply) -> IncompleteAnswer | None:

@@ -36,10 +36,6 @@ class ListParams:
     ) -> None:
         self.live, self.limit, self.local, self.host = live, limit, local, host
 
-    def asked(self, api: Api) -> JsonObject | None:
-        """None if the last snapshot answers."""
-        return api.asked(is_live=self.live, is_local=self.local, host=self.host)
-
 
 def after_of(key: Key) -> Any:
     """Declares the parameter `after` of a list that is sorted by this key."""
@@ -68,7 +64,8 @@ async def listed(
 ) -> Response:
     """`field` is the name of the rows. `completed` adds fields that only the rows of this page need."""
     api = api_of(request)
-    snapshot, question = api.latest(), lists.asked(api)
+    snapshot = api.latest()
+    question = api.asked(is_live=lists.live, is_local=lists.local, host=lists.host)
     if question is None and (same := api.unchanged(snapshot, if_none_match)):
         return same
     if question is None or lists.live:
@@ -78,11 +75,11 @@ async def listed(
         (head, rows), seconds = await api.shared((resource, lists.host), partial(read, api, snapshot, question))
     wanted = chosen(rows, **filters)
     some, following = page(key, wanted, after, lists.limit)
-    head, some = _older(head, seconds), [_older(row, seconds) for row in completed(api, head, some)]
+    head, some = older(head, seconds), [older(row, seconds) for row in completed(api, head, some)]
     body = {**head, field: api.with_hosts(some), "matching": len(wanted), "next": following}
     return api.answer(snapshot, body, is_live=question is not None)
 
 
-def _older(row: JsonObject, seconds: float) -> JsonObject:
+def older(row: JsonObject, seconds: float) -> JsonObject:
     age = row.get("age_seconds")
     return {**row, "age_seconds": age + seconds} if seconds and age is not None else row

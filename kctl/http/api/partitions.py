@@ -10,7 +10,7 @@ from fastapi import Query, Request, Response
 
 from kctl.http.api.answers import lag_rows, live_head
 from kctl.http.api.api import Api
-from kctl.http.api.listing import IfNoneMatch, Lists, Numbers, Rows, Strings, after_of, listed, router
+from kctl.http.api.listing import IfNoneMatch, Lists, Numbers, Rows, Strings, after_of, listed, older, router
 from kctl.http.api.paging import Key
 from kctl.master.snapshot import FleetSnapshot
 from kctl.reduce.partitions import kafka_lag
@@ -56,11 +56,5 @@ def _completed(api: Api, head: JsonObject, rows: Rows, *, has_history: bool) -> 
         lines = api.source.history.sparklines([(row["topic"], row["partition"]) for row in rows])
         # Attached applications have none.
         rows = [{**row, "history": [] if row.get("attached") else lags} for row, lags in zip(rows, lines, strict=True)]
-    return rows if "live" in head else _aged(rows, head["age_seconds"])
-
-
-def _aged(rows: list[JsonObject], age_seconds: float) -> list[JsonObject]:
-    """Ages in a snapshot refer to the moment it was taken."""
-    return [
-        {**row, "age_seconds": None if row["age_seconds"] is None else row["age_seconds"] + age_seconds} for row in rows
-    ]
+    # Ages in a snapshot refer to the moment it was taken.
+    return rows if "live" in head else [older(row, head["age_seconds"]) for row in rows]
