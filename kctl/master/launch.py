@@ -39,8 +39,9 @@ _LOCAL = re.compile(r"local(?:\[(?P<tasks>\d+|\*)(?P<failures>\s*,\s*\d+)?\s*\])
 
 
 def names(config: Config) -> list[str]:
+    counts = {"worker": config.workers.count, "sinker": config.sinkers.count}
     engine = [ENGINE_NAME] if _has_engine(config) else []
-    return [*engine, *_numbered("worker", config.workers.count), *_numbered("sinker", config.sinkers.count)]
+    return [*engine, *(f"{kind}-{number}" for kind, count in counts.items() for number in range(count))]
 
 
 def launches(
@@ -48,15 +49,26 @@ def launches(
 ) -> list[Launch]:
     """`chosen` is by default all configured processes; `command` is that of workers."""
     paths = [str(jar) for jar in jars]
+    return [_launch(config, name, paths, command) for name in (names(config) if chosen is None else chosen)]
 
-    def launch(name: str) -> Launch:
-        if name == ENGINE_NAME:
-            return _launch(config, "engine", name, ENGINE_COMMAND, engine_settings(config, paths))
-        if name.startswith("sinker-"):
-            return _launch(config, "sinker", name, SINKER_COMMAND, sinker_settings(config, name))
-        return _launch(config, "worker", name, command, worker_settings(config, name, paths))
 
-    return [launch(name) for name in (names(config) if chosen is None else chosen)]
+def _launch(config: Config, name: str, jars: Sequence[str], worker_command: Sequence[str]) -> Launch:
+    if name == ENGINE_NAME:
+        kind, command, settings = "engine", ENGINE_COMMAND, engine_settings(config, jars)
+    elif name.startswith("sinker-"):
+        kind, command, settings = "sinker", SINKER_COMMAND, sinker_settings(config, name)
+    else:
+        kind, command, settings = "worker", tuple(worker_command), worker_settings(config, name, jars)
+    return Launch(
+        name=name,
+        command=command,
+        settings=settings,
+        log_path=config.fleet.log_dir / f"{name}.log",
+        socket_path=socket_path(config.fleet.run_dir, name),
+        start_timeout_seconds=config.workers.start_timeout_seconds,
+        stop_timeout_seconds=config.workers.stop_timeout_seconds,
+        kind=kind,
+    )
 
 
 def supervision_policies(config: Config) -> dict[str, SupervisionPolicy]:
@@ -243,20 +255,3 @@ def _handler_inside(config: Config, name: str) -> JsonObject:
     folder = config.fleet.data_dir / "scratch" / name
     slots = {"folder": str(folder), "count": _tasks(config.spark.master)} if _has_engine(config) else None
     return {"handler": _handler_settings(config), "slots": slots}
-
-
-def _numbered(kind: str, count: int) -> list[str]:
-    return [f"{kind}-{number}" for number in range(count)]
-
-
-def _launch(config: Config, kind: str, name: str, command: Sequence[str], settings: JsonObject) -> Launch:
-    return Launch(
-        name=name,
-        command=command,
-        settings=settings,
-        log_path=config.fleet.log_dir / f"{name}.log",
-        socket_path=socket_path(config.fleet.run_dir, name),
-        start_timeout_seconds=config.workers.start_timeout_seconds,
-        stop_timeout_seconds=config.workers.stop_timeout_seconds,
-        kind=kind,
-    )

@@ -72,20 +72,17 @@ class Pauses:
     def all(self) -> list[Pause]:
         return list(self._pauses.values())
 
-    def of(self, name: str) -> tuple[JsonObject, ...]:
+    def scopes(self, name: str) -> list[JsonObject]:
         """A sinker, which knows no topics, is paused by name or with everything; an engine reads nothing."""
         if name == ENGINE_NAME:
-            return ()
+            return []
         is_sinker = name.startswith("sinker-")
-        return tuple(
+        own = [
             pause.scope()
             for pause in self._pauses.values()
             if pause.worker in (None, name) and not (is_sinker and pause.topic is not None)
-        )
-
-    def scopes(self, name: str) -> list[JsonObject]:
-        draining = self.draining.get(name)
-        return [*self.of(name), *([] if draining is None else [draining])]
+        ]
+        return [*own, self.draining[name]] if name in self.draining else own
 
     def rows(self, name: str) -> tuple[Scope, ...]:
         return tuple(Scope(**scope) for scope in self.scopes(name))
