@@ -91,17 +91,16 @@ class HostsOutcome:
 
     def joined(self, own: FanOut[Raw], host: str) -> FanOut[Raw]:
         """Returns the replies of all agents, named with their hosts; `host` is the one that asks."""
-        answers = [Answer(qualified(host, each.sender), each.result, each.age_seconds) for each in own.answers]
-        failed = [Failed(qualified(host, each.sender), each.code, each.message) for each in own.failed]
-        stopped = [qualified(host, each) for each in own.stopped]
-        for of_host, age in self.replies:
-            name = of_host.host
+        answers: list[Answer[Raw]] = []
+        failed: list[Failed] = []
+        stopped: list[str] = []
+        others = ((each.host, each, age) for each, age in self.replies)
+        for name, found, age in ((host, own, 0.0), *others):
             answers += [
-                Answer(qualified(name, each.sender), each.result, each.age_seconds).kept(age)
-                for each in of_host.answers
+                Answer(qualified(name, each.sender), each.result, each.age_seconds).kept(age) for each in found.answers
             ]
-            failed += [Failed(qualified(name, each.sender), each.code, each.message) for each in of_host.failed]
-            stopped += [qualified(name, each) for each in of_host.stopped]
+            failed += [Failed(qualified(name, each.sender), each.code, each.message) for each in found.failed]
+            stopped += [qualified(name, each) for each in found.stopped]
         return FanOut(answers, [*failed, *self.failed], tuple(stopped))
 
 
@@ -200,8 +199,7 @@ class Hosts:
             body = await self._peers.get(host.url, _OPERATIONS_PATH, seconds)
             return [{**row, "host": host.name} for row in decoded(_Operations, body).rows]
         except (AgentError, BadResult) as error:
-            code = error.code if isinstance(error, AgentError) else "bad_result"
-            return Failed(host.name, code, f"host {host.name}: {error}")
+            return Failed(host.name, error.code, f"host {host.name}: {error}")
 
     async def _operate(self, method: str, host: str, path: str, body: bytes = b"") -> JsonObject:
         if (url := self.url(host)) is None:
@@ -295,11 +293,10 @@ class Hosts:
         except BadRequest as error:  # the host is there, perhaps with another release
             return Failed(host.name, error.code, f"host {host.name} does not answer this: {error}")
         except (AgentError, BadResult) as error:
-            code = error.code if isinstance(error, AgentError) else "bad_result"
             if not self._is_silent(host):
                 known.silent_since = self._wall_clock()
             known.failed_at, known.reason = self._clock(), str(error)
-            return Failed(host.name, code, self._sentence(host.name, known))
+            return Failed(host.name, error.code, self._sentence(host.name, known))
         known.silent_since = known.reason = None
         if not worker:
             known.last[command] = self._clock(), replies

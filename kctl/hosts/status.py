@@ -105,12 +105,10 @@ def _well(in_order: Sequence[tuple[str, Verdict]], is_shared: bool) -> Iterator[
 
 def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.0) -> tuple[WorkerStatus, ...]:
     """Names processes as in the fleet. A silent host's have the state `unknown`."""
+    named = (replace(row, name=qualified(host, row.name)) for row in rows)
     if not age_seconds:
-        return tuple(replace(row, name=qualified(host, row.name)) for row in rows)
-    return tuple(
-        replace(row, name=qualified(host, row.name), state="unknown", since_seconds=row.since_seconds + age_seconds)
-        for row in rows
-    )
+        return tuple(named)
+    return tuple(replace(row, state="unknown", since_seconds=row.since_seconds + age_seconds) for row in named)
 
 
 def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now: float) -> StatusAnswer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -15,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 from kctl.errors import KctlError
 from kctl_agent.errors import AgentError, BadParams, BadRequest, UnknownMethod
+from kctl_agent.rpc.wire import JsonObject
 
 
 class HttpError(KctlError):
@@ -96,8 +96,8 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 """Any path may answer them."""
 
 
-def error_body(code: str, message: str, retriable: bool) -> bytes:
-    return json.dumps({"error": {"code": code, "message": message, "retriable": retriable}}).encode()
+def error_body(code: str, message: str, retriable: bool) -> JsonObject:
+    return {"error": {"code": code, "message": message, "retriable": retriable}}
 
 
 def error_response(error: KctlError | AgentError, headers: Mapping[str, str] | None = None) -> JSONResponse:
@@ -141,5 +141,4 @@ def internal_error(headers: Mapping[str, str] | None = None) -> JSONResponse:
 def _response(
     status: int, code: str, message: str, retriable: bool, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    body = {"error": {"code": code, "message": message, "retriable": retriable}}
-    return JSONResponse(body, status_code=status, headers=dict(headers or {}))
+    return JSONResponse(error_body(code, message, retriable), status_code=status, headers=dict(headers or {}))

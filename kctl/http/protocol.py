@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import json
 import math
 import ssl
 from collections import Counter
@@ -193,7 +194,7 @@ class BoundedProtocol(H11Protocol):
     def _refuse(self, status: int, code: str, message: str, retriable: bool) -> None:
         """Bypasses h11, whose state machine may be in any state; then the connection ends."""
         self._door.refusals[code] += 1
-        body = error_body(code, message, retriable)
+        body = json.dumps(error_body(code, message, retriable)).encode()
         head = (
             f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"

@@ -57,7 +57,8 @@ from kctl_agent.replies.workers import PingReply
 log = logging.getLogger(__name__)
 
 _ASKED: tuple[ReducedCommand[Any, Any], ...] = (BLOCK_SIZE, OFFSET_CHECKER, PING, WORKERS)
-"""In the order of `_Replies`. `kafka_lag` is another view of `offset_checker` and derived from it, so that the two cannot disagree."""
+"""In the order of `_Replies`. `kafka_lag` is another view of `offset_checker` and derived from it, so that the two
+cannot disagree."""
 _KEPT = tuple(
     name
     for name, each in QUESTIONS.items()
@@ -131,7 +132,9 @@ class Collector:
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
-            snapshot = await self._with_events(await self.collect())
+            snapshot = await self.collect()
+            self._feed.publish(await self._aside(self._changes.between, self._latest, snapshot))
+            snapshot = replace(snapshot, events_total=self._feed.totals())
             for prepare in self.prepare:
                 await self._aside(prepare, snapshot)
             self._latest = snapshot
@@ -146,10 +149,6 @@ class Collector:
         if latest is not None and not latest.clusters and len(latest.partitions) <= _FEW_PARTITIONS:
             return work(*args, **kwargs)
         return await asyncio.to_thread(work, *args, **kwargs)
-
-    async def _with_events(self, snapshot: FleetSnapshot) -> FleetSnapshot:
-        self._feed.publish(await self._aside(self._changes.between, self._latest, snapshot))
-        return replace(snapshot, events_total=self._feed.totals())
 
     async def collect(self) -> FleetSnapshot:
         """Takes one snapshot within about `collect.timeout_seconds`. Raises PathError."""

@@ -35,6 +35,8 @@ meanwhile crashes the process (signal 11)."""
 class BadResult(ValueError):
     """A result does not fit its command's type; the message names the field."""
 
+    code = "bad_result"
+
 
 def decoded(kind: type[T], result: bytes | msgspec.Raw) -> T:
     try:

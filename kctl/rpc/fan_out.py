@@ -53,7 +53,7 @@ def typed(outcome: FanOut[Raw], kind: type[R]) -> FanOut[R]:
             answers.append(answer.of(decoded(kind, answer.result)))
         except BadResult as error:
             why = f"its reply does not have the shape of this command: {error}"
-            failed.append(Failed(answer.sender, "bad_result", why))
+            failed.append(Failed(answer.sender, error.code, why))
     if failed:
         failed = sorted([*outcome.failed, *failed], key=lambda each: each.sender)
     return FanOut(answers, failed or outcome.failed, outcome.stopped)

@@ -292,8 +292,8 @@ async def _changed(request: Request, verb: Verb, given: _Change, to: str = "") -
     try:
         first = await _unless_gone(request, anext(steps))
     except CountChanged as error:
-        body = json.loads(error_body(error.code, str(error), error.retriable))
-        return JSONResponse({**body, "expected": error.expected, "found": error.found}, HTTPStatus.CONFLICT)
+        counts = {"expected": error.expected, "found": error.found}
+        return JSONResponse(error_body(error.code, str(error), error.retriable) | counts, HTTPStatus.CONFLICT)
 
     async def all_steps() -> AsyncIterator[dict[str, Any]]:
         yield first
@@ -313,6 +313,6 @@ def _lines(documents: AsyncIterator[dict[str, Any]]) -> StreamingResponse:
             async for document in documents:
                 yield json.dumps(document) + "\n"
         except (AgentError, KctlError) as error:
-            yield error_body(error.code, str(error), error.retriable).decode() + "\n"
+            yield json.dumps(error_body(error.code, str(error), error.retriable)) + "\n"
 
     return StreamingResponse(lines(), media_type=_JSON_LINES, headers=_NO_STORE)

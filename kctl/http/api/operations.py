@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from kctl.errors import OperationFailed, OperationUnknown
-from kctl.http.errors import Error
+from kctl.http.errors import Error, error_body
 from kctl.http.guard import CALLER_KEY, HOLDER_KEY
 from kctl.http.strict import JsonRoute
 from kctl.master.operations.base import Caller, Operation
@@ -113,5 +113,5 @@ def _answer(operation: Operation) -> JSONResponse:
     elif operation.state in _ERRORS:
         error = _ERRORS[operation.state]
         status = HTTPStatus(error.http_status)
-        body["error"] = {"code": error.code, "message": operation.text, "retriable": error.retriable}
+        body |= error_body(error.code, operation.text, error.retriable)
     return JSONResponse(body, status_code=status)
