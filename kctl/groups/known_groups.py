@@ -109,16 +109,14 @@ class _Logs:
             (self.stable_end, reading.stable_end),
             (self.high_watermark, reading.high_watermark),
         ):
-            known = values if values.keys() <= self.places.keys() else _only(values, self.places)
+            known = values
+            if not values.keys() <= self.places.keys():
+                known = {key: value for key, value in values.items() if key in self.places}
             column[self._rows(known)] = np.fromiter(known.values(), np.int64, len(known))
 
     def _rows(self, keys: Mapping[Partition, int] | set[Partition]) -> Rows:
         found = [place for place in map(self.places.get, keys) if place is not None]
         return np.array(found, np.intp)
-
-
-def _only(values: Mapping[Partition, int], wanted: Mapping[Partition, int]) -> dict[Partition, int]:
-    return {key: value for key, value in values.items() if key in wanted}
 
 
 class KnownGroups:
@@ -130,7 +128,9 @@ class KnownGroups:
         """`own`: a fleet's group, alone, with every partition. `reset`: the basis of the lag without a commit."""
         self.stale_after_seconds = stale_after_seconds
         self._own, self._reset = own, reset
-        self.groups: dict[str, KnownGroup] = {} if own is None else {own: KnownGroup(_unlisted(own), -np.inf)}
+        self.groups: dict[str, KnownGroup] = (
+            {} if own is None else {own: KnownGroup(ListedGroup(own, None, None, None, -1), -np.inf)}
+        )
         self._logs = _Logs()
         self._sorted: dict[str, None] = {}
         """Sorted names, because sorting thousands each time would delay all other threads."""
@@ -182,7 +182,8 @@ class KnownGroups:
         if any(map(reads_committed, names.groups)):
             is_stable = names.spread(np.array([reads_committed(name) for name in names.groups]))
             end = np.where(is_stable, logs.stable_end[places], end)
-        committed, share_lag = _committed(groups), _share_lag(groups)
+        committed = np.concatenate([np.empty(0, np.int64), *(each.offsets for each in groups)])
+        share_lag = _share_lag(groups)
         start, end = (np.where(np.isnan(log_at), ABSENT, each) for each in (logs.start[places], end))
         # Unknown partitions have no lag.
         reset = ResetPolicy.NONE if np.isnan(committed_at).any() else self._reset
@@ -256,10 +257,6 @@ def _time(at: float | None) -> float:
     return np.nan if at is None else at
 
 
-def _committed(groups: Sequence[KnownGroup]) -> Ints:
-    return np.concatenate([np.empty(0, np.int64), *(each.offsets for each in groups)])
-
-
 def _is_elsewhere(groups: Sequence[KnownGroup]) -> Bools | np.bool_:
     if not any(each.elsewhere for each in groups):
         return np.bool_(False)
@@ -281,7 +278,3 @@ def _behind(end: Ints, high_watermark: Ints) -> Ints:
     """`end` has last stable offsets."""
     is_known = (high_watermark != ABSENT) & (end != ABSENT)
     return np.where(is_known, np.maximum(high_watermark - end, 0), ABSENT)
-
-
-def _unlisted(group: str) -> ListedGroup:
-    return ListedGroup(group, None, None, None, -1)

@@ -32,6 +32,7 @@ from kctl_agent.rpc.wire import JsonObject
 if TYPE_CHECKING:  # imports httpcore, which a fleet on one host does not need
     from kctl.hosts.peers import Peers, PeersAccess
 
+
 class AgentReply(Struct, frozen=True):
     sender: str = renamed(name="from")
     age_seconds: float
@@ -94,8 +95,8 @@ class HostsOutcome:
         answers: list[Answer[Raw]] = []
         failed: list[Failed] = []
         stopped: list[str] = []
-        others = ((each.host, each, age) for each, age in self.replies)
-        for name, found, age in ((host, own, 0.0), *others):
+        every: list[tuple[str, FanOut[Raw] | HostReplies, float]] = [(host, own, 0.0)]
+        for name, found, age in every + [(each.host, each, age) for each, age in self.replies]:
             answers += [
                 Answer(qualified(name, each.sender), each.result, each.age_seconds).kept(age) for each in found.answers
             ]
@@ -144,7 +145,9 @@ class Hosts:
     def answer(self) -> HostsAnswer:
         seen = self._member.seen
         roster, age = seen.roster, self._age(seen)
-        rows = [*map(self._row, roster.hosts), *map(self._gone_row, roster.gone)]
+        rows = [*map(self._row, roster.hosts)]
+        gone = ((each.host, each.since) for each in roster.gone)
+        rows += [HostRow(host.name, "gone", host.url, host.version, host.protocols, since) for host, since in gone]
         rows += [HostRow(each.name, "refused", each.url, reason=each.reason) for each in roster.refused]
         return HostsAnswer(self.me.name, roster.leader, roster.protocol, tuple(rows), age, self._doubt(seen))
 
@@ -324,10 +327,6 @@ class Hosts:
             return row
         known = self._of(host.name)
         return replace(row, state="silent", since=known.silent_since, reason=known.reason)
-
-    def _gone_row(self, gone: Gone) -> HostRow:
-        host = gone.host
-        return HostRow(host.name, "gone", host.url, host.version, host.protocols, gone.since)
 
     def _age(self, seen: Seen) -> float | None:
         return None if seen.heartbeat_at is None else max(self._clock() - seen.heartbeat_at, 0.0)
