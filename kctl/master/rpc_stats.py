@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, TypeVar
 
 from kctl.master.snapshot import RPC_BUCKETS_SECONDS, RpcStats
@@ -15,33 +14,26 @@ from kctl_agent.rpc.messages import Request
 T = TypeVar("T")
 
 Outcome: TypeAlias = Literal["ok", "incomplete", "failed"]
-
-
-@dataclass(slots=True)
-class _Counts:
-    outcomes: dict[str, int] = field(default_factory=lambda: {"ok": 0, "incomplete": 0, "failed": 0})
-    buckets: list[int] = field(default_factory=lambda: [0] * (len(RPC_BUCKETS_SECONDS) + 1))
-    seconds: float = 0.0
+_NONE = RpcStats({"ok": 0, "incomplete": 0, "failed": 0}, (0,) * (len(RPC_BUCKETS_SECONDS) + 1), 0.0)
 
 
 class RpcCounts:
     """Counts requests by command. Belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._counts: dict[str, _Counts] = {}
+        self._stats: dict[str, RpcStats] = {}
 
     def count(self, command: str, outcome: Outcome, seconds: float) -> None:
         """`command` must be known, or one word for all others, because each becomes a lasting series."""
-        counts = self._counts.setdefault(command, _Counts())
-        counts.outcomes[outcome] += 1
-        counts.buckets[bisect_left(RPC_BUCKETS_SECONDS, seconds)] += 1
-        counts.seconds += seconds
+        known, bucket = self._stats.get(command, _NONE), bisect_left(RPC_BUCKETS_SECONDS, seconds)
+        self._stats[command] = RpcStats(
+            {**known.outcomes, outcome: known.outcomes[outcome] + 1},
+            tuple(count + (number == bucket) for number, count in enumerate(known.buckets)),
+            known.seconds + seconds,
+        )
 
     def stats(self) -> Mapping[str, RpcStats]:
-        return {
-            command: RpcStats(dict(counts.outcomes), tuple(counts.buckets), counts.seconds)
-            for command, counts in sorted(self._counts.items())
-        }
+        return dict(sorted(self._stats.items()))
 
 
 def counted(
