@@ -56,9 +56,9 @@ COMMAND = Command(
     (CONFIG, OUTPUT, Option(("--timeout",), "in all", "seconds", "SECONDS", 5.0)),
     "kctl hosts                   all hosts\nkctl status --host node-2    the state of one host",
     """\
-`here` is the one that answers, `silent` one that is a member of the masters' group and does not answer, `gone` one
-that left it without a word, `refused` one that does not count, with the reason.
+`here` answers this command. `silent` is a member of the masters' group and does not answer. `gone` has left the group
+without stopping in order. `refused` does not count, for the reason shown.
 
-Exit codes: 0 all are there, 3 one is missing or it is not known who is there, 5 no master to ask.""",
+Exit codes: 0 all are present, 3 a host is missing or the hosts are not known, 5 no master to ask.""",
     run=_run,
 )

@@ -66,8 +66,8 @@ def _operation(
 ) -> None:
     """Show the progress of an operation.
 
-    Exit code 1 if it has failed, 3 if it may still happen. `--cancel` undoes what can be undone: after `failed` nothing
-    changes any more.
+    Exit code 1 if it has failed, 3 if it may still happen. If the outcome of `--cancel` is `failed`, the operation has
+    no later effect.
     """
     fleet = fleet_of(config)
     if cancel:

@@ -24,7 +24,7 @@ _SUPERVISED = ("engine", "worker", "sinker")
 
 
 def _stop(
-    name: Annotated[str | None, argument("NAME", help="One worker, sinker, or `engine` only.")] = None,
+    name: Annotated[str | None, argument("NAME", help="Stop only this worker, sinker or `engine`.")] = None,
     config: ConfigOption = None,
     timeout: Annotated[float, option("--timeout", least=0, metavar="SECONDS", help="How long to wait.")] = 60.0,
 ) -> None:

@@ -123,8 +123,8 @@ COMMANDS: dict[str, Command] = {
             ),
             "kctl kafka alter-topic orders --set retention.ms=3600000    shows it, and asks on a terminal\n"
             "kctl kafka alter-topic orders -p 24 --unset retention.ms --execute",
-            "Shows old and new, and asks. With more partitions most keys move to another one, so that the order of "
-            "messages across the change is lost.",
+            "Shows old and new, and asks. With more partitions most keys move to another partition, so that messages "
+            "of a key are not in order across the change.",
         ),
         Command(
             "brokers",
@@ -250,8 +250,8 @@ COMMANDS: dict[str, Command] = {
             "kctl kafka consume -t orders -p 0 --from 1200 --format json\n"
             "kctl kafka consume -t orders --from latest --follow --format json",
             "Does not join a group. `value` writes each value unchanged, and a line end. Without --follow it stops at "
-            "the end of the log as of its start. --from -N counts offsets: if compaction or transactions left gaps, "
-            "there are fewer messages.",
+            "the offset that was the end of the log when it started. --from -N counts offsets: if compaction or "
+            "transactions left gaps, there are fewer messages.",
         ),
     )
 }
@@ -293,7 +293,7 @@ def _run(name: str, options: argparse.Namespace, env: Mapping[str, str]) -> int 
 
 COMMAND = CommandGroup(
     "kafka",
-    "Ask and change a Kafka cluster.",
+    "Inspect and change a Kafka cluster.",
     tuple(each._replace(epilog=_EPILOG, run=partial(_run, each.name)) for each in COMMANDS.values()),
     _EPILOG,
 )

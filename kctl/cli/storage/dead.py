@@ -116,7 +116,7 @@ def export_dead(selection: Selection, config: ConfigOption = None) -> None:
 
 
 def requeue(selection: Selection, config: ConfigOption = None, expect: ExpectOption = None) -> None:
-    """Put dead letters back into the queue, or for a table pass them to the transform again.
+    """Requeue dead letters; those of a table pass through the transform again.
 
     Messages that become dead letters during the command are skipped. Ctrl-C stops it; what was done stays done.
 

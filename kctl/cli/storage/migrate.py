@@ -41,12 +41,12 @@ def migrate(
     dry_run: Annotated[bool, option("--dry-run", help="Only show the offsets.")] = False,
     yes: YesOption = False,
 ) -> None:
-    """Take a storage to the cluster that kctl.toml now names.
+    """Move a storage to the cluster that kctl.toml names now.
 
     For topics copied there with keys, values and timestamps, as MirrorMaker does: with --from each partition continues
-    after the copy of the last stored message, so none is lost and none stored twice. Without it, at the offset that the
-    group has committed in the new cluster, for example by `kctl kafka reset-offsets`. Stop the fleet before, and start
-    it afterwards. Pending messages stay in the storage. The command sets all partitions or none.
+    after the copy of the last stored message, so none is lost and none stored twice. Without --from it continues at the
+    offset that the group has committed in the new cluster, for example by `kctl kafka reset-offsets`. Stop the fleet
+    before, and start it afterwards. Pending messages stay in the storage. The command sets all partitions or none.
 
     kctl storage migrate --from kctl.old.toml --dry-run
     kctl storage migrate --from kctl.old.toml
