@@ -16,6 +16,7 @@ bootstrap_servers = "localhost:9092"
 group = "orders-to-lake"
 topics = ["orders"]
 """
+TOPIC_NAMES = "but it takes a list of texts: topic names of letters, digits, `.`, `_` and `-`"
 Written = Callable[..., Config]
 
 
@@ -133,8 +134,7 @@ def test_all_mistakes_are_reported_at_once_each_on_a_line(written: Written, tmp_
     lines = str(caught.value).replace(f"{tmp_path}/kctl.toml", "FILE").splitlines()
     assert lines == [
         "FILE: there is no key `grup` in [kafka]; the nearest is `group`",
-        'FILE: kafka.topics is ["or/ders"], but it takes a list of texts: topic names of letters, digits, `.`, `_` and '
-        "`-`",
+        f'FILE: kafka.topics is ["or/ders"], {TOPIC_NAMES}',
         "FILE: there is no section [worker]; the nearest is `workers`",
         'FILE: sinkers.handler is "no colon", but it takes `package.module:function`',
         'FILE: contexts.prod.bootstrap_servers is "one", but it takes `host:port`, several separated by commas',
@@ -150,75 +150,45 @@ def test_all_mistakes_are_reported_at_once_each_on_a_line(written: Written, tmp_
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('[kafak]\ngroup = "a"', "{path}: there is no section [kafak]; the nearest is `kafka`"),
-        (SMALLEST.replace("group", "grup"), "{path}: there is no key `grup` in [kafka]; the nearest is `group`"),
-        (SMALLEST + "count = 1", "{path}: there is no key `count` in [kafka]; it belongs to [workers] or [sinkers]"),
+        ('[kafak]\ngroup = "a"', "there is no section [kafak]; the nearest is `kafka`"),
+        (SMALLEST + "count = 1", "there is no key `count` in [kafka]; it belongs to [workers] or [sinkers]"),
         (
             SMALLEST + "[workers]\nmax_poll_interval_seconds = 1",
-            "{path}: there is no key `max_poll_interval_seconds` in [workers]; it belongs to [kafka]",
+            "there is no key `max_poll_interval_seconds` in [workers]; it belongs to [kafka]",
         ),
         (
             SMALLEST.replace('topics = ["orders"]', 'topics = ["orders", "or ders"]'),
-            '{path}: kafka.topics has "or ders", but it takes a list of texts: topic names of letters, digits, '
-            "`.`, `_` and `-`",
+            f'kafka.topics has "or ders", {TOPIC_NAMES}',
         ),
-        (SMALLEST + "[log]\nxyzzy = 1", "{path}: there is no key `xyzzy` in [log]; its keys are level"),
-        ("kafka = 1", "{path}: `kafka` is a section: write [kafka] and its keys below"),
-        ("[kafka]\ngroup = \n", "{path}: line 2, column 9: Invalid value"),
-        ("[kafka", "{path}: line 1: Expected ']' at the end of a table declaration"),
-        (
-            SMALLEST.replace("bootstrap_servers", "# "),
-            "{path}: kafka.bootstrap_servers is missing: set `bootstrap_servers` in [kafka], "
-            "or KCTL_KAFKA_BOOTSTRAP_SERVERS",
-        ),
-        (SMALLEST + "[workers]\ncount = -1", "{path}: workers.count is -1, but it takes a whole number from 0 to 1000"),
-        (
-            SMALLEST + "[workers]\ncount = true",
-            "{path}: workers.count is true, but it takes a whole number from 0 to 1000",
-        ),
-        (
-            SMALLEST + '[workers]\ncount = "2"',
-            '{path}: workers.count is "2", but it takes a whole number from 0 to 1000',
-        ),
-        (SMALLEST + "[http]\nport = 65536", "{path}: http.port is 65536, but it takes a whole number from 0 to 65535"),
+        (SMALLEST + "[log]\nxyzzy = 1", "there is no key `xyzzy` in [log]; its keys are level"),
+        ("kafka = 1", "`kafka` is a section: write [kafka] and its keys below"),
+        ("[kafka]\ngroup = \n", "line 2, column 9: Invalid value"),
+        ("[kafka", "line 1: Expected ']' at the end of a table declaration"),
+        (SMALLEST + "[workers]\ncount = -1", "workers.count is -1, but it takes a whole number from 0 to 1000"),
+        (SMALLEST + "[workers]\ncount = true", "workers.count is true, but it takes a whole number from 0 to 1000"),
+        (SMALLEST + '[workers]\ncount = "2"', 'workers.count is "2", but it takes a whole number from 0 to 1000'),
+        (SMALLEST + "[http]\nport = 65536", "http.port is 65536, but it takes a whole number from 0 to 65535"),
         (
             SMALLEST + "[collect]\ntimeout_seconds = nan",
-            "{path}: collect.timeout_seconds is NaN, but it takes a number from 0.05 to 600",
-        ),
-        (
-            SMALLEST + '[log]\nlevel = "debug"',
-            '{path}: log.level is "debug", but it takes "DEBUG" or "INFO" or "WARNING" or "ERROR"',
+            "collect.timeout_seconds is NaN, but it takes a number from 0.05 to 600",
         ),
         (
             SMALLEST.replace("localhost:9092", "localhost"),
-            '{path}: kafka.bootstrap_servers is "localhost", but it takes `host:port`, several separated by commas',
+            'kafka.bootstrap_servers is "localhost", but it takes `host:port`, several separated by commas',
         ),
-        (
-            SMALLEST.replace('["orders"]', '["or/ders"]'),
-            '{path}: kafka.topics is ["or/ders"], but it takes a list of texts: topic names of letters, digits, '
-            "`.`, `_` and `-`",
-        ),
-        (
-            SMALLEST.replace('["orders"]', "[]"),
-            "{path}: kafka.topics is [], but it takes a list of texts: topic names of letters, digits, "
-            "`.`, `_` and `-`",
-        ),
+        (SMALLEST.replace('["orders"]', "[]"), f"kafka.topics is [], {TOPIC_NAMES}"),
         (
             SMALLEST + '[workers]\ntransform = "no colon"',
-            '{path}: workers.transform is "no colon", but it takes `module:function`',
+            'workers.transform is "no colon", but it takes `module:function`',
         ),
         (
             SMALLEST + "[workers]\nrevoke_timeout_seconds = 60",
-            "{path}: workers.revoke_timeout_seconds (60) must be less than kafka.max_poll_interval_seconds (60): the "
-            "worker would be taken for one that hangs while its batch ends",
-        ),
-        (
-            SMALLEST + "heartbeat_interval_seconds = 10",
-            "{path}: kafka.heartbeat_interval_seconds (10) must be less than kafka.session_timeout_seconds (10)",
+            "workers.revoke_timeout_seconds (60) must be less than kafka.max_poll_interval_seconds (60): the worker "
+            "would be taken for one that hangs while its batch ends",
         ),
         (
             SMALLEST + "[workers]\nbackoff_min_seconds = 61",
-            "{path}: workers.backoff_min_seconds (61) must not be more than workers.backoff_max_seconds (60)",
+            "workers.backoff_min_seconds (61) must not be more than workers.backoff_max_seconds (60)",
         ),
     ],
 )
@@ -226,7 +196,7 @@ def test_unusable_values_name_what_is_allowed(written: Written, tmp_path: Path, 
     with pytest.raises(ConfigError) as caught:
         written(text)
 
-    assert str(caught.value) == message.format(path=tmp_path / "kctl.toml")
+    assert str(caught.value) == f"{tmp_path}/kctl.toml: {message}"
     assert caught.value.exit_code == 2
 
 
