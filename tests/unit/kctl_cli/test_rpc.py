@@ -65,17 +65,6 @@ def test_old_answers_are_shown_with_their_age(kctl: Kctl, master: Master) -> Non
     assert kctl("rpc", "kafka_lag").out.splitlines()[-1] == "age: 1m15s"
 
 
-def test_no_file_and_nobody_listening_both_exit_5_and_are_named(kctl: Kctl, master: Master, short_dir: Path) -> None:
-    agent = master({})
-    agent.vanish()
-    nobody = kctl("rpc", "kafka_lag")
-    (short_dir / "run" / "master.sock").unlink()
-    no_file = kctl("rpc", "kafka_lag")
-
-    assert (nobody.code, "no process listens on" in nobody.err) == (5, True)
-    assert (no_file.code, "does not exist" in no_file.err) == (5, True)
-
-
 def test_a_master_that_does_not_permit_it_exits_5(kctl: Kctl, master: Master) -> None:
     master({"kafka_lag": Refuses(NotPermitted("this socket serves its own user and root only"))})
 

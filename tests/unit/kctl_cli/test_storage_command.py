@@ -378,36 +378,6 @@ def test_a_storage_that_is_no_table_has_no_files_to_look_after(kctl: Kctl, stora
     assert (ran.code, 'storage.mode is "file"' in ran.err) == (2, True)
 
 
-def test_dead_letters_of_a_table_are_listed_shown_exported_and_removed(kctl: Kctl, config: Path) -> None:
-    path = config.parent / "orders"
-    config.write_text(config.read_text() + f'mode = "lake"\nuri = "{path.as_uri()}"\n')
-    lake = opened(path, Binding("g", "cluster-1"))
-    lake.init_offsets([StoredOffset("t", 0, None, 0)])
-    none = kctl("storage", "dead", "list", "-o", "json")
-    written(DeadLetterTable(lake, "g"), begun(lake, 0, 10), [3, 7], group="g").commit()
-
-    listed = kctl("storage", "dead", "list", "-o", "json")
-    by_error = kctl("storage", "dead", "groups")
-    status = json.loads(kctl("storage", "status", "-o", "json").out)
-    shown = kctl("storage", "dead", "show", "t:0:7")
-    exported = kctl("storage", "dead", "export", "--offset-from", "7")
-    asked = kctl("storage", "dead", "delete")
-    removed = kctl("storage", "dead", "delete", "--yes")
-
-    assert json.loads(none.out)["rows"] == []
-    assert [(row["id"], row["error"]) for row in json.loads(listed.out)["rows"]] == [
-        ("t:0:3", "no JSON"),
-        ("t:0:7", "no JSON"),
-    ]
-    assert "no JSON" in by_error.out
-    assert status["dead"] == 2
-    assert "t:0:7" in shown.out
-    assert [json.loads(line)["offset"] for line in exported.out.splitlines()] == [7]
-    assert "Remove 2 dead letters of lake:" in asked.err
-    assert removed.out == "2 dead letters removed\n"
-    assert json.loads(kctl("storage", "dead", "list", "-o", "json").out)["rows"] == []
-
-
 def test_dead_letters_of_a_table_are_put_back_for_its_workers_to_take(kctl: Kctl, config: Path) -> None:
     path = config.parent / "orders"
     config.write_text(config.read_text() + f'mode = "lake"\nuri = "{path.as_uri()}"\n')

@@ -26,8 +26,6 @@ from tests.certificates import make_certificate
 from tests.conftest import eventually
 from tests.fleet_snapshot import TOKEN, TOKENS, ask, healthy, serving, snapshot, source_of
 
-pytestmark = pytest.mark.anyio
-
 WITH_TOKEN = AccessRights(tokens=TOKENS)
 REMOTE = AccessRights(is_loopback=False, tokens=TOKENS)
 OWN = AccessRights(others_may_read=False, tokens=TOKENS)
@@ -43,12 +41,6 @@ async def refusal(
     assert response.headers["connection"] == "close"
     assert TOKEN not in response.text
     return response.status_code, response.json()["error"]["code"]
-
-
-@pytest.mark.parametrize("path", ["/healthz", "/metrics", "/api/v1/lag", "/docs"])
-async def test_on_loopback_reading_is_open(path: str) -> None:
-    assert (await ask(snapshot(), path, access=WITH_TOKEN)).status_code == 200
-    assert (await ask(snapshot(), path)).status_code == 200
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -153,10 +145,6 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read() -> None:
 async def test_headers_that_are_too_large_are_refused() -> None:
     assert await refusal("/api/v1/lag", headers={"x": "y" * 20_000}) == (431, "headers_too_large")
     assert await refusal(f"/api/v1/lag?topic={'y' * 20_000}") == (431, "headers_too_large")
-
-
-def test_access_never_shows_its_token() -> None:
-    assert TOKEN not in repr(WITH_TOKEN)
 
 
 @pytest.fixture
@@ -303,9 +291,7 @@ def settings(tmp_path: Path) -> Settings:
         ({"tls_key": "token"}, "http.tls_certificate is not"),
     ],
 )
-def test_what_would_be_open_to_others_is_refused_at_the_start(
-    settings: Settings, tmp_path: Path, more: dict[str, Any], sentence: str
-) -> None:
+def test_open_servers_are_rejected(settings: Settings, tmp_path: Path, more: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError) as raised:
         access_of(settings(**more), tmp_path)
 

@@ -9,7 +9,6 @@ from kctl_agent.replies.workers import Event
 from tests.fleet_snapshot import UNIX, ask, history_of, snapshot, source_of
 from tests.served_groups import cluster, group
 
-pytestmark = pytest.mark.anyio
 PATH = "/api/v1/history"
 
 
@@ -56,12 +55,6 @@ async def test_each_subject_has_its_metrics(query: str, metrics: int) -> None:
 )
 async def test_what_is_not_there_or_makes_no_sense_is_refused(query: str, status: int) -> None:
     assert (await ask(snapshot(), f"{PATH}?{query}")).status_code == status
-
-
-async def test_a_client_that_has_it_already_gets_nothing() -> None:
-    tag = (await ask(snapshot(), PATH)).headers["etag"]
-
-    assert (await ask(snapshot(), PATH, headers={"if-none-match": tag})).status_code in (200, 304)
 
 
 async def test_a_group_is_found_by_cluster_and_name_and_one_that_is_not_kept_has_a_sentence() -> None:

@@ -18,8 +18,6 @@ from kctl.http.app import create_app
 from kctl.master.snapshot import FleetSnapshot
 from tests.fleet_snapshot import NOW, snapshot, source_of
 
-pytestmark = pytest.mark.anyio
-
 
 class Moving:
     """A snapshot, and a clock that advances at each look, so that no two computed answers are equal."""
@@ -75,6 +73,7 @@ async def test_what_a_browser_has_is_a_304_and_errors_are_not_kept(client: httpx
     older = await client.get("lag", headers={"if-none-match": 'W/"other"'})
 
     assert [each.status_code for each in (same, *wrong, older)] == [304, 400, 400, 200]
+    assert (same.content, same.headers["etag"]) == (b"", tag)
 
 
 class Slow:
