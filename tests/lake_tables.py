@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -38,11 +39,16 @@ def schema(*fields: tuple[str, object]) -> str:
     )
 
 
-def opened(path: Path, owner: Binding = GROUP) -> LakeStorage:
-    storage = LakeStorage(LocalFolder(path))
+def opened(
+    path: Path, owner: Binding = GROUP, columns: str | None = None, start: int | None = None, **options: Any
+) -> LakeStorage:
+    """With a stored offset of `TP` if there is a `start`."""
+    storage = LakeStorage(LocalFolder(path), **options)
     storage.prepare()
-    storage.fit(schema(*FIELDS))
+    storage.fit(columns or schema(*FIELDS))
     storage.bind(owner)
+    if start is not None:
+        storage.init_offsets([StoredOffset(*TP, TOPIC_ID, start)])
     return storage
 
 
@@ -51,6 +57,13 @@ def begun(storage: LakeStorage, start: int, end: int, version: int = 1) -> LakeB
     batch.folder.make()
     write(batch.folder, rows(range(max(start, batch.below[TP]), end)))
     return batch
+
+
+def filled(batch: LakeBatch, rows: pa.Table, folder: str = "", **options: Any) -> Path:
+    file = Path(batch.folder.uri, folder, "part-0.parquet")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, file, **options)
+    return file
 
 
 def reported(folder: Folder, rows: int) -> Written:

@@ -6,30 +6,22 @@ import re
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 from kctl_agent.storage.base import TableRefused
 from kctl_agent.storage.chunk import Advance, StoredOffset
-from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import LakeBatch
 from kctl_agent.table_maintenance import looked_after
-from tests.lake_tables import GROUP, TOPIC_ID, TP, at, schema
+from tests.lake_tables import GROUP, TOPIC_ID, TP, at, filled, opened, schema
 
 
 def of_days(path: Path, *days: str) -> tuple[LakeStorage, LakeBatch]:
-    made = LakeStorage(LocalFolder(path), partition_by=["day"])
-    made.prepare()
-    made.fit(schema(("n", "long"), ("day", "date")))
-    made.bind(GROUP)
-    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    made = opened(path, columns=schema(("n", "long"), ("day", "date")), start=0, partition_by=["day"])
     batch = made.begin([Advance(*TP, 1, 0, len(days))])
     for number, day in enumerate(days):
-        file = Path(batch.folder.uri, f"day={day}", "part-0.parquet")
-        file.parent.mkdir(parents=True)
-        pq.write_table(pa.table({"n": [number]}), file)
+        filled(batch, pa.table({"n": [number]}), f"day={day}")
     return made, batch
 
 

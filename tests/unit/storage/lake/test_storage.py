@@ -39,9 +39,7 @@ from tests.lake_tables import (
 
 @pytest.fixture
 def storage(path: Path) -> LakeStorage:
-    made = opened(path)
-    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 100)])
-    return made
+    return opened(path, start=100)
 
 
 def test_the_id_of_the_table_is_the_storages(storage: LakeStorage, path: Path) -> None:
@@ -73,9 +71,7 @@ def test_a_batch_with_other_rows_than_written_is_refused(storage: LakeStorage, p
     assert len(again.commit(reported(again.folder, 10))) == 1
 
 
-def test_a_file_of_a_task_attempt_that_spark_has_not_committed_is_no_part_of_the_table(
-    storage: LakeStorage, path: Path
-) -> None:
+def test_a_file_of_an_uncommitted_attempt_is_no_part_of_the_table(storage: LakeStorage, path: Path) -> None:
     batch = begun(storage, 100, 110)
     committed = reported(batch.folder, 10)
     leftover = Path(batch.folder.uri, "part-00000-of-another-attempt.parquet")

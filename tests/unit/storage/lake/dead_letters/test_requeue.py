@@ -238,9 +238,7 @@ def test_a_kill_at_any_step_loses_no_message(tmp_path: Path, monkeypatch: pytest
     assert len(seen) > 5
 
 
-def test_what_stays_dead_is_not_added_to_a_table_that_others_have_changed_so_that_it_does_not_fit_any_more(
-    table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_changed_table_takes_none(table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The dead letters come from a killed process: files of Spark have their own schema."""
     table.requeue_dead()
     by_spark = schema(("topic", "string"), ("offset", "long"), ("error", "string")).encode()
@@ -279,9 +277,7 @@ def test_dead_letters_of_an_unstored_batch_wait(table: DeadLetterTable, storage:
     assert offsets(path) == [104, 115]
 
 
-def test_a_batch_that_is_run_again_once_its_dead_letters_were_asked_for_stores_none_of_them_twice(
-    table: DeadLetterTable, storage: LakeStorage, path: Path
-) -> None:
+def test_a_repeated_batch_stores_no_letter_twice(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:
     first = storage.begin([Advance(*TP, 1, 110, 120)])
     written(table, first, [115]).commit()
     first.discard()
@@ -379,9 +375,7 @@ def test_a_worker_that_commits_in_the_midst_of_another_process_leaves_each_messa
     raise AssertionError("there are more steps")
 
 
-def test_a_cancellation_that_is_killed_at_whichever_step_is_ended_by_the_next_worker_or_was_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_cancellation_is_finished_or_was_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for at in range(1, 20):
         path = tmp_path / f"orders{at}"
         opened(path).init_offsets([StoredOffset(*TP, None, 100)])
@@ -427,9 +421,7 @@ def test_a_replaced_main_table_is_given_what_is_asked_for_later(table: DeadLette
     assert offsets(path) == [101, 102, 103, 104]
 
 
-def test_a_table_of_dead_letters_that_was_replaced_goes_on_above_the_numbers_of_the_main_table(
-    table: DeadLetterTable, storage: LakeStorage, path: Path
-) -> None:
+def test_a_replaced_dead_letter_table_continues(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:
     for offset in (100, 101):
         table.requeue_dead(Selection(offset_to=offset))
         put_back(table)
@@ -510,9 +502,7 @@ def test_nothing_is_committed_where_what_was_written_is_gone(table: DeadLetterTa
 
 
 @pytest.mark.parametrize(("rows", "kept"), [(4, 2), (3, 1)])
-def test_nothing_is_committed_where_other_rows_were_written_than_there_are(
-    table: DeadLetterTable, path: Path, rows: int, kept: int
-) -> None:
+def test_a_wrong_count_commits_nothing(table: DeadLetterTable, path: Path, rows: int, kept: int) -> None:
     table.requeue_dead()
     batch = table.requeues.next()
     assert batch is not None
@@ -525,9 +515,7 @@ def test_nothing_is_committed_where_other_rows_were_written_than_there_are(
     assert put_back(table) == PutBack(5, 5, 0)
 
 
-def test_what_stays_dead_is_what_spark_has_committed_also_for_the_process_that_finishes_later(
-    table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_late_files_stay_uncommitted(table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table.requeue_dead()
     batch = table.requeues.next()
     assert batch is not None
@@ -545,9 +533,7 @@ def test_what_stays_dead_is_what_spark_has_committed_also_for_the_process_that_f
     assert table.count_dead() == 2
 
 
-def test_nothing_is_removed_where_what_stays_dead_is_gone(
-    table: DeadLetterTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_files_remove_nothing(table: DeadLetterTable, monkeypatch: pytest.MonkeyPatch) -> None:
     table.requeue_dead()
     with monkeypatch.context() as patched, suppress(Killed):
         patched.setattr(table.storage.table, "commit", _die)

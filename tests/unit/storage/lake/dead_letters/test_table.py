@@ -154,9 +154,7 @@ def test_a_recreated_topic_has_dead_letters_of_its_own(storage: LakeStorage, tab
     assert sorted(dead(table)) == [101, 101, 103, 105]
 
 
-def test_messages_that_come_again_in_a_table_that_replaced_another_are_not_taken_for_its_dead_letters(
-    storage: LakeStorage, table: DeadLetterTable, tmp_path: Path
-) -> None:
+def test_a_replaced_table_knows_no_letters(storage: LakeStorage, table: DeadLetterTable, tmp_path: Path) -> None:
     written(table, begun(storage, 100, 110), [101]).commit()
     (tmp_path / "orders").rename(tmp_path / "old")
     replaced = opened(tmp_path / "orders")
@@ -185,9 +183,7 @@ def test_a_message_dies_again_after_a_seek(storage: LakeStorage, table: DeadLett
 
 
 @pytest.mark.shows("expiring, sending and exporting a table's dead letters costs in proportion to their size")
-def test_a_file_of_old_dead_letters_is_removed_whole_once_a_day(
-    tmp_path: Path, storage: LakeStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_files_are_removed_daily(tmp_path: Path, storage: LakeStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a failure, the day's removal is tried again."""
     limited = LakeStorage(LocalFolder(tmp_path / "orders"), limits=StorageLimits(dead_seconds=3600.0))
     limited.bind(GROUP)
@@ -219,9 +215,7 @@ def test_a_file_of_old_dead_letters_is_removed_whole_once_a_day(
     assert DeltaTable(table.folder.uri).version() == version, "what removes nothing is no commit"
 
 
-def test_a_send_writes_each_file_anew_once(
-    storage: LakeStorage, table: DeadLetterTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_send_rewrites_once(storage: LakeStorage, table: DeadLetterTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dead_letter_table, "SENT", 10)
     written(table, begun(storage, 100, 200), range(100, 200)).commit()
     written(table, begun(storage, 100, 300), range(200, 300)).commit()
@@ -239,9 +233,7 @@ def test_a_send_writes_each_file_anew_once(
     assert sum(parquet(table).values()) < 2 * sum(before.values())
 
 
-def test_a_file_of_which_all_is_sent_is_removed_whole_however_many_rows_it_has(
-    storage: LakeStorage, table: DeadLetterTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sent_file_is_removed(storage: LakeStorage, table: DeadLetterTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dead_letter_table, "SENT", 10)
     monkeypatch.setattr(dead_letter_table, "MOST_ROWS", 20)
     written(table, begun(storage, 100, 200), range(100, 200)).commit()
@@ -255,9 +247,7 @@ def test_a_file_of_which_all_is_sent_is_removed_whole_however_many_rows_it_has(
     assert len(parquet(table)) == len(before) + 2
 
 
-def test_a_dead_letter_that_is_put_back_while_its_file_is_sent_stays(
-    storage: LakeStorage, table: DeadLetterTable
-) -> None:
+def test_a_dead_letter_requeued_during_a_send_stays(storage: LakeStorage, table: DeadLetterTable) -> None:
     written(table, begun(storage, 100, 200), range(100, 110)).commit()
     other = DeadLetterTable(LakeStorage(table.folder.sibling("orders")), GROUP.group)
 
@@ -270,9 +260,7 @@ def test_a_dead_letter_that_is_put_back_while_its_file_is_sent_stays(
     assert (dead(table), table.count_requeued()) == ([], 1)
 
 
-def test_what_was_acknowledged_before_a_send_fails_is_removed(
-    storage: LakeStorage, table: DeadLetterTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_acknowledged_ones_go(storage: LakeStorage, table: DeadLetterTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dead_letter_table, "SENT", 10)
     written(table, begun(storage, 100, 200), range(100, 130)).commit()
 
@@ -287,9 +275,7 @@ def test_what_was_acknowledged_before_a_send_fails_is_removed(
     assert dead(table) == list(range(120, 130))
 
 
-def test_an_export_reads_the_table_once(
-    storage: LakeStorage, table: DeadLetterTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_reads_once(storage: LakeStorage, table: DeadLetterTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "PAGE", 10)
     written(table, begun(storage, 100, 200), range(100, 150), at=NOW).commit()
     written(table, begun(storage, 100, 200), range(150, 200), at=NOW - timedelta(hours=1)).commit()

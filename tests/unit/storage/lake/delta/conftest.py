@@ -4,14 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.lake.storage import LakeStorage
-from tests.lake_tables import TOPIC_ID, TP, begun, opened
+from tests.lake_tables import begun, opened
 
 
 @pytest.fixture
 def storage(path: Path) -> LakeStorage:
-    made = opened(path)
-    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    made = opened(path, start=0)
     begun(made, 0, 10).commit()
     return made

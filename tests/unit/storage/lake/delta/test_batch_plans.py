@@ -8,19 +8,16 @@ import pytest
 from deltalake import DeltaTable
 
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.lake.delta import batch_plans as plans
 from kctl_agent.storage.lake.delta.batch_plans import GIVEN_UP_SECONDS, BatchPlan, plan_name, sweep
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
-from tests.lake_tables import TOPIC_ID, TP, begun, offsets, opened
+from tests.lake_tables import begun, offsets, opened
 
 
 @pytest.fixture
 def storage(path: Path) -> LakeStorage:
-    made = opened(path)
-    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 100)])
-    return made
+    return opened(path, start=100)
 
 
 def committed_and_killed(storage: LakeStorage, monkeypatch: pytest.MonkeyPatch, start: int, end: int) -> int:
@@ -32,9 +29,7 @@ def committed_and_killed(storage: LakeStorage, monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.shows("files are removed only if they belong to a batch that can never be committed")
-def test_files_of_a_committed_batch_stay_for_readers_of_older_versions_when_others_have_replaced_them(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_committed_files_stay_when_replaced(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     version = committed_and_killed(storage, monkeypatch, 100, 110)
     begun(storage, 110, 120).commit()
     assert DeltaTable(path).optimize.compact()["numFilesRemoved"] == 2
@@ -47,9 +42,7 @@ def test_files_of_a_committed_batch_stay_for_readers_of_older_versions_when_othe
     assert offsets(path) == list(range(100, 130))
 
 
-def test_where_the_log_does_not_show_any_more_what_was_committed_the_files_are_left_to_vacuum(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_files_are_left_to_vacuum(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     committed_and_killed(storage, monkeypatch, 100, 110)
     begun(storage, 110, 120).commit()
     DeltaTable(path).optimize.compact()

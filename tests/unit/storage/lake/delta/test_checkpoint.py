@@ -31,8 +31,7 @@ def configured(path: Path, **properties: str) -> LakeStorage:
 @pytest.mark.shows("stored offsets survive checkpoint, clean-up of the log, compaction and vacuum")
 def test_a_checkpoint_due_is_written_despite_other_commits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = configured(path, checkpointInterval="4")
-    other = opened(path, Binding("other", "cluster-1"))
-    other.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    other = opened(path, Binding("other", "cluster-1"), start=0)
     waiting = [other]
 
     def followed(*args: Any) -> bytes | None:

@@ -25,16 +25,12 @@ OTHER = Binding("other", "cluster-1")
 
 @pytest.fixture
 def storage(path: Path) -> LakeStorage:
-    made = opened(path)
-    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 100)])
-    return made
+    return opened(path, start=100)
 
 
 @pytest.fixture
 def other(storage: LakeStorage, path: Path) -> LakeStorage:
-    made = opened(path, OTHER)
-    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
-    return made
+    return opened(path, OTHER, start=0)
 
 
 def cleaned_up(path: Path, besides: int = -1) -> None:
@@ -53,9 +49,7 @@ def entry(path: Path, version: int) -> Path:
 
 
 @pytest.mark.shows("a power cut leaves no damaged log entry of kctl; other writers' damaged entries are rejected")
-def test_a_process_that_wakes_up_in_a_log_that_was_cleaned_up_takes_nothing_for_stored(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_stored_in_a_cleaned_log(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its commit would be below the newest checkpoint, where no reader sees it."""
     late, quick = begun(storage, 100, 120), begun(opened(path), 100, 110)
 
@@ -95,9 +89,7 @@ def test_a_process_that_wakes_up_while_the_log_is_cleaned_up_does_not_go_on_from
     assert offsets(path) == [*range(30), *range(100, 130)]
 
 
-def test_an_entry_of_ours_is_kept_where_a_checkpoint_may_have_it(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_entries_of_checkpoints_are_kept(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process was frozen after the write, until others wrote a checkpoint."""
     late, confirm = begun(storage, 100, 110), DeltaLogReader.confirm
 
@@ -152,9 +144,7 @@ def test_a_process_that_wakes_up_in_a_table_that_went_back_leaves_no_entry_above
     assert offsets(path) == list(range(100, 110))
 
 
-def test_a_checkpoint_of_a_version_that_was_read_before_is_synced_too(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_known_checkpoints_are_synced(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     DeltaTable(path).create_checkpoint()
     version, log = DeltaTable(path).version(), path / "_delta_log"
     synced: list[Path] = []
@@ -168,9 +158,7 @@ def test_a_checkpoint_of_a_version_that_was_read_before_is_synced_too(
     assert log / "_last_checkpoint" not in synced, "once is enough"
 
 
-def test_of_what_others_have_committed_the_entries_are_synced_that_their_writers_do_not_sync(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_writers_entries_are_synced(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun(opened(path), 100, 110).commit()
     DeltaTable(path).alter.set_table_properties({"delta.checkpointInterval": "50"})
     version, log = DeltaTable(path).version(), path / "_delta_log"
@@ -212,9 +200,7 @@ def test_overwritten_commits_are_not_stored(storage: LakeStorage, path: Path, mo
     assert offsets(path) == list(range(100, 110))
 
 
-def test_a_version_that_is_overwritten_while_the_next_one_is_written_is_reported_by_its_number(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_overwritten_version_is_named(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The overwritten offsets are below the stored ones, so no worker reads them again by itself."""
     begun(storage, 100, 110).commit()
     late, version = begun(storage, 110, 120), DeltaTable(path).version()

@@ -14,21 +14,19 @@ import pytest
 from deltalake import DeltaTable
 
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.lake.delta import checkpoint, log_state, table
 from kctl_agent.storage.lake.delta import table_counts as counts
 from kctl_agent.storage.lake.delta.log import LogFiles, log_files
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.maintenance.vacuum import unused
 from kctl_agent.storage.lake.storage import LakeStorage
-from tests.lake_tables import TOPIC_ID, TP, begun, opened
+from tests.lake_tables import TP, begun, opened
 from tests.table_conformance import compact
 
 
 @pytest.fixture
 def storage(path: Path) -> LakeStorage:
-    made = opened(path)
-    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    made = opened(path, start=0)
     for start in range(0, 30, 10):
         begun(made, start, start + 10).commit()
     return made
@@ -79,9 +77,7 @@ def test_what_uses_delta_rs_tries_again_where_its_listing_lacks_an_entry(
 
 
 @pytest.mark.parametrize("times", [4, 5])
-def test_a_count_and_a_start_try_again_where_entries_were_cleaned_up_since_they_were_listed(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch, times: int
-) -> None:
+def test_a_clean_up_is_retried(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     begun(storage, 30, 40).commit()
     before = log_files(storage.folder)
     DeltaTable(path).create_checkpoint()

@@ -12,17 +12,14 @@ from kctl_agent.storage.base import TableRefused
 from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
-from tests.lake_tables import FIELDS, GROUP, TOPIC_ID, TP, at, begun, offsets, schema
+from tests.lake_tables import FIELDS, TOPIC_ID, TP, at, begun, offsets, opened, schema
 from tests.table_conformance import compact
 
 AMOUNT = ("amount", "double")
 
 
 def merging(path: Path) -> LakeStorage:
-    lake = LakeStorage(LocalFolder(path), merge_schema=True)
-    lake.prepare()
-    lake.bind(GROUP)
-    return lake
+    return opened(path, merge_schema=True)
 
 
 def names(path: Path) -> list[str]:
@@ -76,9 +73,7 @@ def test_workers_add_the_same_column_once(storage: LakeStorage, path: Path, monk
         ([("Offset", "long"), AMOUNT], "has no column Offset"),
     ],
 )
-def test_what_does_not_fit_otherwise_is_refused_and_nothing_is_added(
-    storage: LakeStorage, path: Path, fields: list[tuple[str, str]], reason: str
-) -> None:
+def test_bad_types_add_nothing(storage: LakeStorage, path: Path, fields: list[tuple[str, str]], reason: str) -> None:
     with pytest.raises(TableRefused, match=reason):
         merging(path).fit(schema(*fields))
 

@@ -112,9 +112,7 @@ def tables_and_predicates(draw: st.DrawFn) -> tuple[list[tuple[Rows, bool]], lis
 @pytest.mark.shows("queries with statistics find the same rows, for all types, also after a compaction")
 @given(tables_and_predicates(), st.booleans())
 @settings(max_examples=12, deadline=None)
-def test_what_is_found_through_statistics_is_what_is_found_without(
-    drawn: tuple[list[tuple[Rows, bool]], list[Predicate]], is_compacted: bool
-) -> None:
+def test_statistics_hide_no_row(drawn: tuple[list[tuple[Rows, bool]], list[Predicate]], is_compacted: bool) -> None:
     files, wanted = drawn
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "orders")

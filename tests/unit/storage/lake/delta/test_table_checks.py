@@ -57,9 +57,7 @@ def schema(*fields: dict[str, Any]) -> str:
         (map_(struct(nullable=False), "long"), map_(struct(), "long"), "s.key.a"),
     ],
 )
-def test_a_column_inside_of_which_nothing_may_be_null_takes_only_what_has_no_nulls_there(
-    path: Path, there: Any, given: Any, place: str
-) -> None:
+def test_nullable_columns_do_not_fit_those_that_are_not(path: Path, there: Any, given: Any, place: str) -> None:
     storage = table_of(path, field("s", there), field("n", "long"))
 
     with pytest.raises(TableRefused, match=f"column {place} of the table .* must not be null"):

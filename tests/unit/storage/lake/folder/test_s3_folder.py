@@ -45,9 +45,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, *given: bool) -> None:
     monkeypatch.setattr(S3Folder, "_created", faulty)
 
 
-def test_a_store_whose_reply_was_lost_at_the_start_is_not_taken_for_one_that_heeds_no_condition(
-    folder: S3Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_reply_does_not_reject_a_store(folder: S3Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """The object exists when the request is repeated, so the store rejects the repetition, like all other requests."""
     answers(monkeypatch, True)
 

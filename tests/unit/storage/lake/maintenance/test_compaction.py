@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -19,7 +20,7 @@ from kctl_agent.storage.chunk import Advance, StoredOffset
 from kctl_agent.storage.lake.delta.files import DataFile, TableFile
 from kctl_agent.storage.lake.delta.log import entry_name
 from kctl_agent.storage.lake.delta.table import LakeTable
-from kctl_agent.storage.lake.folder import LocalFolder, local
+from kctl_agent.storage.lake.folder import local
 from kctl_agent.storage.lake.maintenance import compaction, file_merge
 from kctl_agent.storage.lake.maintenance.compaction import Compaction
 from kctl_agent.storage.lake.maintenance.file_merge import merge_files
@@ -28,12 +29,12 @@ from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.table_maintenance import LEAST_FILES
 from tests.lake_tables import (
     FIELDS,
-    GROUP,
     TOPIC_ID,
     TP,
     at,
     before_the_write,
     begun,
+    filled,
     noting,
     offsets,
     opened,
@@ -44,13 +45,13 @@ from tests.table_conformance import compact
 
 MIB = 1 << 20
 DAY = 86_400.0
+Moment = Callable[[Callable[[], object]], None]
 ODD = ("a b/c", None, "ü%")
 
 
 @pytest.fixture
 def storage(path: Path) -> LakeStorage:
-    made = opened(path)
-    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    made = opened(path, start=0)
     for start in range(0, 40, 10):
         begun(made, start, start + 10).commit()
     return made
@@ -115,12 +116,10 @@ def test_a_compacted_file_is_compacted_again_only_with_as_many_bytes_of_new_ones
 @pytest.mark.shows("a compaction reads rows of any size a few megabytes at a time")
 def test_rows_of_any_size_are_read_a_few_megabytes_at_a_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows have 60 MB, stored in a few KB."""
-    made = opened(path)
-    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    made = opened(path, start=0)
     batch = made.begin([Advance(*TP, 1, 0, 600)])
-    batch.folder.make()
     large = pa.table({"topic": pa.array(["t" * 100_000] * 600), "offset": pa.array(range(600), pa.int64())})
-    pq.write_table(large, f"{batch.folder.uri}/part-0.parquet", compression="zstd", use_dictionary=False)
+    filled(batch, large, compression="zstd", use_dictionary=False)
     batch.commit(reported(batch.folder, 600))
     begun(made, 600, 610).commit()
     fitted, sizes = file_merge._fitted, []
@@ -170,9 +169,7 @@ def test_killed_compactions_are_swept_later(storage: LakeStorage, path: Path, mo
     assert offsets(path) == list(range(40))
 
 
-def test_one_that_was_killed_after_its_commit_keeps_its_files(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_after_the_commit_keeps_files(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(compaction, "forget", killed)
         with pytest.raises(ZeroDivisionError):
@@ -191,9 +188,7 @@ def killed(*_: object) -> None:
     raise ZeroDivisionError
 
 
-def test_a_batch_that_is_committed_while_files_are_compacted_is_no_conflict(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_do_not_conflict(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     while_it_compacts(monkeypatch, begun(opened(path), 40, 50).commit)
 
     compact(storage.table, 128 * MIB)
@@ -224,14 +219,13 @@ def while_it_compacts(monkeypatch: pytest.MonkeyPatch, change: Callable[[], obje
     monkeypatch.setattr(compaction, "merge_files", overtaken)
 
 
-@pytest.mark.parametrize("moment", [while_it_compacts, before_the_write])
-def test_a_compaction_does_not_bring_back_rows_that_are_deleted_meanwhile(
-    storage: LakeStorage,
-    path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    moment: Callable[[pytest.MonkeyPatch, Callable[[], object]], None],
-) -> None:
-    moment(monkeypatch, lambda: DeltaTable(path).delete("offset = 3"))
+@pytest.fixture(params=[while_it_compacts, before_the_write])
+def moment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Moment:
+    return functools.partial(request.param, monkeypatch)
+
+
+def test_rows_deleted_meanwhile_stay_deleted(storage: LakeStorage, path: Path, moment: Moment) -> None:
+    moment(lambda: DeltaTable(path).delete("offset = 3"))
 
     with pytest.raises(StorageUnusable, match="another writer has changed the same files"):
         compact(storage.table, 128 * MIB)
@@ -241,15 +235,8 @@ def test_a_compaction_does_not_bring_back_rows_that_are_deleted_meanwhile(
     assert len(list(path.glob("kctl-*"))) == 4
 
 
-@pytest.mark.parametrize("moment", [while_it_compacts, before_the_write])
 @pytest.mark.parametrize("other", ["delta-rs", "kctl"])
-def test_a_compaction_that_another_one_gets_ahead_of_does_not_double_rows(
-    storage: LakeStorage,
-    path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    moment: Callable[[pytest.MonkeyPatch, Callable[[], object]], None],
-    other: str,
-) -> None:
+def test_two_compactions_double_no_row(storage: LakeStorage, path: Path, moment: Moment, other: str) -> None:
     """delta-rs accepts both compactions, and every row was there twice."""
 
     def compacted() -> None:
@@ -258,7 +245,7 @@ def test_a_compaction_that_another_one_gets_ahead_of_does_not_double_rows(
         else:
             assert DeltaTable(path).optimize.compact()["numFilesRemoved"] == 4
 
-    moment(monkeypatch, compacted)
+    moment(compacted)
 
     with pytest.raises(StorageUnusable):
         compact(storage.table, 128 * MIB)
@@ -289,15 +276,8 @@ def test_an_overtaken_delete_or_update_begins_anew(storage: LakeStorage, path: P
     assert offsets(path) == [*range(30), *(range(40, 50) if step == "update" else ())]
 
 
-@pytest.mark.parametrize("moment", [while_it_compacts, before_the_write])
-def test_a_compaction_is_not_committed_into_a_table_that_was_given_other_columns(
-    storage: LakeStorage,
-    path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    moment: Callable[[pytest.MonkeyPatch, Callable[[], object]], None],
-) -> None:
-    column = Field("more", PrimitiveType("string"))
-    moment(monkeypatch, lambda: DeltaTable(path).alter.add_columns(column))
+def test_columns_changed_meanwhile_are_refused(storage: LakeStorage, path: Path, moment: Moment) -> None:
+    moment(lambda: DeltaTable(path).alter.add_columns(Field("more", PrimitiveType("string"))))
 
     with pytest.raises(StorageUnusable, match=r"the columns of the table .* were changed meanwhile"):
         compact(storage.table, 128 * MIB)
@@ -330,15 +310,11 @@ def test_every_column_that_kafka_gives_is_as_it_was(path: Path) -> None:
     kinds = (("key", "string"), ("value", "binary"))
     header = json.loads(schema(*kinds))
     headers: Any = {"type": "array", "elementType": header, "containsNull": True}
-    lake = LakeStorage(LocalFolder(path))
-    lake.prepare()
-    lake.fit(schema(*FIELDS, ("key", "binary"), ("value", "binary"), ("headers", headers)))
-    lake.bind(GROUP)
-    lake.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    own = schema(*FIELDS, ("key", "binary"), ("value", "binary"), ("headers", headers))
+    lake = opened(path, columns=own, start=0)
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     for start in (0, 2):
         batch = lake.begin([Advance(*TP, 1, start, start + 2)])
-        Path(batch.folder.uri).mkdir()
         columns = {
             "topic": pa.array(["t", "t"]),
             "partition": pa.array([0, 0], pa.int32()),
@@ -348,7 +324,7 @@ def test_every_column_that_kafka_gives_is_as_it_was(path: Path) -> None:
             "value": pa.array([b"", None], pa.binary()),
             "headers": pa.array([[{"key": "a", "value": None}, {"key": None, "value": b"1"}], None], kind),
         }
-        pq.write_table(pa.table(columns), Path(batch.folder.uri) / "part-0.parquet")
+        filled(batch, pa.table(columns))
         batch.commit()
     before = DeltaTable(path).to_pyarrow_table().sort_by("offset")
 
@@ -381,17 +357,12 @@ def test_a_file_with_a_column_that_the_table_has_not_is_not_compacted(storage: L
 
 
 def test_text_that_is_no_utf_8_and_times_as_older_engines_write_them_are_compacted_as_they_are(path: Path) -> None:
-    lake = LakeStorage(LocalFolder(path))
-    lake.prepare()
-    lake.fit(schema(("text", "string"), ("at", "timestamp")))
-    lake.bind(GROUP)
-    lake.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    lake = opened(path, columns=schema(("text", "string"), ("at", "timestamp")), start=0)
     for start, text in enumerate((b"\xff", b"a")):
         batch = lake.begin([Advance(*TP, 1, start, start + 1)])
-        Path(batch.folder.uri).mkdir()
         times = pa.array([start], pa.timestamp("us", "UTC"))
         rows = pa.table({"text": pa.array([text]).view(pa.string()), "at": times})
-        pq.write_table(rows, Path(batch.folder.uri) / "part-0.parquet", use_deprecated_int96_timestamps=True)
+        filled(batch, rows, use_deprecated_int96_timestamps=True)
         batch.commit()
 
     compact(lake.table)
@@ -405,17 +376,11 @@ def test_text_that_is_no_utf_8_and_times_as_older_engines_write_them_are_compact
 @pytest.fixture
 def partitioned(path: Path) -> LakeStorage:
     """Two batches of five rows in each of three partitions with odd names."""
-    lake = LakeStorage(LocalFolder(path), partition_by=["country"])
-    lake.prepare()
-    lake.fit(schema(*FIELDS, ("country", "string")))
-    lake.bind(GROUP)
-    lake.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    lake = opened(path, columns=schema(*FIELDS, ("country", "string")), start=0, partition_by=["country"])
     for start in (0, 5):
         batch = lake.begin([Advance(*TP, 1, start, start + 5)])
         for folder in ("country=a%20b%2Fc", "country=__HIVE_DEFAULT_PARTITION__", "country=%C3%BC%25"):
-            (Path(batch.folder.uri) / folder).mkdir(parents=True)
-            rows = pa.table({"offset": pa.array(range(start, start + 5), pa.int64())})
-            pq.write_table(rows, Path(batch.folder.uri) / folder / "part-0.parquet")
+            filled(batch, pa.table({"offset": pa.array(range(start, start + 5), pa.int64())}), folder)
         batch.commit()
     return lake
 
@@ -485,16 +450,10 @@ def test_vacuum_removes_old_uncommitted_files_also_where_no_engine_looks(storage
 
 @pytest.mark.parametrize("column", ["_day", ".day"])
 def test_partitions_whose_names_look_hidden_are_stored_and_kept_for_older_versions(path: Path, column: str) -> None:
-    made = LakeStorage(LocalFolder(path), partition_by=[column])
-    made.prepare()
-    made.fit(schema(("n", "long"), (column, "string")))
-    made.bind(GROUP)
-    made.init_offsets([StoredOffset(*TP, TOPIC_ID, 0)])
+    made = opened(path, columns=schema(("n", "long"), (column, "string")), start=0, partition_by=[column])
     batch = made.begin([Advance(*TP, 1, 0, 2)])
     for folder, number in (f"{column}=a", 0), (f"{column}=b", 1), (f"_temporary/0/{column}=c", 2):
-        file = Path(batch.folder.uri, folder, "part-0.parquet")
-        file.parent.mkdir(parents=True)
-        pq.write_table(pa.table({"n": [number]}), file)
+        file = filled(batch, pa.table({"n": [number]}), folder)
         os.utime(file, (time.time() - 8 * DAY,) * 2)
 
     batch.commit()
