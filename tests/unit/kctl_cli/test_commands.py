@@ -19,6 +19,7 @@ from kctl.cli.command import Command, CommandGroup
 from kctl.config.sections import Config
 from kctl_agent.paths import bind_socket, prepare_run_dir, process_identity
 from tests.command_lines import Kctl, Master
+from tests.configurations import KAFKA
 from tests.servers.scripted_agent import Answers, SendsBytes
 
 WELL: dict[str, Any] = {
@@ -61,7 +62,7 @@ EVENTS = [
 @pytest.fixture
 def config(short_dir: Path) -> Path:
     path = short_dir / "kctl.toml"
-    path.write_text('[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["t"]\n')
+    path.write_text(KAFKA)
     return path
 
 
@@ -147,9 +148,7 @@ def test_a_configuration_without_its_option_is_taken_for_one(kctl: Kctl, config:
         assert (ran.code, ran.err) == (2, f"kctl: kctl {name} does not accept {config}: did you mean -c {config}?\n")
 
 
-def test_the_configuration_in_the_working_directory_is_meant_where_none_is_named(
-    kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kctl_toml_of_the_folder_is_the_default(kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(config.parent)
 
     checked, asked = kctl("config", "check", "--offline"), kctl("status")
@@ -159,9 +158,7 @@ def test_the_configuration_in_the_working_directory_is_meant_where_none_is_named
 
 
 @pytest.mark.parametrize("group", [(), ("storage",), ("storage", "dead"), ("kafka",), ("config",), ("jars",)])
-def test_a_page_of_help_cuts_no_summary_and_brackets_once(
-    group: tuple[str, ...], kctl: Kctl, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_cuts_no_summary(group: tuple[str, ...], kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
     page = kctl(*group, "--help").out
@@ -183,7 +180,6 @@ def test_a_group_without_a_command_is_wrong_usage_and_shows_its_commands(group: 
 
 
 def test_version_is_that_of_the_package(kctl: Kctl) -> None:
-    assert kctl("--version").out == f"kctl {__version__}\n"
     assert kctl("--version").out == f"kctl {__version__}\n"
 
 
@@ -217,9 +213,7 @@ def test_restart_takes_several_names_or_all(kctl: Kctl, master: Master, words: t
         ),
     ],
 )
-def test_topics_and_partitions_have_the_short_options_of_kctl_kafka_and_resume_needs_none(
-    kctl: Kctl, master: Master, words: tuple[str, ...], given: object
-) -> None:
+def test_topics_have_short_options(kctl: Kctl, master: Master, words: tuple[str, ...], given: object) -> None:
     done = {"id": "1", "operation": words[0], "state": "done", "text": "done", "result": {"rows": []}}
     agent = master({words[0]: [Answers(done)]})
 
@@ -339,9 +333,7 @@ def test_status_shows_the_master_and_the_workers_own_word(kctl: Kctl, master: Ma
         ("failing", "failing", 1),
     ],
 )
-def test_status_begins_with_the_verdict_and_exits_1_by_it(
-    kctl: Kctl, master: Master, level: str, fail_on: str, code: int
-) -> None:
+def test_status_begins_with_the_verdict(kctl: Kctl, master: Master, level: str, fail_on: str, code: int) -> None:
     why, also = {**WELL["verdict"], "level": level, "reason": "no broker"}, {**WELL["verdict"], "level": "degraded"}
     answer = {"rows": [SUPERVISED], "workers": [REPORTED], **WELL, "verdict": {**why, "also": [also]}}
     master({"status": Answers(answer)})
@@ -353,9 +345,7 @@ def test_status_begins_with_the_verdict_and_exits_1_by_it(
     assert ran.err == (f"kctl: {level}: no broker\n" if code else "")
 
 
-def test_status_exits_3_when_a_worker_does_not_answer_and_5_without_a_master(
-    kctl: Kctl, master: Master, incomplete: Callable[..., SendsBytes]
-) -> None:
+def test_status_exits_by_who_is_missing(kctl: Kctl, master: Master, incomplete: Callable[..., SendsBytes]) -> None:
     nobody = kctl("status")
     agent = master({"status": incomplete({"rows": [SUPERVISED], **WELL}, "worker-0")})
     partly = kctl("status")
@@ -394,9 +384,7 @@ def as_master(process: subprocess.Popen[bytes], config: Path) -> None:
     (config.parent / "run" / "master.pid").write_text(f"{process.pid} {ticks}\n")
 
 
-def test_stop_asks_the_master_to_leave_and_waits_until_it_is_gone(
-    kctl: Kctl, config: Path, process: Callable[[str], subprocess.Popen[bytes]]
-) -> None:
+def test_stop_waits_for_the_end(kctl: Kctl, config: Path, process: Callable[[str], subprocess.Popen[bytes]]) -> None:
     running = process(OBEYS)
     as_master(running, config)
 
@@ -407,9 +395,7 @@ def test_stop_asks_the_master_to_leave_and_waits_until_it_is_gone(
     assert running.wait(60) == 0
 
 
-def test_stop_gives_up_when_its_time_is_over_and_kills_nobody(
-    kctl: Kctl, config: Path, process: Callable[[str], subprocess.Popen[bytes]]
-) -> None:
+def test_stop_gives_up_in_time(kctl: Kctl, config: Path, process: Callable[[str], subprocess.Popen[bytes]]) -> None:
     stubborn = process(IGNORES)
     as_master(stubborn, config)
     worker, guest = (bind_socket(config.parent / "run", name, 1) for name in ("worker-0", "guest"))
@@ -425,9 +411,7 @@ def test_stop_gives_up_when_its_time_is_over_and_kills_nobody(
     assert stubborn.poll() is None
 
 
-def test_stop_never_signals_a_later_process_with_the_pid_of_a_dead_master(
-    kctl: Kctl, config: Path, process: Callable[[str], subprocess.Popen[bytes]]
-) -> None:
+def test_stop_spares_reused_pids(kctl: Kctl, config: Path, process: Callable[[str], subprocess.Popen[bytes]]) -> None:
     innocent = process("import signal; print(flush=True); signal.pause()")
     as_master(innocent, config)
     (config.parent / "run" / "master.pid").write_text(f"{innocent.pid} 1\n")

@@ -10,6 +10,7 @@ import pytest
 from kctl.cli.fleet.log_files import Follower
 from kctl.master import process_log
 from tests.command_lines import Kctl, Master
+from tests.configurations import KAFKA
 from tests.conftest import eventually
 from tests.replies import status_json
 from tests.servers.scripted_agent import Answers
@@ -17,7 +18,7 @@ from tests.servers.scripted_agent import Answers
 
 @pytest.fixture
 def logs(short_dir: Path) -> Path:
-    (short_dir / "kctl.toml").write_text('[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["t"]\n')
+    (short_dir / "kctl.toml").write_text(KAFKA)
     (short_dir / "logs").mkdir()
     (short_dir / "logs" / "worker-0.log").write_text("".join(f"line {number}\n" for number in range(100)))
     return short_dir / "logs"

@@ -10,6 +10,7 @@ from kctl.config.exporter import load_exporter
 from kctl.config.load import load
 from kctl.config.sections import HttpSection
 from kctl.errors import ConfigError
+from tests.configurations import KAFKA
 
 
 def test_a_cluster_of_the_command_line_beside_those_of_the_file_is_refused(tmp_path: Path) -> None:
@@ -31,7 +32,6 @@ def test_an_exporter_and_a_fleet_on_one_machine_do_not_both_take_the_same_port()
 
 
 CLUSTERS = '[clusters.a]\nbootstrap_servers = "one:9092"\n[clusters.b]\nbootstrap_servers = "two:9092"\n'
-FLEET = '[kafka]\nbootstrap_servers = "one:9092"\ngroup = "g"\ntopics = ["t"]\n'
 
 
 def checkpoint(name: str, **settings: str) -> str:
@@ -53,7 +53,7 @@ def checkpoint(name: str, **settings: str) -> str:
 )
 def test_a_place_that_kctl_does_not_read_is_a_mistake_of_the_file(tmp_path: Path, uri: str, words: str) -> None:
     path = tmp_path / "kctl.toml"
-    for text, read in ((CLUSTERS, load_exporter), (FLEET, load)):
+    for text, read in ((CLUSTERS, load_exporter), (KAFKA, load)):
         path.write_text(text + checkpoint("x", uri=uri, cluster="a"))
 
         with pytest.raises(ConfigError, match=re.escape(words)):
@@ -81,12 +81,12 @@ def test_two_checkpoints_of_a_cluster_are_not_shown_as_one_group(tmp_path: Path)
 
 def test_a_checkpoint_of_a_fleet_is_of_its_cluster_and_not_its_own_group(tmp_path: Path) -> None:
     path = tmp_path / "kctl.toml"
-    path.write_text(FLEET + checkpoint("g") + checkpoint("x", cluster="b"))
+    path.write_text(KAFKA + checkpoint("g") + checkpoint("x", cluster="b"))
 
     with pytest.raises(ConfigError) as refused:
         load(path, {})
 
     assert "checkpoints.g would be shown as group g, as kafka.group is" in str(refused.value)
     assert "checkpoints.x.cluster is `b`: it takes the name of a cluster: default" in str(refused.value)
-    path.write_text(FLEET + checkpoint("x", cluster="default"))
+    path.write_text(KAFKA + checkpoint("x", cluster="default"))
     assert load(path, {}).checkpoints.keys() == {"x"}

@@ -8,11 +8,10 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
-from kctl.config.load import load
 from kctl.config.schema import json_schema
 from kctl.errors import ConfigError
+from tests.configurations import KAFKA, loaded
 
-SMALLEST = '[kafka]\nbootstrap_servers = "one:9092"\ngroup = "g"\ntopics = ["t"]\n'
 ROOT = Path(__file__).parents[3]
 VALIDATOR = jsonschema_rs.Draft7Validator(json_schema())
 
@@ -45,12 +44,10 @@ def test_files_of_the_repository_are_valid(path: str) -> None:
     ],
 )
 def test_a_value_is_valid_when_it_can_be_used(tmp_path: Path, more: str, is_allowed: bool) -> None:
-    path = tmp_path / "kctl.toml"
-    path.write_text(SMALLEST + more)
     try:
-        load(path, {})
+        loaded(tmp_path, KAFKA + more)
         is_loaded = True
     except ConfigError:
         is_loaded = False
 
-    assert (VALIDATOR.is_valid(tomllib.loads(SMALLEST + more)), is_loaded) == (is_allowed, is_allowed)
+    assert (VALIDATOR.is_valid(tomllib.loads(KAFKA + more)), is_loaded) == (is_allowed, is_allowed)

@@ -5,30 +5,17 @@ from typing import Any
 
 import pytest
 
-from kctl.config.load import load
-from kctl.config.sections import Config
 from kctl.errors import ConfigError
 from kctl.schemas import decoder, formats
 from kctl_agent.schemas.formats import Formats, RegistrySettings
+from tests.configurations import KAFKA, loaded
 
-SMALLEST = """\
-[kafka]
-bootstrap_servers = "localhost:9092"
-group = "orders-to-lake"
-topics = ["orders"]
-"""
 URL = "http://registry:8081/apis/ccompat/v7"
-AVRO = f'{SMALLEST}value_format = "avro"\n[schema_registry]\nurl = "{URL}"\n'
-
-
-def loaded(folder: Path, text: str) -> Config:
-    path = folder / "kctl.toml"
-    path.write_text(text)
-    return load(path, {})
+AVRO = f'{KAFKA}value_format = "avro"\n[schema_registry]\nurl = "{URL}"\n'
 
 
 def test_without_formats_nothing_is_decoded(tmp_path: Path) -> None:
-    config = loaded(tmp_path, SMALLEST)
+    config = loaded(tmp_path)
 
     assert decoder(config) is None
     assert Formats.of(formats(config)) == Formats()
@@ -50,10 +37,10 @@ def test_processes_get_the_registry_with_absolute_paths_and_read_secrets_themsel
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f'{SMALLEST}value_format = "avro"\n', 'kafka.value_format is "avro" and schema_registry.url is empty'),
-        (f'{SMALLEST}key_format = "avro"\n', 'kafka.key_format is "avro" and schema_registry.url is empty'),
+        (f'{KAFKA}value_format = "avro"\n', 'kafka.value_format is "avro" and schema_registry.url is empty'),
+        (f'{KAFKA}key_format = "avro"\n', 'kafka.key_format is "avro" and schema_registry.url is empty'),
         (f'{AVRO}token_file = "t"\nbasic_auth_file = "b"\n', "are both set: leave one out"),
-        (f'{SMALLEST}value_format = "protobuf"\n', 'kafka.value_format is "protobuf", but it takes'),
+        (f'{KAFKA}value_format = "protobuf"\n', 'kafka.value_format is "protobuf", but it takes'),
         (AVRO.replace("http://", "http://user:secret@"), "schema_registry.url"),
     ],
 )
@@ -70,4 +57,4 @@ def test_a_table_may_be_partitioned_by_a_field_of_the_record(tmp_path: Path) -> 
 
     loaded(tmp_path, AVRO + lake)
     with pytest.raises(ConfigError, match="partition_by names country"):
-        loaded(tmp_path, SMALLEST + lake)
+        loaded(tmp_path, KAFKA + lake)

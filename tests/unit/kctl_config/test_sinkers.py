@@ -4,20 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from kctl.config.load import load
-from kctl.config.sections import Config
 from kctl.errors import ConfigError
-
-KAFKA = '[kafka]\nbootstrap_servers = "one:9092"\ngroup = "g"\ntopics = ["t"]\n'
+from tests.configurations import KAFKA, loaded
 
 LAKE = '[storage]\nmode = "lake"\n'
 TABLE = f'{LAKE}uri = "file:///srv/t"\n'
-
-
-def loaded(folder: Path, more: str) -> Config:
-    path = folder / "kctl.toml"
-    path.write_text(KAFKA + more)
-    return load(path, {})
 
 
 @pytest.mark.shows("contradictory or unused settings are rejected with the reason")
@@ -67,12 +58,12 @@ def loaded(folder: Path, more: str) -> Config:
 )
 def test_what_does_not_fit_together_is_refused_with_the_reason(more: str, complaint: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
-        loaded(tmp_path, more)
+        loaded(tmp_path, KAFKA + more)
 
     assert complaint in str(refused.value)
 
 
 def test_a_transform_makes_the_columns_that_a_table_is_partitioned_by(tmp_path: Path) -> None:
-    made = loaded(tmp_path, f'{TABLE}partition_by = ["country"]\n[workers]\ntransform = "items:parsed"')
+    made = loaded(tmp_path, f'{KAFKA}{TABLE}partition_by = ["country"]\n[workers]\ntransform = "items:parsed"')
 
     assert made.storage.partition_by == ("country",)

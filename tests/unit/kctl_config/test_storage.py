@@ -6,20 +6,19 @@ from typing import Any
 
 import pytest
 
-from kctl.config.load import load
 from kctl.config.sections import SparkSection, StorageSection
 from kctl.config.storage import storage_settings
 from kctl.config.values import shown
 from kctl.errors import ConfigError
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.redis.client import where
+from tests.configurations import loaded
 
 KAFKA = '[kafka]\nbootstrap_servers = "one:9092"\ngroup = "readers"\ntopics = ["orders"]\n[storage]\n'
 
 
 def settings(folder: Path, text: str) -> dict[str, Any]:
-    (folder / "kctl.toml").write_text(KAFKA + text)
-    return storage_settings(load(folder / "kctl.toml", {}))
+    return storage_settings(loaded(folder, KAFKA + text))
 
 
 def test_the_namespace_is_that_of_the_group_unless_it_is_named(tmp_path: Path) -> None:
@@ -85,10 +84,9 @@ def test_what_spark_gets_is_not_shown_where_it_is_secret(name: str, value: str, 
 
 
 def test_properties_of_a_wrong_kind_are_refused_without_being_shown(tmp_path: Path) -> None:
-    (tmp_path / "kctl.toml").write_text(KAFKA + '[spark]\nconf = ["spark.authenticate.secret=hunter2"]\n')
 
     with pytest.raises(ConfigError) as refused:
-        load(tmp_path / "kctl.toml", {})
+        loaded(tmp_path, KAFKA + '[spark]\nconf = ["spark.authenticate.secret=hunter2"]\n')
 
     assert "hunter2" not in str(refused.value)
 

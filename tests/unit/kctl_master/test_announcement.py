@@ -5,16 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from kctl.config.load import load
 from kctl.errors import RunDirUnusable
 from kctl.start.master import announced
+from tests.configurations import loaded
 
 
 @pytest.mark.shows("an error about a full disk names the path")
 def test_a_full_disk_is_named_with_the_path_that_could_not_be_written(tmp_path: Path) -> None:
     path = tmp_path / "kctl.toml"
-    path.write_text('[kafka]\nbootstrap_servers = "one:9092"\ngroup = "g"\ntopics = ["t"]\n')
-    config = load(path, {})
+    config = loaded(tmp_path)
     config.fleet.run_dir.mkdir()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # no file of this process can grow, as on a full disk

@@ -12,13 +12,7 @@ from kctl.config.load import load
 from kctl.errors import RunDirUnusable, StartError
 from kctl.start.checks import check_code, check_folders, make_folders, refusals
 from kctl_agent.storage.lake.folder import LocalFolder
-
-TOML = """
-[kafka]
-bootstrap_servers = "localhost:9092"
-group = "g"
-topics = ["t"]
-"""
+from tests.configurations import KAFKA, loaded
 
 
 @pytest.fixture(autouse=True)
@@ -34,14 +28,11 @@ def private() -> None:
 
 
 @pytest.mark.shows("folders of another user or open to all are rejected; kctl's files are private")
-def test_folders_are_made_for_this_user_alone_and_one_that_all_can_enter_is_reported(
-    private: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "kctl.toml").write_text(TOML)
+def test_folders_are_private(private: None, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs").chmod(0o755)
 
-    make_folders(load(tmp_path / "kctl.toml", {}))
+    make_folders(loaded(tmp_path))
 
     assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
     assert [record.getMessage() for record in caplog.records] == [
@@ -51,21 +42,19 @@ def test_folders_are_made_for_this_user_alone_and_one_that_all_can_enter_is_repo
 
 @pytest.mark.parametrize("folder", ["data", "logs"])
 def test_a_folder_that_every_user_can_write_to_is_refused(tmp_path: Path, folder: str) -> None:
-    (tmp_path / "kctl.toml").write_text(TOML)
     (tmp_path / folder).mkdir()
     (tmp_path / folder).chmod(0o777)
 
     with pytest.raises(RunDirUnusable, match=rf"{folder} has mode 0777, all users .* chmod o-w"):
-        make_folders(load(tmp_path / "kctl.toml", {}))
+        make_folders(loaded(tmp_path))
 
 
 def test_a_folder_such_as_tmp_is_refused_without_a_word_of_changing_it(tmp_path: Path) -> None:
-    (tmp_path / "kctl.toml").write_text(f'{TOML}[storage]\npath = "shared/storage.sqlite"\n')
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared").chmod(0o1777)
 
     with pytest.raises(RunDirUnusable) as refused:
-        make_folders(load(tmp_path / "kctl.toml", {}))
+        make_folders(loaded(tmp_path, f'{KAFKA}[storage]\npath = "shared/storage.sqlite"\n'))
 
     assert str(refused.value) == (
         f"{tmp_path}/shared has mode 1777, all users can write to it: name a folder of the fleet's own in storage.path"
@@ -73,16 +62,15 @@ def test_a_folder_such_as_tmp_is_refused_without_a_word_of_changing_it(tmp_path:
 
 
 def test_a_folder_that_its_group_can_write_to_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "kctl.toml").write_text(TOML)
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs").chmod(0o770)
 
-    make_folders(load(tmp_path / "kctl.toml", {}))
+    make_folders(loaded(tmp_path))
 
     assert "its group can replace what is in it" in caplog.text
 
 
-LAKE = f"""{TOML}
+LAKE = f"""{KAFKA}
 [storage]
 mode = "lake"
 uri = "file://%s/lake/or%%20ders"
@@ -99,10 +87,9 @@ FOLDERS = [
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_folder_of_a_table_that_every_user_can_write_to_is_refused(tmp_path: Path, folder: str) -> None:
-    (tmp_path / "kctl.toml").write_text(LAKE % tmp_path)
     for each in FOLDERS:
         (tmp_path / each).mkdir(parents=True)
-    config = load(tmp_path / "kctl.toml", {})
+    config = loaded(tmp_path, LAKE % tmp_path)
     make_folders(config)
     (tmp_path / folder).chmod(0o777)
 
@@ -110,7 +97,7 @@ def test_a_folder_of_a_table_that_every_user_can_write_to_is_refused(tmp_path: P
         make_folders(config)
 
 
-DELTA = f"""{TOML}
+DELTA = f"""{KAFKA}
 [storage]
 mode = "lake"
 uri = "file://%s/shared/orders"
@@ -126,9 +113,7 @@ def shared(tmp_path: Path) -> Path:
 
 
 @pytest.mark.shows("kctl creates a table's folders in /tmp before another user can, and follows no link")
-def test_a_table_may_be_in_a_folder_such_as_tmp_and_its_folders_are_made_before_another_user_can(
-    private: None, shared: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_table_in_tmp_has_its_folders_first(private: None, shared: Path, caplog: pytest.LogCaptureFixture) -> None:
     config = load(shared.parent / "kctl.toml", {})
     check_folders(config)
     assert list(shared.iterdir()) == []
@@ -150,24 +135,22 @@ def test_a_table_may_be_in_a_folder_such_as_tmp_and_its_folders_are_made_before_
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a folder of another user")
 def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "kctl.toml").write_text(TOML)
     (tmp_path / "data").mkdir(mode=0o700)
     os.chown(tmp_path / "data", 65534, 65534)
 
     with pytest.raises(RunDirUnusable, match="belongs to uid 65534"):
-        make_folders(load(tmp_path / "kctl.toml", {}))
+        make_folders(loaded(tmp_path))
 
 
-HANDLER = f'{TOML}[sinkers]\ncount = 1\nhandler = "shop.orders:handle"\n'
+HANDLER = f'{KAFKA}[sinkers]\ncount = 1\nhandler = "shop.orders:handle"\n'
 
 
 @pytest.mark.shows("kctl runs no handler or transform that all users can change")
 @pytest.mark.parametrize("exposed", ["shop", "shop/orders.py", "."])
 def test_code_that_every_user_can_change_is_refused(tmp_path: Path, exposed: str) -> None:
-    (tmp_path / "kctl.toml").write_text(HANDLER)
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "orders.py").touch()
-    config = load(tmp_path / "kctl.toml", {})
+    config = loaded(tmp_path, HANDLER)
     check_code(config)
     (tmp_path / exposed).chmod(0o777)
 
@@ -189,10 +172,9 @@ def test_a_link_that_another_user_has_put_in_place_of_a_table_is_refused(shared:
 
 
 def test_a_kernel_that_shows_no_owners_of_connections_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "kctl.toml").write_text(TOML)
     monkeypatch.setattr(kctl.start.checks, "are_shown", lambda: False)
 
-    refusal = next(refusals(load(tmp_path / "kctl.toml", {})))
+    refusal = next(refusals(loaded(tmp_path)))
 
     assert isinstance(refusal, StartError)
     assert "modprobe tcp_diag" in str(refusal)

@@ -13,6 +13,7 @@ from kctl.config.sections import Config
 from kctl.master.launch import launches, sinker_settings, supervision_policies
 from kctl_agent.engine.main import parse as parse_engine
 from kctl_agent.worker.settings import parse
+from tests.configurations import loaded
 
 TOML = """
 [kafka]
@@ -29,9 +30,7 @@ conf = {"spark.sql.shuffle.partitions" = "4"}
 
 
 def config(folder: Path) -> Config:
-    path = folder / "kctl.toml"
-    path.write_text(TOML)
-    return load(path, {})
+    return loaded(folder, TOML)
 
 
 def test_each_worker_gets_all_that_its_own_parser_wants_and_nothing_it_does_not_know(tmp_path: Path) -> None:
@@ -91,10 +90,9 @@ def test_an_owner_id_that_a_power_failure_left_damaged_is_drawn_again_and_kept(t
 
 
 def test_a_worker_with_a_driver_of_its_own_gets_all_that_one_needs_and_there_is_no_engine(tmp_path: Path) -> None:
-    path = tmp_path / "kctl.toml"
-    path.write_text(TOML.replace("count = 3", 'count = 3\nengine = "own"'))
-
-    first, *others = launches(load(path, {}), [Path("/jars/a.jar")])
+    first, *others = launches(
+        loaded(tmp_path, TOML.replace("count = 3", 'count = 3\nengine = "own"')), [Path("/jars/a.jar")]
+    )
     spark = parse(json.dumps(first.settings)).spark
 
     assert [first.name, *(launch.name for launch in others)] == ["worker-0", "worker-1", "worker-2"]
@@ -116,16 +114,20 @@ PROCESSORS = len(os.sched_getaffinity(0))
     ],
 )
 def test_an_engine_has_the_tasks_of_all_workers_in_its_own_jvm(tmp_path: Path, master: str, becomes: str) -> None:
-    path = tmp_path / "kctl.toml"
-    path.write_text(f'{TOML}\nmaster = "{master}"\n[storage]\nmode = "redis"\n')
-
-    assert parse_engine(json.dumps(launches(load(path, {}), [])[0].settings)).spark.master == becomes
+    assert (
+        parse_engine(
+            json.dumps(
+                launches(loaded(tmp_path, f'{TOML}\nmaster = "{master}"\n[storage]\nmode = "redis"\n'), [])[0].settings
+            )
+        ).spark.master
+        == becomes
+    )
 
 
 def test_where_workers_call_the_handler_an_engine_has_waiting_tasks(tmp_path: Path) -> None:
-    path = tmp_path / "kctl.toml"
-    path.write_text(f'{TOML}\n[storage]\nmode = "directly"\n[sinkers]\nhandler = "mine:handle"\n')
-    engine, first, *_ = launches(load(path, {}), [])
+    engine, first, *_ = launches(
+        loaded(tmp_path, f'{TOML}\n[storage]\nmode = "directly"\n[sinkers]\nhandler = "mine:handle"\n'), []
+    )
 
     assert parse_engine(json.dumps(engine.settings)).spark.master == "local[512]"
     assert first.settings["storage"]["slots"] == {"folder": str(tmp_path / "data/scratch/worker-0"), "count": 2}  # type: ignore[index]
@@ -133,10 +135,9 @@ def test_where_workers_call_the_handler_an_engine_has_waiting_tasks(tmp_path: Pa
 
 @pytest.mark.shows("an engine has its own memory limits")
 def test_an_engine_has_memory_limits_of_its_own_and_is_found_to_hang_before_its_workers(tmp_path: Path) -> None:
-    path = tmp_path / "kctl.toml"
-    path.write_text(TOML.replace("count = 3", 'memory_soft = "300m"') + '[engine]\nmemory_soft = "3g"\n')
-
-    policies = supervision_policies(load(path, {}))
+    policies = supervision_policies(
+        loaded(tmp_path, TOML.replace("count = 3", 'memory_soft = "300m"') + '[engine]\nmemory_soft = "3g"\n')
+    )
     worker, engine = policies["worker"].rules, policies["engine"].rules
 
     assert (worker.memory_soft_bytes, engine.memory_soft_bytes) == (300 << 20, 3 << 30)
@@ -147,13 +148,9 @@ def test_an_engine_has_memory_limits_of_its_own_and_is_found_to_hang_before_its_
 @pytest.mark.parametrize(
     ("master", "daemon"), [("k8s://one:6443", "pyspark.daemon"), ("yarn", "pyspark.daemon"), ("local[2]", None)]
 )
-def test_executors_of_a_cluster_that_write_a_table_need_no_module_of_kctl(
-    tmp_path: Path, master: str, daemon: str | None
-) -> None:
+def test_executors_need_no_module_of_kctl_for_a_table(tmp_path: Path, master: str, daemon: str | None) -> None:
     lake = '[storage]\nmode = "lake"\nuri = "file:///srv/orders"\n'
-    path = tmp_path / "kctl.toml"
-    path.write_text(TOML.replace("[spark]\n", f'[spark]\nmaster = "{master}"\n') + lake)
 
-    engine, *_ = launches(load(path, {}), [])
+    engine, *_ = launches(loaded(tmp_path, TOML.replace("[spark]\n", f'[spark]\nmaster = "{master}"\n') + lake), [])
 
     assert parse_engine(json.dumps(engine.settings)).spark.conf.get("spark.python.daemon.module") == daemon

@@ -5,21 +5,27 @@ from typing import Any, cast
 
 import pytest
 
-from kctl.config.load import load
 from kctl.errors import OperationRefused
 from kctl.master.operations.context import Context
 from kctl.master.pauses import Pauses
 from kctl.operations import operation
 from kctl_agent.errors import BadParams
+from tests.configurations import loaded
 
 
 @pytest.fixture
 def context(tmp_path: Path) -> Context:
-    path = tmp_path / "kctl.toml"
-    path.write_text('[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["demo"]\n')
     absent = cast("Any", None)  # a rejected operation asks no agent
     return Context(
-        load(path, {}), absent, absent, absent, Pauses(tmp_path / "pauses.json"), (), (), absent, partitions=partitions
+        loaded(tmp_path, '[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["demo"]\n'),
+        absent,
+        absent,
+        absent,
+        Pauses(tmp_path / "pauses.json"),
+        (),
+        (),
+        absent,
+        partitions=partitions,
     )
 
 

@@ -1,0 +1,18 @@
+"""Configurations of fleets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from kctl.config.load import load
+from kctl.config.sections import Config
+
+KAFKA = '[kafka]\nbootstrap_servers = "one:9092"\ngroup = "g"\ntopics = ["t"]\n'
+"""The smallest configuration."""
+
+
+def loaded(folder: Path, text: str = KAFKA, env: Mapping[str, str] = {}) -> Config:
+    path = folder / "kctl.toml"
+    path.write_text(text)
+    return load(path, env)
