@@ -16,7 +16,6 @@ import pytest
 from kctl.demo.kafka_broker import free_ports
 from tests.conftest import BRIEF_JVM, eventually
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[2]
 SECTION = (
     (ROOT / "docs" / "spark-jobs.md").read_text(encoding="utf-8").split("## Try it in two minutes")[1].split("\n## ")[0]

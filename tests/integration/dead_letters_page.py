@@ -16,8 +16,9 @@ from kctl_agent.message import Message
 from kctl_agent.schemas.decoding import Decoder
 from kctl_agent.storage.claim import DeadLetter
 from kctl_agent.storage.file import FileStorage
+from tests.conftest import eventually
 from tests.fleet_snapshot import TOKEN, TOKENS
-from tests.integration.page_site import Eventually, Site, logged, text
+from tests.integration.page_site import Site, logged, text
 
 TRACE = """the handler shop:handle raised KeyError: 'id' on t-1 offsets 0..4 (5 messages)
 Traceback (most recent call last):
@@ -48,12 +49,7 @@ def decoder() -> Decoder | None:
 
 
 @pytest.fixture
-def site(
-    storage: FileStorage,
-    tmp_path: Path,
-    sent: list[list[DeadLetter]],
-    decoder: Decoder | None,
-) -> Iterator[Site]:
+def site(storage: FileStorage, tmp_path: Path, sent: list[list[DeadLetter]], decoder: Decoder | None) -> Iterator[Site]:
     def send(some: list[DeadLetter]) -> list[DeadLetter]:
         sent.append(some)
         return some
@@ -70,7 +66,7 @@ def site(
 
 
 @pytest.fixture
-def page(chromium: webdriver.Chrome, site: Site, eventually: Eventually) -> Iterator[webdriver.Chrome]:
+def page(chromium: webdriver.Chrome, site: Site) -> Iterator[webdriver.Chrome]:
     logged(chromium)
     chromium.get(site.url)
     eventually(lambda: text(chromium, "link") == "live")
@@ -80,9 +76,10 @@ def page(chromium: webdriver.Chrome, site: Site, eventually: Eventually) -> Iter
     assert [message for message in errors if "401" not in message and "409" not in message] == []
 
 
-def sign_in(page: webdriver.Chrome, token: str = TOKEN) -> None:
+def sign_in(page: webdriver.Chrome, token: str = TOKEN, awaiting: str = "") -> None:
     page.find_element(By.ID, "token").send_keys(token)
     page.find_element(By.CSS_SELECTOR, "#sign-in button").click()
+    eventually(lambda: awaiting in ("", status(page)))
 
 
 def status(page: webdriver.Chrome) -> str:

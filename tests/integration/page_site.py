@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -27,8 +27,6 @@ from kctl_agent.replies.workers import Event
 from kctl_agent.rpc.messages import Request
 from tests.fleet_snapshot import NOW, history_of, partition, serving, snapshot, source_of
 from tests.partitions import columns_of
-
-Eventually = Callable[..., Any]
 
 
 class Site:
@@ -186,6 +184,21 @@ def drawn(page: webdriver.Chrome, chart: str, color: str) -> int:
     """
     found: int = page.execute_script(script, chart, color)
     return found
+
+
+@contextmanager
+def emulated(page: webdriver.Chrome, width: int = 0, height: int = 900, theme: str = "") -> Iterator[None]:
+    """A screen `width` wide, a telephone's below 500, and a preferred color scheme."""
+    if width:
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    features = [{"name": "prefers-color-scheme", "value": theme}] if theme else []
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    try:
+        yield
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
 @contextmanager

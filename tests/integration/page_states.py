@@ -167,11 +167,7 @@ def _hosts(folder: Path, broker: KafkaBroker, stack: ExitStack) -> State:
     topics.create_topic(broker.bootstrap_servers, "hosts.orders", PARTITIONS)
     reads = {"KCTL_TEST_JOINS": "1", "KCTL_TEST_READS": "500"}
     kafka = {"session_timeout_seconds": 6.0, "topics": ["hosts.orders"], "group": "host-missing"}
-    more: dict[str, Mapping[str, object]] = {
-        "fleet": {"name": "shop"},
-        "spark.conf": reads,
-        "kafka": kafka,
-    }
+    more: dict[str, Mapping[str, object]] = {"fleet": {"name": "shop"}, "spark.conf": reads, "kafka": kafka}
     hosts = ("node-1", "node-2")
     for name in hosts:
         fleet.start(name, more=more)

@@ -10,7 +10,7 @@ from kctl.cli.kafka.commands import COMMANDS
 from tests.integration.kafka_page import PAGE, blocks, known_state, normalised, output_of
 from tests.servers.kafka_broker import KafkaBroker
 
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 
 @pytest.mark.shows("every output in docs/kafka-commands.md is what its command prints")

@@ -18,15 +18,16 @@ from kctl.master.snapshot import Reduced
 from kctl.rows.hosts import HostRow, HostsAnswer
 from kctl.status import UNKNOWN, Assessment, Status
 from kctl_agent.replies.workers import Event
+from tests.conftest import eventually
 from tests.fleet_snapshot import UNIX, healthy, judged, partition
-from tests.integration.page_site import Eventually, Site, attribute, logged, number, rows, text
+from tests.integration.page_site import Site, attribute, logged, number, rows, text
 from tests.partitions import assessments_of, columns_of
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture
-def opened(chromium: webdriver.Chrome, eventually: Eventually) -> Iterator[tuple[Site, webdriver.Chrome]]:
+def opened(chromium: webdriver.Chrome) -> Iterator[tuple[Site, webdriver.Chrome]]:
     with Site(4) as site:
         logged(chromium)
         chromium.get(site.url)
@@ -41,7 +42,7 @@ Opened = tuple[Site, webdriver.Chrome]
 
 
 @pytest.mark.shows("the page: live numbers, lost connection, keyboard, themes, no foreign markup")
-def test_the_page_shows_fleet_partitions_storage_and_events(opened: Opened, eventually: Eventually) -> None:
+def test_the_page_shows_fleet_partitions_storage_and_events(opened: Opened) -> None:
     site, page = opened
     site.collect(site.latest, Event(UNIX, "rebalance", "generation 2 -> 3, 2 members"))
     eventually(lambda: "generation 2 -> 3" in text(page, "events"))
@@ -73,7 +74,7 @@ def test_the_page_shows_fleet_partitions_storage_and_events(opened: Opened, even
     assert attribute(page, f"{line} path", "d").count("L") == 2, "three known values, one line"
 
 
-def test_new_snapshots_come_by_themselves_and_what_is_gone_is_gone(opened: Opened, eventually: Eventually) -> None:
+def test_new_snapshots_come_by_themselves_and_what_is_gone_is_gone(opened: Opened) -> None:
     site, page = opened
     row = partition(0, lag=9)
     offsets = replace(site.latest.offset_checker, result=columns_of(row))
@@ -95,7 +96,7 @@ def test_new_snapshots_come_by_themselves_and_what_is_gone_is_gone(opened: Opene
         eventually(lambda worker=worker: [row[9] for row in rows(page, "partitions")] == [worker or "-"])
 
 
-def test_a_lost_connection_is_shown_with_the_age_of_what_is_shown(opened: Opened, eventually: Eventually) -> None:
+def test_a_lost_connection_is_shown_with_the_age_of_what_is_shown(opened: Opened) -> None:
     site, page = opened
     before = text(page, "age")
     site.collect(site.latest)
@@ -113,7 +114,7 @@ def test_a_lost_connection_is_shown_with_the_age_of_what_is_shown(opened: Opened
     logged(page)  # of the failed fetch
 
 
-def test_what_is_old_is_not_live_and_no_headline_of_now(chromium: webdriver.Chrome, eventually: Eventually) -> None:
+def test_what_is_old_is_not_live_and_no_headline_of_now(chromium: webdriver.Chrome) -> None:
     """As with a frozen master: its stream stays open, and nothing arrives."""
     with Site(4, max_age_seconds=7.0) as site:  # two of them have passed when it is collected
         site.latest = judged(healthy())
@@ -188,7 +189,7 @@ def contrast(page: webdriver.Chrome, selector: str) -> float:
     return found
 
 
-def test_what_comes_from_a_cluster_is_text_and_never_markup(opened: Opened, eventually: Eventually) -> None:
+def test_what_comes_from_a_cluster_is_text_and_never_markup(opened: Opened) -> None:
     site, page = opened
     evil, shown = (f"<img src=x onerror=document.title='broken'>{mark}" for mark in ("\u202e", "\\u202e"))
     bad = Assessment(Status.WARN, evil)
@@ -207,7 +208,7 @@ def test_what_comes_from_a_cluster_is_text_and_never_markup(opened: Opened, even
 
 
 @pytest.mark.shows("the page: a hidden tab loads each tenth snapshot")
-def test_a_tab_that_nobody_sees_asks_less(opened: Opened, eventually: Eventually) -> None:
+def test_a_tab_that_nobody_sees_asks_less(opened: Opened) -> None:
     site, page = opened
 
     def collect(lag: int) -> None:
@@ -234,7 +235,7 @@ def test_a_tab_that_nobody_sees_asks_less(opened: Opened, eventually: Eventually
     eventually(lambda: lags() == ["6"])
 
 
-def test_of_very_many_partitions_those_in_trouble_are_shown(chromium: webdriver.Chrome, eventually: Eventually) -> None:
+def test_of_very_many_partitions_those_in_trouble_are_shown(chromium: webdriver.Chrome) -> None:
     with Site(2500) as site:
         chromium.get(site.url)
         eventually(lambda: text(chromium, "shown") == "500 of 2500 partitions")
@@ -243,7 +244,7 @@ def test_of_very_many_partitions_those_in_trouble_are_shown(chromium: webdriver.
 
 
 @pytest.mark.shows("the page: hosts, which are missing since when and why, a link to each")
-def test_the_hosts_of_a_fleet_are_listed_and_linked(chromium: webdriver.Chrome, eventually: Eventually) -> None:
+def test_the_hosts_of_a_fleet_are_listed_and_linked(chromium: webdriver.Chrome) -> None:
     hosts = (
         HostRow("node-1", "here", "https://node-1.example:9750", "0.2.0", (1, 2)),
         HostRow("node-2", "silent", "https://node-2.example:9750", "0.2.0", (1, 2), UNIX, "it did not answer"),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from selenium import webdriver
@@ -13,20 +12,20 @@ from selenium.webdriver.common.by import By
 
 from kctl.master.snapshot import Reduced
 from kctl_agent.replies.workers import Event
+from tests.conftest import eventually
 from tests.fleet_snapshot import TAKEN_AT, UNIX, partition
-from tests.integration.page_site import Site, attribute, caption, charts, drawn, findings, logged, rows, text
+from tests.integration.page_site import Site, attribute, caption, charts, drawn, emulated, findings, logged, rows, text
 from tests.partitions import columns_of
 from tests.served_groups import cluster, group
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
-Eventually = Callable[..., Any]
 Opened = tuple[Site, webdriver.Chrome]
 EVIL = "<img src=x onerror=\"document.title='owned'\">\u202egnp"
 
 
 @pytest.fixture
-def opened(chromium: webdriver.Chrome, eventually: Eventually) -> Iterator[Opened]:
+def opened(chromium: webdriver.Chrome) -> Iterator[Opened]:
     with Site(3) as site:
         logged(chromium)
         chromium.get(site.url)
@@ -48,7 +47,7 @@ def later(site: Site, seconds: float, lag: int) -> None:
     site.collect(replace(latest, taken_at_unix=UNIX - 2 + seconds), Event(UNIX - 5 + seconds, "rebalance", EVIL))
 
 
-def follows(site: Site, page: webdriver.Chrome, eventually: Eventually) -> None:
+def follows(site: Site, page: webdriver.Chrome) -> None:
     def is_marked() -> bool:
         site.collect(site.latest)
         return drawn(page, "lag", "--mark") > 10
@@ -57,9 +56,7 @@ def follows(site: Site, page: webdriver.Chrome, eventually: Eventually) -> None:
 
 
 @pytest.mark.shows("the page: charts update and have marks, captions, a table, one cursor and zoom")
-def test_charts_are_drawn_and_follow_and_are_zoomed_and_a_link_keeps_the_view(
-    opened: Opened, eventually: Eventually
-) -> None:
+def test_charts_follow_and_zoom_and_a_link_keeps_the_view(opened: Opened) -> None:
     site, page = opened
     assert charts(page) == [f"chart-{name}" for name in ("lag", "lag-seconds", "rates", "batch", "memory")]
     assert caption(page, "lag") == ["12, from 3 to 15"]
@@ -69,7 +66,7 @@ def test_charts_are_drawn_and_follow_and_are_zoomed_and_a_link_keeps_the_view(
 
     for seconds, lag in ((8, 20), (9, 10)):
         later(site, seconds, lag)
-    follows(site, page, eventually)
+    follows(site, page)
     assert caption(page, "lag") == ["60 (most of 5 s), from 3 to 60"], "the fleet's number is 30 by now"
     assert drawn(page, "lag", "--mark") > 10
     page.execute_script("document.querySelectorAll('summary').forEach(each => each.click())")
@@ -94,9 +91,7 @@ def test_charts_are_drawn_and_follow_and_are_zoomed_and_a_link_keeps_the_view(
     eventually(lambda: text(page, "range-text") == "live")
 
 
-def test_each_range_and_subject_has_an_address_and_a_gone_one_a_sentence(
-    opened: Opened, eventually: Eventually
-) -> None:
+def test_each_range_and_subject_has_an_address(opened: Opened) -> None:
     site, page = opened
     page.find_element(By.CSS_SELECTOR, "[data-range='3600']").click()
     eventually(lambda: address(page) == "range=3600")
@@ -123,20 +118,16 @@ def test_each_range_and_subject_has_an_address_and_a_gone_one_a_sentence(
     assert text(page, "link") == "live", "nothing but the history is missing"
 
 
-def test_no_view_is_wider_than_a_small_telephone(opened: Opened, eventually: Eventually) -> None:
+def test_no_view_is_wider_than_a_small_telephone(opened: Opened) -> None:
     _, page = opened
-    size = {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": True}
-    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    try:
+    with emulated(page, 360, 800):
         for view, where in (("", ""), ("topic=orders", "orders"), ("worker=worker-0", "worker-0")):
             page.execute_script("location.hash = arguments[0]", view)
             eventually(lambda where=where: text(page, "where") == where and charts(page) != [])
             assert page.execute_script("return document.documentElement.scrollWidth") <= 360
-    finally:
-        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_a_process_has_a_view_of_its_own(opened: Opened, eventually: Eventually) -> None:
+def test_a_process_has_a_view_of_its_own(opened: Opened) -> None:
     _, page = opened
     page.find_element(By.CSS_SELECTOR, "#workers tbody tr:nth-child(2) a").click()
     eventually(lambda: text(page, "process-title") == "worker-0, worker")
@@ -148,16 +139,13 @@ def test_a_process_has_a_view_of_its_own(opened: Opened, eventually: Eventually)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious_in_any_view(opened: Opened, eventually: Eventually, theme: str) -> None:
+def test_axe_finds_nothing_serious_in_any_view(opened: Opened, theme: str) -> None:
     site, page = opened
-    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]})
-    try:
+    with emulated(page, theme=theme):
         later(site, 8, 20)
-        follows(site, page, eventually)
+        follows(site, page)
         page.execute_script("document.querySelector('summary').click()")
         assert findings(page) == []
         page.execute_script("location.hash = 'worker=worker-0'")
         eventually(lambda: text(page, "process-title") == "worker-0, worker")
         assert findings(page) == []
-    finally:
-        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})

@@ -19,22 +19,21 @@ from kctl_agent.storage import numbered_dead_letters
 from kctl_agent.storage.base import Progress
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
 from kctl_agent.storage.file import FileStorage
+from tests.conftest import eventually
 from tests.fleet_snapshot import TOKEN
 from tests.integration.dead_letters_page import TRACE, decoder, find, page, press, sent, sign_in, site, status, storage
-from tests.integration.page_site import Eventually, Site, rows, shown, text
+from tests.integration.page_site import Site, emulated, rows, shown, text
 
 __all__ = ["decoder", "page", "sent", "site", "storage"]
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 MARKUP = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 BIDI = "\u202egnp.exe\u2066"
 
 
 @pytest.mark.shows("the page: every reader sees class and count of dead letters, never their errors")
-def test_a_reader_without_a_token_sees_what_dead_letters_died_of_and_no_text_of_theirs(
-    page: webdriver.Chrome, site: Site, eventually: Eventually
-) -> None:
+def test_readers_see_classes_and_no_text(page: webdriver.Chrome, site: Site) -> None:
     assert not page.find_element(By.ID, "died").is_displayed(), "no dead letter is known yet"
 
     site.collect(replace(site.latest, block_size=Reduced(StorageReply(pending=0, processing=0, dead=7))))
@@ -46,15 +45,12 @@ def test_a_reader_without_a_token_sees_what_dead_letters_died_of_and_no_text_of_
 
 
 @pytest.mark.shows("the page: after signing in dead letters are grouped, found, read, requeued, deleted")
-def test_a_group_is_chosen_read_and_put_back(
-    page: webdriver.Chrome, storage: FileStorage, eventually: Eventually
-) -> None:
+def test_a_group_is_read_and_requeued(page: webdriver.Chrome, storage: FileStorage) -> None:
     sign_in(page, "a-wrong-token-of-somebody")
     eventually(lambda: text(page, "sign-status") == "the token is not the right one")
     assert not page.find_element(By.ID, "workbench").is_displayed()
     page.find_element(By.ID, "token").clear()
-    sign_in(page)
-    eventually(lambda: status(page) == "7 dead letters match")
+    sign_in(page, awaiting="7 dead letters match")
     assert [(row[0], row[3], row[5]) for row in rows(page, "dead-groups")] == [
         ("5", "shop.py:7", "KeyError"),
         ("2", "-", "no such customer"),
@@ -82,9 +78,7 @@ def test_a_group_is_chosen_read_and_put_back(
     assert (storage.count_dead(), storage.stats().pending) == (2, 5)
 
 
-def test_a_group_without_a_line_is_chosen_without_those_that_have_one(
-    page: webdriver.Chrome, storage: FileStorage, eventually: Eventually
-) -> None:
+def test_groups_without_a_line_are_apart(page: webdriver.Chrome, storage: FileStorage) -> None:
     storage.dead_letter([Message("t", 2, 0, None, b"v", 0)], TRACE.replace("KeyError", "no such customer", 1))
     storage.dead_letter([Message("t", 2, 1, None, b"v", 0)], TRACE.replace("raised KeyError: 'id'", "was not answered"))
     sign_in(page)
@@ -96,11 +90,8 @@ def test_a_group_without_a_line_is_chosen_without_those_that_have_one(
     eventually(lambda: status(page) == "2 dead letters match")
 
 
-def test_some_are_sent_to_a_topic(
-    page: webdriver.Chrome, storage: FileStorage, sent: list[list[DeadLetter]], eventually: Eventually
-) -> None:
-    sign_in(page)
-    eventually(lambda: status(page) == "7 dead letters match")
+def test_some_are_sent_to_a_topic(page: webdriver.Chrome, storage: FileStorage, sent: list[list[DeadLetter]]) -> None:
+    sign_in(page, awaiting="7 dead letters match")
     press(page, "[data-verb=send][data-which=all]")
     press(page, "#ask-yes")
     assert page.find_element(By.ID, "ask").is_displayed(), "a topic is needed"
@@ -120,9 +111,7 @@ def test_some_are_sent_to_a_topic(
 
 
 @pytest.mark.shows("the page: a search without an index fills a page, counts the rest, and can be stopped")
-def test_what_no_index_finds_is_looked_for_page_by_page_and_may_be_stopped(
-    page: webdriver.Chrome, storage: FileStorage, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_can_be_stopped(page: webdriver.Chrome, storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(_: object, __: int, progress: Progress) -> list[DeadLetterGroup]:
         while not stopped.wait(0.01):
             progress(0)
@@ -131,8 +120,7 @@ def test_what_no_index_finds_is_looked_for_page_by_page_and_may_be_stopped(
     stopped = threading.Event()
     monkeypatch.setattr(numbered_dead_letters, "SCANNED", 2)
     monkeypatch.setattr(api, "PAGE_SECONDS", 0.0)
-    sign_in(page)
-    eventually(lambda: status(page) == "7 dead letters match")
+    sign_in(page, awaiting="7 dead letters match")
     find(page, text='"v": 4')
     eventually(lambda: status(page) == "1 dead letter matches")
     assert [row[7] for row in rows(page, "dead-list")] == ["k4"]
@@ -151,12 +139,9 @@ def test_what_no_index_finds_is_looked_for_page_by_page_and_may_be_stopped(
     eventually(lambda: status(page) == "1 dead letter matches")
 
 
-def test_numbers_are_shown_as_they_were_sent(
-    page: webdriver.Chrome, storage: FileStorage, eventually: Eventually
-) -> None:
+def test_numbers_are_shown_as_sent(page: webdriver.Chrome, storage: FileStorage) -> None:
     storage.dead_letter([Message("u", 0, 0, None, b'{"id": 9007199254740993, "price": 1.10}', 0)], "no")
-    sign_in(page)
-    eventually(lambda: status(page) == "8 dead letters match")
+    sign_in(page, awaiting="8 dead letters match")
     find(page, topic="u")
     eventually(lambda: status(page) == "1 dead letter matches")
     press(page, "#dead-list tbody button")
@@ -164,11 +149,8 @@ def test_numbers_are_shown_as_they_were_sent(
     eventually(lambda: text(page, "dead-value").split() == ["{", '"id":', "9007199254740993,", '"price":', "1.1", "}"])
 
 
-def test_some_are_chosen_and_deleted_and_another_count_is_refused(
-    page: webdriver.Chrome, storage: FileStorage, eventually: Eventually
-) -> None:
-    sign_in(page)
-    eventually(lambda: status(page) == "7 dead letters match")
+def test_some_are_chosen_and_deleted(page: webdriver.Chrome, storage: FileStorage) -> None:
+    sign_in(page, awaiting="7 dead letters match")
     find(page, text='"v": 3')
     eventually(lambda: status(page) == "1 dead letter matches")
     press(page, "#dead-list tbody input")
@@ -192,14 +174,11 @@ def test_some_are_chosen_and_deleted_and_another_count_is_refused(
 
 @pytest.mark.shows("a dead letter on the page has its decoded value, or why it cannot be decoded")
 @pytest.mark.parametrize("decoder", [Decoder(Formats(value="json"))])
-def test_a_decoded_value_is_shown_or_why_it_cannot_be_decoded(
-    page: webdriver.Chrome, storage: FileStorage, eventually: Eventually
-) -> None:
+def test_decoded_values_are_shown(page: webdriver.Chrome, storage: FileStorage) -> None:
     framed = b'\0\0\0\0\7{"id": 1}'
     storage.remove_dead()
     storage.dead_letter([Message("t", 0, at, None, value, 0) for at, value in enumerate((framed, b"<b>"))], "no")
-    sign_in(page)
-    eventually(lambda: status(page) == "2 dead letters match")
+    sign_in(page, awaiting="2 dead letters match")
 
     press(page, "#dead-list tbody tr:nth-child(1) button")
     eventually(lambda: text(page, "dead-value").split() == ["{", '"id":', "1", "}"])
@@ -210,16 +189,13 @@ def test_a_decoded_value_is_shown_or_why_it_cannot_be_decoded(
     eventually(lambda: text(page, "dead-value") == framed.hex())
 
 
-def test_what_a_producer_has_written_stays_text(
-    page: webdriver.Chrome, storage: FileStorage, eventually: Eventually
-) -> None:
+def test_producers_text_stays_text(page: webdriver.Chrome, storage: FileStorage) -> None:
     title = page.title
     storage.remove_dead()
     hostile = (MARKUP + BIDI).encode()
     headers = ((MARKUP, hostile),)
     storage.dead_letter([Message("t", 0, 0, hostile, hostile + b"x" * (1 << 20), 0, headers)], f"{MARKUP}{BIDI}: 1")
-    sign_in(page)
-    eventually(lambda: status(page) == "1 dead letter matches")
+    sign_in(page, awaiting="1 dead letter matches")
 
     press(page, "#dead-list tbody button")
     eventually(lambda: text(page, "dead-value").startswith(MARKUP))
@@ -238,13 +214,7 @@ def test_what_a_producer_has_written_stays_text(
 
 
 @pytest.mark.parametrize("width", [390, 1440])
-def test_nothing_is_wider_than_the_window(page: webdriver.Chrome, eventually: Eventually, width: int) -> None:
-    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    try:
-        sign_in(page)
-        eventually(lambda: status(page) == "7 dead letters match")
-
+def test_nothing_is_wider_than_the_window(page: webdriver.Chrome, width: int) -> None:
+    with emulated(page, width):
+        sign_in(page, awaiting="7 dead letters match")
         assert page.execute_script("return document.documentElement.scrollWidth") <= width
-    finally:
-        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from selenium import webdriver
 
 from kctl_agent.message import Message
 from kctl_agent.storage.file import FileStorage
+from tests.conftest import eventually
 from tests.fleet_snapshot import TOKEN
 from tests.integration.conftest import Master
 from tests.integration.dead_letters_page import TRACE, find, press, sign_in, status
@@ -21,15 +21,11 @@ from tests.integration.sinkers import place, sinkers
 
 __all__ = ["place"]
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
-
-Eventually = Callable[..., Any]
+pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.mark.shows("the page: a dead letter is found, read, requeued and handled")
-def test_a_dead_letter_of_a_running_fleet_is_put_back_and_handled(
-    place: Path, master: Callable[..., Master], chromium: webdriver.Chrome, eventually: Eventually
-) -> None:
+def test_dead_letters_are_handled_again(place: Path, master: Callable[..., Master], chromium: webdriver.Chrome) -> None:
     (place / "token").write_text(TOKEN)
     (place / "token").chmod(0o600)
     with closing(FileStorage(place / "data" / "storage.sqlite")) as storage:
@@ -37,8 +33,7 @@ def test_a_dead_letter_of_a_running_fleet_is_put_back_and_handled(
         storage.dead_letter([Message("t", 0, offset, None, b"%04d" % offset, 0) for offset in (7, 8, 9)], TRACE)
         one = master(sinkers=sinkers("counts"), workers={"count": 0}, http={"token_file": "token"})
         chromium.get(one.about["http_url"])
-        sign_in(chromium)
-        eventually(lambda: status(chromium) == "3 dead letters match")
+        sign_in(chromium, awaiting="3 dead letters match")
 
         find(chromium, text="0008")
         eventually(lambda: status(chromium) == "1 dead letter matches")

@@ -15,11 +15,12 @@ from kctl.reduce.partitions import kafka_lag
 from kctl.rows.workers import AgentState, WorkerRow, Workers
 from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.replies.workers import SinkerStats
+from tests.conftest import eventually
 from tests.fleet_snapshot import history_of, judged, partition, snapshot, worker
-from tests.integration.page_site import Eventually, Site, caption, charts, drawn, findings, number, rows, text
+from tests.integration.page_site import Site, caption, charts, drawn, emulated, findings, number, rows, text
 from tests.partitions import assessments_of, columns_of
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 WIDTHS = pytest.mark.parametrize("width", [390, 1440])
 HEIGHT = 900
@@ -29,13 +30,9 @@ TABLE = "s3://lake.example/orders"
 
 @contextmanager
 def on_a_screen(page: webdriver.Chrome, width: int) -> Iterator[None]:
-    size = {"width": width, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": width < 500}
-    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    try:
+    with emulated(page, width, HEIGHT):
         yield
-    finally:
         page.get("about:blank")
-        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def fleet(partitions: int, handled: int = 0, storage: StorageReply | None = None) -> FleetSnapshot:
@@ -75,9 +72,7 @@ def bottom(page: webdriver.Chrome, selector: str) -> float:
 
 @pytest.mark.shows("the page: the first screen has the verdict, the user's four numbers, then Kafka's view")
 @WIDTHS
-def test_the_first_screen_shows_the_verdict_then_what_users_wait_for_then_kafkas_view(
-    chromium: webdriver.Chrome, eventually: Eventually, width: int
-) -> None:
+def test_the_verdict_comes_before_kafkas_view(chromium: webdriver.Chrome, width: int) -> None:
     with on_a_screen(chromium, width), Site(4, fleet="shop") as site:
         site.latest = fleet(4)
         chromium.get(site.url)
@@ -98,7 +93,7 @@ def test_the_first_screen_shows_the_verdict_then_what_users_wait_for_then_kafkas
         assert findings(chromium) == []
 
 
-def test_what_waits_in_an_uncounted_storage_is_not_known(chromium: webdriver.Chrome, eventually: Eventually) -> None:
+def test_what_waits_in_an_uncounted_storage_is_not_known(chromium: webdriver.Chrome) -> None:
     with on_a_screen(chromium, 1440), Site(4) as site:
         site.latest = fleet(4, storage=StorageReply())
         chromium.get(site.url)
@@ -109,9 +104,7 @@ def test_what_waits_in_an_uncounted_storage_is_not_known(chromium: webdriver.Chr
 
 
 @pytest.mark.shows("the page: 16 healthy partitions take less than 2,500 px of a telephone; more on request")
-def test_a_telephone_lists_only_what_is_not_healthy_until_its_reader_asks_for_more(
-    chromium: webdriver.Chrome, eventually: Eventually
-) -> None:
+def test_a_telephone_lists_trouble_first(chromium: webdriver.Chrome) -> None:
     with on_a_screen(chromium, 390), Site(16) as site:
         site.latest = fleet(16)
         chromium.get(site.url)
@@ -132,9 +125,7 @@ def test_a_telephone_lists_only_what_is_not_healthy_until_its_reader_asks_for_mo
         eventually(lambda: len(charts(chromium)) == 5)
 
 
-def test_messages_behind_open_transactions_stand_beside_the_lag(
-    chromium: webdriver.Chrome, eventually: Eventually
-) -> None:
+def test_open_transactions_are_next_to_the_lag(chromium: webdriver.Chrome) -> None:
     with on_a_screen(chromium, 390), Site(4) as site:
         behind = columns_of(*(partition(each)._replace(behind_transaction=3) for each in range(4)))
         site.latest = replace(fleet(4), offset_checker=Reduced(behind), kafka_lag=kafka_lag(behind))
@@ -147,9 +138,7 @@ def test_messages_behind_open_transactions_stand_beside_the_lag(
 
 @WIDTHS
 @pytest.mark.shows("the page: a table of mode lake has its rows, version, last commit, files and path")
-def test_the_tiles_of_a_table_are_its_rows_version_commit_files_and_path(
-    chromium: webdriver.Chrome, eventually: Eventually, width: int
-) -> None:
+def test_the_tiles_of_a_table_describe_it(chromium: webdriver.Chrome, width: int) -> None:
     table = TableReply(version=12, rows=119_200, files=9, small_files=4, last_commit_seconds=3.0)
     with on_a_screen(chromium, width), Site(4, table_uri=TABLE) as site:
         site.latest = fleet(4, storage=StorageReply(storage="t-1", dead=0, bytes=2048, table=table))
@@ -172,9 +161,7 @@ def test_the_tiles_of_a_table_are_its_rows_version_commit_files_and_path(
 
 @pytest.mark.parametrize(("width", "seconds"), [(390, 3600), (1440, 900), (1440, 86400)])
 @pytest.mark.shows("the page: charts span the time for which there is data")
-def test_charts_of_a_new_fleet_span_the_time_for_which_there_is_data(
-    chromium: webdriver.Chrome, eventually: Eventually, width: int, seconds: int
-) -> None:
+def test_new_charts_span_all_data(chromium: webdriver.Chrome, width: int, seconds: int) -> None:
     three_minutes = [running(fleet(4), step) for step in range(40)]
     site = Site(4)
     site.latest, site.history = three_minutes[-1], history_of(*three_minutes)

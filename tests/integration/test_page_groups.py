@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 
 from kctl.status import Status
+from tests.conftest import eventually
 from tests.integration.page_site import findings, logged, rows, text
 from tests.served_groups import EVIL, Latest, cluster, group, serving_groups
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
-Eventually = Callable[..., Any]
 MANY = 10_000
 
 
 @pytest.fixture
-def opened(chromium: webdriver.Chrome, eventually: Eventually) -> Iterator[tuple[Latest, webdriver.Chrome]]:
+def opened(chromium: webdriver.Chrome) -> Iterator[tuple[Latest, webdriver.Chrome]]:
     late = group("billing", 90, 2.0, Status.WARN, "it falls behind")
     latest: Latest = {
         "main": cluster("main", late, group("audit", 0), group(EVIL, 7)),
@@ -41,9 +40,7 @@ def names(page: webdriver.Chrome) -> list[str]:
 
 
 @pytest.mark.shows("the exporter's page: groups can be searched, sorted and read")
-def test_groups_are_searched_and_sorted_and_one_is_read(
-    opened: tuple[Latest, webdriver.Chrome], eventually: Eventually
-) -> None:
+def test_groups_are_searched_and_sorted(opened: tuple[Latest, webdriver.Chrome]) -> None:
     latest, page = opened
     evil = EVIL.replace("\u202e", "\\u202e")
     assert names(page) == ["billing", evil, "billing", "audit"], "the worst first"
@@ -71,7 +68,7 @@ def test_groups_are_searched_and_sorted_and_one_is_read(
 
 
 @pytest.mark.shows("the exporter's page: 10,000 groups are usable")
-def test_ten_thousand_groups_are_no_delay(opened: tuple[Latest, webdriver.Chrome], eventually: Eventually) -> None:
+def test_ten_thousand_groups_are_no_delay(opened: tuple[Latest, webdriver.Chrome]) -> None:
     latest, page = opened
     latest["main"] = cluster("main", *(group(f"team-{number}", number) for number in range(MANY)))
     page.refresh()

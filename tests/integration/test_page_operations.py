@@ -15,7 +15,7 @@ from tests.integration.conftest import TOPIC, Master
 from tests.integration.dead_letters_page import press, sign_in
 from tests.integration.page_site import newest, rows, second_tab, text
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 SHOWN = "0=7,1=7"
 """Where a seek to 7 leads, given the two workers' partitions: the offsets that the page shows."""
@@ -35,6 +35,11 @@ def page(fleet: Master, chromium: webdriver.Chrome) -> Iterator[webdriver.Chrome
     chromium.get(fleet.about["http_url"])
     yield chromium
     chromium.get("about:blank")
+
+
+def may_act(page: webdriver.Chrome) -> None:
+    sign_in(page)
+    eventually(page.find_element(By.ID, "acting").is_displayed)
 
 
 def choose(page: webdriver.Chrome, operation: str, **params: str | bool) -> None:
@@ -62,8 +67,7 @@ def outcome(page: webdriver.Chrome) -> str:
 
 @pytest.mark.shows("the page: a seek is previewed, run and listed")
 def test_a_refusal_begins_nothing_and_a_seek_is_previewed_and_done(page: webdriver.Chrome, fleet: Master) -> None:
-    sign_in(page)
-    eventually(lambda: page.find_element(By.ID, "acting").is_displayed())
+    may_act(page)
     choose(page, "drain", name="worker-9")
     submit(page)
     eventually(lambda: "worker-9" in outcome(page))
@@ -85,14 +89,12 @@ def test_a_refusal_begins_nothing_and_a_seek_is_previewed_and_done(page: webdriv
 
 @pytest.mark.shows("the page in two tabs: a seek with an outdated preview changes nothing and is shown again")
 def test_a_seek_that_another_tab_has_overtaken_is_asked_about_anew(page: webdriver.Chrome, fleet: Master) -> None:
-    sign_in(page)
-    eventually(lambda: page.find_element(By.ID, "acting").is_displayed())
+    may_act(page)
     choose(page, "seek", topic=TOPIC, to="7")
     press(page, "#operation-submit")
     eventually(page.find_element(By.ID, "ask").is_displayed)
     with second_tab(page, fleet.about["http_url"]) as (first, second):
-        sign_in(page)
-        eventually(lambda: page.find_element(By.ID, "acting").is_displayed())
+        may_act(page)
         choose(page, "seek", topic=TOPIC, to="3")
         submit(page)
         eventually(lambda: outcome(page).startswith("seek: done: "))
@@ -110,8 +112,7 @@ def test_a_seek_that_another_tab_has_overtaken_is_asked_about_anew(page: webdriv
 @pytest.mark.shows("the page: a rolling restart is watched and cancelled")
 def test_a_rolling_restart_is_watched_and_one_is_cancelled(page: webdriver.Chrome, fleet: Master) -> None:
     before = {name: row["pid"] for name, row in fleet.status().items()}
-    sign_in(page)
-    eventually(lambda: page.find_element(By.ID, "acting").is_displayed())
+    may_act(page)
     choose(page, "restart", all=True, rolling=True)
     submit(page)
     eventually(lambda: newest(page, 5) == "running")
@@ -126,8 +127,7 @@ def test_a_rolling_restart_is_watched_and_one_is_cancelled(page: webdriver.Chrom
 
 
 def test_no_row_moves_while_somebody_is_about_to_press_one(page: webdriver.Chrome, fleet: Master) -> None:
-    sign_in(page)
-    eventually(lambda: page.find_element(By.ID, "acting").is_displayed())
+    may_act(page)
     fleet.ask("pause", topic=TOPIC)
     eventually(lambda: [row[2] for row in rows(page, "operations")] == ["pause"])
     reads = "return performance.getEntriesByName(location.origin + '/api/v1/operations').length"

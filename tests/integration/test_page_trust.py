@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
 
 import pytest
 from selenium import webdriver
@@ -14,15 +13,15 @@ from selenium.webdriver.common.by import By
 
 from kctl.http.access import AccessRights, Token
 from kctl_agent.storage.file import FileStorage
+from tests.conftest import eventually
 from tests.fleet_snapshot import TOKEN
 from tests.integration.dead_letters_page import decoder, page, press, sent, sign_in, site, status, storage
 from tests.integration.page_site import Site, logged, rows, second_tab, text
 
 __all__ = ["decoder", "page", "sent", "site", "storage"]
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
-Eventually = Callable[..., Any]
 OTHER_TOKEN = "fedcba9876543210-token"
 FOREIGN = """
 <!doctype html><title>foreign</title>
@@ -86,11 +85,8 @@ def kept(page: webdriver.Chrome) -> str:
 
 
 @pytest.mark.shows("the page: a replaced token signs out, and hides what it showed")
-def test_a_token_that_is_replaced_while_the_page_is_open_signs_out(
-    page: webdriver.Chrome, site: Site, storage: FileStorage, eventually: Eventually
-) -> None:
-    sign_in(page)
-    eventually(lambda: status(page) == "7 dead letters match")
+def test_a_replaced_token_signs_out(page: webdriver.Chrome, site: Site, storage: FileStorage) -> None:
+    sign_in(page, awaiting="7 dead letters match")
     press(page, "#dead-list tbody button")
     eventually(lambda: text(page, "dead-value") != "")
 
@@ -103,25 +99,22 @@ def test_a_token_that_is_replaced_while_the_page_is_open_signs_out(
     assert page.execute_script(gone) == ["", "", ""]
     asked = "return performance.getEntriesByName(location.origin + '/api/v1/operations').length"
     before = page.execute_script(asked)
-    sign_in(page, OTHER_TOKEN)
-    eventually(lambda: status(page) == "7 dead letters match")
+    sign_in(page, OTHER_TOKEN, awaiting="7 dead letters match")
     assert text(page, "sign-status") == ""
     eventually(lambda: page.execute_script(asked) > before, what="it goes on with the new one")
     assert storage.count_dead() == 7
 
 
 @pytest.mark.shows("the page: one tab shows the operations of the other; outdated ones are rejected")
-def test_what_one_tab_has_done_the_other_shows_and_what_it_saw_before_is_refused(
-    page: webdriver.Chrome, site: Site, storage: FileStorage, eventually: Eventually
+def test_two_tabs_show_the_same_and_what_is_outdated_is_refused(
+    page: webdriver.Chrome, site: Site, storage: FileStorage
 ) -> None:
-    sign_in(page)
-    eventually(lambda: status(page) == "7 dead letters match")
+    sign_in(page, awaiting="7 dead letters match")
     press(page, "[data-verb=requeue][data-which=all]")
     with second_tab(page, site.url) as (first, _):
         eventually(lambda: text(page, "link") == "live")
         assert not is_signed_in(page), "a token is of one tab"
-        sign_in(page)
-        eventually(lambda: status(page) == "7 dead letters match")
+        sign_in(page, awaiting="7 dead letters match")
         press(page, "#dead-groups tbody button")
         eventually(lambda: status(page) == "5 dead letters match")
         press(page, "[data-verb=delete][data-which=all]")
@@ -139,11 +132,8 @@ def test_what_one_tab_has_done_the_other_shows_and_what_it_saw_before_is_refused
 
 
 @pytest.mark.shows("the page: posts, fetches and frames of another origin change and read nothing")
-def test_a_page_of_another_origin_changes_nothing_reads_nothing_and_frames_nothing(
-    page: webdriver.Chrome, site: Site, storage: FileStorage, eventually: Eventually
-) -> None:
-    sign_in(page)
-    eventually(lambda: status(page) == "7 dead letters match")
+def test_another_origin_can_do_nothing(page: webdriver.Chrome, site: Site, storage: FileStorage) -> None:
+    sign_in(page, awaiting="7 dead letters match")
     with foreign_page(FOREIGN.format(url=site.url, token=TOKEN)) as url, second_tab(page, url):
         eventually(lambda: page.title not in ("", "foreign"))
         assert page.title == "opaque rejected rejected rejected", "an opaque answer cannot be read"
@@ -160,9 +150,8 @@ def test_a_page_of_another_origin_changes_nothing_reads_nothing_and_frames_nothi
 
 
 @pytest.mark.shows("the page: the token is in no address, cookie or storage")
-def test_nothing_keeps_the_token(page: webdriver.Chrome, site: Site, eventually: Eventually) -> None:
-    sign_in(page)
-    eventually(lambda: status(page) == "7 dead letters match")
+def test_nothing_keeps_the_token(page: webdriver.Chrome, site: Site) -> None:
+    sign_in(page, awaiting="7 dead letters match")
     press(page, "#dead-groups tbody button")
     eventually(lambda: status(page) == "5 dead letters match")
     assert TOKEN not in kept(page)

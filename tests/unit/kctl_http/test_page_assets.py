@@ -15,7 +15,6 @@ from kctl.http.groups_api import groups_app
 from tests.fleet_snapshot import TOKENS, snapshot, source_of
 from tests.served_groups import source_of_groups
 
-pytestmark = pytest.mark.anyio
 PAGE = resources.files("kctl.http").joinpath("page")
 VENDORED = {
     "uplot.js": "5dd9b3281aa64b461b42d9945f6adb2649d346502b12281a9ae0d46599a80eba",
