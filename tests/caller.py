@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from kctl.rpc.client import Reply, reply_of
@@ -34,9 +33,7 @@ class Caller:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.socket.close()
 
     def send(self, data: bytes) -> None:

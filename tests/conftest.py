@@ -76,14 +76,9 @@ def on_this_machine(seconds: float) -> float:
     return max(seconds, min(seconds * os.getloadavg()[0] / (os.cpu_count() or 1), 60.0))
 
 
-@pytest.fixture(name="eventually")
-def eventually_fixture() -> Callable[..., object]:
-    return eventually
-
-
 @pytest.fixture
 def anyio_backend() -> str:
-    """Tests marked `anyio` run on asyncio, as the master does."""
+    """Asynchronous tests run on asyncio, as the master does."""
     return "asyncio"
 
 

@@ -16,7 +16,6 @@ import urllib.error
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import obstore
@@ -73,9 +72,7 @@ class ObjectStoreServer:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
     def start(self) -> None:

@@ -21,7 +21,7 @@ from tests.expressions import alerts, of_dashboards, rules
 from tests.prometheus import Alertmanager, Prometheus, Webhook, require
 from tests.servers import kafka_tools
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.timeout(400)
 
 ALERT_SECONDS = 30.0
 LAG_OF_THE_TEST = 300

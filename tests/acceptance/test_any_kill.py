@@ -20,8 +20,6 @@ from tests.acceptance.schedule import OwnBroker, Schedule
 from tests.acceptance.tables import Lake
 from tests.servers.redis_server import RedisServer
 
-pytestmark = [pytest.mark.real]
-
 ROOT = Path(__file__).parents[2]
 STRIKES = int(os.environ.get("KCTL_TEST_STRIKES", "50"))
 SEEDS = [int(word) for word in os.environ.get("KCTL_TEST_SEEDS", "1").split()]

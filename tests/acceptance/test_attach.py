@@ -21,8 +21,6 @@ from tests.conftest import BRIEF_JVM, eventually
 from tests.servers import kafka_tools, topics
 from tests.servers.secured_broker import PASSWORD, Right, SecuredBroker
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
-
 ROOT = Path(__file__).parents[2]
 LINE = re.compile(r"^.*spark-submit .* examples/attached\.py 127.0.0.1:9092 orders run$", re.M)
 
@@ -75,9 +73,7 @@ def rows(fleet: Fleet) -> dict[int, dict[str, Any]]:
     return {p: row for p, row in fleet.offsets().items() if row["worker"] == "report"}
 
 
-def test_an_attached_application_is_in_every_answer_and_ordinary_tools_see_its_lag(
-    fleet: Fleet, application: Callable[[Fleet], subprocess.Popen[bytes]]
-) -> None:
+def test_attached_jobs_are_in_all_views(fleet: Fleet, application: Callable[[Fleet], subprocess.Popen[bytes]]) -> None:
     report = application(fleet)
 
     eventually(

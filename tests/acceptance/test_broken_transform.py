@@ -15,8 +15,6 @@ from tests.command_lines import run_process
 from tests.conftest import BRIEF_JVM, eventually
 from tests.processes import alive
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
-
 ROOT = Path(__file__).parents[2]
 
 

@@ -16,7 +16,7 @@ from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFl
 from tests.acceptance.spark_jobs import SparkJobs
 from tests.conftest import eventually
 
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 PARTITIONS = 2
 
 

@@ -21,7 +21,7 @@ from tests.conftest import eventually
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.topics import create_topic
 
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 
 _, _, SECTION = (
     (Path(__file__).parents[2] / "docs" / "storage.md")

@@ -18,11 +18,7 @@ from tests.conftest import eventually
 from tests.servers import topics
 from tests.servers.kafka_cluster import KafkaCluster
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.timeout(400),
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
-]
+pytestmark = [pytest.mark.timeout(400), pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 
 
 @pytest.fixture

@@ -19,8 +19,6 @@ import pytest
 from tests.command_lines import run_process
 from tests.conftest import eventually
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
-
 Demo = Callable[..., "subprocess.Popen[str]"]
 START_SECONDS = 150.0
 

@@ -18,8 +18,6 @@ from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFl
 from tests.conftest import eventually
 from tests.processes import alive
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
-
 TRANSFORM = """
 def mark(frame):
     return frame.mapInArrow(marked, frame.schema)

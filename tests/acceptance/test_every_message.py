@@ -24,7 +24,6 @@ from tests.servers.kafka_broker import kafka_command
 from tests.servers.secured_broker import PASSWORD, SecuredBroker
 
 pytestmark = [
-    pytest.mark.real,
     pytest.mark.long,
     pytest.mark.timeout(400),
     pytest.mark.filterwarnings("ignore:unclosed <s:ResourceWarning"),

@@ -11,7 +11,7 @@ import pytest
 from tests.acceptance.fleets import SETTLE_SECONDS, MakeFleet
 from tests.conftest import eventually
 
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

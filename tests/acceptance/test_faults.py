@@ -12,8 +12,6 @@ from tests.acceptance.fleets import MakeFleet
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.redis_server import RedisServer
 
-pytestmark = [pytest.mark.real]
-
 REPETITIONS = 20
 BRIEF_RATE = 300.0
 """Messages a second for tests with one kill of each part: the backlog of a worker's restart has to be handled, too."""
@@ -29,7 +27,6 @@ def server_or_none(request: pytest.FixtureRequest, broker: KafkaBroker) -> Redis
     return request.getfixturevalue("redis_server") if request.param == "redis" else None
 
 
-@pytest.mark.timeout(300)
 def test_whatever_is_killed_only_what_was_in_flight_repeats(redis_server: RedisServer, make_fleet: MakeFleet) -> None:
     faults = Faults(make_fleet, redis_server, rate=BRIEF_RATE)
 
@@ -48,9 +45,7 @@ def test_whatever_is_killed_only_what_was_in_flight_repeats(redis_server: RedisS
     [*product(["file"], ["worker", "master", "sinker"]), *product(["redis"], ["worker", "master", "sinker", "redis"])],
     indirect=["server_or_none"],
 )
-def test_a_part_killed_twenty_times_loses_nothing_and_repeats_only_what_was_in_flight(
-    server_or_none: RedisServer | None, part: str, make_fleet: MakeFleet
-) -> None:
+def test_twenty_kills_lose_nothing(server_or_none: RedisServer | None, part: str, make_fleet: MakeFleet) -> None:
     faults = Faults(make_fleet, server_or_none)
 
     for number in range(REPETITIONS):

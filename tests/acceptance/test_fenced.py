@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.conftest import eventually
-
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 
 def test_a_fenced_worker_ends_with_the_reason_and_is_not_started_again(make_fleet: MakeFleet, short_dir: Path) -> None:

@@ -15,8 +15,6 @@ from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFl
 from tests.acceptance.stepping_worker import STEPS
 from tests.conftest import eventually
 
-pytestmark = [pytest.mark.real]
-
 SCRIPT = Path(__file__).with_name("stepping_worker.py")
 
 
@@ -68,7 +66,6 @@ def check(steps: list[str], fleet: Fleet) -> None:
     assert fleet.stored_once() > 0
 
 
-@pytest.mark.timeout(300)
 def test_a_worker_frozen_before_it_reads_loses_nothing_and_stores_nothing_twice(make_fleet: MakeFleet) -> None:
     check(["the committed offsets are read"], make_fleet(workers=1, partitions=2))
 

@@ -18,7 +18,7 @@ from tests.verdict_views import watched
 
 __all__ = ["chromium", "nothing_left_behind"]
 
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.conftest import eventually
 from tests.processes import alive
-
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 
 def test_a_jvm_that_hangs_is_restarted_and_nothing_is_lost_or_stored_twice(make_fleet: MakeFleet) -> None:

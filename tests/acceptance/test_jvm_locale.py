@@ -8,7 +8,7 @@ import pytest
 
 from tests.acceptance.lone_spark import found_by
 
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 
 
 def test_a_jvm_of_kctls_names_files_by_utf8_and_tables_are_not_written_by_one_that_does_not(short_dir: Path) -> None:

@@ -23,8 +23,6 @@ from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFl
 from tests.acceptance.tables import Lake, lake, later, places, sent
 from tests.conftest import eventually
 
-pytestmark = [pytest.mark.real]
-
 KILLS = 2
 """test_any_kill.py, in `make test-long`, has more."""
 ROOT = Path(__file__).parents[2]
@@ -110,9 +108,7 @@ def test_a_full_batch_is_stored_at_once_and_what_is_left_waits(make_fleet: MakeF
     assert {len(list(batch.glob("*.parquet"))) for batch in table.glob("kctl-*")} == {1}, "of few records"
 
 
-def test_a_transform_of_the_batch_may_parse_and_explode_and_the_table_is_partitioned(
-    make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_transforms_parse_and_explode(make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then the transform is repaired, and dead letters are requeued while the topic is quiet."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("KCTL_REPAIRED", str(short_dir / "repaired"))

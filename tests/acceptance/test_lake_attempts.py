@@ -13,7 +13,7 @@ from tests.acceptance.spark_cluster import SPECULATION, MakeCluster
 from tests.acceptance.tables import Lake, sent
 from tests.conftest import eventually
 
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 
 TRANSFORM = """\
 import os, time, uuid
@@ -46,9 +46,7 @@ def rows(table: Lake) -> dict[tuple[int, int], str]:
 
 @pytest.mark.shows("a killed task attempt, a speculative one and one that wakes after the commit add no row")
 @pytest.mark.parametrize("fate", ["killed", "frozen"])
-def test_an_attempt_that_spark_has_not_counted_adds_no_row_also_where_it_wakes_after_the_commit(
-    fate: str, make_cluster: MakeCluster, make_fleet: MakeFleet, short_dir: Path
-) -> None:
+def test_late_attempts_add_no_row(fate: str, make_cluster: MakeCluster, make_fleet: MakeFleet, short_dir: Path) -> None:
     """Each attempt draws other values. The first stops in the middle of its file until a speculative one is done; Spark
     then kills it, but cannot while it is frozen."""
     table, cluster = Lake(short_dir), make_cluster()

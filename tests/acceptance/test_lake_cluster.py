@@ -19,7 +19,6 @@ from tests.conftest import eventually
 from tests.object_store_server import ObjectStoreServer
 
 StartFleet = Callable[..., Fleet]
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 TRANSFORM = """\
 import steps
@@ -70,9 +69,7 @@ def no_executor(fleet: Fleet) -> str:
 
 
 @pytest.mark.shows("the executors of a Spark cluster fill a table in a shared folder, and get the transform's modules")
-def test_executors_of_a_cluster_fill_a_table_in_a_shared_folder(
-    make_cluster: MakeCluster, make_fleet: MakeFleet, shared: Path
-) -> None:
+def test_a_cluster_fills_a_shared_folder(make_cluster: MakeCluster, make_fleet: MakeFleet, shared: Path) -> None:
     table, cluster = Lake(shared), make_cluster(workers=0)
     fleet = make_fleet(storage=table.settings(), workers_more='transform = "stamping:stamped"', **cluster.settings())
     (fleet.directory / "stamping.py").write_text(TRANSFORM)
@@ -90,9 +87,7 @@ def test_executors_of_a_cluster_fill_a_table_in_a_shared_folder(
 
 @pytest.mark.long
 @pytest.mark.shows("a folder that an executor does not share is reported within 30 s, and nothing is stored")
-def test_a_folder_that_one_executor_does_not_share_is_reported_and_nothing_is_stored_until_it_is_shared(
-    make_cluster: MakeCluster, start: StartFleet, shared: Path
-) -> None:
+def test_an_unshared_folder_stores_nothing(make_cluster: MakeCluster, start: StartFleet, shared: Path) -> None:
     table, cluster = Lake(shared), make_cluster(private=shared)
     fleet = start(cluster, table.settings())
     eventually(lambda: fleet.engine().get("state") == "running", START_SECONDS, "the engine runs")
@@ -110,9 +105,7 @@ def test_a_folder_that_one_executor_does_not_share_is_reported_and_nothing_is_st
 
 @pytest.mark.long
 @pytest.mark.shows("an executor that comes later and does not share the folder adds nothing to the table")
-def test_an_executor_that_comes_later_and_does_not_share_the_folder_is_found_by_its_batch(
-    make_cluster: MakeCluster, start: StartFleet, shared: Path
-) -> None:
+def test_a_late_executor_without_the_folder_fails(make_cluster: MakeCluster, start: StartFleet, shared: Path) -> None:
     table, cluster = Lake(shared), make_cluster(private=shared)
     os.kill(cluster.pid("worker-1"), signal.SIGSTOP)
     records = 2 * FILE_RECORDS  # a task for each executor
@@ -139,9 +132,7 @@ def test_an_executor_that_comes_later_and_does_not_share_the_folder_is_found_by_
 @pytest.mark.long
 @pytest.mark.shows("a cluster without free cores, or that cannot reach the driver, is reported within 30 s")
 @pytest.mark.parametrize("cause", ["cores", "host"])
-def test_a_cluster_that_starts_no_executor_is_reported_within_30_seconds_and_used_once_it_does(
-    cause: str, make_cluster: MakeCluster, start: StartFleet, shared: Path
-) -> None:
+def test_missing_executors_are_reported(cause: str, make_cluster: MakeCluster, start: StartFleet, shared: Path) -> None:
     """An unused port stands for an address that the cluster's machines cannot reach."""
     table, cluster = Lake(shared), make_cluster()
     if cause == "host":
@@ -169,9 +160,7 @@ def test_a_cluster_that_starts_no_executor_is_reported_within_30_seconds_and_use
 @pytest.mark.long
 @pytest.mark.shows("a cluster that has lost all executors is reported within 30 s, and used once there are others")
 @pytest.mark.parametrize("engine", ["shared", "own"])
-def test_a_cluster_that_has_lost_all_executors_is_reported_within_30_seconds_and_used_once_it_has_others(
-    engine: str, make_cluster: MakeCluster, start: StartFleet, shared: Path
-) -> None:
+def test_lost_executors_are_reported(engine: str, make_cluster: MakeCluster, start: StartFleet, shared: Path) -> None:
     table, cluster = Lake(shared), make_cluster(workers=1)
     fleet = start(cluster, table.settings(), engine=engine)
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
@@ -188,9 +177,7 @@ def test_a_cluster_that_has_lost_all_executors_is_reported_within_30_seconds_and
 
 @pytest.mark.long
 @pytest.mark.shows("a batch has as many tasks as the executors have cores, and a partition stays with its executor")
-def test_tasks_follow_the_cores_of_the_executors_and_a_partition_stays_with_its_executor(
-    make_cluster: MakeCluster, make_fleet: MakeFleet, shared: Path
-) -> None:
+def test_tasks_follow_cores_and_partitions_stay(make_cluster: MakeCluster, make_fleet: MakeFleet, shared: Path) -> None:
     table, cluster, records = Lake(shared), make_cluster(workers=3), 3 * FILE_RECORDS
     fleet = make_fleet(
         partitions=6,
@@ -225,9 +212,7 @@ def test_tasks_follow_the_cores_of_the_executors_and_a_partition_stays_with_its_
 
 @pytest.mark.long
 @pytest.mark.shows("an executor that is decommissioned drains without a failed batch")
-def test_an_executor_that_is_decommissioned_drains_without_a_failed_batch(
-    make_cluster: MakeCluster, start: StartFleet, shared: Path
-) -> None:
+def test_a_decommissioned_executor_drains(make_cluster: MakeCluster, start: StartFleet, shared: Path) -> None:
     table, cluster = Lake(shared), make_cluster()
     fleet = start(cluster, table.settings(), spark_conf=cluster.conf + '"spark.decommission.enabled" = "true"\n')
     load = fleet.load(500)
@@ -249,9 +234,7 @@ def test_an_executor_that_is_decommissioned_drains_without_a_failed_batch(
 @pytest.mark.shows(
     "keys of an object store reach executors, no process list, environment or log; wrong ones are reported"
 )
-def test_keys_of_an_object_store_reach_executors_and_are_shown_nowhere(
-    make_cluster: MakeCluster, start: StartFleet, object_store: ObjectStoreServer
-) -> None:
+def test_keys_reach_executors(make_cluster: MakeCluster, start: StartFleet, object_store: ObjectStoreServer) -> None:
     table, cluster = StoredLake(object_store), make_cluster()
     wrong = str(object_store.credentials("another-secret"))
     fleet = start(cluster, table.settings(credentials_file=wrong))

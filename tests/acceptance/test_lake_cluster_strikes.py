@@ -22,7 +22,7 @@ from tests.acceptance.tables import Lake, StoredLake, later, sent
 from tests.conftest import eventually
 from tests.object_store_server import ObjectStoreServer
 
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(2400)]
 
 STRIKES = int(os.environ.get("KCTL_TEST_STRIKES", "25"))
 KINDS = ("executor", "executor", "Spark worker", "Spark master", "kctl worker", "engine")

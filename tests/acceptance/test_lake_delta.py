@@ -28,7 +28,7 @@ from tests.conftest import eventually
 from tests.skipping import HIDDEN, HIDING, Predicate, Rows, arrow, opened, predicates, rows_of
 from tests.table_conformance import compact
 
-pytestmark = [pytest.mark.real, pytest.mark.long]
+pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
 FIRST, SECOND = 1600, 400
@@ -97,7 +97,6 @@ def assert_each_once(delta: DeltaSpark, table: Path, fleet: Fleet) -> None:
         assert places(Found(delta_rs_rows(each, columns), None), fleet.topic) == rows
 
 
-@pytest.mark.timeout(300)
 def test_deltas_own_spark_reads_skips_files_appends_compacts_beside_the_fleet(fleet: Fleet, short_dir: Path) -> None:
     table = table_of(short_dir)
     with DeltaSpark(short_dir / "delta") as delta:
@@ -186,7 +185,6 @@ def written_by_others(table: Path, turn: int) -> list[str]:
     ]
 
 
-@pytest.mark.timeout(300)
 def test_tables_that_deltas_own_spark_has_given_features_are_refused_by_their_names(short_dir: Path) -> None:
     with DeltaSpark(short_dir / "delta") as delta:
         for number, (change, reason) in enumerate(REFUSED.items()):
@@ -198,7 +196,6 @@ def test_tables_that_deltas_own_spark_has_given_features_are_refused_by_their_na
                 LakeStorage(LocalFolder(table)).prepare()
 
 
-@pytest.mark.timeout(300)
 def test_deltas_own_spark_finds_by_statistics_what_it_finds_without_also_after_a_compaction(short_dir: Path) -> None:
     """Covers files that Spark has written, with rows of every type as hypothesis draws them, and kctl's compactions of
     them."""
@@ -243,7 +240,6 @@ def ids(found: Found) -> list[int]:
     return sorted(row[0] for row in found.rows)
 
 
-@pytest.mark.timeout(300)
 def test_a_table_with_deletion_vectors_is_appended_to_and_not_compacted(short_dir: Path) -> None:
     """Checkpoints that kctl has written keep the deletion vectors, too."""
     table = short_dir / "table"

@@ -15,7 +15,6 @@ from tests.conftest import eventually
 from tests.servers import topics
 
 pytestmark = [
-    pytest.mark.real,
     pytest.mark.long,
     pytest.mark.timeout(400),
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),

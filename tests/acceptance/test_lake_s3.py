@@ -15,8 +15,6 @@ from tests.acceptance.tables import StoredLake, sent
 from tests.conftest import eventually
 from tests.object_store_server import ObjectStoreServer
 
-pytestmark = [pytest.mark.real]
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -32,9 +30,7 @@ def killed(fleet: Fleet, table: StoredLake) -> None:
     )
 
 
-def test_what_is_produced_is_in_the_table_once_though_the_worker_is_killed_and_nobody_sees_a_key(
-    make_fleet: MakeFleet, object_store: ObjectStoreServer
-) -> None:
+def test_each_row_is_stored_once_and_keys_are_hidden(make_fleet: MakeFleet, object_store: ObjectStoreServer) -> None:
     table = StoredLake(object_store)
     fleet = make_fleet(partitions=3, storage=table.settings("maintenance = false"))
     fleet.send(3000)

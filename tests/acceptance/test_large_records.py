@@ -10,7 +10,7 @@ import pytest
 from tests.acceptance.fleets import MakeFleet
 from tests.conftest import eventually
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 PARTITIONS = 400
 DRAIN_SECONDS = 600

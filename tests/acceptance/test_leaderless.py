@@ -14,7 +14,6 @@ from tests.conftest import eventually
 from tests.servers.kafka_cluster import KafkaCluster
 
 pytestmark = [
-    pytest.mark.real,
     pytest.mark.long,
     pytest.mark.timeout(400),
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),

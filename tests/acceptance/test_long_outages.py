@@ -27,7 +27,7 @@ OUTAGE_SECONDS = float(os.environ.get("KCTL_TEST_OUTAGE_SECONDS", "100"))
 """Processes count as stalled after 60 s."""
 NAMED_SECONDS = 30.0
 
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(300 + 2 * OUTAGE_SECONDS)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300 + 2 * OUTAGE_SECONDS)]
 
 WORKERS = """\
 stalled_seconds = 60.0

@@ -9,8 +9,6 @@ import pytest
 
 from tests.acceptance.lone_spark import found_by
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
-
 
 @pytest.mark.shows("a partition value too long for a folder's name is rejected before the batch is stored")
 @pytest.mark.shows("NUL, invalid UTF-8 and Hive's name of null are stored in a partition column as U+FFFD or null")

@@ -15,7 +15,7 @@ from tests.conftest import eventually
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.mark.long

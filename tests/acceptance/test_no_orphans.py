@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.acceptance.fleets import SETTLE_SECONDS, MakeFleet
 from tests.conftest import eventually
 from tests.processes import alive
 from tests.servers import kafka_tools
-
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 
 def test_a_killed_master_leaves_nothing_behind(make_fleet: MakeFleet) -> None:

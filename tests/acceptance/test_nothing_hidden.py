@@ -15,7 +15,7 @@ from tests.acceptance.fleets import START_SECONDS, Fleet, MakeFleet
 from tests.conftest import eventually
 from tests.servers import kafka_tools, topics
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.timeout(400)
 
 ROOT = Path(__file__).parents[2]
 
@@ -60,9 +60,7 @@ def test_a_reset_of_the_group_is_honoured_and_reported(make_fleet: MakeFleet) ->
 
 
 @pytest.mark.long
-def test_records_that_retention_removes_below_a_running_query_are_counted_and_reported(
-    make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_lost_are_counted(make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = short_dir / "go-on"
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     monkeypatch.setenv("KCTL_SLOW_UNTIL", str(go_on))

@@ -13,7 +13,7 @@ from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFl
 from tests.conftest import eventually
 from tests.servers import kafka_tools
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.timeout(400)
 
 
 def stored(fleet: Fleet, partition: int) -> list[int]:

@@ -13,7 +13,7 @@ from tests.verdict_views import watched
 
 __all__ = ["bench", "benches", "chromium", "nothing_left_behind"]
 
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(600)]
 
 
 @pytest.mark.shows("an ordinary start, restart, reload or scale shows no `failing`; no paging alert is pending")

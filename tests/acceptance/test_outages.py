@@ -26,7 +26,7 @@ from tests.verdict_views import Shown, agree, are_silent, pattern
 
 __all__ = ["bench", "benches", "chromium", "nothing_left_behind"]
 
-pytestmark = [pytest.mark.real, pytest.mark.alone, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.alone
 
 
 WATCHED_SECONDS = 5.0

@@ -13,7 +13,7 @@ from kctl.jars.lock import USUAL, read_lock
 from tests.wheels import build_wheels, clean_environment, install, make_environment, maven_repository
 
 # PySpark is downloaded and built if uv's cache is empty.
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.acceptance.offset_views import lie_between_two_readings_of_kafkas_too
 from tests.conftest import eventually
 from tests.servers import kafka_tools
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.timeout(400)
 
 
 def agree_on_a_leader(fleet: Fleet, members: int) -> bool:

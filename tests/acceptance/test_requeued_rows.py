@@ -9,7 +9,7 @@ import pytest
 from tests.acceptance.lone_spark import found_by
 from tests.acceptance.requeued_rows import MANY
 
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 
 
 def test_thousands_are_put_back_as_they_were_each_copy_of_a_message_apart(short_dir: Path) -> None:

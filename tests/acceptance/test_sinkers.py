@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
-
 
 @pytest.mark.shows("`kctl demo --for` exits with 0 only if every message is stored exactly once")
 @pytest.mark.parametrize(

@@ -19,8 +19,6 @@ from tests.processes import command_line
 from tests.redis_server import require_redis
 from tests.servers.redis_server import RedisServer
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
-
 
 @pytest.fixture
 def redis_server(short_dir: Path) -> Iterator[RedisServer]:
@@ -42,15 +40,9 @@ def processes_that_put(client: Any) -> set[int]:
 
 @pytest.mark.alone
 @pytest.mark.long
-def test_on_a_standalone_cluster_the_executors_put_and_everything_is_stored_once(
-    redis_server: RedisServer, make_cluster: MakeCluster, make_fleet: MakeFleet
-) -> None:
+def test_executors_store_each_once(redis_server: RedisServer, make_cluster: MakeCluster, make_fleet: MakeFleet) -> None:
     cluster = make_cluster()
-    fleet = make_fleet(
-        partitions=4,
-        **cluster.settings(),
-        storage=f'mode = "redis"\nurl = "{redis_server.url}"',
-    )
+    fleet = make_fleet(partitions=4, **cluster.settings(), storage=f'mode = "redis"\nurl = "{redis_server.url}"')
     fleet.start("worker-0")
     load = fleet.load(rate=2000)
 
@@ -77,11 +69,7 @@ def test_a_cluster_with_a_secret_takes_the_worker_that_knows_it_encrypted_and_no
 ) -> None:
     cluster = make_cluster(secret=SECRET)
     monkeypatch.setenv("KCTL_CLUSTER_SECRET", SECRET)
-    fleet = make_fleet(
-        partitions=2,
-        **cluster.settings(),
-        storage=f'mode = "redis"\nurl = "{redis_server.url}"',
-    )
+    fleet = make_fleet(partitions=2, **cluster.settings(), storage=f'mode = "redis"\nurl = "{redis_server.url}"')
     fleet.start("worker-0")
     fleet.send(100)
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is stored and committed")

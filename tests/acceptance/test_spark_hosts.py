@@ -25,7 +25,7 @@ from tests.conftest import eventually, on_this_machine
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.redis_server import RedisServer
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 PARTITIONS = 8
 MISSED_WITHIN = 8.0
@@ -101,10 +101,7 @@ class Hosts:
 
 @pytest.mark.shows("any host shows all hosts; after one is killed 0 lost, 0 twice")
 def test_a_host_with_spark_workers_that_is_killed_is_missed_and_nothing_is_lost(
-    short_dir: Path,
-    broker: KafkaBroker,
-    redis_server: RedisServer,
-    make_fleet: Callable[..., Fleet],
+    short_dir: Path, broker: KafkaBroker, redis_server: RedisServer, make_fleet: Callable[..., Fleet]
 ) -> None:
     hosts = Hosts(make_fleet, short_dir, broker, f'mode = "redis"\nurl = "{redis_server.url}"')
     hosts.start()

@@ -11,8 +11,6 @@ import pytest
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.conftest import eventually
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
-
 WORKERS = ("worker-0", "worker-1")
 
 

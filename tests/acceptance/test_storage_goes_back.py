@@ -20,7 +20,7 @@ from tests.acceptance.fleets import START_SECONDS, Fleet, MakeFleet, moved, run_
 from tests.conftest import eventually
 from tests.redis_server import require_redis
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.timeout(400)
 
 
 def stored(storage: Storage, partition: int) -> list[int]:

@@ -22,8 +22,6 @@ from tests.processes import command_line
 from tests.servers.kafka_broker import KafkaBroker
 from tests.stranger import NOBODY, needs_root, run_as_nobody, taken_of_a_line
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
-
 SECRET = "hunter2-of-the-bucket"
 TRANSFORM = """
 import os

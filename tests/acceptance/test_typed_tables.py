@@ -10,7 +10,7 @@ import pytest
 from tests.acceptance.lone_spark import found_by
 from tests.servers.schema_registry import guid_of
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.mark.shows("Avro of several schemas becomes typed rows of a table, and each bad value a dead letter")

@@ -18,7 +18,7 @@ from tests.acceptance.tables import sent as everything_sent
 from tests.acceptance.transforms import POISON
 from tests.conftest import eventually
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 ROOT = Path(__file__).parents[2]
 PRICE = "the price of order 7 is no number"
@@ -142,9 +142,7 @@ def test_a_record_that_cannot_be_read_becomes_a_dead_letter_also_where_sparks_ow
 
 
 @pytest.mark.long
-def test_where_something_that_the_transform_needs_is_away_no_record_becomes_a_dead_letter(
-    make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outages_make_no_dead_letter(make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     away = short_dir / "away"
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     monkeypatch.setenv("KCTL_DATABASE_AWAY", str(away))

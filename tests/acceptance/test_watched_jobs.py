@@ -28,7 +28,7 @@ from tests.exporters import Exporter, running_exporter
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 FILE = """
 [exporter]
 interval_seconds = 0.5
@@ -225,9 +225,7 @@ def watched(broker: KafkaBroker, folder: Path, kind: Kind) -> Iterator[Job]:
 
 
 @pytest.mark.shows("under load a Spark job's shown lag is that of its own `endOffset`, until it is stopped and after")
-def test_the_lag_of_a_job_is_that_of_its_own_end_offsets_until_it_is_stopped(
-    broker: KafkaBroker, tmp_path: Path
-) -> None:
+def test_the_lag_of_a_job_is_that_of_its_end_offsets(broker: KafkaBroker, tmp_path: Path) -> None:
     with watched(broker, tmp_path, KINDS["windows"]) as job:
         job.start()
         job.watch()
@@ -244,9 +242,7 @@ def test_the_lag_of_a_job_is_that_of_its_own_end_offsets_until_it_is_stopped(
     "kctl watches jobs of PySpark 3.5 and 4.2 and of Scala, with windows and two sources, while they are killed, "
     "stopped, restarted and given partitions"
 )
-def test_a_job_is_watched_while_it_is_killed_stopped_restarted_and_given_partitions(
-    name: str, broker: KafkaBroker, tmp_path: Path
-) -> None:
+def test_a_job_is_watched_through_kills_and_restarts(name: str, broker: KafkaBroker, tmp_path: Path) -> None:
     with watched(broker, tmp_path, KINDS[name]) as job:
         check_life(job)
         job.end_load()

@@ -15,8 +15,6 @@ from kctl_agent.rpc.wire import MAX_REPLY_BYTES, Decoder, encode
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.conftest import eventually
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
-
 CALLS = 1000
 
 

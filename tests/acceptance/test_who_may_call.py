@@ -23,7 +23,7 @@ from tests.conftest import eventually
 from tests.servers.kafka_broker import KafkaBroker
 from tests.stranger import KCTL, NOBODY, needs_root, run_as_nobody
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 _IMPORTS = """
 from kctl_agent.rpc.messages import Request, Role
@@ -138,9 +138,7 @@ def test_another_user_learns_that_the_fleet_is_not_theirs(fleet: Fleet, open_to_
 
 @needs_root
 @pytest.mark.parametrize(("rpc", "method"), [("kafka_lag", "onKafkaLag"), ("status", "getStatus")])
-def test_another_user_is_refused_by_the_kernels_word_even_where_every_mode_lets_him_in(
-    fleet: Fleet, open_to_all: Callable[..., None], rpc: str, method: str
-) -> None:
+def test_the_kernel_identifies_strangers(fleet: Fleet, open_to_all: Callable[..., None], rpc: str, method: str) -> None:
     run_dir = fleet.directory / "run"
     open_to_all(0o755, fleet.directory, run_dir)
     open_to_all(0o666, run_dir / "master.sock")

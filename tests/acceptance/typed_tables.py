@@ -363,8 +363,7 @@ def properties(spark: SparkSession, registry: FaultyRegistry, examples: int) -> 
         typed = TypedRows(Registry(RegistrySettings(registry.url)), [topic], print)
         typed.refresh()
         frame = spark.createDataFrame(
-            [(topic, 0, n, MOMENT, 0, None, framed(id_, each), None) for n, each in enumerate([*payloads, *cut])],
-            KAFKA,
+            [(topic, 0, n, MOMENT, 0, None, framed(id_, each), None) for n, each in enumerate([*payloads, *cut])], KAFKA
         )
         typed.learn(frame)
         found = sorted(typed.decoded(frame).toArrow().to_pylist(), key=lambda row: int(row["_kafka"]["offset"]))

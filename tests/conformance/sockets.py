@@ -71,9 +71,7 @@ class Sockets:
             (b"\xff\xff\xff\xff", "frame_too_large"),
         ],
     )
-    def test_a_malformed_frame_is_reported_at_its_turn_and_only_its_own_connection_ends(
-        self, served: Served, data: bytes, code: str
-    ) -> None:
+    def test_a_malformed_frame_ends_only_its_connection(self, served: Served, data: bytes, code: str) -> None:
         served.serve()
         bad, good = served.connect(), served.connect()
         assert good.ask("ping").ok
@@ -136,9 +134,7 @@ class Sockets:
         assert SHORT_SECONDS * 0.9 <= monotonic() - began < 5
         assert served.are_counted()
 
-    def test_a_peer_that_does_not_read_its_reply_is_closed_and_the_others_are_served_meanwhile(
-        self, served: Served
-    ) -> None:
+    def test_a_peer_that_does_not_read_is_closed(self, served: Served) -> None:
         served.serve(write_timeout_seconds=SHORT_SECONDS)
         deaf, good = served.connect(), served.connect()
 

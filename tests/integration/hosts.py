@@ -56,11 +56,7 @@ class Fleet:
         home = self.folder / (hosts.pop("folder", None) or name)  # type: ignore[operator]
         home.mkdir(exist_ok=True)
         sections: dict[str, dict[str, object]] = {
-            "kafka": {
-                "bootstrap_servers": self.broker.bootstrap_servers,
-                "group": self.folder.name,
-                "topics": [TOPIC],
-            },
+            "kafka": {"bootstrap_servers": self.broker.bootstrap_servers, "group": self.folder.name, "topics": [TOPIC]},
             "workers": {"count": workers, "engine": "own"},
             "collect": {"interval_seconds": 0.2},
             "http": {

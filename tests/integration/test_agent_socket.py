@@ -243,9 +243,7 @@ def test_a_fork_inherits_no_closing_socket(socket_file: Path, process: Callable[
 
 
 @pytest.mark.alone
-def test_without_a_free_descriptor_the_agent_waits_quietly_and_serves_on_when_there_is_one(
-    socket_file: Path, process: Callable[[str], subprocess.Popen[str]]
-) -> None:
+def test_an_agent_waits_for_a_descriptor(socket_file: Path, process: Callable[[str], subprocess.Popen[str]]) -> None:
     room = 8
     host = process(
         STAY.replace(

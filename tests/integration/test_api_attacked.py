@@ -25,8 +25,6 @@ from tests.conftest import eventually
 from tests.meanwhile import Meanwhile
 from tests.prometheus import require
 
-pytestmark = pytest.mark.real
-
 TOKEN = "0123456789abcdef-a-token-of-some-length"
 CALL_SECONDS = 5.0
 
@@ -89,9 +87,7 @@ def probe(fleet: Any, question: str) -> tuple[int, str]:
 
 
 @pytest.mark.shows("agents, `master.sock` and the probe answer even if strangers use every HTTP connection")
-def test_strangers_that_hold_every_connection_leave_sockets_and_probe_alone(
-    master: Callable[..., Any], short_dir: Path
-) -> None:
+def test_strangers_on_all_connections_leave_the_probe(master: Callable[..., Any], short_dir: Path) -> None:
     make_certificate(short_dir)
     (short_dir / "token").write_text(TOKEN)
     (short_dir / "token").chmod(0o600)

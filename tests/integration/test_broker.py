@@ -26,8 +26,6 @@ from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.topics import create_topic
 
-pytestmark = pytest.mark.real
-
 
 def offsets_of(broker: KafkaBroker, topic: str, partitions: int, spec: OffsetSpec = OffsetSpec.LATEST) -> list[int]:
     wanted = {TopicPartition(topic, number): spec for number in range(partitions)}

@@ -15,7 +15,7 @@ from kctl.reduce.partitions import kafka_lag, offset_checker
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 
-pytestmark = [pytest.mark.real, pytest.mark.usefixtures("collected_here")]
+pytestmark = pytest.mark.usefixtures("collected_here")
 
 
 def test_with_read_committed_the_end_is_the_last_stable_offset(broker: KafkaBroker) -> None:

@@ -32,7 +32,7 @@ from tests.proxies import UnconditionalProxy
 from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker
 
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 WHEN = int(time.time() * 1000)
 
 
@@ -332,9 +332,7 @@ def test_a_follower_tries_a_partition_that_failed_again_without_a_batch(job: Job
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.shows("`kctl checkpoint commit --follow` commits each finished batch and never moves a group back")
-def test_each_finished_batch_is_committed_until_a_signal_comes(
-    job: Job, follower: subprocess.Popen[str], number: signal.Signals
-) -> None:
+def test_batches_are_committed_at_once(job: Job, follower: subprocess.Popen[str], number: signal.Signals) -> None:
     eventually(lambda: of_group(job.broker, job.topic) == {0: 18, 1: 18}, what="the first commit")
     job.finish_batch(3, 19)
     eventually(lambda: of_group(job.broker, job.topic) == {0: 19, 1: 19}, what="the next batch")
@@ -402,9 +400,7 @@ def test_a_follower_waits_while_the_checkpoint_cannot_be_read(job: Job, follower
     eventually(lambda: of_group(job.broker, job.topic) == {0: 19, 1: 19}, what="it goes on")
 
 
-def test_a_checkpoint_in_a_bucket_is_read(
-    job: Job, kctl: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checkpoints_in_buckets_are_read(job: Job, kctl: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ObjectStoreServer(tmp_path / "s3") as server:
         folder = server.folder("jobs/orders")
         for file in (each for each in job.folder.rglob("*") if each.is_file()):

@@ -20,8 +20,6 @@ from tests.processes import stopped
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 
-pytestmark = pytest.mark.real
-
 
 @pytest.fixture
 def own_broker(short_dir: Path) -> Iterator[KafkaBroker]:

@@ -22,11 +22,7 @@ from tests.command_lines import run_here
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.schema_registry import SchemaRegistry, framed
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.timeout(180),
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
-]
+pytestmark = [pytest.mark.timeout(180), pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 ORDER = {
     "type": "record",
     "name": "shop.Order",
@@ -56,10 +52,7 @@ def value(registry: SchemaRegistry) -> tuple[int, bytes]:
 
 @pytest.mark.shows("`kctl kafka consume` prints decoded values with the name and id of the schema, or why it cannot")
 def test_consume_prints_decoded_values(
-    registry: SchemaRegistry,
-    broker: KafkaBroker,
-    config_file: Callable[..., Path],
-    capfd: pytest.CaptureFixture[str],
+    registry: SchemaRegistry, broker: KafkaBroker, config_file: Callable[..., Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
     number, good = value(registry)
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)

@@ -21,7 +21,7 @@ from tests.exporters import Exporter, Samples, running_exporter
 from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker
 
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +60,7 @@ def words_of(samples: Samples, name: str, label: str, group: str) -> set[str]:
 
 
 @pytest.mark.shows("offsets, lag, state and members of a classic group match Kafka's own tool")
-def test_a_classic_group_is_as_kafkas_own_tool_reports_it_field_by_field(
-    broker: KafkaBroker, exporter: Exporter
-) -> None:
+def test_a_classic_group_is_as_kafkas_tool_reports_it(broker: KafkaBroker, exporter: Exporter) -> None:
     """Three of four partitions are committed: one with lag, one at the end, one empty."""
     topics.produce(broker.bootstrap_servers, "orders", {0: 10, 1: 20, 2: 30})
     topics.commit(broker.bootstrap_servers, "billing", "orders", {0: 4, 1: 20, 3: 0})
@@ -128,9 +126,7 @@ def test_a_group_is_watched_for_advice_from_the_first_question_on(broker: KafkaB
 
 
 @pytest.mark.shows("an open transaction is lag, except for groups in `exporter.read_committed`")
-def test_an_open_transaction_is_no_lag_for_a_group_that_reads_committed_records(
-    broker: KafkaBroker, exporter: Exporter
-) -> None:
+def test_an_open_transaction_is_no_lag_of_committed_records(broker: KafkaBroker, exporter: Exporter) -> None:
     topics.create_topic(broker.bootstrap_servers, "paid", 1)
     topics.produce(broker.bootstrap_servers, "paid", {0: 4})
     topics.commit(broker.bootstrap_servers, "committed-only", "paid", {0: 4})
@@ -175,9 +171,7 @@ def test_many_scrapes_at_once_ask_the_brokers_nothing_and_get_one_page(exporter:
 
 
 @pytest.mark.shows("with `exporter.all_groups` the master's page has every other group of its cluster")
-def test_a_master_has_all_other_groups_of_its_cluster_beside_its_own(
-    broker: KafkaBroker, master: Callable[..., Any]
-) -> None:
+def test_a_master_shows_all_groups_of_its_cluster(broker: KafkaBroker, master: Callable[..., Any]) -> None:
     topics.commit(broker.bootstrap_servers, "a-foreign-one", "orders", {3: 0})
 
     fleet = master(exporter={"all_groups": True, "interval_seconds": 0.2, "groups_except": ["billing"]})
@@ -197,9 +191,7 @@ def test_a_master_has_all_other_groups_of_its_cluster_beside_its_own(
 
 
 @pytest.mark.shows("a cycle sends one request per broker, two per coordinator and leader; Metadata for new topics")
-def test_a_cycle_asks_each_broker_once_for_each_part_and_for_metadata_only_when_a_topic_is_new(
-    broker: KafkaBroker,
-) -> None:
+def test_a_cycle_asks_each_broker_once_and_for_new_metadata_only(broker: KafkaBroker) -> None:
     topics.create_topic(broker.bootstrap_servers, "counted", 2)
     topics.commit(broker.bootstrap_servers, "counted-1", "counted", {0: 0})
     topics.commit(broker.bootstrap_servers, "counted-2", "counted", {1: 0})

@@ -24,7 +24,7 @@ from tests.prometheus import Prometheus
 from tests.promql import selectors
 from tests.servers.kafka_broker import KafkaBroker
 
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 CONFIG = """
 [clusters.main]
@@ -91,9 +91,7 @@ def exporter(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> I
 def prometheus(exporter: Exporter, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     with ExitStack() as stack:
         server = Prometheus(
-            tmp_path_factory.mktemp("prometheus"),
-            [exporter.url.removeprefix("http://")],
-            rules=RULES_FILE.read_text(),
+            tmp_path_factory.mktemp("prometheus"), [exporter.url.removeprefix("http://")], rules=RULES_FILE.read_text()
         )
         stack.callback(server.close)
         count = "count_over_time(kctl_group_status[1m])"
@@ -117,9 +115,7 @@ def test_clusters_and_groups_can_be_chosen_on_every_dashboard(prometheus: Promet
 
 
 @pytest.mark.shows("dashboards and alerts work for every group, even without a fleet")
-def test_every_panel_about_groups_has_data_of_groups_of_other_clients(
-    exporter: Exporter, prometheus: Prometheus
-) -> None:
+def test_every_panel_has_data_of_other_clients(exporter: Exporter, prometheus: Prometheus) -> None:
     """Panels may lack only metrics that workers, sinkers, storage or a fleet's master report."""
     on_page = {name for name, _ in exporter.samples().all()}
     of_groups = {

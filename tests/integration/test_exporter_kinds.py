@@ -18,7 +18,7 @@ from tests.group_members import alter_share_offsets, consumer_member, share_memb
 from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker
 
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 Newer = Literal["share", "streams"]
 Values = dict[int, float]
 
@@ -224,9 +224,7 @@ def test_groups_are_as_kafkas_own_tool_reports_them_field_by_field(world: World,
 
 
 @pytest.mark.parametrize("kind", ["share", "streams"])
-def test_groups_of_the_newer_kinds_are_as_kafkas_own_tools_report_them_field_by_field(
-    world: World, kind: Newer
-) -> None:
+def test_newer_kinds_of_groups_are_as_kafkas_tools_report_them(world: World, kind: Newer) -> None:
     """Of three partitions one has lag, one is at the end, one has no commit. Its member has all of them."""
     world.produce({0: 5, 1: 5, 2: 5})
     world.commit({0: 2, 1: 5})

@@ -22,7 +22,7 @@ from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus"
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 NAMES = ("kafka_exporter", "kminion")
 
 CONFIG = """

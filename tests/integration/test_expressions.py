@@ -29,8 +29,6 @@ from tests.expressions import RULES_FILE, alerts, of_dashboards
 from tests.partitions import Row, assessments_of, columns_of
 from tests.prometheus import Page, Prometheus, require, serving
 
-pytestmark = pytest.mark.real
-
 SICK = {"one", "two"}
 WELL = "three"
 SCRAPES = 6

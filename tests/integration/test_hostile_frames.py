@@ -117,7 +117,6 @@ TO_MASTER = encode(Request(Role.EXTERNAL, "describe", "getDescribe", id="x", par
 
 
 @pytest.mark.shows("10,000 hostile frames do not harm the master either")
-@pytest.mark.real
 def test_ten_thousand_hostile_frames_neither_break_nor_feed_the_master(master: Callable[..., Any]) -> None:
     fleet = master(workers={"count": 1})
     path = fleet.run_dir / "master.sock"

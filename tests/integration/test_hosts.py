@@ -26,8 +26,6 @@ from tests.integration.conftest import TOPIC
 from tests.integration.hosts import MISSED_WITHIN, Fleet
 from tests.servers.kafka_broker import KafkaBroker
 
-pytestmark = pytest.mark.real
-
 
 @pytest.fixture
 def fleet(short_dir: Path, broker: KafkaBroker) -> Iterator[Fleet]:

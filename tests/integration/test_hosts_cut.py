@@ -21,11 +21,7 @@ from tests.integration.hosts import MISSED_WITHIN, Fleet
 from tests.servers.kafka_cluster import KafkaCluster
 from tests.servers.topics import create_topic
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.long,
-    pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces: needs root"),
-]
+pytestmark = [pytest.mark.long, pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces: needs root")]
 
 PORTS = {"a": 9701, "b": 9702, "c": 9703, "d": 9704, "e": 9705}
 FROZEN_SECONDS = 60.0
@@ -170,9 +166,7 @@ def test_a_host_that_is_cut_off_is_named_for_what_it_is(fleet: Fleet, network: N
 
 
 @pytest.mark.shows("all other hosts report a killed or frozen host within 8 s; it recovers")
-def test_hosts_that_are_killed_or_frozen_are_named_by_every_other(
-    fleet: Fleet, network: Network, cluster: KafkaCluster
-) -> None:
+def test_killed_and_frozen_hosts_are_named_by_all(fleet: Fleet, network: Network, cluster: KafkaCluster) -> None:
     for name in PORTS:
         assert fleet.masters[name].ask("workers").complete
 

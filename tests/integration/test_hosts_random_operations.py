@@ -22,8 +22,6 @@ from tests.integration.conftest import TOPIC
 from tests.integration.hosts import Fleet
 from tests.servers.kafka_broker import KafkaBroker
 
-pytestmark = pytest.mark.real
-
 HOSTS = ("a", "b", "c")
 CALLERS = 3
 EACH = 30

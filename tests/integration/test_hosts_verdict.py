@@ -21,8 +21,6 @@ from tests.prometheus import Prometheus, require
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 
-pytestmark = pytest.mark.real
-
 WINDOW_SECONDS = 2.0
 NEAR_LIMIT = "262m"
 """More than the memory of a stand-in worker that has grown by 200 MiB, but less than a ninth more."""

@@ -157,9 +157,7 @@ def test_two_fetchers_at_once_download_each_jar_once(repository: Repository) -> 
     assert cached_names() == ["alpha-1.2.jar", "beta-1.2.jar"]
 
 
-def test_a_cache_that_cannot_be_written_is_one_sentence(
-    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unwritable_cache_is_named(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     occupied = tmp_path / "a file"
     occupied.touch()
     monkeypatch.setenv("KCTL_CACHE_DIR", str(occupied))

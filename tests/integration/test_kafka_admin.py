@@ -23,7 +23,7 @@ from tests.consumers import until_assigned
 from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker, kafka_command
 
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 
 @pytest.fixture
@@ -227,9 +227,7 @@ def test_a_reset_is_shown_asked_for_and_written_down(broker: KafkaBroker, kctl: 
     assert (last["operation"], last["state"], last["text"]) == ("kafka reset-offsets", "done", "1 offset set")
 
 
-def test_a_change_of_the_fleets_own_cluster_stands_with_its_operations(
-    broker: KafkaBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_changes_are_operations(broker: KafkaBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     committed(broker, "billing", {0: 0})
     config = tmp_path / "kctl.toml"
     config.write_text(

@@ -34,7 +34,7 @@ from tests.command_lines import Kctl, run_here
 from tests.conftest import eventually
 from tests.servers.kafka_cluster import KafkaCluster
 
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 MESSAGES = 4000
 BROKERS = 4
 SINGLE = frozenset(TopicPartition("single", number) for number in range(2 * BROKERS))
@@ -270,9 +270,7 @@ def test_what_a_dead_broker_means_is_seen_in_topics_and_brokers(wounded: Wounded
 
 
 @pytest.mark.shows("too few replicas in sync are reported with the broker's error name")
-def test_too_few_replicas_in_sync_are_reported_by_the_brokers_name_even_with_the_clients_log_silenced(
-    wounded: Wounded, kctl: Kctl, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_too_few_in_sync_replicas_are_reported(wounded: Wounded, kctl: Kctl, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "kafka")  # as a master does; another test may have run one in this process
 
     code, out, err = kctl("produce", "-t", "strict", "x", "--timeout", "8")

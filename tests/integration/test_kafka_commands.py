@@ -22,7 +22,7 @@ from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker, kafka_command
 from tests.terminals import on_a_terminal
 
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 GROUP = "billing"
 BASE = int(time.time()) * 1000 - 3_600_000
 """The timestamp of each partition's first message; the next is a millisecond later."""

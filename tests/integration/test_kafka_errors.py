@@ -23,7 +23,6 @@ from tests.servers import topics
 from tests.servers.secured_broker import PASSWORD, SecuredBroker
 
 pytestmark = [
-    pytest.mark.real,
     pytest.mark.usefixtures("collected_here"),
     pytest.mark.filterwarnings("ignore:unclosed <s:ResourceWarning"),  # kafka-python's sockets of failed connects
 ]

@@ -19,7 +19,7 @@ from kctl.kafka.lag import read_lag
 from kctl.kafka.offsets import commit, log_offsets
 from tests.servers.kafka_broker import KafkaBroker
 
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 PARTITIONS = 3000
 KEYS = [("wide", number) for number in range(PARTITIONS)]
 MEMORY = "/dev/shm"

@@ -37,7 +37,6 @@ from tests.servers import topics
 from tests.servers.secured_broker import PASSWORD, Right, SecuredBroker
 
 pytestmark = [
-    pytest.mark.real,
     pytest.mark.usefixtures("collected_here"),
     pytest.mark.timeout(240),
     pytest.mark.filterwarnings("ignore:unclosed <s:ResourceWarning"),  # kafka-python's sockets of failed connects
@@ -219,9 +218,7 @@ def prepare(secured: SecuredBroker, who: str) -> None:
 
 @pytest.mark.shows("the rights in SECURITY.md suffice, and each of them is needed")
 @pytest.mark.parametrize(("who", "rights"), documented(), ids=lambda value: value if isinstance(value, str) else "")
-def test_the_documented_rights_in_kafka_suffice_and_each_of_them_is_needed(
-    secured: SecuredBroker, job: Path, who: str, rights: list[Right]
-) -> None:
+def test_each_documented_right_is_needed(secured: SecuredBroker, job: Path, who: str, rights: list[Right]) -> None:
     user = f"only-{who}".replace(" ", "")
     file = configuration(secured, user, GROUP)
     secured.add_user(user)

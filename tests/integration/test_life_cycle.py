@@ -18,8 +18,6 @@ from tests.conftest import eventually
 from tests.integration.conftest import Master
 from tests.servers.kafka_broker import KafkaBroker
 
-pytestmark = pytest.mark.real
-
 
 @pytest.mark.shows("systemd gets READY, WATCHDOG, RELOADING, STOPPING; `--daemon`; a second SIGTERM ends at once")
 def test_systemd_is_notified_of_ready_watchdog_reload_and_stop(

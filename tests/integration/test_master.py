@@ -17,8 +17,6 @@ from kctl.master.process import session_members
 from kctl.start.main import run
 from tests.conftest import eventually
 
-pytestmark = pytest.mark.real
-
 
 def test_a_stop_leaves_no_process_no_socket_and_no_entry(master: Callable[..., Any]) -> None:
     fleet = master()

@@ -17,7 +17,7 @@ from tests.conftest import eventually
 from tests.integration.members import ConsumerGroup, Member, is_shared
 from tests.servers.kafka_broker import KafkaBroker
 
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 TOPICS = (7, 4)
 MOST_MEMBERS = 5

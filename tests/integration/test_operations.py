@@ -22,8 +22,6 @@ from tests.certificates import make_certificate
 from tests.conftest import eventually
 from tests.integration.conftest import Master
 
-pytestmark = pytest.mark.real
-
 ME = pwd.getpwuid(os.getuid()).pw_name
 
 

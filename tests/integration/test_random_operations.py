@@ -16,8 +16,6 @@ from kctl_agent.errors import BadParams, UnknownMethod
 from kctl_agent.rpc.wire import JsonObject
 from tests.integration.scripted_fleet import NAMES, Fleet, running
 
-pytestmark = pytest.mark.anyio
-
 TOPICS = ("orders", "payments")
 CALLERS = 4
 

@@ -19,8 +19,6 @@ from tests.preloaded import preloaded
 from tests.servers.scripted_agent import ScriptedAgent
 from tests.stranger import KCTL, NOBODY, needs_root, run_as_nobody
 
-pytestmark = pytest.mark.real
-
 JAVA_11 = """#!/bin/sh
 echo 'openjdk version "11.0.22" 2024-01-16' >&2
 """

@@ -23,7 +23,7 @@ from kctl_agent.schemas.registry import Registry
 from tests.certificates import make_certificate
 from tests.servers.schema_registry import FaultyRegistry, SchemaRegistry, framed, guid_of
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 ITEM = {"type": "record", "name": "Item", "namespace": "shop", "fields": [{"name": "sku", "type": "string"}]}
 ORDER = {
     "type": "record",
@@ -238,9 +238,7 @@ def test_credentials_are_sent_and_read_again(
 
 
 @pytest.mark.shows("kctl verifies the certificate of a schema registry, and can show its own")
-def test_a_registry_with_tls_is_verified_and_may_require_a_certificate(
-    apicurio: SchemaRegistry, order_id: int, tmp_path: Path
-) -> None:
+def test_a_registry_with_tls_is_verified(apicurio: SchemaRegistry, order_id: int, tmp_path: Path) -> None:
     certificate = make_certificate(tmp_path)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificate))
     tls.load_cert_chain(tmp_path / "server.pem")

@@ -93,9 +93,7 @@ def test_a_handler_that_cannot_begin_leaves_traceback_and_reason(sinker: Start, 
 
 
 @pytest.mark.parametrize(("handler", "code"), [("dies", -signal.SIGKILL), ("hangs", 1)])
-def test_a_message_that_kills_or_blocks_the_process_costs_the_others_one_delivery_more(
-    handler: str, code: int, sinker: Start, storage: FileStorage
-) -> None:
+def test_fatal_messages_cost_others_one_delivery(handler: str, code: int, sinker: Start, storage: FileStorage) -> None:
     fill(storage, 500)
     codes: list[int] = []
     while not is_empty(storage):

@@ -21,7 +21,6 @@ from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = [
-    pytest.mark.real,
     pytest.mark.usefixtures("collected_here"),
     # kafka-python drops the sockets of failed connects without closing them; the garbage collector does.
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),

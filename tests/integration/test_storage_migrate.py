@@ -30,7 +30,7 @@ from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 from tests.table_conformance import DEAD_LETTER_SCHEMA, ROW, dead_rows, spark_schema, write
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 HOUR_AGO = int(time.time() * 1000) - 3_600_000
 """In milliseconds; retention removes much older messages."""
@@ -146,9 +146,7 @@ def test_an_interrupted_migration_can_be_repeated(storage: OffsetStore, migrate:
 
 
 @pytest.mark.parametrize("storage", ["lake"], indirect=True)  # others belong to one cluster, and are rejected
-def test_a_table_that_has_gone_on_in_the_new_cluster_is_not_taken_back(
-    storage: OffsetStore, migrate: Migrate, mirror: KafkaBroker
-) -> None:
+def test_a_table_that_moved_on_is_not_taken_back(storage: OffsetStore, migrate: Migrate, mirror: KafkaBroker) -> None:
     assert migrate("--from", "old.toml", "--yes").returncode == 0
     storage.bind(Binding("g", mirror.cluster_id))
     seen = storage.stored_offsets([(TOPIC, 0)])

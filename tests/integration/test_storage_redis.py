@@ -116,9 +116,7 @@ def test_a_redis_that_hangs_is_given_up_and_not_waited_for_at_each_of_seven_trie
 
 
 @pytest.mark.shows("an unreachable Redis is reported, then used again; a lost reply does nothing twice")
-def test_a_redis_that_stays_away_is_unusable_and_then_used_again(
-    server: RedisServer, storage: RedisStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_redis_is_used_again(server: RedisServer, storage: RedisStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "RETRIES", 1)
     storage.close()
     fill(storage, 3)

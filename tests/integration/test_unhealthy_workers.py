@@ -16,8 +16,6 @@ from kctl.master.process import session_members
 from tests.conftest import eventually
 from tests.integration.conftest import Master
 
-pytestmark = pytest.mark.real
-
 QUICK: dict[str, object] = {
     "count": 1,
     "ping_interval_seconds": 0.2,
@@ -168,9 +166,7 @@ def test_a_memory_limit_below_the_size_after_the_start_is_refused_and_reported(f
         ("loads", "its agent answers, but it has not begun its work"),
     ],
 )
-def test_a_worker_without_progress_is_restarted_as_stalled(
-    faulty: Callable[..., Any], behaviour: str, why: str
-) -> None:
+def test_a_worker_without_progress_is_restarted(faulty: Callable[..., Any], behaviour: str, why: str) -> None:
     fleet, fault = faulty(behaviour, stalled_seconds=1.0)
 
     after = recovered(fleet, fault, "stalled")

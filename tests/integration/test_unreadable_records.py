@@ -14,8 +14,6 @@ from kctl_agent.worker.settings import KafkaSettings
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.topics import create_topic
 
-pytestmark = pytest.mark.real
-
 NANOSECONDS = time.time_ns()
 
 

@@ -26,7 +26,7 @@ from tests.proxies import UnconditionalProxy
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 SETTINGS = """
 [exporter]
 interval_seconds = 0.2
@@ -77,9 +77,7 @@ def reason(exporter: Exporter, name: str, words: str) -> bool:
 
 
 @pytest.mark.shows("a checkpoint shows a Spark job as a group with exact lag, status, and why offsets are unknown")
-def test_a_checkpoint_is_a_group_with_the_lag_of_what_its_query_has_committed(
-    broker: KafkaBroker, tmp_path: Path
-) -> None:
+def test_a_checkpoint_is_a_group_with_its_querys_lag(broker: KafkaBroker, tmp_path: Path) -> None:
     topics.create_topic(broker.bootstrap_servers, "watched", 2)
     topics.produce(broker.bootstrap_servers, "watched", {0: 30, 1: 20})
     job = copied(RECORDED / "4.2.0" / "plain", tmp_path / "job", orders="watched")
@@ -112,9 +110,7 @@ def test_a_checkpoint_is_a_group_with_the_lag_of_what_its_query_has_committed(
 
 
 @pytest.mark.shows("a watched job and `kctl checkpoint show` have the same lag, unknown where nobody can know it")
-def test_lag_is_that_of_show_with_new_partitions_and_unknown_where_no_log_is(
-    broker: KafkaBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_lag_is_that_of_show(broker: KafkaBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     servers = broker.bootstrap_servers
     topics.create_topic(servers, "here", 2)
     topics.produce(servers, "here", {0: 30, 1: 20})
@@ -188,9 +184,7 @@ def test_a_checkpoint_needs_a_cluster_of_the_file(broker: KafkaBroker, tmp_path:
 
 
 @pytest.mark.shows("a fleet shows the checkpoints of its file beside its own group, and those that a reload brings")
-def test_a_fleet_shows_the_checkpoints_of_its_file_and_of_a_reload(
-    broker: KafkaBroker, tmp_path: Path, master: Callable[..., Any]
-) -> None:
+def test_a_reload_adds_checkpoints(broker: KafkaBroker, tmp_path: Path, master: Callable[..., Any]) -> None:
     topics.create_topic(broker.bootstrap_servers, "of-jobs", 2)
     topics.produce(broker.bootstrap_servers, "of-jobs", {0: 30, 1: 20})
     jobs = {
@@ -243,9 +237,7 @@ class HangingProxy(UnconditionalProxy):
 
 @pytest.mark.long
 @pytest.mark.shows("a bucket that hangs for a minute delays no checkpoint in a folder and no scrape, and comes back")
-def test_a_bucket_that_hangs_for_a_minute_holds_up_no_folder(
-    broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hung_bucket_delays_no_folder(broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     topics.create_topic(broker.bootstrap_servers, "stored", 2)
     topics.produce(broker.bootstrap_servers, "stored", {0: 30, 1: 20})
     folder = copied(RECORDED / "4.2.0" / "plain", tmp_path / "folder", orders="stored")

@@ -104,7 +104,6 @@ def test_an_installed_kctl_fetches_and_verifies_its_jars_without_the_repository(
     assert kctl("demo", "--help").returncode == 0
 
 
-@pytest.mark.real
 @pytest.mark.alone
 @pytest.mark.shows(
     "exporter, groups, kafka and checkpoint run without PySpark, pandas and pyarrow, and the exporter shows the lag of "
@@ -135,9 +134,7 @@ def test_an_installed_kctl_watches_a_cluster_without_java(wheels: Path, short_di
     installed_at = time.monotonic()
     (site_packages,) = (short_dir / "venv").glob("lib/python*/site-packages")
     with subprocess.Popen(
-        [programs / "kctl", "exporter", "-c", "kctl.toml", "--set", "http.port=0"],
-        stderr=subprocess.PIPE,
-        **command,
+        [programs / "kctl", "exporter", "-c", "kctl.toml", "--set", "http.port=0"], stderr=subprocess.PIPE, **command
     ) as exporter:
         assert exporter.stderr is not None
         url = next(found[1] for line in exporter.stderr if (found := re.search(r"http=(\S+)", line)))

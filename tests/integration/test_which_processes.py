@@ -5,12 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from kctl.master.operations.base import Caller, Operation
 from tests.integration.scripted_fleet import Fleet, is_running, running
-
-pytestmark = pytest.mark.anyio
 
 NAMES = ("engine", "worker-0", "worker-1", "worker-2")
 TOML = """

@@ -415,7 +415,6 @@ def test_what_a_question_names_is_there_and_fits(rpc: str) -> None:
 
 
 @pytest.mark.shows("an answer to `getXxx` passes at most 18 files from the snapshot to the printed table")
-@pytest.mark.anyio
 async def test_an_answer_passes_through_few_files_from_the_snapshot_to_the_table(short_dir: Path) -> None:
     files: set[str] = set()
 

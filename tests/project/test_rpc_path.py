@@ -50,7 +50,6 @@ def passed_files() -> Iterator[set[str]]:
 
 
 @pytest.mark.shows("a question of `kctl rpc` passes at most 36 files, from the command line to the agent and back")
-@pytest.mark.anyio
 async def test_a_question_passes_few_files_from_the_command_line_to_the_agent_and_back(
     short_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

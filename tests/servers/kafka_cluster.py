@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
 from kctl.demo.kafka_broker import free_ports, new_cluster_id
 from tests.servers.kafka_broker import KafkaBroker
@@ -77,7 +76,5 @@ class KafkaCluster:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()

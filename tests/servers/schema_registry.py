@@ -18,7 +18,6 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import mkdtemp
-from types import TracebackType
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -78,9 +77,7 @@ class SchemaRegistry:
         eventually(self._answers, START_SECONDS)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -133,9 +130,7 @@ class FaultyRegistry:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stopped.set()
         self._server.shutdown()
         self._thread.join()

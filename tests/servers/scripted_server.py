@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
-from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 from kctl_agent.errors import AgentError, CommandFailed
@@ -166,9 +165,7 @@ class ScriptedServer(ABC, Generic[R]):
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _run(self) -> None:

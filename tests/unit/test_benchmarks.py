@@ -50,7 +50,5 @@ def test_each_step_of_a_worker_is_found_in_its_log_for_the_first_time(tmp_path: 
         ("P13", [5, 5, 5, 5, 5, 5, 1], [4, 4, 4, 4, 4, 4, 9], "better"),
     ],
 )
-def test_a_number_is_worse_only_if_the_intervals_do_not_overlap(
-    name: str, ours: list[float], theirs: list[float], verdict: str
-) -> None:
+def test_overlapping_intervals_are_the_same(name: str, ours: list[float], theirs: list[float], verdict: str) -> None:
     assert compared(name, ours, theirs)["verdict"] == verdict

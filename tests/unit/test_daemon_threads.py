@@ -46,7 +46,6 @@ def test_a_process_ends_while_a_thread_waits() -> None:
     assert ran.stdout == "ends\n"
 
 
-@pytest.mark.anyio
 async def test_a_hung_disk_is_waited_for_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon_threads, "DISK_SECONDS", 0.05)
     thawed, begun = threading.Event(), threading.Event()

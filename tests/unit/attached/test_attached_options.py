@@ -71,7 +71,5 @@ def of(*servers: str) -> list[dict[str, str]]:
         ({}, "a:1", set()),
     ],
 )
-def test_queries_that_read_another_cluster_are_found_by_their_servers(
-    queries: dict[str, list[dict[str, str]]], own: str, others: set[str]
-) -> None:
+def test_queries_elsewhere_are_found(queries: dict[str, list[dict[str, str]]], own: str, others: set[str]) -> None:
     assert elsewhere(queries, own) == others

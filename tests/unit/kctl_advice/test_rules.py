@@ -359,18 +359,12 @@ MUTATIONS: Mapping[Callable[[Make], None], Sequence[tuple[str, str, str]]] = {
         ("adviser", "sample.lag - rates * _cycle(sample)", "sample.lag"),
         ("adviser", "steady + backlog / rules", "steady + 0 * backlog / rules"),
     ],
-    the_most_loaded_worker_decides: [
-        ("adviser", "<= 1 + _ROUNDING)", "<= 99)"),
-    ],
+    the_most_loaded_worker_decides: [("adviser", "<= 1 + _ROUNDING)", "<= 99)")],
     the_assignor_of_the_group_decides_who_gets_what: [
-        ("shares", "_STATELESS.get(self._assignor)", "RoundRobinPartitionAssignor"),
+        ("shares", "_STATELESS.get(self._assignor)", "RoundRobinPartitionAssignor")
     ],
-    the_number_changes_only_with_the_largest_share: [
-        ("adviser", "(is_same_share and", "(False and"),
-    ],
-    a_load_on_the_edge_changes_nothing: [
-        ("adviser", "load <= 1 + _TOLERANCE", "load <= 1"),
-    ],
+    the_number_changes_only_with_the_largest_share: [("adviser", "(is_same_share and", "(False and")],
+    a_load_on_the_edge_changes_nothing: [("adviser", "load <= 1 + _TOLERANCE", "load <= 1")],
     a_hot_partition_is_named_and_moves_nothing: [
         ("adviser", "is_hot = steady > each", "is_hot = steady > 1e9"),
         ("adviser", "backlog[np.isin(worker_of, worker_of[is_hot])] = 0.0", "pass"),
@@ -388,45 +382,31 @@ MUTATIONS: Mapping[Callable[[Make], None], Sequence[tuple[str, str, str]]] = {
         ("policy", "max(down, min(ceil(current * (1 - rules.max_down)), current - 1))", "down"),
         ("policy", "if at - self._changed_at < rules.gap_seconds:", "if False:"),
     ],
-    the_largest_number_of_an_hour_stays: [
-        ("policy", "return max(self._since(since))", "return self._wanted[-1][1]"),
-    ],
+    the_largest_number_of_an_hour_stays: [("policy", "return max(self._since(since))", "return self._wanted[-1][1]")],
     a_full_batch_is_extrapolated_and_unknown_if_batches_are_even: [
         ("capacity", "return Capacity(full_batch / full)", "return Capacity(rows / seconds)"),
         ("capacity", "error > _MOST_ERROR * full", "False"),
     ],
-    full_batches_need_no_variation: [
-        ("capacity", "if rows >= _FULL * full_batch:", "if False:"),
-    ],
+    full_batches_need_no_variation: [("capacity", "if rows >= _FULL * full_batch:", "if False:")],
     more_workers_that_do_no_more_are_not_followed_by_more: [
         ("adviser", "last if each * self.count < promised else None", "None"),
         ("adviser", "last if each * self.count < promised else None", "last"),
     ],
-    a_start_is_not_what_a_worker_can_do: [
-        ("window", "at < self._settled_at or", ""),
-    ],
+    a_start_is_not_what_a_worker_can_do: [("window", "at < self._settled_at or", "")],
     a_restarted_worker_counts_from_then_on: [
-        ("window", "batches > 0 and rows > 0 and now.seconds > before.seconds", "batches"),
+        ("window", "batches > 0 and rows > 0 and now.seconds > before.seconds", "batches")
     ],
-    arrivals_are_those_of_the_window: [
-        ("window", "while len(self._seen) > 1 and", "while False and"),
-    ],
-    what_is_not_known_gives_no_advice: [
-        ("adviser", "np.isnan(rates) | np.isnan(sample.lag)", "np.isnan(rates)"),
-    ],
+    arrivals_are_those_of_the_window: [("window", "while len(self._seen) > 1 and", "while False and")],
+    what_is_not_known_gives_no_advice: [("adviser", "np.isnan(rates) | np.isnan(sample.lag)", "np.isnan(rates)")],
     a_full_storage_or_a_failing_handler_needs_no_workers: [
         ("adviser", "if sample.full:", "if False:"),
         ("adviser", "if sample.failing:", "if False:"),
     ],
     a_change_is_held_against_what_was_expected: [
-        ("expectation", "is_met = at - expected.since, waiting <= allowed", "is_met = at - expected.since, True"),
+        ("expectation", "is_met = at - expected.since, waiting <= allowed", "is_met = at - expected.since, True")
     ],
-    a_step_promises_nothing: [
-        ("expectation", "advised == needed != self._current", "advised != self._current"),
-    ],
-    sinkers_follow_what_waits: [
-        ("adviser", "+ backlog / rules.catch_up_seconds) / each", ") / each"),
-    ],
+    a_step_promises_nothing: [("expectation", "advised == needed != self._current", "advised != self._current")],
+    sinkers_follow_what_waits: [("adviser", "+ backlog / rules.catch_up_seconds) / each", ") / each")],
 }
 """Mutations that each check must catch: module, text, replacement."""
 

@@ -129,9 +129,7 @@ def test_five_hundred_folders_of_one_mount_take_a_few_threads(monkeypatch: pytes
     assert len(set(read)) == 500
 
 
-def test_a_store_that_hangs_keeps_its_few_threads_over_reloads_and_no_other_store_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_hangs_delays_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kctl.checkpoints.watcher.store_of", lambda uri: Path(uri).parent.name)
     answers = threading.Event()
     whole_read = CheckpointWatcher._read

@@ -25,9 +25,7 @@ HOT = replace(KEEP, answer=Answer.HOT, reason="orders-3 alone", hot=(HotPartitio
         (Advice.unknown("the group is rebalancing", 4), 3, "unknown: the group is rebalancing"),
     ],
 )
-def test_the_answer_is_the_first_line_and_the_exit_code(
-    kctl: Kctl, master: Master, advice: Advice, code: int, first: str
-) -> None:
+def test_the_answer_comes_first(kctl: Kctl, master: Master, advice: Advice, code: int, first: str) -> None:
     master({"advice": Answers(encoded(advice))})
 
     ran = kctl("advise")

@@ -123,9 +123,7 @@ def test_code_of_another_user_beside_a_configuration_of_roots_is_not_imported(kc
         assert (ran.code, ran.err) == (2, f"kctl: {home / 'shop.py'} belongs to nobody, {REFUSED}\n")
 
 
-def test_a_master_of_roots_is_not_looked_for_in_a_registry_that_another_user_can_change(
-    kctl: Kctl, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_strangers_registry_is_ignored(kctl: Kctl, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`su` keeps the variable: with a forged entry, root would signal one of its own processes."""
     own = process_identity()
     entry = home / "runtime" / "fleets" / "kctl" / "1.json"

@@ -246,9 +246,7 @@ def test_names_and_reasons_cannot_steer_the_terminal(latest: Latest, url: str) -
         assert all(bad not in seen for bad in ("\x1b]", "\x07", "\x1b[2J", "\u202e")), ascii(seen)
 
 
-def test_a_group_has_advice_once_its_members_were_busy(
-    kctl: Kctl, url: str, latest: Latest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_busy_groups_have_advice(kctl: Kctl, url: str, latest: Latest, monkeypatch: pytest.MonkeyPatch) -> None:
     first = kctl("advise", "--group", "billing", "--url", url)
     missing = kctl("advise", "--group", "nobody", "--url", url)
     keep = Advice(Answer.KEEP, "the largest load is 0.50 with 2", 2, workers=2, needed=2)

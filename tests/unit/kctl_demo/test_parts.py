@@ -105,9 +105,7 @@ def test_what_nobody_can_count_any_more_is_null() -> None:
     assert (found["produced"], found["not_acknowledged"], found["ended_by_itself"]) == (3, 2, ENDED)
 
 
-def test_a_demo_whose_part_has_ended_has_not_passed_and_names_its_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_demo_whose_part_has_ended_has_not_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = summary(WHOLE, DemoProgress(), 3, 0, WANTED, ENDED)
     assert not has_passed(found, WANTED)
 

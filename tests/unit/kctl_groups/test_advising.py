@@ -80,10 +80,7 @@ def test_rare_commits_do_not_make_members_look_faster() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "why"),
-    [
-        ({"state": "preparing_rebalance"}, "the group is rebalancing"),
-        ({"members": 0}, "the group has no members"),
-    ],
+    [({"state": "preparing_rebalance"}, "the group is rebalancing"), ({"members": 0}, "the group has no members")],
 )
 def test_a_group_that_does_not_show_what_it_needs_has_no_advice(changes: dict[str, object], why: str) -> None:
     watched = Watched(members=2)

@@ -16,8 +16,6 @@ from kctl.kafka.protocol.committed_bytes import by_topic
 from kctl.reduce.partitions import offset_checker
 from kctl.rows.partitions import PartitionRow
 
-pytestmark = pytest.mark.anyio
-
 A, B = ("orders", 0), ("orders", 1)
 
 

@@ -12,8 +12,6 @@ from kctl.groups.snapshot import ClusterSnapshot
 from kctl.kafka.client.access import plain
 from kctl.kafka.polls.cluster_reading import ClusterReading
 
-pytestmark = pytest.mark.anyio
-
 
 class Away:
     def read(self) -> ClusterReading:
@@ -23,9 +21,7 @@ class Away:
         """Owns nothing to close."""
 
 
-async def test_a_bug_in_a_cycle_is_logged_and_the_next_one_comes(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_bug_ends_no_collection(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = CollectedCluster("main", plain("nowhere:1"), ExporterSection(interval_seconds=0.01), StatusSection())
     collector = ClusterCollector(cluster)
     monkeypatch.setattr(collector, "_reader", Away())

@@ -10,8 +10,6 @@ from kctl.hosts.peers import Peers, PeersAccess
 from kctl_agent.errors import AgentUnreachable
 from tests.certificates import make_certificate
 
-pytestmark = pytest.mark.anyio
-
 
 async def serve(folder: Path, seen: list[bytes]) -> tuple[asyncio.Server, str]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -22,8 +22,6 @@ from tests.certificates import make_certificate
 from tests.conftest import eventually
 from tests.fleet_snapshot import TOKEN, TOKENS, serving, snapshot, source_of
 
-pytestmark = pytest.mark.anyio
-
 GOOD = f"Authorization: Bearer {TOKEN}\r\n"
 
 

@@ -25,8 +25,6 @@ from kctl_agent.storage.selection import EVERYTHING, Selection
 from tests.fleet_snapshot import TOKEN, serving, snapshot, source_of
 from tests.stranger import needs_root, run_as_nobody
 
-pytestmark = pytest.mark.anyio
-
 READ_TOKEN = "0123456789abcdef-read"
 ACCESS = AccessRights(tokens=(Token(TOKEN, "ann", may_act=True), Token(READ_TOKEN)))
 BEARER = {"authorization": f"Bearer {TOKEN}"}
@@ -144,9 +142,7 @@ with socket.socket() as server:
 
 @needs_root
 @pytest.mark.parametrize(("others_may_read", "code"), [(True, "200"), (False, "401")])
-async def test_another_user_of_the_host_reads_classes_only_if_others_may_read(
-    storage: FileStorage, audit_log: Path, others_may_read: bool, code: str
-) -> None:
+async def test_others_may_read_classes(storage: FileStorage, audit_log: Path, others_may_read: bool, code: str) -> None:
     source = source_of(snapshot(), dead_letters=workbench(storage, audit_log))
     async with serving(source, AccessRights(others_may_read=others_may_read)) as server:
         port = server.url.rpartition(":")[2]
@@ -430,9 +426,7 @@ class Held(FileStorage):
 
 
 @pytest.mark.shows("a change of many dead letters shows progress and ends when its caller leaves")
-async def test_a_change_whose_caller_leaves_ends_with_the_page_it_is_at(
-    storage: FileStorage, audit_log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_left_change_ends_soon(storage: FileStorage, audit_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numbered_dead_letters, "PAGE", 2)
     held = Held(storage.path)
     bench = workbench(held, audit_log)
@@ -460,9 +454,7 @@ async def test_a_change_whose_caller_leaves_ends_with_the_page_it_is_at(
 
 
 @pytest.mark.shows("changes of dead letters are operations: listed, logged and cancellable")
-async def test_a_change_is_listed_among_the_operations_and_cancelled_there(
-    storage: FileStorage, audit_log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_change_is_cancelled(storage: FileStorage, audit_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numbered_dead_letters, "PAGE", 2)
     held = Held(storage.path)
     operations = OperationLog({}, cast("Any", None), audit_log)

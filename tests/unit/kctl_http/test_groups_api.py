@@ -17,8 +17,6 @@ from kctl.kafka.groups import Group
 from kctl.status import Status
 from tests.served_groups import cluster, group, source_of_groups
 
-pytestmark = pytest.mark.anyio
-
 
 async def ask(path: str, *clusters: ClusterSnapshot, unpolled: Sequence[str] = (), **params: Any) -> httpx.Response:
     latest = {each.cluster: each for each in clusters} | dict.fromkeys(unpolled)

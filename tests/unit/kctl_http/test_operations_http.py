@@ -19,8 +19,6 @@ from kctl_agent.rpc.params import param
 from kctl_agent.rpc.wire import JsonObject
 from tests.fleet_snapshot import TOKEN, TOKENS, serving, snapshot, source_of
 
-pytestmark = pytest.mark.anyio
-
 Post = Callable[..., Awaitable[httpx.Response]]
 NUMBERS = ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1" + "0" * 400, "-" + "9" * 4000, "9223372036854775808"]
 

@@ -12,7 +12,6 @@ from kctl.http.api.processes import _BYTES
 from kctl.master.snapshot import FleetSnapshot
 from tests.fleet_snapshot import TOKEN, TOKENS, ask, snapshot, source_of
 
-pytestmark = pytest.mark.anyio
 HOLDER = {"authorization": f"Bearer {TOKEN}"}
 ACCESS = AccessRights(tokens=TOKENS)
 

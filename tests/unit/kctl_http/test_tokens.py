@@ -14,8 +14,6 @@ from kctl.errors import ConfigError
 from kctl.http.access import AccessRights, Token, access_of, read_tokens, shown_token
 from tests.fleet_snapshot import ask, snapshot
 
-pytestmark = pytest.mark.anyio
-
 OLD, NEW, READ = "an-old-token-0123456789", "a-new-token-0123456789", "a-read-token-0123456789"
 ROTATED = AccessRights(
     is_loopback=False,
@@ -46,9 +44,7 @@ def written(tmp_path: Path) -> Callable[[str], Path]:
         ("ops = c2l4dGVlbi1ieXRlcw==", [("c2l4dGVlbi1ieXRlcw==", "ops")]),
     ],
 )
-def test_a_token_file_holds_one_or_two_tokens_with_or_without_names(
-    written: Callable[[str], Path], text: str, tokens: list[tuple[str, str]]
-) -> None:
+def test_a_token_file_has_names(written: Callable[[str], Path], text: str, tokens: list[tuple[str, str]]) -> None:
     found = read_tokens(written(text), "http.token_file", may_act=True)
 
     assert [(token.secret, token.name) for token in found] == tokens

@@ -100,9 +100,7 @@ def test_workers_of_all_hosts_are_the_members_of_the_group(adviser: FleetAdviser
         ({"brokers": Freshness(9.0, 9.0, 5.0, "no route")}, "the brokers do not answer: no route"),
     ],
 )
-def test_no_advice_is_given_while_the_fleet_does_not_show_what_it_needs(
-    adviser: FleetAdviser, changes: dict[str, Any], why: str
-) -> None:
+def test_no_advice_while_a_fleet_is_in_transition(adviser: FleetAdviser, changes: dict[str, Any], why: str) -> None:
     assert adviser._sample(fleet(**changes)).blocked == why
     assert adviser.seen(fleet(**changes)).sentence == f"unknown: {why}"
 
@@ -133,7 +131,6 @@ def test_a_change_of_advice_and_its_outcome_are_events_and_a_gap_in_it_is_none()
     ]
 
 
-@pytest.mark.anyio
 @pytest.mark.shows("the advice is served over HTTP, 503 while it is unknown, and in the status")
 async def test_the_advice_is_served_and_503_while_it_is_unknown() -> None:
     known = await ask(replace(fleet(), advice=MORE), "/api/v1/advice")

@@ -30,8 +30,6 @@ from tests.partitions import Row, columns_of
 from tests.servers.scripted_agent import Answers, Refuses, ScriptedAgent, Step
 from tests.unit.kctl_master.no_brokers import NoBrokers
 
-pytestmark = pytest.mark.anyio
-
 TOPICS: JsonObject = {"rows": [{"topic": "t", "partition": 0, "leader_id": 1, "replica_nodes": [1], "isr_nodes": [1]}]}
 
 

@@ -100,9 +100,7 @@ def test_a_bad_request_is_answered_by_its_id_and_the_connection_goes_on(served: 
         ("too_large", "frame_too_large"),
     ],
 )
-def test_a_failure_is_answered_without_its_inside_and_the_connection_goes_on(
-    served: ServedMaster, rpc: str, code: str
-) -> None:
+def test_a_failure_hides_its_cause_and_keeps_the_connection(served: ServedMaster, rpc: str, code: str) -> None:
     served.serve()
     caller = served.connect()
 

@@ -23,9 +23,7 @@ ERROR = f"2026-11-22T10:00:00.000Z ERROR kctl_agent.worker {SENTENCE}"
         (0, None, "exit code 0; its log is empty"),
     ],
 )
-def test_a_signal_is_the_cause_and_a_line_of_the_log_only_where_it_is_one(
-    code: int, line: str | None, reported: str | None
-) -> None:
+def test_the_cause_is_a_signal_or_a_line_of_the_log(code: int, line: str | None, reported: str | None) -> None:
     assert why(code, line) == (reported or f"{cause(code)}; {line}")
 
 

@@ -13,8 +13,6 @@ from kctl.master.operations.context import Context
 from kctl.master.process_supervisor import Launch
 from kctl.operations.reload import ReloadConfig
 
-pytestmark = pytest.mark.anyio
-
 TOML = """
 [kafka]
 bootstrap_servers = "127.0.0.1:9092"

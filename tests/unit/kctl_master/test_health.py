@@ -162,9 +162,7 @@ beats = st.builds(
 
 
 @given(rules, st.lists(st.tuples(st.floats(0, 5), st.one_of(beats, sizes)), max_size=50))
-def test_a_worker_is_never_judged_by_a_limit_that_it_was_born_above(
-    of_fleet: HealthRules, history: list[tuple[float, PingReply | int]]
-) -> None:
+def test_limits_below_a_start_are_ignored(of_fleet: HealthRules, history: list[tuple[float, PingReply | int]]) -> None:
     health, now = Health(0.0, 0.0), 0.0
     for pause, what in history:
         now += pause

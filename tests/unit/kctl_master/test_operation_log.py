@@ -19,8 +19,6 @@ from kctl_agent.errors import BadParams, UnknownMethod
 from kctl_agent.rpc.params import param
 from kctl_agent.rpc.wire import JsonObject
 
-pytestmark = pytest.mark.anyio
-
 US = Caller(os.getuid())
 TOKEN = Caller(None, via="http", token="ci")
 Carry = Callable[[JsonObject, Caller, Report], Awaitable[tuple[str, JsonObject]]]

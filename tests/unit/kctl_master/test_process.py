@@ -11,8 +11,6 @@ from kctl.master.memory import Memory
 from kctl.master.process import Child, kill_session, remove_socket, session_members
 from tests.processes import until
 
-pytestmark = pytest.mark.anyio
-
 FAMILY = """
 import os, subprocess, sys
 code = "import os, sys, time; os.setpgid(0, 0); print('child', flush=True); time.sleep(600)"

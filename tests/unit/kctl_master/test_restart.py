@@ -73,9 +73,7 @@ def run(
         ([Stop()], SupervisionState.STOPPED, SupervisionState.STOPPED),
     ],
 )
-def test_each_event_leads_where_the_table_shows(
-    events: list[Event], state: SupervisionState, desired: SupervisionState
-) -> None:
+def test_events_lead_to_states(events: list[Event], state: SupervisionState, desired: SupervisionState) -> None:
     status = run([(float(now), event) for now, event in enumerate(events)])
 
     assert (status.state, status.desired) == (state, desired)
@@ -145,9 +143,7 @@ histories = st.lists(st.tuples(st.floats(0, 5), events, st.floats(0, 1)), max_si
 
 @pytest.mark.shows("a process never runs twice; restarts have a bounded back-off")
 @given(policies, histories)
-def test_there_are_never_two_incarnations_and_never_a_restart_storm(
-    policy: RestartPolicy, history: list[tuple[float, Event, float]]
-) -> None:
+def test_there_are_never_two_incarnations(policy: RestartPolicy, history: list[tuple[float, Event, float]]) -> None:
     status, now, living, last_failure = SupervisionStatus(since=0), 0.0, False, None
     for pause, event, jitter in history:
         now += pause

@@ -22,8 +22,6 @@ from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.wire import JsonObject
 from tests.servers.scripted_agent import Answers, ScriptedAgent, Stalls
 
-pytestmark = pytest.mark.anyio
-
 SEEK: JsonObject = {"topic": "t", "partition": 0, "to": "7"}
 
 

@@ -26,8 +26,6 @@ from kctl.rows.workers import WorkerStatus
 from kctl_agent.replies.workers import PingReply
 from tests.processes import until
 
-pytestmark = pytest.mark.anyio
-
 UP = "import sys; sys.stdin.read()"
 STUBBORN = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); sys.stdin.read()"
 WITH_CHILD = f"""import subprocess, sys

@@ -139,9 +139,7 @@ def test_lag_is_never_negative() -> None:
         (ResetPolicy.NONE, 20, 70, None),
     ],
 )
-def test_with_nothing_committed_the_reset_policy_decides_what_lag_is_and_the_offset_stays_unknown(
-    reset: ResetPolicy, start: int | None, position: int | None, lag: int | None
-) -> None:
+def test_the_policy_decides_lag(reset: ResetPolicy, start: int | None, position: int | None, lag: int | None) -> None:
     claim = answer("worker-0", row(0, None, 100, start=start, position=position))
     known = Row("orders", 0, start, None, None, 100, None, None, None, 1.0)
 

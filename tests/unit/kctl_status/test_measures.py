@@ -395,9 +395,7 @@ def test_growth_is_measured_anew_while_nothing_changes() -> None:
 
 @settings(max_examples=8)
 @given(st.lists(WAYS, min_size=2, max_size=5))
-def test_each_partition_is_assessed_among_others_as_it_is_alone(
-    all_ways: list[list[tuple[int, int, int, int, int | None, str]]],
-) -> None:
+def test_partitions_do_not_affect_each_other(all_ways: list[list[tuple[int, int, int, int, int | None, str]]]) -> None:
     together, alone = RowAssessor(), [RowAssessor() for _ in all_ways]
     nobody: tuple[Row | None, Owner] = (None, Owner(None))
     for poll, steps in enumerate(zip_longest(*map(steps_of, all_ways), fillvalue=nobody)):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.rpc.client import Reply, reply_of
+from kctl.rpc.client import Failure, Reply, reply_of
 from kctl_agent.errors import NotReady, PathError, StorageError
 from kctl_agent.rpc.commands import COMMANDS, AgentCommand
 from kctl_agent.rpc.dispatch import Dispatcher, FaultCounters
@@ -30,6 +30,12 @@ def dispatcher_with(snapshot: Snapshot | None, *commands: AgentCommand) -> Dispa
 def ask(dispatcher: Dispatcher, now: float = 0.0, **frame: object) -> Reply:
     request: JsonObject = {"id": "7f", "role": 1, "rpc": "x"} | frame
     return reply_of(dispatcher.reply_to(request, now)[HEADER_BYTES:])
+
+
+def refusal(dispatcher: Dispatcher, **frame: object) -> Failure:
+    error = ask(dispatcher, 0.0, **frame).error
+    assert error is not None
+    return error
 
 
 def raising(error: Exception) -> AgentCommand:
@@ -54,9 +60,7 @@ def test_an_age_is_never_negative(snapshot: Snapshot) -> None:
 @given(
     id_=st.none() | st.text(max_size=100), result=st.dictionaries(st.text(), st.integers() | st.text()), name=st.text()
 )
-def test_the_reply_that_is_put_together_as_text_is_the_one_that_messages_describes(
-    id_: str | None, result: JsonObject, name: str
-) -> None:
+def test_the_reply_is_the_one_that_messages_describes(id_: str | None, result: JsonObject, name: str) -> None:
     dispatcher = Dispatcher(
         name, {"echo": AgentCommand("echo", lambda *_: result, "", needs_snapshot=False)}, FaultCounters(LOG, name)
     )
@@ -91,18 +95,16 @@ def test_a_method_that_is_not_in_the_table_is_unknown_whatever_it_names(method: 
 
 
 def test_a_method_is_repeated_only_short_and_plain(snapshot: Snapshot) -> None:
-    reply = ask(dispatcher_with(snapshot), method="get\x1b[2J" + "x" * 5000)
+    error = refusal(dispatcher_with(snapshot), method="get\x1b[2J" + "x" * 5000)
 
-    assert reply.error is not None
-    assert "\x1b" not in reply.error.message
-    assert len(reply.error.message) < 120
+    assert "\x1b" not in error.message
+    assert len(error.message) < 120
 
 
 def test_a_parameter_that_a_command_does_not_take_is_refused(snapshot: Snapshot) -> None:
-    reply = ask(dispatcher_with(snapshot), method="getPing", params={"x": 1})
+    error = refusal(dispatcher_with(snapshot), method="getPing", params={"x": 1})
 
-    assert reply.error is not None
-    assert reply.error.code == "bad_params"
+    assert error.code == "bad_params"
 
 
 def test_a_frame_that_is_no_request_is_refused_with_its_id(snapshot: Snapshot) -> None:
@@ -117,24 +119,20 @@ def test_a_frame_that_is_no_request_is_refused_with_its_id(snapshot: Snapshot) -
     [KeyError(SECRET), RecursionError(SECRET), PathError(SECRET), StorageError(SECRET), OSError(2, "no", SECRET)],
     ids=lambda error: type(error).__name__,
 )
-def test_a_command_that_fails_answers_with_a_neutral_sentence_and_is_logged_without_its_message(
-    error: Exception, snapshot: Snapshot, caplog: pytest.LogCaptureFixture
-) -> None:
-    reply = ask(dispatcher_with(snapshot, raising(error)), method="getFail")
+def test_failures_are_neutral_sentences(error: Exception, snapshot: Snapshot, caplog: pytest.LogCaptureFixture) -> None:
+    given = refusal(dispatcher_with(snapshot, raising(error)), method="getFail")
 
-    assert reply.error is not None
-    assert reply.error.code == "command_failed"
-    assert reply.error.message == "fail failed inside the agent of worker-0: its log has the cause"
+    assert given.code == "command_failed"
+    assert given.message == "fail failed inside the agent of worker-0: its log has the cause"
     (record,) = caplog.records
     assert f"fail failed: {type(error).__name__} at test_dispatch.py:" in record.getMessage()
     assert SECRET not in caplog.text
 
 
 def test_an_error_that_is_meant_for_the_caller_reaches_it(snapshot: Snapshot, caplog: pytest.LogCaptureFixture) -> None:
-    reply = ask(dispatcher_with(snapshot, raising(NotReady("the shop opens at nine"))), method="getFail")
+    error = refusal(dispatcher_with(snapshot, raising(NotReady("the shop opens at nine"))), method="getFail")
 
-    assert reply.error is not None
-    assert (reply.error.code, reply.error.message) == ("not_ready", "the shop opens at nine")
+    assert (error.code, error.message) == ("not_ready", "the shop opens at nine")
     assert not caplog.records
 
 
@@ -142,20 +140,18 @@ def test_an_error_that_is_meant_for_the_caller_reaches_it(snapshot: Snapshot, ca
     "result", [{"lag": math.nan}, {"lag": object()}, {"lag": {1, 2}}], ids=["nan", "object", "set"]
 )
 def test_an_answer_that_cannot_be_sent_is_a_failure_of_the_command(result: JsonObject, snapshot: Snapshot) -> None:
-    reply = ask(dispatcher_with(snapshot, AgentCommand("odd", lambda *_: result, "")), method="getOdd")
+    error = refusal(dispatcher_with(snapshot, AgentCommand("odd", lambda *_: result, "")), method="getOdd")
 
-    assert reply.error is not None
-    assert reply.error.code == "command_failed"
+    assert error.code == "command_failed"
 
 
 def test_an_answer_above_the_limit_is_refused_with_the_number(snapshot: Snapshot) -> None:
     huge = AgentCommand("huge", lambda *_: {"text": "x" * MAX_REPLY_BYTES}, "")
 
-    reply = ask(dispatcher_with(snapshot, huge), method="getHuge")
+    error = refusal(dispatcher_with(snapshot, huge), method="getHuge")
 
-    assert reply.error is not None
-    assert reply.error.code == "frame_too_large"
-    assert str(MAX_REPLY_BYTES) in reply.error.message
+    assert error.code == "frame_too_large"
+    assert str(MAX_REPLY_BYTES) in error.message
 
 
 def test_a_flood_of_one_failure_is_counted_and_not_a_flood_of_lines(caplog: pytest.LogCaptureFixture) -> None:

@@ -151,9 +151,7 @@ def test_a_slow_reader_gets_everything_in_order_in_the_end(bench: Bench) -> None
 # ---- bugs of ours
 
 
-def test_two_hundred_callers_at_once_are_served_or_refused_by_the_stated_bound(
-    bench: Bench, snapshot: Snapshot
-) -> None:
+def test_two_hundred_callers_are_served_or_rejected(bench: Bench, snapshot: Snapshot) -> None:
     bench.serve(snapshot=snapshot, max_connections=50)
 
     outcomes = ask_at_once(bench.path, 200)

@@ -135,9 +135,7 @@ def test_a_full_scratch_disk_is_waited_for_and_counts_no_try(
 
 
 @pytest.mark.parametrize("tries", [0, 1])
-def test_what_was_lost_while_the_sinker_stood_still_is_not_given_to_its_handler(
-    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, tries: int
-) -> None:
+def test_lost_claims_are_not_handled(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, tries: int) -> None:
     def stands_still(messages: list[Message]) -> list[bool]:
         own.storage.release(own.owner)
         own.storage.claim("another", 6, 60.0)
@@ -262,9 +260,7 @@ def test_a_handler_that_only_fails_is_reported_until_it_has_handled_a_message(tm
     assert not is_failing()
 
 
-def test_an_outage_of_the_registry_is_waited_for_and_counts_no_try(
-    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_outage_of_the_registry_is_no_try(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outages, "RETRY_SECONDS", (0.0,))
 
     def decoding(messages: list[Message]) -> list[object]:

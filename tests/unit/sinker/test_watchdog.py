@@ -95,9 +95,7 @@ def test_a_lost_lease_is_reported_once_and_not_renewed_again(watched: Callable[.
     assert len(own.lost) == 2
 
 
-def test_a_storage_that_cannot_renew_is_asked_again_and_costs_no_claim(
-    watched: Callable[..., _Watched], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failed_renewal_is_tried_again(watched: Callable[..., _Watched], caplog: pytest.LogCaptureFixture) -> None:
     own = watched()
     claimed = own.claimed()
     own.storage.failures = 2

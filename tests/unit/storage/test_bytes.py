@@ -70,9 +70,7 @@ def test_large_messages_are_claimed_few_at_a_time(storage: Storage) -> None:
     assert sum(len(claim.block.body) for claim in claims) <= 1 * MIB
 
 
-def test_dead_letters_are_put_back_in_pages_of_bounded_bytes_and_in_blocks_of_bounded_bytes(
-    storage: Storage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_and_blocks_of_requeues_are_bounded(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (base, dead_letter_store):
         monkeypatch.setattr(module, "PAGE_BYTES", 100 * KIB)
     put_sizes(storage, *[40 * KIB] * 10)

@@ -104,9 +104,7 @@ def test_a_long_batch_makes_progress_while_it_stores(server: AgentServer, monkey
 
 
 @pytest.mark.parametrize(("asked_seconds_ago", "end"), [(1.0, 137), (-1.0, 130)])
-def test_an_end_that_was_asked_for_before_a_batch_is_not_below_what_the_batch_has_read(
-    server: AgentServer, asked_seconds_ago: float, end: int
-) -> None:
+def test_an_end_is_not_below_what_was_read(server: AgentServer, asked_seconds_ago: float, end: int) -> None:
     stats = WorkerStats("worker-0", server, ScratchStorage(), Inbox())
     view = BrokerView(ends={TP: 130}, taken_at=time.monotonic() - asked_seconds_ago)
     stats.draw_from(sources(view, 137, 131))
@@ -189,9 +187,7 @@ def counted(stats: WorkerStats) -> StorageReply:
     return stats._stored
 
 
-def test_recent_dead_letters_get_older_and_are_none_of_those_that_died_before_the_clock_was_set_back(
-    dying: tuple[WorkerStats, FileStorage], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recent_letters_get_older(dying: tuple[WorkerStats, FileStorage], monkeypatch: pytest.MonkeyPatch) -> None:
     stats, storage = dying
     assert counted(stats).recent_dead is None, "the count comes first"
     recent = counted(stats).recent_dead
@@ -211,9 +207,7 @@ def test_recent_dead_letters_get_older_and_are_none_of_those_that_died_before_th
 
 
 @pytest.mark.shows("a storage whose recent dead letters cannot be read in time is counted all the same")
-def test_recent_dead_letters_that_cannot_be_read_hold_up_no_count(
-    dying: tuple[WorkerStats, FileStorage], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unread_letters_still_count(dying: tuple[WorkerStats, FileStorage], monkeypatch: pytest.MonkeyPatch) -> None:
     stats, storage = dying
     known: list[int | None] = []
 

@@ -75,9 +75,7 @@ def committed(reading: ClusterReading) -> dict[str, dict[Partition, int]]:
 
 
 @pytest.mark.shows("a poll of a fleet's own group takes three requests")
-def test_of_a_group_that_its_new_coordinator_denies_all_stays_and_grows_older(
-    broker: ScriptedBroker, coordinator: Coordinator
-) -> None:
+def test_a_group_denied_by_a_new_coordinator_grows_older(broker: ScriptedBroker, coordinator: Coordinator) -> None:
     """For some seconds after a failover, the coordinator knows only what its followers have fetched."""
     config = KafkaSection(bootstrap_servers=broker.address, group="readers", topics=("orders",))
 
@@ -132,9 +130,7 @@ def test_a_group_never_seen_is_dead(reader: ClusterReader, broker: ScriptedBroke
     assert committed(begun) == {"readers": {FIRST: 5}}
 
 
-def test_a_poll_is_three_requests_and_topics_are_asked_for_as_the_connection_opens(
-    reader: ClusterReader, broker: ScriptedBroker
-) -> None:
+def test_a_poll_is_three_requests(reader: ClusterReader, broker: ScriptedBroker) -> None:
     first = reader.read()
     at_first = set(broker.asked)
     before = len(broker.asked)

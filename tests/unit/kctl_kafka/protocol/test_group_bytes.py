@@ -45,9 +45,7 @@ def body(groups: list[dict[str, Any]], version: int) -> bytes:
 
 
 @given(GROUPS, st.sampled_from(DESCRIBE_VERSIONS), st.one_of(st.none(), TEXTS))
-def test_members_are_counted_as_kafka_python_reads_them(
-    groups: list[dict[str, Any]], version: int, message: str | None
-) -> None:
+def test_members_are_counted(groups: list[dict[str, Any]], version: int, message: str | None) -> None:
     has_message = version >= 6
     groups = [group | ({"error_message": message} if has_message else {}) for group in groups]
 
@@ -58,9 +56,7 @@ def test_members_are_counted_as_kafka_python_reads_them(
 
 
 @given(st.lists(GROUPS, min_size=1, max_size=4), st.data())
-def test_one_response_after_the_other_is_counted_as_if_it_were_the_first(
-    polls: list[list[dict[str, Any]]], data: st.DataObject
-) -> None:
+def test_responses_do_not_affect_each_other(polls: list[list[dict[str, Any]]], data: st.DataObject) -> None:
     every = [group for groups in polls for group in groups]
     responses = CountedResponses()
 

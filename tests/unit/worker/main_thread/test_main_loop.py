@@ -247,9 +247,7 @@ def test_dead_letters_of_a_table_are_left_to_the_worker_that_reads_the_first_par
     assert worker.pipeline.put_back is not None, "nobody asked for it"
 
 
-def test_a_seek_whose_offset_the_storage_does_not_take_is_unknown_and_happens_with_the_next_start(
-    turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_half_done_seek_is_unknown(turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch) -> None:
     worker = turning()
     worker.until_it_reads()
     init_offsets = worker.storage.init_offsets
@@ -280,9 +278,7 @@ def test_a_worker_that_the_group_has_lost_stops_its_query_and_joins_again(turnin
     worker.until_it_reads()
 
 
-def test_a_worker_that_is_lost_while_it_seeks_begins_no_query_over_what_is_not_its_own(
-    turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_seeker_begins_no_query(turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch) -> None:
     codes: dict[str, int] = {}
     worker = turning(OffsetCommit=committed(codes))
     worker.until_it_reads()
@@ -300,9 +296,7 @@ def test_a_worker_that_is_lost_while_it_seeks_begins_no_query_over_what_is_not_i
     assert (begun, worker.events()) == ([], ["lost"])
 
 
-def test_a_pause_that_is_done_is_not_undone_in_the_same_turn(
-    turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pause_outlives_its_turn(turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch) -> None:
     worker = turning()
     poll = worker.loop._poll
 
@@ -318,9 +312,7 @@ def test_a_pause_that_is_done_is_not_undone_in_the_same_turn(
     assert worker.pipeline._runs == {}
 
 
-def test_the_last_batch_of_a_query_that_drains_is_committed(
-    turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_drained_batch_is_committed(turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch) -> None:
     worker = turning()
     worker.until_it_reads()
     drain = worker.pipeline.drain

@@ -136,9 +136,7 @@ def test_a_query_of_which_nothing_may_be_committed_fails(starting: Callable[...,
     assert begun.queries == []
 
 
-def test_a_storage_that_cannot_be_used_is_a_failed_start(
-    starting: Callable[..., Started], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unusable_storage_fails_a_start(starting: Callable[..., Started], monkeypatch: pytest.MonkeyPatch) -> None:
     def unusable(*_: object) -> None:
         raise StorageUnusable("read-only")
 

@@ -124,9 +124,7 @@ class Panic(BaseException):
     """Like a panic of delta-rs, or `exit()` in a transform."""
 
 
-def test_what_is_no_exception_is_reported_too_and_not_what_was_put_back_before_it(
-    requeuing: Requeuing, played: Played, log: Log, stats: PlayedStats
-) -> None:
+def test_panics_are_reported_too(requeuing: Requeuing, played: Played, log: Log, stats: PlayedStats) -> None:
     log.commit()
     played.answers = [PutBack(3, 2, 1), *[Panic("index out of bounds")] * 5]
     for second in (100.0, 110.0, 121.0):

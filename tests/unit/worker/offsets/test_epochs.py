@@ -25,9 +25,7 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("why", "before", "reported", "offset"), ENDS, ids=[case[0] for case in ENDS])
-def test_a_log_differs_from_where_its_new_leader_has_less_than_the_old_one_reported(
-    why: str, before: LogSeen, reported: int | None, offset: int | None
-) -> None:
+def test_a_shorter_epoch_is_a_divergence(why: str, before: LogSeen, reported: int | None, offset: int | None) -> None:
     assert divergence(before, reported) == offset
 
 
@@ -42,9 +40,7 @@ def end_of_epoch(log: Log, epoch: int) -> int:
 
 @pytest.mark.shows("a truncated log is read from where it differs; a clean election does not count as truncation")
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40), st.integers(0, 60), st.booleans())
-def test_nothing_of_the_new_log_is_missed_and_no_clean_election_is_taken_for_a_truncation(
-    both: int, alone: int, read: int, regrown: int, is_clean: bool
-) -> None:
+def test_only_truncations_are_read_again(both: int, alone: int, read: int, regrown: int, is_clean: bool) -> None:
     """A leader of epoch 3 appends to a log of epoch 1; the next one, of epoch 5, has all of it or only the common
     part."""
     old: Log = [1] * both + [3] * alone

@@ -79,9 +79,7 @@ def test_what_executors_write_is_seen_and_removed(monkeypatch: pytest.MonkeyPatc
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_another_one_on_an_executors_machine_is_named_with_both_machines(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_folder_that_is_not_shared_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The folder has no file, or one of an earlier check."""
     for write in (lambda *_: None, lambda folder, _: written(folder, "earlier")):
         found = check(monkeypatch, tmp_path, Session(), write)
@@ -89,18 +87,14 @@ def test_a_folder_that_is_another_one_on_an_executors_machine_is_named_with_both
         reported(found, f"{tmp_path} (storage.uri) is not the same folder on node-7/10.0.0.7 and on {here}")
 
 
-def test_executors_of_another_user_are_reported_with_both_users(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_executors_of_another_user_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
     found = check(monkeypatch, tmp_path, Session(), written)
 
     reported(found, f"as user {os.getuid()}, and kctl on {os.uname().nodename} runs as user 4711")
 
 
-def test_a_cluster_without_executors_is_reported_until_one_starts_and_again_if_a_job_has_lost_all(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_missing_and_lost_executors_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(executor_check, "START_SECONDS", 0.1)
     session = Session()
     session.executors = 0
@@ -119,9 +113,7 @@ def test_a_cluster_without_executors_is_reported_until_one_starts_and_again_if_a
     found.end()
 
 
-def test_a_cluster_that_needs_no_executor_while_there_is_no_job_is_not_reported(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_idle_cluster_without_executors_is_fine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As with `spark.dynamicAllocation.enabled`."""
     monkeypatch.setattr(executor_check, "START_SECONDS", 0.0)
     session = Session()

@@ -67,9 +67,7 @@ def put(run: Run, batch_id: int, end: int, *records: pa.RecordBatch) -> None:
     run.put_batch(Frame(*records), batch_id)
 
 
-def test_a_batch_is_stored_and_reported_with_its_ends(
-    run: Run, pipeline: Pipeline, storage: ScratchStorage, batches: list[Batch]
-) -> None:
+def test_batches_are_reported(run: Run, pipeline: Pipeline, storage: ScratchStorage, batches: list[Batch]) -> None:
     put(run, 0, 3, arrow([0, 1, 2]))
 
     assert stored(storage) == [0, 1, 2]
@@ -98,9 +96,7 @@ def test_a_batch_whose_gate_is_closed_or_that_comes_twice_stores_nothing(run: Ru
     assert stored(storage) == [0, 1, 2]
 
 
-def test_a_log_that_ends_before_it_begins_was_truncated_and_ends_the_query(
-    run: Run, pipeline: Pipeline, storage: ScratchStorage, batches: list[Batch]
-) -> None:
+def test_truncation_ends_a_query(run: Run, pipeline: Pipeline, storage: ScratchStorage, batches: list[Batch]) -> None:
     put(run, 0, 3, arrow([0, 1, 2]))
     put(run, 1, 2)
 

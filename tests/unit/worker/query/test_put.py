@@ -49,9 +49,7 @@ def in_portions(storage: ScratchStorage, monkeypatch: pytest.MonkeyPatch, size: 
     monkeypatch.setattr(type(storage.writer()), "portions", portions)
 
 
-def test_a_task_that_died_between_two_portions_goes_on_behind_the_first(
-    storage: ScratchStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_continues_after_its_first_portion(storage: ScratchStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     put(storage, arrow([0, 1, 2, 3]))
     in_portions(storage, monkeypatch, 4)
 

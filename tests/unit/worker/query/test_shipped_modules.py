@@ -42,9 +42,7 @@ def import_dir(tmp_path: Path) -> Iterator[Path]:
         del sys.modules[name]
 
 
-def test_executors_get_the_modules_that_the_transform_has_imported_and_nothing_else_of_the_folder(
-    import_dir: Path, tmp_path: Path
-) -> None:
+def test_executors_get_only_the_modules_that_the_transform_imports(import_dir: Path, tmp_path: Path) -> None:
     load_transform("kctl_test_steps:same", import_dir)
     context = Context(tmp_path)
 

@@ -19,9 +19,7 @@ from kctl_agent.worker.query.transform import load_transform
         ("clean = 1", "is not a function"),
     ],
 )
-def test_a_transform_that_cannot_be_had_is_a_boot_error(
-    code: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_transforms_end_a_start(code: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     name = f"clean_{abs(hash(code))}"
     (tmp_path / f"{name}.py").write_text(code)
