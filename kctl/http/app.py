@@ -19,7 +19,7 @@ from kctl.http.api.api import Api
 from kctl.http.api.kept import KeptAnswers
 from kctl.http.api.streams import Streams
 from kctl.http.errors import RESPONSES, answer_errors_in_one_shape
-from kctl.http.guard import Guard, RequestLimits
+from kctl.http.guard import Guard
 from kctl.http.pages import asset, docs, home
 from kctl.http.probes import healthz, metrics, readyz
 from kctl.http.server import App
@@ -28,12 +28,7 @@ from kctl.http.source import SnapshotSource
 _SUMMARY = "Stats of one fleet of Kafka consumer workers."
 
 
-def create_app(
-    source: SnapshotSource,
-    access: AccessRights | None = None,
-    limits: RequestLimits | None = None,
-    refusals: Counter[str] | None = None,
-) -> App:
+def create_app(source: SnapshotSource, access: AccessRights | None = None, refusals: Counter[str] | None = None) -> App:
     """Belongs to one event loop. `access` defaults to loopback without a token; `refusals` counts rejected requests by
     error code."""
     life = secrets.token_hex(4)
@@ -45,7 +40,7 @@ def create_app(
             source.dead_letters.close()
 
     answers = Api(source, streams, life)
-    guarded = Guard(KeptAnswers(_routes(source, answers), answers), access or AccessRights(), limits, refusals=refusals)
+    guarded = Guard(KeptAnswers(_routes(source, answers), answers), access or AccessRights(), refusals)
     return App(guarded, streams.restart, close)
 
 

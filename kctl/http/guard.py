@@ -15,7 +15,6 @@ import os
 import re
 import traceback
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -71,25 +70,16 @@ a browser sends it by itself, whichever page makes the request."""
 _CLOSE: Final = (b"connection", b"close")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestLimits:
-    header_bytes: int = 16 * 1024
-    body_bytes: int = 64 * 1024
-    body_seconds: float = 10.0
+HEADER_BYTES = 16 * 1024
+BODY_BYTES = 64 * 1024
+BODY_SECONDS = 10.0
 
 
 class Guard:
     """Checks every request. Belongs to one event loop."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        access: AccessRights,
-        limits: RequestLimits | None = None,
-        refusals: Counter[str] | None = None,
-    ) -> None:
+    def __init__(self, app: ASGIApp, access: AccessRights, refusals: Counter[str] | None = None) -> None:
         self._app = app
-        self._limits = limits or RequestLimits()
         self._wrong_tokens = 0
         self.access = access
         """Replaced as a whole when tokens are read again."""
@@ -98,7 +88,7 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        exchange = _Exchange(receive, send, self._limits, has_body=_has_body(scope))
+        exchange = _Exchange(receive, send, has_body=_has_body(scope))
         try:
             self._check(scope)
             await self._app(scope, exchange.receive, exchange.send)
@@ -135,13 +125,13 @@ class Guard:
             raise BadRequest("the Origin header cannot be read") from None
         self._check_caller(scope, headers.get("authorization"), host, changes or scope["path"].startswith(_OF_HOLDERS))
         length = headers.get("content-length", "0")
-        if not (length.isascii() and length.isdecimal()) or len(length) > 18 or int(length) > self._limits.body_bytes:
-            raise BodyTooLarge(f"a body may have {self._limits.body_bytes} bytes")
+        if not (length.isascii() and length.isdecimal()) or len(length) > 18 or int(length) > BODY_BYTES:
+            raise BodyTooLarge(f"a body may have {BODY_BYTES} bytes")
 
     def _headers(self, scope: Scope) -> dict[str, str]:
         size = len(scope.get("raw_path") or b"") + len(scope["query_string"])
-        if size + sum(len(name) + len(value) for name, value in scope["headers"]) > self._limits.header_bytes:
-            raise HeadersTooLarge(f"request line and headers are larger than {self._limits.header_bytes} bytes")
+        if size + sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES:
+            raise HeadersTooLarge(f"request line and headers are larger than {HEADER_BYTES} bytes")
         decisive = [name for name, _ in scope["headers"] if name in _DECISIVE]
         if len(set(decisive)) < len(decisive):
             raise BadRequest("one of the headers that may come only once came twice")
@@ -193,10 +183,9 @@ class Guard:
 class _Exchange:
     """`receive` and `send` of one request, with limits on its body and the headers of every answer."""
 
-    def __init__(self, receive: Receive, send: Send, limits: RequestLimits, *, has_body: bool) -> None:
+    def __init__(self, receive: Receive, send: Send, *, has_body: bool) -> None:
         self._receive = receive
         self._send = send
-        self._limits = limits
         self._is_whole = not has_body
         self._received = 0
         self._deadline: float | None = None
@@ -231,15 +220,15 @@ class _Exchange:
     async def _received_in_time(self) -> Message:
         loop = asyncio.get_running_loop()
         if self._deadline is None:
-            self._deadline = loop.time() + self._limits.body_seconds
+            self._deadline = loop.time() + BODY_SECONDS
         try:
             async with asyncio.timeout_at(self._deadline):
                 message = await self._receive()
         except TimeoutError:
-            raise RequestTooSlow(f"the body was not there within {self._limits.body_seconds:g} s") from None
+            raise RequestTooSlow(f"the body was not there within {BODY_SECONDS:g} s") from None
         self._received += len(message.get("body", b""))
-        if self._received > self._limits.body_bytes:
-            raise BodyTooLarge(f"a body may have {self._limits.body_bytes} bytes")
+        if self._received > BODY_BYTES:
+            raise BodyTooLarge(f"a body may have {BODY_BYTES} bytes")
         return message
 
 

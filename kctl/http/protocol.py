@@ -139,7 +139,7 @@ class BoundedProtocol(H11Protocol):
             self._unread_timer = self.loop.call_later(self.unread_seconds, self._expect_reader, still)
 
     def send_400_response(self, _msg: str) -> None:
-        if self._is_too_large():
+        if len(self.conn.trailing_data[0]) > (self.config.h11_max_incomplete_event_size or 0):
             self._refuse(431, HeadersTooLarge.code, "request line and headers are too large", False)
         else:
             self._refuse(400, BadRequest.code, "this is no HTTP request", False)
@@ -178,9 +178,6 @@ class BoundedProtocol(H11Protocol):
             # 64 KiB left to send waits for its caller for ever.
             transport.set_write_buffer_limits(high=0)
         self._expect_request()
-
-    def _is_too_large(self) -> bool:
-        return len(self.conn.trailing_data[0]) > (self.config.h11_max_incomplete_event_size or 16 * 1024)
 
     def _expect_request(self) -> None:
         self._request_timer = self.loop.call_later(self.request_seconds, self._request_is_late)

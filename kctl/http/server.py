@@ -17,14 +17,13 @@ import uvicorn
 
 from kctl.errors import PortTaken
 from kctl.http.access import AccessRights, address_of, tls_context
-from kctl.http.guard import Guard
+from kctl.http.guard import HEADER_BYTES, Guard
 from kctl.http.protocol import MAX_CONNECTIONS, BoundedProtocol, Door
 
 _BACKLOG = 128
 _SHUTDOWN_SECONDS = 1
 _IDLE_SECONDS = 20
 """An idle connection is closed after this; Prometheus asks earlier, or reconnects."""
-_HEADER_BYTES = 16 * 1024
 _ACCEPTED_AT_ONCE = 16
 """asyncio accepts this many connections at a time before any of them can be rejected."""
 _SHARE = 4
@@ -93,7 +92,7 @@ class HttpServer:
             server_header=False,
             proxy_headers=False,
             backlog=_ACCEPTED_AT_ONCE,
-            h11_max_incomplete_event_size=_HEADER_BYTES,
+            h11_max_incomplete_event_size=HEADER_BYTES,
             timeout_keep_alive=_IDLE_SECONDS,
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -251,7 +252,9 @@ async def test_the_documentation_needs_nothing_from_elsewhere_and_names_every_pa
     page = await ask(snapshot(), "/docs")
 
     assert page.status_code == 200
-    assert "<script" not in page.text
+    assert re.findall(r"<script|<style|style=|(?:href|src)=.http", page.text) == []
+    [style] = re.findall(r'"(/assets/[^"]+)"', page.text)
+    assert (await ask(snapshot(), style)).headers["content-type"] == "text/css; charset=utf-8"
     for path in (await ask(snapshot(), "/openapi.json")).json()["paths"]:
         assert f"<code>GET {path}</code>" in page.text
 

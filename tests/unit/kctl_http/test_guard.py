@@ -17,9 +17,10 @@ from fastapi import Request, Response
 
 from kctl.config.sections import HttpSection
 from kctl.errors import ConfigError
+from kctl.http import guard
 from kctl.http.access import AccessRights, Token, access_of
 from kctl.http.app import create_app
-from kctl.http.guard import Guard, RequestLimits
+from kctl.http.guard import Guard
 from kctl.http.protocol import BoundedProtocol
 from kctl.http.server import bind
 from tests.certificates import make_certificate
@@ -222,8 +223,10 @@ async def test_a_caller_that_does_not_read_its_answer_is_let_go() -> None:
         assert await is_alive(server.url)
 
 
-async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
-    app = create_app(source_of(snapshot()), WITH_TOKEN, RequestLimits(body_seconds=0.1, body_bytes=100))
+async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "BODY_SECONDS", 0.1)
+    monkeypatch.setattr(guard, "BODY_BYTES", 100)
+    app = create_app(source_of(snapshot()), WITH_TOKEN)
     sent: list[Any] = []
 
     async def take(request: Request) -> Response:
