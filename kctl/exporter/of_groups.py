@@ -50,11 +50,7 @@ def _findings(snapshot: FleetSnapshot) -> list[Sample]:
 
 
 METRICS: tuple[Metric, ...] = (
-    GroupValue(
-        name="kctl_group_lag",
-        sentence="The sum of the known lags.",
-        value=lambda group: group.lag.total,
-    ),
+    GroupValue(name="kctl_group_lag", sentence="The sum of the known lags.", value=lambda group: group.lag.total),
     GroupValue(
         name="kctl_group_behind_transaction",
         sentence="Messages behind open transactions, which are not in the lag; absent unless `kafka.isolation_level` "

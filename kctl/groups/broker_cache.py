@@ -103,11 +103,7 @@ class BrokerCache:
 
     @classmethod
     def of(
-        cls,
-        kafka: KafkaSection,
-        access: ClusterAccess,
-        timeout_seconds: float,
-        interval_seconds: float = 1.0,
+        cls, kafka: KafkaSection, access: ClusterAccess, timeout_seconds: float, interval_seconds: float = 1.0
     ) -> BrokerCache:
         reader = ClusterReader.of_group(access, kafka.group, kafka.topics, kafka.isolation_level, timeout_seconds)
         reset = ResetPolicy(kafka.auto_offset_reset)

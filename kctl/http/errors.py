@@ -68,10 +68,7 @@ class HeadersTooLarge(HttpError):
     http_status = 431
 
 
-_CODES = {
-    HTTPStatus.NOT_FOUND: "not_found",
-    HTTPStatus.METHOD_NOT_ALLOWED: "method_not_allowed",
-}
+_CODES = {HTTPStatus.NOT_FOUND: "not_found", HTTPStatus.METHOD_NOT_ALLOWED: "method_not_allowed"}
 
 
 class Reason(BaseModel):

@@ -80,11 +80,7 @@ async def groups(
 @router.get(
     "/groups/{group:path}", summary="One group: its partitions, and its members as its coordinator has them now"
 )
-async def group(
-    request: Request,
-    group: str,
-    cluster: ClusterOfGroup = None,
-) -> JSONResponse:
+async def group(request: Request, group: str, cluster: ClusterOfGroup = None) -> JSONResponse:
     view: GroupsView = request.app.state.groups
     snapshot, found = _only(_chosen(view, cluster), group)
     if view.asking.locked():

@@ -59,10 +59,7 @@ _HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
-    (
-        b"content-security-policy",
-        b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
+    (b"content-security-policy", b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
 )
 _CHALLENGE: Final = {"www-authenticate": 'Bearer realm="kctl", Basic realm="kctl"'}
 """With Basic, a browser asks the user for any name, and for the token as password. Basic only permits reading, because

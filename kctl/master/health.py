@@ -108,9 +108,7 @@ def judge(rules: HealthRules, health: Health, now: float) -> Unhealthy | None:
     if soft is not None and health.breaches >= rules.memory_breaches:
         times = f"{health.breaches} times in a row"
         return Unhealthy(
-            Cause.MEMORY,
-            False,
-            f"its memory, {_mebibytes(size)}, was above memory_soft, {_mebibytes(soft)}, {times}",
+            Cause.MEMORY, False, f"its memory, {_mebibytes(size)}, was above memory_soft, {_mebibytes(soft)}, {times}"
         )
     idle = now - health.progress_at
     if rules.stalled_seconds is not None and idle >= rules.stalled_seconds:

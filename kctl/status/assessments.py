@@ -20,11 +20,7 @@ _NAMED = 3
 _KEPT_REASONS = 1000
 _ALL_WELL = NUMBERS[Status.OK]
 """Statuses above this number are trouble or unknown."""
-_HELD = {
-    Held.NO: "",
-    Held.NOT_YET_OVER: "not yet over: ",
-    Held.NOT_SEEN_TO_BE_OVER: "not seen to be over: ",
-}
+_HELD = {Held.NO: "", Held.NOT_YET_OVER: "not yet over: ", Held.NOT_SEEN_TO_BE_OVER: "not seen to be over: "}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

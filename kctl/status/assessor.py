@@ -11,15 +11,7 @@ from kctl.status.assessments import AssessmentColumns, Assessments
 from kctl.status.history import History, SeenOffsets, Uncommitted
 from kctl.status.judgements import NUMBERS, Hysteresis
 from kctl.status.owners import Owners
-from kctl.status.rules import (
-    StatusRules,
-    cycle_seconds,
-    growth_per_second,
-    is_blind,
-    judge,
-    kept_seconds,
-    span_seconds,
-)
+from kctl.status.rules import StatusRules, cycle_seconds, growth_per_second, is_blind, judge, kept_seconds, span_seconds
 from kctl.status.words import Status
 
 

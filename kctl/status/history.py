@@ -300,10 +300,7 @@ _KINDS: dict[str, Any] = {"uncommitted": np.int8(Uncommitted.COMMITTED), "is_lag
 _DEPTHS = {"removed_at": 2, "removed_start": 2, "removed_committed": 2, "_silences": _SILENCES}
 """Number of values per partition."""
 _RARE = frozenset(
-    {
-        *("rewind_at", "rewind_from", "rewind_to"),
-        *("removed_at", "removed_start", "removed_committed", "ahead_since"),
-    }
+    {*("rewind_at", "rewind_from", "rewind_to"), *("removed_at", "removed_start", "removed_committed", "ahead_since")}
 )
 """Most partitions never need them: one read-only value for all, until the first differs."""
 

@@ -92,9 +92,7 @@ if TYPE_CHECKING:
     Filter = BaseModel
 else:
     Filter = create_model(
-        "DeadLetterFilter",
-        __base__=_Known,
-        **{each.name: _parameter(each) for each in fields(Selection)},
+        "DeadLetterFilter", __base__=_Known, **{each.name: _parameter(each) for each in fields(Selection)}
     )
 
 

@@ -13,18 +13,7 @@ from fastapi import Query, Request, Response
 
 from kctl.http.api.answers import live_head
 from kctl.http.api.api import Api, api_of
-from kctl.http.api.listing import (
-    IfNoneMatch,
-    ListParams,
-    Lists,
-    Local,
-    OfHost,
-    Rows,
-    Strings,
-    after_of,
-    listed,
-    router,
-)
+from kctl.http.api.listing import IfNoneMatch, ListParams, Lists, Local, OfHost, Rows, Strings, after_of, listed, router
 from kctl.http.api.paging import Key
 from kctl.master.snapshot import FleetSnapshot
 from kctl_agent.replies.encode import encoded

@@ -217,12 +217,7 @@ class OperationLog:
         return await OnHosts(caller, given, self._context, report).carry_out(host, params)
 
     async def _carry(
-        self,
-        given: FleetOperation,
-        host: str | None,
-        operation: Operation,
-        caller: Caller,
-        written: asyncio.Task[None],
+        self, given: FleetOperation, host: str | None, operation: Operation, caller: Caller, written: asyncio.Task[None]
     ) -> None:
         def write(text: str) -> None:
             self._operations[operation.id] = replace(self._operations[operation.id], text=text)
