@@ -47,10 +47,6 @@ class CollectedCluster:
     checkpoints: Mapping[str, CheckpointSection] = field(default_factory=dict)
     """By the group that represents each checkpoint; a group of Kafka with this name is not collected."""
 
-    def is_same_place(self, other: CollectedCluster) -> bool:
-        """Whether knowledge about the other's groups is valid for this one's."""
-        return other.access.servers == self.access.servers
-
 
 class ClusterCollector:
     """Collects one cluster. Belongs to one event loop; any thread may read `latest`. Call `close` at the end."""

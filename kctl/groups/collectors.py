@@ -69,7 +69,8 @@ class Collectors:
         async with self._changing:
             old, self._wanted = self._wanted, dict(prepared.wanted)
             running = dict(self._running)
-            gone = [name for name in old if name not in self._wanted or not self._wanted[name].is_same_place(old[name])]
+            servers = {name: each.access.servers for name, each in self._wanted.items()}
+            gone = [name for name, each in old.items() if servers.get(name) != each.access.servers]
             work = [self._closed(self._tasks.pop(name, None), running.pop(name)) for name in gone]
             adopted = {name: each for name, each in prepared.collectors.items() if name in running}
             self._running = {name: running.get(name) or prepared.collectors[name] for name in self._wanted}

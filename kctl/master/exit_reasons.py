@@ -26,14 +26,7 @@ def why(code: int, last_line: str | None) -> str:
     an error."""
     if last_line is None:
         return f"{cause(code)}; its log is empty"
-    if code < 0:
-        return f"{cause(code)}; {_sentence(last_line)}" if _is_error(last_line) else cause(code)
-    return cause(code) if _QUIET.match(last_line) else _sentence(last_line)
-
-
-def _sentence(line: str) -> str:
-    return _HEAD.sub("", line)
-
-
-def _is_error(line: str) -> bool:
-    return _QUIET.match(line) is None and _ERROR.search(line) is not None
+    if _QUIET.match(last_line) or (code < 0 and not _ERROR.search(last_line)):
+        return cause(code)
+    sentence = _HEAD.sub("", last_line)
+    return f"{cause(code)}; {sentence}" if code < 0 else sentence

@@ -290,7 +290,7 @@ class ProcessSupervisor:
         assert self._status.next_try_at is not None
         due = self._status.next_try_at
         pause = max(due - time.monotonic(), 0.0)
-        number = self._status.restarts_total + 1
+        number = sum(self._status.restarts.values()) + 1
         more = "" if self._ending.endswith(f"({self._last_error})") else f"; {self._last_error}"
         log.warning(
             "action=backoff worker=%s: %s, restart %d in %.1f s%s", self.name, self._ending, number, pause, more

@@ -62,10 +62,6 @@ class SupervisionStatus:
     restarts: Mapping[Cause, int] = field(default_factory=lambda: MappingProxyType({}))
     next_try_at: float | None = None
 
-    @property
-    def restarts_total(self) -> int:
-        return sum(self.restarts.values())
-
 
 @dataclass(frozen=True, slots=True)
 class Start:

@@ -64,10 +64,7 @@ class AgentPool:
 
     def __init__(self) -> None:
         self._connections: dict[Path, AgentConnection] = {}
-        self._ids = itertools.count(1)
-
-    def next_id(self) -> str:
-        return f"{next(self._ids):x}"
+        self.ids = itertools.count(1)
 
     def kept(self, path: Path) -> AgentConnection | None:
         connection = self._connections.get(path)
@@ -102,7 +99,7 @@ async def fan_out(
     connection it asks again, so ask only what may be asked twice. Raises FrameTooLarge if the parameters do not fit."""
     loop = asyncio.get_running_loop()
     remaining = deadline - loop.time()
-    request_id = pool.next_id()  # one for all, because it must be unique only on each connection
+    request_id = f"{next(pool.ids):x}"  # one for all, because it must be unique only on each connection
     frame = _encoded(request_id, rpc, params or {}, remaining)
     waiting, kept = _sent(pool, targets, frame, request_id, deadline)
     outcomes: dict[str, Answer[Raw] | Failed] = {
