@@ -16,8 +16,6 @@ from kctl_agent.attached.application import Attached
 
 class Streams:
     active = ()
-    def addListener(self, listener): pass
-    def removeListener(self, listener): pass
 
 class Spark:
     streams = Streams()

@@ -1,14 +1,13 @@
 """`kctl_agent.attach`: shows how far a PySpark application has read, without changing its behaviour.
 
-In a fleet the agent answers as a worker does, for every Kafka source; with a shadow group it commits these offsets. The
-listener runs on Spark's threads and only copies, because Spark drops events of a slow one (sparkMeasure #7). Needs
-PySpark 3.4 and kafka-python.
+In a fleet the agent answers as a worker does, for every Kafka source; with a shadow group it commits these offsets. It
+asks Spark every second: a listener would need a port in the application, and Spark drops events of a slow one
+(sparkMeasure #7). Needs PySpark 3.4 and kafka-python.
 """
 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import logging
 import threading
 import time
@@ -31,7 +30,6 @@ from kctl_agent.kafka.errors import describe, is_of_kafka
 from kctl_agent.rpc.commands import COMMANDS, with_describe
 from kctl_agent.rpc.commands.diagnosis import STACK_DUMP
 from kctl_agent.rpc.server import AgentServer
-from kctl_agent.spark.py4j_security import authenticate
 
 _LOG: Final = logging.getLogger(__name__)
 _EVERY_SECONDS: Final = 1.0
@@ -55,6 +53,7 @@ class Attached:
         self._queries = Queries(name)
         self._servers = servers
         self._settings = settings
+        self._active: dict[str, Any] = {}
         self._options: dict[str, list[dict[str, str]]] = {}
         self._commit_group = commit_group
         self._admin: Any = None
@@ -64,7 +63,6 @@ class Attached:
         self._server = None if run_dir is None else AgentServer(run_dir, name, commands)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"kctl-attached {name}", daemon=True)
-        self._listener: Any = None
 
     def start(self) -> None:
         if self._server is not None:
@@ -73,11 +71,6 @@ class Attached:
             # The end of the application, by Ctrl-C too. Not by a signal handler: those are the application's. What a
             # signal or os._exit leaves behind, the master removes (`kctl.master.members`).
             atexit.register(self._server.close)
-        try:
-            self._listen()
-        except BaseException:
-            self.close()
-            raise
         self._thread.start()
 
     def close(self) -> None:
@@ -85,8 +78,6 @@ class Attached:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
-        with contextlib.suppress(Exception):  # a session that has ended has no listeners any more
-            self._spark.streams.removeListener(self._listener)
         if self._server is not None:
             self._server.close()
             atexit.unregister(self._server.close)
@@ -98,29 +89,6 @@ class Attached:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _listen(self) -> None:
-        from pyspark.sql.streaming import StreamingQueryListener
-
-        queries = self._queries
-
-        class Listener(StreamingQueryListener):  # type: ignore[misc]
-            def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
-                queries.started(str(event.id))
-
-            def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-                queries.progressed(event.progress.json)
-
-            def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-                queries.idle(str(event.id))
-
-            def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-                queries.terminated(str(event.id), event.exception)
-
-        with contextlib.suppress(AttributeError):  # Spark Connect has no gateway of its own
-            authenticate(self._spark.sparkContext._gateway)  # noqa: SLF001
-        self._listener = Listener()
-        self._spark.streams.addListener(self._listener)
 
     def _run(self) -> None:
         pause = _EVERY_SECONDS
@@ -142,19 +110,12 @@ class Attached:
             return False
 
     def _poll(self) -> None:
-        """Asks Spark for what its events omit: ended queries, and running ones if it has dropped the listener."""
         active = {str(query.id): query for query in self._spark.streams.active}
-        if self._queries.is_deaf(active):
-            with contextlib.suppress(Exception):
-                self._spark.streams.removeListener(self._listener)
-            self._listen()
+        before, self._active = self._active, active
+        for id_ in before.keys() - active.keys():
+            self._queries.ended(id_, before[id_].exception())
         for id_, query in active.items():
-            progress = last_progress(query)
-            if progress is not None:
-                self._queries.progressed(progress, is_from_listener=False)
-            else:
-                self._queries.started(id_)
-        self._queries.only(set(active))
+            self._queries.polled(id_, query.status["message"], last_progress(query))
         known = self._options
         self._options = {id_: known[id_] if id_ in known else options_of(query) for id_, query in active.items()}
         self._choose_cluster()

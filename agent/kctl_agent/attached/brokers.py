@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -41,6 +42,8 @@ class EndOffsets:
 
 
 def last_progress(query: Any) -> str | None:
+    if not hasattr(query, "_jsq"):  # Spark Connect
+        return json.dumps(query.lastProgress or {})
     progress = query._jsq.lastProgress()  # noqa: SLF001 - the Python property changes its type between versions
     return None if progress is None else str(progress.json())
 

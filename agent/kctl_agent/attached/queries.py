@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,6 @@ from kctl_agent.rpc.snapshot import Snapshot
 Partition: TypeAlias = tuple[str, int]
 
 _KAFKA: Final = re.compile(r"KafkaV2\[|KafkaSource")
-_MISSED: Final = 2
 
 
 @dataclass(slots=True)
@@ -28,7 +26,6 @@ class _Query:
     state: str = "starting"
     since: float = field(default_factory=time.monotonic)
     batch_id: int | None = None
-    reported_batch_id: int | None = None
     seconds: float | None = None
     rows: int | None = None
     rows_per_second: float | None = None
@@ -38,11 +35,10 @@ class _Query:
 
 
 class Queries:
-    """The state of an application's queries. For any thread, including Spark's."""
+    """The state of an application's queries. For one thread."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._lock = threading.Lock()
         self._queries: dict[str, _Query] = {}
         self._elsewhere: set[str] = set()
         self._started_at = time.monotonic()
@@ -53,64 +49,42 @@ class Queries:
         self._committed: Mapping[Partition, int] = {}
         self._error: str | None = None
 
-    def started(self, id_: str) -> None:
-        with self._lock:
-            self._queries.setdefault(id_, _Query())
+    def polled(self, id_: str, status: str, progress: str | None) -> None:
+        query = self._queries.setdefault(id_, _Query())
+        query.state = "starting" if status.startswith("Initializing") else "running"
+        if progress is not None:
+            self._progressed(query, json.loads(progress, parse_constant=lambda _: None))  # a rate over no time
 
-    def progressed(self, text: str, *, is_from_listener: bool = True) -> None:
-        progress = json.loads(text, parse_constant=lambda _: None)  # a rate over no time at all is not known
-        id_, batch_id = str(progress.get("id")), progress.get("batchId")
-        with self._lock:
-            query = self._queries.setdefault(id_, _Query())
-            if is_from_listener:
-                query.reported_batch_id = batch_id
-            if batch_id is None or (query.batch_id is not None and batch_id <= query.batch_id):
-                return
-            query.batch_id, query.state = batch_id, "running"
-            duration = (progress.get("durationMs") or {}).get("triggerExecution")
-            query.seconds = None if duration is None else duration / 1000
-            query.rows = progress.get("numInputRows")
-            query.rows_per_second = progress.get("processedRowsPerSecond")
-            query.rows_total += query.rows or 0
-            query.batches_total += 1
-            for source in sources_of(progress):
-                query.positions.update(offsets_of(source.get("endOffset")))
-            self._error = None
+    def _progressed(self, query: _Query, progress: Mapping[str, Any]) -> None:
+        """Of batches that ended between two polls only the last is seen: their offsets count as rows."""
+        batch_id = progress.get("batchId")
+        if batch_id is None or (query.batch_id is not None and batch_id <= query.batch_id):
+            return
+        missed = 0 if query.batch_id is None else batch_id - query.batch_id - 1
+        ends = {tp: end for source in sources_of(progress) for tp, end in offsets_of(source.get("endOffset")).items()}
+        passed = sum(end - query.positions.get(tp, end) for tp, end in ends.items())
+        duration = (progress.get("durationMs") or {}).get("triggerExecution")
+        query.batch_id = batch_id
+        query.seconds = None if duration is None else duration / 1000
+        query.rows = progress.get("numInputRows")
+        query.rows_per_second = progress.get("processedRowsPerSecond")
+        query.rows_total += max(passed, query.rows or 0) if missed else query.rows or 0
+        query.batches_total += 1 + missed
+        query.positions.update(ends)
+        self._error = None
 
-    def idle(self, id_: str) -> None:
-        with self._lock:
-            if id_ in self._queries:
-                self._queries[id_].state = "running"
-
-    def terminated(self, id_: str, error: str | None) -> None:
-        with self._lock:
-            self._queries.pop(id_, None)
-            if error:
-                self._error = error.splitlines()[0][:300]
-
-    def only(self, active: set[str]) -> None:
-        with self._lock:
-            for id_ in self._queries.keys() - active:
-                del self._queries[id_]
+    def ended(self, id_: str, error: object) -> None:
+        self._queries.pop(id_, None)
+        if error is not None:
+            self._error = (str(error) or type(error).__name__).splitlines()[0][:300]
 
     def leave_out(self, elsewhere: set[str]) -> set[str]:
-        with self._lock:
-            new, self._elsewhere = elsewhere - self._elsewhere, elsewhere
-            return new
-
-    def is_deaf(self, active: Iterable[str]) -> bool:
-        """Spark has finished batches without calling the listener: it drops slow ones."""
-        with self._lock:
-            known = [self._queries[id_] for id_ in active if id_ in self._queries]
-            return any(
-                query.batch_id is not None and query.batch_id - (query.reported_batch_id or 0) >= _MISSED
-                for query in known
-            )
+        new, self._elsewhere = elsewhere - self._elsewhere, elsewhere
+        return new
 
     def failed(self, error: str) -> bool:
-        with self._lock:
-            is_new, self._error = error != self._error, error
-            return is_new
+        is_new, self._error = error != self._error, error
+        return is_new
 
     def partitions(self) -> set[Partition]:
         return set(self.positions())
@@ -118,47 +92,43 @@ class Queries:
     def positions(self) -> dict[Partition, int]:
         """End offsets of the last finished batches. If two queries read a partition, the lower one counts, as ordinary
         tools would see it."""
-        with self._lock:
-            merged: dict[Partition, int] = {}
-            for query in (each for id_, each in self._queries.items() if id_ not in self._elsewhere):
-                for partition, offset in query.positions.items():
-                    merged[partition] = min(offset, merged.get(partition, offset))
-            return merged
+        merged: dict[Partition, int] = {}
+        for query in (each for id_, each in self._queries.items() if id_ not in self._elsewhere):
+            for partition, offset in query.positions.items():
+                merged[partition] = min(offset, merged.get(partition, offset))
+        return merged
 
     def ends(self, starts: Mapping[Partition, int], ends: Mapping[Partition, int], *, at: float) -> None:
-        with self._lock:
-            self._starts, self._ends, self._ends_at = starts, ends, at
+        self._starts, self._ends, self._ends_at = starts, ends, at
 
     def committed(self, group: str, offsets: Mapping[Partition, int] | None) -> None:
-        with self._lock:
-            self._group, self._committed = group, offsets or {}
+        self._group, self._committed = group, offsets or {}
 
     def snapshot(self, now: float) -> Snapshot:
         positions = self.positions()
-        with self._lock:
-            queries = sorted(self._queries.items())
-            last = max((query for _, query in queries), key=lambda query: query.batch_id or -1, default=None)
-            state = "idle" if last is None else last.state
-            rates = [query.rows_per_second for _, query in queries if query.rows_per_second is not None]
-            worker = replace(
-                WorkerReply.starting(self._name, "attached"),
-                state=state,
-                state_seconds=now - (self._started_at if last is None else last.since),
-                uptime_seconds=now - self._started_at,
-                query_id=",".join(id_ for id_, _ in queries) or None,
-                batch_id=None if last is None else last.batch_id,
-                last_batch_seconds=None if last is None else last.seconds,
-                last_batch_rows=None if last is None else last.rows,
-                rows_per_second=sum(rates) if rates else None,
-                rows_total=sum(query.rows_total for _, query in queries),
-                batches_total=sum(query.batches_total for _, query in queries),
-                last_error=self._error,
-            )
-            age = None if self._ends_at is None else max(now - self._ends_at, 0.0)
-            names = sorted(positions)
-            member = None if self._group is None else self._member(self._group, names)
-            partitions = tuple(self._partition(each, positions[each], age) for each in names)
-            return Snapshot(now, worker, replies=(member, PartitionsReply(partitions)))
+        queries = sorted(self._queries.items())
+        last = max((query for _, query in queries), key=lambda query: query.batch_id or -1, default=None)
+        state = "idle" if last is None else last.state
+        rates = [query.rows_per_second for _, query in queries if query.rows_per_second is not None]
+        worker = replace(
+            WorkerReply.starting(self._name, "attached"),
+            state=state,
+            state_seconds=now - (self._started_at if last is None else last.since),
+            uptime_seconds=now - self._started_at,
+            query_id=",".join(id_ for id_, _ in queries) or None,
+            batch_id=None if last is None else last.batch_id,
+            last_batch_seconds=None if last is None else last.seconds,
+            last_batch_rows=None if last is None else last.rows,
+            rows_per_second=sum(rates) if rates else None,
+            rows_total=sum(query.rows_total for _, query in queries),
+            batches_total=sum(query.batches_total for _, query in queries),
+            last_error=self._error,
+        )
+        age = None if self._ends_at is None else max(now - self._ends_at, 0.0)
+        names = sorted(positions)
+        member = None if self._group is None else self._member(self._group, names)
+        partitions = tuple(self._partition(each, positions[each], age) for each in names)
+        return Snapshot(now, worker, replies=(member, PartitionsReply(partitions)))
 
     def _member(self, group: str, names: Iterable[Partition]) -> MemberReply:
         assigned = tuple(TopicPartition(*each) for each in names)

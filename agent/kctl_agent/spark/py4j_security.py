@@ -28,28 +28,15 @@ _LEAST_SECONDS = 0.05
 
 
 def authenticate(gateway: Any, port: int = 0) -> None:
-    """Makes callback connections prove that they come from this gateway's JVM. Idempotent.
+    """Makes callback connections prove that they come from this gateway's JVM. Call it before the first callback.
 
-    PySpark listens on `port` (0: any), which processes of this user may share by SO_REUSEPORT. If it listens already
-    (`foreachBatch` before `attach`), open connections stay unchanged, and a callback in the millisecond between the two
-    sides fails. Raises the errors of Py4J.
+    PySpark listens on `port` (0: any), which processes of this user may share by SO_REUSEPORT. Raises Py4J's errors.
     """
     # Not the gateway's own token: it would be sent to any process that got the port of one that has ended.
     token = secrets.token_hex(_TOKEN_BYTES)
-    ours = gateway.callback_server_parameters
-    if gateway.__dict__.get("_callback_server") is not None:
-        if ours.auth_token is None:
-            _take_none_of_others(gateway)
-            _let_the_jvm_send(gateway, token)
-            ours.auth_token = token  # each new connection reads it (py4j.java_gateway.CallbackConnection.run)
-        return
-    ours.auth_token = token
-    try:
-        _listen(gateway, port)
-        _let_the_jvm_send(gateway, token)
-    except Exception:
-        ours.auth_token = None
-        raise
+    gateway.callback_server_parameters.auth_token = token
+    _listen(gateway, port)
+    _let_the_jvm_send(gateway, token)
 
 
 def _listen(gateway: Any, port: int) -> None:

@@ -57,4 +57,4 @@ def test_progress_of_spark_may_hold_a_rate_that_is_no_number() -> None:
     from kctl_agent.attached.queries import Queries
 
     queries = Queries("app")
-    queries.progressed(json.dumps({"id": "q", "batchId": 1, "processedRowsPerSecond": float("nan"), "numInputRows": 3}))
+    queries.polled("q", "", json.dumps({"batchId": 1, "processedRowsPerSecond": float("nan"), "numInputRows": 3}))

@@ -8,12 +8,12 @@ import pytest
 from kctl_agent.attached.queries import Queries, offsets_of
 
 KAFKA = "KafkaV2[Subscribe[orders]]"
+RUNS = "Processing new data"
 
 
-def progress(batch_id: int, ends: object, query: str = "q1", **more: Any) -> str:
+def progress(batch_id: int, ends: object, **more: Any) -> str:
     return json.dumps(
         {
-            "id": query,
             "batchId": batch_id,
             "numInputRows": 10,
             "processedRowsPerSecond": 5.0,
@@ -42,9 +42,9 @@ def test_end_offsets_are_read_as_object_and_as_text(reported: object, offsets: d
 
 def test_a_progress_makes_positions_and_stats_and_the_same_one_twice_counts_once() -> None:
     queries = Queries("report")
-    queries.progressed(progress(0, {"orders": {"0": 10}}))
-    queries.progressed(progress(0, {"orders": {"0": 10}}), is_from_listener=False)
-    queries.progressed(progress(1, {"orders": {"0": 20}}))
+    queries.polled("q1", RUNS, progress(0, {"orders": {"0": 10}}))
+    queries.polled("q1", RUNS, progress(0, {"orders": {"0": 10}}))
+    queries.polled("q1", RUNS, progress(1, {"orders": {"0": 20}}))
     queries.ends({("orders", 0): 0}, {("orders", 0): 25}, at=1.0)
 
     snapshot = queries.snapshot(2.0)
@@ -58,7 +58,7 @@ def test_a_progress_makes_positions_and_stats_and_the_same_one_twice_counts_once
 
 def test_a_source_that_is_not_kafka_reports_no_partitions() -> None:
     queries = Queries("report")
-    queries.progressed(progress(0, None, sources=[{"description": "RateStreamV2[]", "endOffset": 7}]))
+    queries.polled("q1", RUNS, progress(0, None, sources=[{"description": "RateStreamV2[]", "endOffset": 7}]))
 
     assert queries.positions() == {}
     assert queries.snapshot(1.0).partitions == ()
@@ -66,40 +66,45 @@ def test_a_source_that_is_not_kafka_reports_no_partitions() -> None:
 
 def test_a_partition_that_two_queries_read_is_as_far_as_the_slower_one() -> None:
     queries = Queries("report")
-    queries.progressed(progress(3, {"orders": {"0": 30}}, "q1"))
-    queries.progressed(progress(3, {"orders": {"0": 12, "1": 5}}, "q2"))
+    queries.polled("q1", RUNS, progress(3, {"orders": {"0": 30}}))
+    queries.polled("q2", RUNS, progress(3, {"orders": {"0": 12, "1": 5}}))
 
     assert queries.positions() == {("orders", 0): 12, ("orders", 1): 5}
-    queries.terminated("q2", None)
+    queries.ended("q2", None)
     assert queries.positions() == {("orders", 0): 30}
 
 
 def test_the_first_line_of_an_error_that_ended_a_query_is_kept_until_a_batch_is_finished() -> None:
     queries = Queries("report")
-    queries.progressed(progress(0, {"orders": {"0": 1}}))
-    queries.terminated("q1", "there is no such column\n\tat org.apache.spark…")
+    queries.polled("q1", RUNS, progress(0, {"orders": {"0": 1}}))
+    queries.ended("q1", "there is no such column\n\tat org.apache.spark…")
 
     assert queries.snapshot(1.0).worker.last_error == "there is no such column"
-    queries.progressed(progress(0, {"orders": {"0": 2}}, "q2"))
+    queries.polled("q2", RUNS, progress(0, {"orders": {"0": 2}}))
     assert queries.snapshot(1.0).worker.last_error is None
 
 
-def test_a_listener_that_spark_has_dropped_is_noticed() -> None:
+def test_batches_that_end_between_two_polls_are_counted_by_their_offsets() -> None:
     queries = Queries("report")
-    queries.progressed(progress(0, {"orders": {"0": 1}}))
-    assert not queries.is_deaf(["q1"])
+    queries.polled("q1", RUNS, progress(0, {"orders": {"0": 10, "1": 0}}))
+    queries.polled("q1", RUNS, progress(3, {"orders": {"0": 30, "1": 40}}))
 
-    for batch_id in (1, 2):
-        queries.progressed(progress(batch_id, {"orders": {"0": batch_id}}), is_from_listener=False)
-    assert queries.is_deaf(["q1"])
+    work = queries.snapshot(1.0).worker
+    assert (work.batches_total, work.rows_total, work.last_batch_rows) == (4, 10 + 60, 10)
 
-    queries.progressed(progress(2, {"orders": {"0": 2}}))
-    assert not queries.is_deaf(["q1"])
+
+def test_a_query_is_starting_until_its_sources_are_there() -> None:
+    queries = Queries("report")
+
+    queries.polled("q1", "Initializing sources", None)
+    assert queries.snapshot(1.0).worker.state == "starting"
+    queries.polled("q1", "Waiting for data to arrive", None)
+    assert queries.snapshot(1.0).worker.state == "running"
 
 
 def test_without_a_poll_of_the_brokers_the_lag_is_not_known() -> None:
     queries = Queries("report")
-    queries.progressed(progress(0, {"orders": {"0": 1}}))
+    queries.polled("q1", RUNS, progress(0, {"orders": {"0": 1}}))
 
     assert queries.snapshot(1.0).partitions[0].lag is None
     assert queries.failed("poll: the brokers are away")
@@ -109,8 +114,8 @@ def test_without_a_poll_of_the_brokers_the_lag_is_not_known() -> None:
 
 def test_the_offsets_of_another_cluster_are_left_out() -> None:
     queries = Queries("report")
-    queries.progressed(progress(3, {"orders": {"0": 30}}, "q1"))
-    queries.progressed(progress(3, {"orders": {"0": 12}, "refunds": {"0": 5}}, "q2"))
+    queries.polled("q1", RUNS, progress(3, {"orders": {"0": 30}}))
+    queries.polled("q2", RUNS, progress(3, {"orders": {"0": 12}, "refunds": {"0": 5}}))
 
     assert queries.leave_out({"q2"}) == {"q2"}
 
