@@ -8,8 +8,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from kctl.kafka.lag import read_lag
 from kctl.kafka.offsets import commit, log_offsets
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.kafka.polls.cluster_reading import ClusterReading
-from kctl_agent.attached.brokers import EndOffsets, ShadowGroup
+from kctl_agent.attached.brokers import ShadowGroup, log_bounds
 from kctl_agent.worker.offsets.brokers import Bounds, Brokers, BrokerWatcher
 from kctl_agent.worker.settings import KafkaSettings
 from tests.command_lines import Kctl, run_here
@@ -106,7 +107,7 @@ class Wounded:
     shadow: ShadowGroup
     brokers: Brokers
     """A worker's clients, open since before the kill."""
-    attached: EndOffsets
+    attached: Callable[..., Any]
     readings: tuple[ClusterReading, ClusterReading]
     """What a master's reader of `single` reported before the kill, and directly after it."""
     begun_after: list[ClusterReading]
@@ -123,8 +124,8 @@ def wounded(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> 
     shadow = ShadowGroup(admin, group_of(cluster, victim))
     assert shadow.commit({("trades", 0): 1}) == {("trades", 0): 1}
     brokers = Brokers(settings(cluster), "worker-0")
-    attached = EndOffsets(admin)
-    assert brokers.found(SINGLE)[0].keys() == attached.bounds(SINGLE)[1].keys() == SINGLE
+    attached = partial(log_bounds, admin)
+    assert brokers.found(SINGLE)[0].keys() == attached(SINGLE)[1].keys() == SINGLE
     partition = next(each.partition for each in known["trades"].partitions if each.leader == victim)
     file = tmp_path_factory.mktemp("lines") / "lines"
     file.write_text("".join(f"{number}\n" for number in range(MESSAGES)))
@@ -295,9 +296,7 @@ def test_a_partition_without_leader_has_its_reason_and_others_are_read(wounded: 
         assert (answered.keys(), unanswered) == (SINGLE - bad, dict.fromkeys(bad, "it has no leader"))
         with pytest.raises(KafkaError):
             brokers.bounds(bad)
-        eventually(
-            lambda: [each.keys() for each in wounded.attached.bounds(SINGLE)] == [SINGLE - bad] * 2, 60, "attached too"
-        )
+        eventually(lambda: [each.keys() for each in wounded.attached(SINGLE)] == [SINGLE - bad] * 2, 60, "attached too")
         eventually(lambda: watcher.view.unanswered.keys() == bad and watcher.view.ends.keys() == SINGLE - bad)
 
         cluster.start()

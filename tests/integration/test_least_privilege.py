@@ -25,7 +25,7 @@ from kctl.groups.collector import ClusterCollector, CollectedCluster
 from kctl.kafka.client.access import of_cluster, of_fleet
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.master.launch import worker_settings
-from kctl_agent.attached.brokers import EndOffsets, ShadowGroup
+from kctl_agent.attached.brokers import ShadowGroup, log_bounds
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.offsets.brokers import Brokers
@@ -200,7 +200,7 @@ def can_be_attached(file: Path) -> bool:
     client = settings.security.client_settings() | {"bootstrap_servers": settings.bootstrap_servers}
     try:
         with closing(KafkaAdminClient(**client, request_timeout_ms=5000)) as admin:
-            _, ends = EndOffsets(admin).bounds([(TOPIC, 0), (TOPIC, 1)])
+            _, ends = log_bounds(admin, [(TOPIC, 0), (TOPIC, 1)])
             return len(ends) == 2 and ShadowGroup(admin, "shadow").commit(ends) == ends
     except KafkaError:
         return False

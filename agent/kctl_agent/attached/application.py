@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from kctl_agent.attached.brokers import (
-    EndOffsets,
     NotTranslatable,
     ShadowGroup,
     elsewhere,
     last_progress,
+    log_bounds,
     options_of,
     settings_of,
 )
@@ -57,7 +57,6 @@ class Attached:
         self._options: dict[str, list[dict[str, str]]] = {}
         self._commit_group = commit_group
         self._admin: Any = None
-        self._ends: EndOffsets | None = None
         self._shadow: ShadowGroup | None = None
         commands = with_describe({**COMMANDS, "stack_dump": STACK_DUMP})
         self._server = None if run_dir is None else AgentServer(run_dir, name, commands)
@@ -139,9 +138,7 @@ class Attached:
         partitions = self._queries.partitions()
         if self._server is None or self._settings is None or not partitions:
             return
-        if self._ends is None:
-            self._ends = EndOffsets(self._connected(self._settings))
-        self._queries.ends(*self._ends.bounds(partitions), at=time.monotonic())
+        self._queries.ends(*log_bounds(self._connected(self._settings), partitions), at=time.monotonic())
 
     def _commit(self) -> None:
         if self._commit_group is None or self._settings is None:

@@ -12,33 +12,21 @@ from kctl_agent.attached.partition_offsets import answered_offsets
 from kctl_agent.kafka.clients import forget_coordinators
 from kctl_agent.kafka.security import Security
 
-_STARTS_SECONDS: Final = 15.0
-"""Only retention moves log starts, and each request costs the application."""
 _MAX_DEPTH: Final = 200
 _SERVERS: Final = "kafka.bootstrap.servers"
 Partition = tuple[str, int]
 
 
-class EndOffsets:
-    """Log starts and ends of partitions. For one thread."""
+def log_bounds(admin: Any, partitions: Collection[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
+    """Log starts and ends."""
+    from kafka import TopicPartition
+    from kafka.admin import OffsetSpec
 
-    def __init__(self, admin: Any) -> None:
-        self._admin = admin
-        self._starts: dict[Partition, int] = {}
-        self._starts_at = float("-inf")
+    def asked(spec: OffsetSpec) -> dict[Partition, int]:
+        found, _ = answered_offsets(admin, [TopicPartition(*each) for each in partitions], spec)
+        return {(tp.topic, tp.partition): at.offset for tp, at in found.items()}
 
-    def bounds(self, partitions: Collection[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
-        from kafka import TopicPartition
-        from kafka.admin import OffsetSpec
-
-        def asked(spec: OffsetSpec) -> dict[Partition, int]:
-            found, _ = answered_offsets(self._admin, [TopicPartition(*each) for each in partitions], spec)
-            return {(tp.topic, tp.partition): at.offset for tp, at in found.items()}
-
-        now = time.monotonic()
-        if now - self._starts_at >= _STARTS_SECONDS or self._starts.keys() != set(partitions):
-            self._starts, self._starts_at = asked(OffsetSpec.EARLIEST), now
-        return self._starts, asked(OffsetSpec.LATEST)
+    return asked(OffsetSpec.EARLIEST), asked(OffsetSpec.LATEST)
 
 
 def last_progress(query: Any) -> str | None:
