@@ -85,9 +85,6 @@ class Binding:
         ids = {self.cluster_id, other.cluster_id} - {None}
         return self.group != other.group or len(ids) > 1
 
-    def is_moved_from(self, other: Binding) -> bool:
-        return self.group == other.group and self.differs_from(other)
-
     def known_from(self, before: Binding | None) -> Binding:
         return self if self.cluster_id or before is None else replace(self, cluster_id=before.cluster_id)
 

@@ -69,7 +69,7 @@ def refuse_other(identity: str, owner: Binding, before: Binding | None, take_ove
     advice = (
         "if the topics were copied there, stop the fleet and run `kctl storage migrate`; otherwise name another "
         "storage, or set storage.on_other_storage to take_over to start again"
-        if owner.is_moved_from(before)
+        if owner.group == before.group
         else "give each group its own storage (storage.path, storage.namespace), or, if the group was renamed, "
         "set storage.on_other_storage to take_over"
     )

@@ -67,14 +67,6 @@ class Selection:
             raise StorageError(f"pending messages cannot be selected by {', '.join(more)}, only dead letters can")
         return self
 
-    def takes(self, topic: str, partition: int, first: int, last: int) -> bool:
-        """Whether a block is selected; ignores the age."""
-        return (
-            self.takes_partition(topic, partition)
-            and (self.offset_from is None or last >= self.offset_from)
-            and (self.offset_to is None or first <= self.offset_to)
-        )
-
     def takes_partition(self, topic: str, partition: int) -> bool:
         return self.topic in (None, topic) and self.partition in (None, partition)
 
@@ -85,7 +77,9 @@ class Selection:
         """Whether a dead letter is selected. Call it on a `dated` selection."""
         block = dead_letter.block
         return (
-            self.takes(block.topic, block.partition, block.first, block.last)
+            self.takes_partition(block.topic, block.partition)
+            and (self.offset_from is None or block.last >= self.offset_from)
+            and (self.offset_to is None or block.first <= self.offset_to)
             and (self.ids is None or dead_letter.id in self.ids)
             and _is_between(dead_letter.at, self.died_from, self.died_to)
             and _is_between(dead_letter.tries, self.tries_from, self.tries_to)

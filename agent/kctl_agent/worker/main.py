@@ -63,7 +63,8 @@ class Worker:
         self._pipeline.open()
         brokers = self._once_it_answers(lambda: Brokers(self._settings.kafka, self._settings.name))
         self._endings.append(brokers.close)
-        loop = self._once_it_answers(lambda: self._main_loop(brokers))
+        parts = self._settings, self._pipeline, brokers, self._storage, self._stats, self._inbox, self._stored
+        loop = self._once_it_answers(lambda: MainLoop(*parts))
         self._endings.append(loop.close)
         while not self._stop.is_asked:
             loop.turn()
@@ -81,9 +82,6 @@ class Worker:
         return until_it_works(
             open_, self._stats, self._stop, lambda error: describe(error, "the group cannot be joined", servers)
         )
-
-    def _main_loop(self, brokers: Brokers) -> MainLoop:
-        return MainLoop(self._settings, self._pipeline, brokers, self._storage, self._stats, self._inbox, self._stored)
 
     def _batch_done(self, batch: Batch) -> None:
         """Records a stored batch, on Spark's callback thread."""

@@ -140,7 +140,9 @@ class WorkerStats(StoringStats):
                     common.worker,
                     query_id=sources.pipeline.query_id,
                     last_error=common.worker.last_error or self._throttled_by or self._what_is_not_read(),
-                    left_out=_unread(self._left_out),
+                    left_out=tuple(
+                        UnreadPartition(tp.topic, tp.partition, why) for tp, why in sorted(self._left_out.items())
+                    ),
                     isolated=tuple(each for _, each in sorted(self._isolated.items())),
                 ),
             )
@@ -202,7 +204,3 @@ class WorkerStats(StoringStats):
 def _end(known: int | None, read: int | None) -> int | None:
     """The known log end, or the end of a batch that has read further since the request."""
     return None if known is None else max(known, read or 0)
-
-
-def _unread(reasons: Mapping[TopicPartition, str]) -> tuple[UnreadPartition, ...]:
-    return tuple(UnreadPartition(tp.topic, tp.partition, why) for tp, why in sorted(reasons.items()))

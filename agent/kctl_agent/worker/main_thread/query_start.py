@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kafka import TopicPartition
@@ -76,7 +76,9 @@ class QueryStart:
         readable = readable.difference(refused)
         unanswered |= {tp: refusal({tp: error}) for tp, error in refused.items()}
         if not readable:
-            raise next(iter(refused.values()))(refusal(refused)) if refused else _unanswered(unanswered)
+            if refused:
+                raise next(iter(refused.values()))(refusal(refused))
+            raise LeaderNotAvailableError(unanswered[min(unanswered)] if unanswered else "no partition answers")
         sources = {tp: decided.source(tp) for tp in readable}
         if not deadline.allows(JVM_SECONDS):
             raise KafkaTimeoutError("the start of a query")
@@ -119,7 +121,3 @@ def _may_pass(error: Exception) -> bool:
     from pyspark.errors import PySparkException
 
     return isinstance(error, (OSError, Py4JError, PySparkException)) and lost_jvm(error) is None
-
-
-def _unanswered(reasons: Mapping[TopicPartition, str]) -> KafkaError:
-    return LeaderNotAvailableError(reasons[min(reasons)] if reasons else "no partition answers")

@@ -66,7 +66,11 @@ class Pipeline:
         self._typed = self._made_typed()
         self._requeue_put: RequeuePut | None = None
         self._executors: ExecutorCheck | None = None
-        self._driver = self._new_driver()
+        self._driver: Driver = (
+            OwnDriver(settings.spark)
+            if settings.spark is not None
+            else EngineDriver(settings.run_dir, settings.name, settings.scratch_dir, self._with_code)
+        )
         self._is_called = False
         self._is_checked = False
         self._search: CarefulSearch | None = None
@@ -117,12 +121,6 @@ class Pipeline:
     def _writes_from_executors(self) -> bool:
         session = self._driver.session
         return not (session is None or isinstance(self._storage, Storage) or is_local(session.sparkContext.master))
-
-    def _new_driver(self) -> Driver:
-        settings = self._settings
-        if settings.spark is not None:
-            return OwnDriver(settings.spark)
-        return EngineDriver(settings.run_dir, settings.name, settings.scratch_dir, self._with_code)
 
     def _with_code(self) -> dict[str, str]:
         """Loads the code again for the next engine, because its objects, such as a `udf`, belonged to the last one."""

@@ -113,7 +113,9 @@ class LakeTable:
         def decided(state: LogState) -> Iterator[dict[str, Any]]:
             if state.id != id_:
                 raise StorageUnusable(f"the table {self.folder} was replaced by another while a batch was written")
-            self._check_unchanged(state, has_files=bool(files))
+            check_features(self.folder, state)
+            if files and self._fitting is not None:
+                check_schema(self.folder, state, *self._fitting)
             check_days(self.folder, files, state.partition_days)
             check(state)
             return append_actions(files, transactions, state.partition_columns, _now_ms())
@@ -162,11 +164,6 @@ class LakeTable:
             version = self._write(decided)
         basis.number = basis.transactions[COMPACTIONS]
         return version
-
-    def _check_unchanged(self, state: LogState, *, has_files: bool) -> None:
-        check_features(self.folder, state)
-        if has_files and self._fitting is not None:
-            check_schema(self.folder, state, *self._fitting)
 
     def rewrite(self, change: Callable[[DeltaTable], int]) -> int:
         """Runs an UPDATE or DELETE of delta-rs, again if other writers came first. Raises StorageUnusable,
