@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from kctl_agent.storage.base import StorageUnusable, TableRefused
 from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.kinds import open_lake
-from kctl_agent.storage.lake.dead_letters.request_numbers import count, numbered
+from kctl_agent.storage.lake.dead_letters.requeue import count, numbered
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.delta import checkpoint
 from kctl_agent.storage.lake.delta.files import read_files

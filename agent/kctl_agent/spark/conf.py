@@ -8,14 +8,17 @@ import string
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kctl_agent.secrecy import SECRET_NAMES
 from kctl_agent.storage.object_store import ObjectStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
 STOP_SECONDS = 10
@@ -44,6 +47,16 @@ RELEASED_RECORDS_MS = 250
 MEMORY_EXITS = "spark.kctl.memoryExits"
 MEMORY_EXITS_SECONDS = 86_400.0
 """Older exits are forgotten: the large records may have been a few."""
+CAPACITY = "spark.kafka.consumer.cache.capacity"
+CONSUMER_BYTES, PARTITION_BYTES = 65_000, 650
+"""Each partition has a consumer, which knows all partitions of its topic (kafka-clients 3.9.2, benchmarks/README.md).
+It also keeps its last fetched records, whose size is unknown until they are read."""
+HEAP_SHARE = 0.5
+LEAST = 64
+"""Spark's default capacity."""
+FETCHED_BYTES = 1 << 20
+"""The assumed size of a consumer's fetched records, multiplied by four after each out-of-memory exit. A consumer keeps
+the last and the next record, and brokers accept 1 MB by default (`message.max.bytes`)."""
 KEPT_PYTHONS = "spark.python.factory.idleWorkerMaxPoolSize"
 """Idle Pythons. Spark keeps all for a minute; one per processor was as fast."""
 PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
@@ -207,3 +220,41 @@ def _escaped(text: str) -> str:
     units = text.encode("utf-16-be")
     numbers = [int.from_bytes(units[i : i + 2], "big") for i in range(0, len(units), 2)]
     return "".join(chr(number) if chr(number) in _PLAIN else f"\\u{number:04x}" for number in numbers)
+
+
+def limit_kept_consumers(session: SparkSession, topics: Collection[int]) -> str | None:
+    """Limits the pool of consumers. Call it before the first batch, because the pool reads its limit once. `topics`:
+    their numbers of partitions. Returns a sentence if not all consumers are kept."""
+    context = session.sparkContext
+    if not is_local(context.master):
+        return None
+    conf = context._jvm.org.apache.spark.SparkEnv.get().conf()  # noqa: SLF001 - PySpark has no other way to its JVM
+    if conf.get(CAPACITY) != str(KEPT_CONSUMERS):
+        return None
+    heap = context._jvm.java.lang.Runtime.getRuntime().maxMemory()  # noqa: SLF001
+    exits = int(conf.get(MEMORY_EXITS, "0"))
+    fetched = FETCHED_BYTES << 2 * exits if exits else 0
+    kept = kept_consumers(topics, int(heap * HEAP_SHARE), fetched)
+    conf.set(CAPACITY, str(kept))
+    if kept >= sum(topics):
+        return None
+    needed = _bytes(topics, fetched) / HEAP_SHARE
+    return (
+        f"{kept:,} of {sum(topics):,} consumers are kept between batches, and the others are reopened for each: to "
+        f"keep all, the JVM needs a heap of {needed / (1 << 20):,.0f} MB and has {heap / (1 << 20):,.0f} (engine.heap, "
+        "spark.driver_memory)"
+    )
+
+
+def kept_consumers(topics: Collection[int], room: int, fetched: int) -> int:
+    if _bytes(topics, fetched) <= room:
+        return max(sum(topics), KEPT_CONSUMERS)
+    return max(room // _of_one(max(topics), fetched), 1 if fetched else LEAST)
+
+
+def _bytes(topics: Collection[int], fetched: int) -> int:
+    return sum(partitions * _of_one(partitions, fetched) for partitions in topics)
+
+
+def _of_one(partitions: int, fetched: int) -> int:
+    return CONSUMER_BYTES + PARTITION_BYTES * partitions + fetched

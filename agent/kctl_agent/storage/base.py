@@ -341,6 +341,7 @@ def read_page(
     limit: int,
     seconds: float | None,
 ) -> DeadLetterPage:
+    """Reads step by step until the page is full, its time is over, or there are no more."""
     until = None if seconds is None else time.monotonic() + seconds
     found: list[DeadLetter] = []
     size, place = 0, after

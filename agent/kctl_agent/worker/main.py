@@ -23,7 +23,7 @@ from kctl_agent.spark.session import sweep, why_lost
 from kctl_agent.storage.base import OffsetStore, StorageMisconfigured, TableRefused
 from kctl_agent.storage.kinds import KINDS, open_lake, open_storage
 from kctl_agent.worker.consumer_group.membership import MemberFenced
-from kctl_agent.worker.lifecycle.actions import WorkerState
+from kctl_agent.worker.lifecycle.machine import WorkerState
 from kctl_agent.worker.lifecycle.query_groups import Group
 from kctl_agent.worker.main_thread.main_loop import MainLoop
 from kctl_agent.worker.main_thread.requests import OPERATIONS

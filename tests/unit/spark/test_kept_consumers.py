@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from kctl_agent.spark.conf import KEPT_CONSUMERS, MEMORY_EXITS
-from kctl_agent.spark.kept_consumers import CAPACITY, limit_kept_consumers
+from kctl_agent.spark.conf import CAPACITY, KEPT_CONSUMERS, MEMORY_EXITS, limit_kept_consumers
 
 MB = 1 << 20
 

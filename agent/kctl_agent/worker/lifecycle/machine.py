@@ -8,13 +8,113 @@ at most one slow thing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 
 from kafka import TopicPartition
 
 from kctl_agent.replies.workers import Outside, UnreadPartition
-from kctl_agent.worker.lifecycle import actions
-from kctl_agent.worker.lifecycle.actions import NONE, Action, LogsObserved, Phase, WorkerState
 from kctl_agent.worker.lifecycle.query_groups import Group, LeftOut, QueryGroups
+
+NONE: Group = frozenset()
+
+
+class WorkerState(StrEnum):
+    """States that `Lifecycle` decides on; the process adds `starting` and `failed`."""
+
+    JOINING = "joining"
+    ASSIGNED = "assigned"
+    """The worker has partitions but no query yet."""
+    RUNNING = "running"
+    THROTTLED = "throttled"
+    """The storage has no room: there is no query, or one that is ending."""
+    PAUSED = "paused"
+    """An operation has paused all its partitions."""
+    REBALANCING = "rebalancing"
+    STOPPING = "stopping"
+
+
+class Phase(StrEnum):
+    READING = "reading"
+    DRAINING = "draining"
+    """No further batch begins; one may still run."""
+    DRAINED = "drained"
+    """No batch runs or will."""
+
+
+class Action:
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogsObserved:
+    answered: Group = NONE
+    is_recreated: bool = False
+    is_leaderless: bool = False
+    """A partition has been without a leader for longer than an election takes."""
+    is_hopeless: bool = False
+    """The leader is gone for so long that a running batch waits in vain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enter(Action):
+    state: WorkerState
+
+
+@dataclass(frozen=True, slots=True)
+class Commit(Action):
+    partitions: Group
+
+
+@dataclass(frozen=True, slots=True)
+class StartQuery(Action):
+    """Answered by `query_started`, `start_failed`, `driver_ended` or `lost`."""
+
+    group: Group
+    is_careful: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drain(Action):
+    """Begins no further batch. Answered by `drained`, now or after a later `Drain`."""
+
+    group: Group
+
+
+@dataclass(frozen=True, slots=True)
+class StopQuery(Action):
+    """Ends a query, or (None) all."""
+
+    group: Group | None = None
+    is_waited_for: bool = False
+    """A running batch has `workers.revoke_timeout_seconds` to end; otherwise it is abandoned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle(Action):
+    """Publishes why no batch begins; None: batches begin again."""
+
+    why: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportEvent(Action):
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRetry(Action):
+    why: str
+    failures: int
+    seconds: float
+    outside: Outside | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportQueryFailed(Action):
+    why: str
+    is_first: bool
 
 
 class Lifecycle:
@@ -73,13 +173,13 @@ class Lifecycle:
 
     def lost(self) -> list[Action]:
         """The session expired: the group continues without this member, which must not commit."""
-        report = actions.ReportEvent("lost", "the group went on without this worker; it joins again")
+        report = ReportEvent("lost", "the group went on without this worker; it joins again")
         return [report, *self._stop_reading()]
 
     def fenced(self, why: str) -> list[Action]:
         """Another member reads these partitions now, and this one must not join again."""
         self._is_rebalancing = False
-        return [actions.ReportEvent("fenced", why), *self._stop_reading()]
+        return [ReportEvent("fenced", why), *self._stop_reading()]
 
     def logs_observed(self, logs: LogsObserved) -> None:
         self._logs = logs
@@ -104,7 +204,7 @@ class Lifecycle:
 
     def start_failed(self, group: Group, why: str, outside: Outside | None, now: float) -> list[Action]:
         failures, seconds = self._groups.failed(group, now, is_own_fault=outside is None, was_read=False)
-        return [actions.ReportRetry(why, failures, seconds, outside)]
+        return [ReportRetry(why, failures, seconds, outside)]
 
     def query_failed(self, group: Group, why: str, outside: Outside | None) -> None:
         self._failed[group] = (why, outside)
@@ -121,7 +221,7 @@ class Lifecycle:
         return [self._commit(), *self._stop_one(group)]  # its last batch may have ended since the last commit
 
     def driver_ended(self, why: str) -> list[Action]:
-        report = actions.ReportEvent("engine_lost", why)
+        report = ReportEvent("engine_lost", why)
         if not self.queries:
             return [report]
         return [report, *self._stop_all(), *self._enter(WorkerState.ASSIGNED)]
@@ -165,7 +265,7 @@ class Lifecycle:
             return before
         if not self.queries:
             before += self._enter(WorkerState.ASSIGNED)
-        start = actions.StartQuery(due[0], is_careful=self._groups.is_careful(due[0]))
+        start = StartQuery(due[0], is_careful=self._groups.is_careful(due[0]))
         return [*before, start]  # one: it may take long, and the group must be polled
 
     def stop_requested(self) -> list[Action]:
@@ -193,8 +293,8 @@ class Lifecycle:
         if not self.queries:
             stopped += self._enter(WorkerState.ASSIGNED)
         failures, seconds = self._groups.failed(group, now, is_own_fault=outside is None)
-        report = actions.ReportRetry(why, failures, seconds, outside)
-        return [*stopped, report, actions.ReportQueryFailed(why, is_first=failures == 1)]
+        report = ReportRetry(why, failures, seconds, outside)
+        return [*stopped, report, ReportQueryFailed(why, is_first=failures == 1)]
 
     @property
     def _is_held(self) -> bool:
@@ -211,29 +311,29 @@ class Lifecycle:
         if why is not None:
             found += self._enter(WorkerState.THROTTLED)
             if before is None:
-                found.append(actions.ReportEvent("throttled", f"takes no new batch: {why}"))
-        return [*found, actions.Throttle(why)] if why != before else found
+                found.append(ReportEvent("throttled", f"takes no new batch: {why}"))
+        return [*found, Throttle(why)] if why != before else found
 
     def _enter(self, state: WorkerState) -> list[Action]:
         """Publishes a state; a stopping worker keeps its state."""
         if state is self.state or self.state is WorkerState.STOPPING:
             return []
         self.state = state
-        return [actions.Enter(state)]
+        return [Enter(state)]
 
-    def _commit(self) -> actions.Commit:
-        return actions.Commit(self.reading & self._assigned)
+    def _commit(self) -> Commit:
+        return Commit(self.reading & self._assigned)
 
     def _drain(self, groups: set[Group]) -> list[Action]:
         self._set_phase({group for group in groups if self.queries[group] is Phase.READING}, Phase.DRAINING)
-        return [actions.Drain(group) for group in sorted(groups, key=sorted)]
+        return [Drain(group) for group in sorted(groups, key=sorted)]
 
     def _set_phase(self, groups: set[Group], phase: Phase) -> None:
         self.queries = {**self.queries, **dict.fromkeys(groups, phase)}
 
     def _stop_one(self, group: Group) -> list[Action]:
         self.queries = {each: phase for each, phase in self.queries.items() if each != group}
-        return [actions.StopQuery(group)]
+        return [StopQuery(group)]
 
     def _stop_reading(self, *, is_waited_for: bool = False) -> list[Action]:
         self._assigned, self._plan = NONE, []
@@ -241,4 +341,4 @@ class Lifecycle:
 
     def _stop_all(self, *, is_waited_for: bool = False) -> list[Action]:
         self.queries = {}
-        return [actions.StopQuery(is_waited_for=is_waited_for)]
+        return [StopQuery(is_waited_for=is_waited_for)]

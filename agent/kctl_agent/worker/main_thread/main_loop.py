@@ -25,9 +25,8 @@ from kctl_agent.rpc.operations import Inbox, is_paused
 from kctl_agent.spark.driver import DriverLost
 from kctl_agent.storage.base import OffsetStore, Storage
 from kctl_agent.worker.consumer_group.membership import MemberFenced, MemberLost, Membership, partition_names
-from kctl_agent.worker.lifecycle import actions
-from kctl_agent.worker.lifecycle.actions import Action, LogsObserved
-from kctl_agent.worker.lifecycle.machine import Lifecycle
+from kctl_agent.worker.lifecycle import machine
+from kctl_agent.worker.lifecycle.machine import Action, Lifecycle, LogsObserved
 from kctl_agent.worker.lifecycle.query_groups import Group
 from kctl_agent.worker.main_thread.committer import Committer
 from kctl_agent.worker.main_thread.log_checks import LogChecks
@@ -219,25 +218,25 @@ class MainLoop:
 
     def _made_performers(self) -> dict[type[Action], Callable[[Any], None]]:
         return {
-            actions.Enter: lambda action: self._stats.enter(action.state),
-            actions.Commit: self._commit,
-            actions.StartQuery: self._start_query,
-            actions.Drain: self._drain,
-            actions.StopQuery: self._stop_query,
-            actions.Throttle: lambda action: self._stats.is_throttled_by(action.why),
-            actions.ReportEvent: lambda action: self._stats.happened(action.kind, action.text),
-            actions.ReportRetry: self._report_retry,
-            actions.ReportQueryFailed: lambda action: self._stats.query_failed(action.why, is_first=action.is_first),
+            machine.Enter: lambda action: self._stats.enter(action.state),
+            machine.Commit: self._commit,
+            machine.StartQuery: self._start_query,
+            machine.Drain: self._drain,
+            machine.StopQuery: self._stop_query,
+            machine.Throttle: lambda action: self._stats.is_throttled_by(action.why),
+            machine.ReportEvent: lambda action: self._stats.happened(action.kind, action.text),
+            machine.ReportRetry: self._report_retry,
+            machine.ReportQueryFailed: lambda action: self._stats.query_failed(action.why, is_first=action.is_first),
         }
 
-    def _commit(self, action: actions.Commit) -> None:
+    def _commit(self, action: machine.Commit) -> None:
         positions = {tp: at for tp, at in self._pipeline.positions.items() if tp in action.partitions}
         try:
             self._committer.commit(positions, time.monotonic())
         except MemberLost:
             self._on_lost()
 
-    def _start_query(self, action: actions.StartQuery) -> None:
+    def _start_query(self, action: machine.StartQuery) -> None:
         try:
             follows = self._query_start.start(action.group, is_careful=action.is_careful)
         except MemberLost:
@@ -245,11 +244,11 @@ class MainLoop:
         else:
             self._perform(follows)
 
-    def _drain(self, action: actions.Drain) -> None:
+    def _drain(self, action: machine.Drain) -> None:
         if self._pipeline.drain(action.group):
             self._perform(self._lifecycle.drained(action.group))
 
-    def _stop_query(self, action: actions.StopQuery) -> None:
+    def _stop_query(self, action: machine.StopQuery) -> None:
         wait_seconds = self._settings.pipeline.revoke_timeout_seconds if action.is_waited_for else 0.0
         self._progress.reached(self._pipeline.stop(wait_seconds, action.group))
 
@@ -262,7 +261,7 @@ class MainLoop:
         full = disk_error(self._settings.scratch_dir)
         return (failure.text, None) if full is None else (f"{full}; {failure.text}", "disk")
 
-    def _report_retry(self, action: actions.ReportRetry) -> None:
+    def _report_retry(self, action: machine.ReportRetry) -> None:
         """The first failure is only logged, because a retry may succeed."""
         if action.failures > 1 or action.outside is not None:
             why, is_own = f"{action.why}; next try in {action.seconds:.0f} s", action.outside is None

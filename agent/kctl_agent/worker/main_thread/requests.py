@@ -17,8 +17,7 @@ from kctl_agent.storage.base import OffsetStore
 from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.worker.consumer_group.commits import refusal
 from kctl_agent.worker.consumer_group.membership import MemberLost, Membership, partition_names
-from kctl_agent.worker.lifecycle.actions import Action
-from kctl_agent.worker.lifecycle.machine import Lifecycle
+from kctl_agent.worker.lifecycle.machine import Action, Lifecycle
 from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.offsets.positions import Found
 from kctl_agent.worker.offsets.progress import ReadProgress

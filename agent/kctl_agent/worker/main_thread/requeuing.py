@@ -9,8 +9,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from kctl_agent.storage.lake.dead_letters.request_numbers import RequeueTaken
-from kctl_agent.storage.lake.dead_letters.requeue import PutBack
+from kctl_agent.storage.lake.dead_letters.requeue import PutBack, RequeueTaken
 from kctl_agent.storage.lake.delta.log import LOG
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.worker.lifecycle.query_groups import RETRY_SECONDS

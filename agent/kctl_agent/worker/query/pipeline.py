@@ -22,9 +22,8 @@ from kafka import TopicPartition
 from kctl_agent.errors import RegistryUnusable
 from kctl_agent.process import deadline
 from kctl_agent.replies.workers import UnreadPartition
-from kctl_agent.spark.conf import STOP_SECONDS, is_local
+from kctl_agent.spark.conf import STOP_SECONDS, is_local, limit_kept_consumers
 from kctl_agent.spark.driver import Driver, DriverLost, EngineDriver, OwnDriver
-from kctl_agent.spark.kept_consumers import limit_kept_consumers
 from kctl_agent.storage.base import OffsetStore, Storage
 from kctl_agent.worker.query.batch_failure import BatchFailure
 from kctl_agent.worker.query.batch_put import BatchPut, BlockPut

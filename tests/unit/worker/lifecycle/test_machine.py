@@ -10,11 +10,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kafka import TopicPartition
 
 from kctl_agent.replies.workers import Outside, UnreadPartition
-from kctl_agent.worker.lifecycle.actions import (
+from kctl_agent.worker.lifecycle.machine import (
     Action,
     Commit,
     Drain,
     Enter,
+    Lifecycle,
     LogsObserved,
     Phase,
     ReportEvent,
@@ -24,8 +25,7 @@ from kctl_agent.worker.lifecycle.actions import (
     StopQuery,
     Throttle,
 )
-from kctl_agent.worker.lifecycle.actions import WorkerState as S
-from kctl_agent.worker.lifecycle.machine import Lifecycle
+from kctl_agent.worker.lifecycle.machine import WorkerState as S
 from kctl_agent.worker.lifecycle.query_groups import SUSPECT_AFTER
 
 PARTITIONS = [TopicPartition("t", number) for number in range(4)]

@@ -15,8 +15,7 @@ from py4j.protocol import Py4JError
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker.consumer_group.membership import MemberLost
-from kctl_agent.worker.lifecycle.actions import ReportRetry
-from kctl_agent.worker.lifecycle.machine import Lifecycle
+from kctl_agent.worker.lifecycle.machine import Lifecycle, ReportRetry
 from kctl_agent.worker.main_thread.query_start import QueryStart
 from kctl_agent.worker.offsets.commit_metadata import CommitNote, StorageId
 from kctl_agent.worker.offsets.progress import ReadProgress

@@ -13,8 +13,7 @@ from kafka.errors import KafkaError
 from kctl_agent.errors import BadParams
 from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.operations import AcceptedOperation, Inbox
-from kctl_agent.worker.lifecycle.actions import Action, Commit, Drain, Enter, StartQuery, StopQuery
-from kctl_agent.worker.lifecycle.machine import Lifecycle
+from kctl_agent.worker.lifecycle.machine import Action, Commit, Drain, Enter, Lifecycle, StartQuery, StopQuery
 from kctl_agent.worker.main_thread.requests import Requests
 from kctl_agent.worker.offsets.seek import SeekPlan
 

@@ -19,8 +19,7 @@ from deltalake.schema import PrimitiveType
 
 from kctl_agent.storage.base import StorageUnusable, TableRefused
 from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
-from kctl_agent.storage.lake.dead_letters.request_numbers import RequeueTaken
-from kctl_agent.storage.lake.dead_letters.requeue import BatchNotStored, PutBack, RequeueBatch, Requeues
+from kctl_agent.storage.lake.dead_letters.requeue import BatchNotStored, PutBack, RequeueBatch, Requeues, RequeueTaken
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.delta.batch_plans import BatchPlan
 from kctl_agent.storage.lake.delta.table import LakeTable

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.lake.dead_letters.request_numbers import numbered_files
+from kctl_agent.storage.lake.dead_letters.requeue import numbered_files
 from kctl_agent.storage.lake.delta.log import LogUnreadable, entry_name, own_file
 from kctl_agent.storage.lake.delta.table import LakeTable
 from kctl_agent.storage.lake.delta.table_counts import count

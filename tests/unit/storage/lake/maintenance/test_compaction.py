@@ -21,9 +21,8 @@ from kctl_agent.storage.lake.delta.files import DataFile, TableFile
 from kctl_agent.storage.lake.delta.log import entry_name
 from kctl_agent.storage.lake.delta.table import LakeTable
 from kctl_agent.storage.lake.folder import local
-from kctl_agent.storage.lake.maintenance import compaction, file_merge
-from kctl_agent.storage.lake.maintenance.compaction import Compaction
-from kctl_agent.storage.lake.maintenance.file_merge import merge_files
+from kctl_agent.storage.lake.maintenance import compaction
+from kctl_agent.storage.lake.maintenance.compaction import Compaction, merge_files
 from kctl_agent.storage.lake.maintenance.vacuum import remove, unused
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.table_maintenance import LEAST_FILES
@@ -122,18 +121,18 @@ def test_rows_of_any_size_are_read_a_few_megabytes_at_a_time(path: Path, monkeyp
     filled(batch, large, compression="zstd", use_dictionary=False)
     batch.commit(reported(batch.folder, 600))
     begun(made, 600, 610).commit()
-    fitted, sizes = file_merge._fitted, []
+    fitted, sizes = compaction._fitted, []
 
     def noted(*args: Any) -> Iterator[pa.RecordBatch]:
         for each in fitted(*args):
             sizes.append(each.nbytes)
             yield each
 
-    monkeypatch.setattr(file_merge, "_fitted", noted)
+    monkeypatch.setattr(compaction, "_fitted", noted)
 
     compact(made.table)
 
-    assert max(sizes) < 1.1 * file_merge.READ_BYTES
+    assert max(sizes) < 1.1 * compaction.READ_BYTES
     assert offsets(path) == list(range(610))
 
 
