@@ -185,7 +185,7 @@ def written_by_others(table: Path, turn: int) -> list[str]:
     ]
 
 
-def test_tables_that_deltas_own_spark_has_given_features_are_refused_by_their_names(short_dir: Path) -> None:
+def test_tables_to_which_spark_has_added_features_are_rejected_by_their_names(short_dir: Path) -> None:
     with DeltaSpark(short_dir / "delta") as delta:
         for number, (change, reason) in enumerate(REFUSED.items()):
             table = short_dir / f"table{number}"

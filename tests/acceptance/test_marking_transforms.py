@@ -12,7 +12,7 @@ from tests.acceptance.lone_spark import found_by
 
 @pytest.mark.shows("a partition value too long for a folder's name is rejected before the batch is stored")
 @pytest.mark.shows("NUL, invalid UTF-8 and Hive's name of null are stored in a partition column as U+FFFD or null")
-def test_each_message_is_a_row_or_a_dead_letter_or_the_batch_is_refused(short_dir: Path) -> None:
+def test_each_message_is_a_row_or_a_dead_letter_or_the_batch_is_rejected(short_dir: Path) -> None:
     found = found_by("marking_transforms.py", short_dir)
 
     assert found["none"] == {"rows": [0, 1, 2, 3], "dead": []}, "of any timestamp and value"

@@ -12,7 +12,7 @@ from tests.acceptance.requeued_rows import MANY
 pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 
 
-def test_thousands_are_put_back_as_they_were_each_copy_of_a_message_apart(short_dir: Path) -> None:
+def test_thousands_are_requeued_unchanged_each_copy_of_a_message_separately(short_dir: Path) -> None:
     found = found_by("requeued_rows.py", short_dir)
 
     assert found["reported"] == [

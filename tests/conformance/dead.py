@@ -183,7 +183,7 @@ class Dead(Generic[S]):
         assert left is not None
         assert (left.count, left.error_class) == (3, "ValueError")
 
-    def test_another_count_than_was_seen_is_refused_and_nothing_is_done(self, storage: S) -> None:
+    def test_another_count_than_was_seen_is_rejected_and_nothing_changes(self, storage: S) -> None:
         store = self.kill_two_kinds(storage)
 
         for change in (store.requeue_dead, store.remove_dead):
@@ -256,7 +256,7 @@ class Dead(Generic[S]):
 
         assert self.offsets(storage) == []
 
-    def test_what_was_put_back_is_no_dead_letter_any_more_and_comes_again(self, storage: S) -> None:
+    def test_a_requeued_message_is_no_longer_a_dead_letter_and_is_claimed_again(self, storage: S) -> None:
         self.kill(storage, 9)
         store = self.dead_letters(storage)
 
@@ -268,7 +268,7 @@ class Dead(Generic[S]):
         assert store.requeue_dead() == 5
         assert store.requeue_dead() == 0
 
-    def test_what_was_put_back_is_not_removed_with_the_dead_letters(self, storage: S) -> None:
+    def test_a_requeued_message_is_not_removed_with_the_dead_letters(self, storage: S) -> None:
         self.kill(storage, 3)
         store = self.dead_letters(storage)
         store.requeue_dead(Selection(offset_from=1, offset_to=1))

@@ -137,7 +137,7 @@ class DeadLetters(Dead[Storage]):
         assert storage.requeue_dead() == 4
         assert sorted(offset for offset, _ in self.again(storage)) == [0, 1, 2, 2]
 
-    def test_a_requeued_dead_letter_begins_anew(self, storage: Storage) -> None:
+    def test_a_requeued_dead_letter_starts_over(self, storage: Storage) -> None:
         self.kill(storage, 9)
 
         assert storage.requeue_dead(Selection(offset_from=2, offset_to=5)) == 4

@@ -67,7 +67,7 @@ class StoredOffsets(Generic[S]):
         assert (partly.stored, partly.skipped) == (2, 5)
         assert self.stored(storage) == list(range(12))
 
-    def test_a_range_that_begins_above_the_stored_offset_is_refused_and_nothing_is_written(self, storage: S) -> None:
+    def test_a_range_that_begins_above_the_stored_offset_is_rejected_and_nothing_is_written(self, storage: S) -> None:
         storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 4)])
 
         with pytest.raises(GapRefused, match="starts at 7, above the stored offset 4: offsets 4 to 6 would be lost"):
@@ -92,7 +92,7 @@ class StoredOffsets(Generic[S]):
         assert self.stored(storage) == []
         assert next_offset(storage) == 9
 
-    def test_a_partition_without_a_stored_offset_is_refused(self, storage: S) -> None:
+    def test_a_partition_without_a_stored_offset_is_rejected(self, storage: S) -> None:
         with pytest.raises(StoredOffsetMissing):
             self.put(storage, chunk(0, 3))
         with pytest.raises(StoredOffsetMissing):
@@ -101,7 +101,7 @@ class StoredOffsets(Generic[S]):
         storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
         assert self.stored(storage) == []
 
-    def test_what_was_planned_on_an_earlier_placement_is_refused(self, storage: S) -> None:
+    def test_a_plan_for_an_earlier_placement_is_rejected(self, storage: S) -> None:
         storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
         self.put(storage, chunk(0, 10))
         seen = storage.stored_offsets([("t", 0)])
@@ -115,7 +115,7 @@ class StoredOffsets(Generic[S]):
         assert self.stored(storage) == list(range(10))
         assert storage.stored_offsets([("t", 0)]) == {("t", 0): StoredOffset("t", 0, OTHER_TOPIC_ID, 4, 2)}
 
-    def test_who_was_frozen_before_its_commit_stores_nothing_after_offsets_were_set_anew(self, storage: S) -> None:
+    def test_a_writer_frozen_before_its_commit_stores_nothing_after_offsets_were_set_again(self, storage: S) -> None:
         storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
         self.put(storage, chunk(0, 10))
         commit = self.plan(storage, chunk(10, 20))

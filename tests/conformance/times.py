@@ -84,7 +84,7 @@ class Times:
         assert stats.oldest_seconds == pytest.approx(100, abs=30)
         assert [p.oldest_seconds for p in stats.partitions] == [pytest.approx(100, abs=30), pytest.approx(0, abs=30)]
 
-    def test_expired_leases_and_delays_are_put_back_on_request(self, storage: Storage, pass_time: PassTime) -> None:
+    def test_expired_leases_and_delays_are_requeued_on_request(self, storage: Storage, pass_time: PassTime) -> None:
         fill(storage, 9)
         (delayed,) = storage.claim("a", 3, 1000.0)
         storage.settle(delayed, [False] * 3, retry_seconds=500.0)

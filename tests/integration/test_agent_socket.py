@@ -90,7 +90,7 @@ def ask_as(path: Path, gid: int, uid: int) -> Any:
 
 @pytest.mark.shows("the agent's socket rejects another user with the reason")
 @needs_root
-def test_another_user_is_refused_with_the_reason_and_the_owner_is_served_on(short_dir: Path, socket_file: Path) -> None:
+def test_another_user_is_rejected_with_the_reason_and_the_owner_served(short_dir: Path, socket_file: Path) -> None:
     with AgentServer(short_dir, "worker-0") as server:
         assert ask_as(socket_file, NOBODY, NOBODY) == {"ok": False, "code": "not_permitted", "ended": True}
 

@@ -169,7 +169,7 @@ def test_what_another_user_answers_on_the_port_of_a_dead_jvm_is_not_taken_for_sp
 @pytest.mark.shows("another user's listener on another address does not block access to the JVM")
 @needs_root
 @pytest.mark.parametrize("address", ["127.0.0.2", "::"])
-def test_a_listener_of_another_user_on_another_address_locks_nobody_out(one_gateway: Any, address: str) -> None:
+def test_a_strangers_listener_on_another_address_does_not_lock_workers_out(one_gateway: Any, address: str) -> None:
     guard_connections()
     gateway = one_gateway
     port = gateway.gateway_parameters.port
@@ -215,7 +215,7 @@ def test_of_another_user_not_a_line_is_read_before_the_token(gateway: Any) -> No
 @pytest.mark.shows(
     "connections without the token, silent ones or byte by byte, keep nobody from a JVM, and are bounded"
 )
-def test_connections_without_a_token_keep_nobody_from_a_jvm(one_gateway: Any) -> None:
+def test_connections_without_a_token_do_not_keep_workers_from_a_jvm(one_gateway: Any) -> None:
     """The opener does not matter: to find it out, Java would have to search all sockets of the machine."""
     port = one_gateway.gateway_parameters.port
     with ExitStack() as silent:
@@ -304,7 +304,7 @@ def test_the_java_classes_are_what_their_sources_compile_to(one_gateway: Any) ->
 
 
 @needs_root
-def test_the_port_on_which_a_worker_was_called_is_nobodys_after_its_end() -> None:
+def test_the_callback_port_of_a_worker_is_free_after_its_end() -> None:
     """The engine keeps the port until its JVM stops calling there."""
     with held_port() as held:
         port = held.getsockname()[1]

@@ -108,7 +108,7 @@ def test_under_kills_all_is_sent_and_repeats_are_marked(storage: Storage, config
 
 
 @pytest.mark.shows("dead letters requeued under kills are neither lost nor doubled")
-def test_what_is_put_back_under_kills_is_all_there_once(storage: Storage, config: Path) -> None:
+def test_messages_requeued_under_kills_are_all_there_once(storage: Storage, config: Path) -> None:
     out = killed_while(config, ("requeue",), storage.count_dead)
 
     assert out.endswith(" dead letters requeued\n")

@@ -108,7 +108,7 @@ def test_clusters_and_filters_are_added_changed_and_removed_without_a_gap_for_wh
     assert json.loads(exporter.get("/api/v1/groups")[1])["clusters"][0]["cluster"] == "main"
 
 
-def test_a_file_that_cannot_be_used_changes_nothing_and_is_refused_in_one_sentence(reloaded: Reloaded) -> None:
+def test_a_file_that_cannot_be_used_changes_nothing_and_is_rejected_in_one_sentence(reloaded: Reloaded) -> None:
     with never_without(reloaded.exporter, "throw-away"):
         for exporter, more, sentence in (
             ("nonsense = 1", "", "there is no key `nonsense` in [exporter]"),
@@ -125,7 +125,7 @@ def test_a_file_that_cannot_be_used_changes_nothing_and_is_refused_in_one_senten
     assert "action=reloaded" in reloaded.reload()
 
 
-def test_a_cluster_that_is_somewhere_else_now_begins_anew(reloaded: Reloaded) -> None:
+def test_a_cluster_with_other_servers_starts_over(reloaded: Reloaded) -> None:
     path = reloaded.exporter.log.parent / "exporter.toml"
     line = reloaded.reload(more="[log]\nlevel = 'INFO'\n")
     assert "changed=-" in line

@@ -180,7 +180,7 @@ def test_an_operation_goes_to_the_host_that_is_meant_and_to_all(fleet: Fleet) ->
     assert ("restart", f"http token hosts, for {user} on a") in by
 
 
-def test_what_cannot_be_done_on_hosts_is_refused_and_changes_nothing(fleet: Fleet) -> None:
+def test_an_operation_that_hosts_do_not_support_is_rejected_and_changes_nothing(fleet: Fleet) -> None:
     fleet.start("a")
     fleet.start("b", operations_token_file="")
     fleet.await_all("a", "b")
@@ -228,7 +228,7 @@ def test_a_stranger_in_the_masters_group_is_sent_nothing(fleet: Fleet, kind: str
 
 
 @pytest.mark.shows("without a token, or with the read token, a caller can change nothing on any host")
-def test_without_its_token_nobody_learns_or_changes_anything(fleet: Fleet) -> None:
+def test_a_caller_without_the_token_can_neither_read_nor_change(fleet: Fleet) -> None:
     fleet.start("a")
     fleet.await_all("a")
     url, trusted = fleet.masters["a"].about["http_url"], ssl.create_default_context(cafile=fleet.folder / "cert.pem")

@@ -99,7 +99,7 @@ def test_what_explains_silence_on_one_host_is_no_trouble_on_another(fleet: Fleet
 
 
 @pytest.mark.shows("partitions without a reader are reported once, and make no host unready")
-def test_trouble_belongs_to_one_host_and_what_nobody_reads_to_all(fleet: Fleet) -> None:
+def test_trouble_belongs_to_one_host_and_an_unread_partition_to_all(fleet: Fleet) -> None:
     for name in BOTH:
         start(fleet, name)
     fleet.await_all(*BOTH)

@@ -56,7 +56,7 @@ def cached_names() -> list[str]:
         "../a:b:c",
     ],
 )
-def test_a_lock_line_that_is_not_one_is_refused_with_its_number(line: str) -> None:
+def test_a_lock_line_that_is_not_one_is_rejected_with_its_number(line: str) -> None:
     with pytest.raises(ValueError, match="line 2 is not"):
         parse_lock(f"# a comment\n{line}\n")
 
@@ -79,7 +79,7 @@ def test_jars_that_are_missing_are_named_with_the_command_that_fetches_them(repo
 
 @pytest.mark.shows("kctl does not use a cache of jars that all users can write to")
 @pytest.mark.parametrize("mode", [0o777, 0o1777])
-def test_a_cache_that_all_users_can_write_to_is_refused(repository: Repository, mode: int) -> None:
+def test_a_cache_that_all_users_can_write_to_is_rejected(repository: Repository, mode: int) -> None:
     fetch()
     assert [path.name for path in jar_paths("broker")] == [jar.file_name for jar in repository.lock]
 
@@ -101,7 +101,7 @@ def test_a_second_fetch_needs_no_java_or_repository(repository: Repository, monk
 
 
 @pytest.mark.shows("downloads show progress and are verified: jars by sha256, Python packages by hash")
-def test_a_tampered_jar_is_refused_with_both_sums_and_not_kept(repository: Repository) -> None:
+def test_a_tampered_jar_is_rejected_with_both_sums_and_not_kept(repository: Repository) -> None:
     beta = repository.lock[1]
     tampered = b"x" * beta.size_bytes
     repository.path(beta).write_bytes(tampered)

@@ -91,7 +91,7 @@ def test_a_topic_is_created_as_it_was_ordered_and_kafkas_own_tool_sees_it(broker
         (("odd", "--set", "retention.ms=soon"), "topic odd: INVALID_CONFIG"),
     ],
 )
-def test_a_topic_is_refused_in_the_brokers_words(kctl: Kctl, words: tuple[str, ...], expected: str) -> None:
+def test_a_topic_is_rejected_in_the_brokers_words(kctl: Kctl, words: tuple[str, ...], expected: str) -> None:
     for more in ((), ("--dry-run",)):
         ran = kctl("create-topic", *words, *more)
 
@@ -156,7 +156,7 @@ def test_a_topic_is_altered_in_its_partitions_and_settings(broker: KafkaBroker, 
     assert "cleanup.policy" not in after
 
 
-def test_what_cannot_be_altered_is_refused_before_anything_is(broker: KafkaBroker, kctl: Kctl) -> None:
+def test_an_impossible_alteration_is_rejected_before_anything_changes(broker: KafkaBroker, kctl: Kctl) -> None:
     topics.create_topic(broker.bootstrap_servers, "fixed", 2)
 
     for words, expected in (

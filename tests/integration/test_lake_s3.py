@@ -207,7 +207,7 @@ def test_a_compaction_that_stands_still_keeps_its_files_until_another_one_takes_
     assert len(unused(storage.table, 0)) == 6
 
 
-def test_a_hundredth_commit_writes_a_checkpoint_by_a_process_whose_keys_nobody_sees(storage: LakeStorage) -> None:
+def test_a_hundredth_commit_writes_a_checkpoint_by_a_process_that_hides_its_keys(storage: LakeStorage) -> None:
     table_of(storage).alter.set_table_properties({"delta.checkpointInterval": "2"})
     for start in range(100, 130, 10):
         begun(storage, start, start + 10).commit()
@@ -268,7 +268,7 @@ def test_a_store_that_heeds_conditions_is_taken(settings: dict[str, Any], monkey
 
 
 @pytest.mark.shows("a store without `If-None-Match`, wrong keys or a missing bucket are rejected at the start")
-def test_a_store_that_does_not_heed_a_condition_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_ignores_a_condition_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3_module, "AT_ONCE", 8)
     with (
         ObjectStoreServer(tmp_path / "s3", keys=None) as server,
@@ -333,7 +333,7 @@ def test_other_threads_go_on_while_a_store_is_waited_for(
             assert count(dead_letters, numbered(GROUP, 0, 1)) == (2, 1)
 
 
-def test_a_prefix_that_holds_something_else_is_refused(storage: LakeStorage, settings: dict[str, Any]) -> None:
+def test_a_prefix_that_contains_something_else_is_rejected(storage: LakeStorage, settings: dict[str, Any]) -> None:
     storage.folder.write("letters/a.txt", b"x")
 
     with pytest.raises(StorageUnusable, match="is no Delta table and not empty"):

@@ -122,7 +122,7 @@ def test_kafkas_own_consumer_shares_the_group_whichever_leads(assignor: str, gro
     assert later[0].membership.info.leader is None, "a leader of another client reports nothing of itself"
 
 
-def test_a_coordinator_that_is_none_any_more_is_found_anew(group: ConsumerGroup) -> None:
+def test_a_coordinator_that_has_moved_is_found_again(group: ConsumerGroup) -> None:
     brokers = Brokers(group.settings(), "worker-0")
     try:
         eventually(lambda: found(brokers, group) is not None, 60, "the group has a coordinator")

@@ -208,7 +208,7 @@ def test_what_comes_from_a_cluster_is_text_and_never_markup(opened: Opened) -> N
 
 
 @pytest.mark.shows("the page: a hidden tab loads each tenth snapshot")
-def test_a_tab_that_nobody_sees_asks_less(opened: Opened) -> None:
+def test_a_hidden_tab_polls_less_often(opened: Opened) -> None:
     site, page = opened
 
     def collect(lag: int) -> None:

@@ -88,7 +88,7 @@ def test_a_refusal_begins_nothing_and_a_seek_is_previewed_and_done(page: webdriv
 
 
 @pytest.mark.shows("the page in two tabs: a seek with an outdated preview changes nothing and is shown again")
-def test_a_seek_that_another_tab_has_overtaken_is_asked_about_anew(page: webdriver.Chrome, fleet: Master) -> None:
+def test_a_seek_that_another_tab_has_overtaken_is_confirmed_again(page: webdriver.Chrome, fleet: Master) -> None:
     may_act(page)
     choose(page, "seek", topic=TOPIC, to="7")
     press(page, "#operation-submit")

@@ -106,7 +106,7 @@ def test_a_replaced_token_signs_out(page: webdriver.Chrome, site: Site, storage:
 
 
 @pytest.mark.shows("the page: one tab shows the operations of the other; outdated ones are rejected")
-def test_two_tabs_show_the_same_and_what_is_outdated_is_refused(
+def test_two_tabs_show_the_same_and_what_is_outdated_is_rejected(
     page: webdriver.Chrome, site: Site, storage: FileStorage
 ) -> None:
     sign_in(page, awaiting="7 dead letters match")

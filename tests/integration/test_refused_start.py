@@ -204,7 +204,7 @@ def test_what_must_hold_before_a_start_is_one_sentence_each_and_leaves_nothing_b
 
 
 @pytest.mark.shows("a second master on one run_dir or data_dir is rejected")
-def test_a_second_master_on_one_run_dir_is_refused(master: Callable[..., Master], place: Place, tmp_path: Path) -> None:
+def test_a_second_master_in_one_run_dir_fails(master: Callable[..., Master], place: Place, tmp_path: Path) -> None:
     first = master()
 
     command = preloaded("tests.integration.master_process")
@@ -220,7 +220,7 @@ def test_a_second_master_on_one_run_dir_is_refused(master: Callable[..., Master]
 
 
 @needs_root
-def test_a_run_dir_that_cannot_be_written_is_refused(place: Place) -> None:
+def test_a_run_dir_that_cannot_be_written_is_rejected(place: Place) -> None:
     place.folder.chmod(0o755)
     before = place.files()
 

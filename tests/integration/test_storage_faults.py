@@ -234,7 +234,7 @@ def forget_what_is_in_memory(path: Path) -> None:
 
 @needs_root
 @pytest.mark.parametrize("is_forgotten", [False, True])
-def test_what_the_disk_did_not_take_counts_for_nobody(failing_disk: FailingDisk, is_forgotten: bool) -> None:
+def test_a_write_that_the_disk_rejected_does_not_count(failing_disk: FailingDisk, is_forgotten: bool) -> None:
     path = failing_disk.place / "s.sqlite"
     values = BinaryColumn(np.full(5_000, 300, np.int32), bytes(300 * 5_000))
     columns = replace(chunk(0, 5_000).columns, values=values)

@@ -325,7 +325,7 @@ def free_port() -> int:
 
 
 @pytest.mark.shows("a Redis that could lose messages is rejected or causes a warning")
-def test_a_redis_that_evicts_keys_is_refused(start: Callable[..., RedisServer]) -> None:
+def test_a_redis_that_evicts_keys_is_rejected(start: Callable[..., RedisServer]) -> None:
     server = start("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
 
     with pytest.raises(StorageUnusable, match="maxmemory-policy allkeys-lru"):
@@ -352,14 +352,14 @@ def test_a_redis_that_forgets_when_it_is_killed_is_warned_of(
     assert bool(caplog.text) == bool(warning)
 
 
-def test_a_replica_is_refused(start: Callable[..., RedisServer]) -> None:
+def test_a_replica_is_rejected(start: Callable[..., RedisServer]) -> None:
     server = start("--replicaof", "127.0.0.1", "1")
 
     with pytest.raises(StorageUnusable, match="replica"):
         opened(server.url)
 
 
-def test_another_layout_is_refused(server: RedisServer, storage: RedisStorage) -> None:
+def test_another_layout_is_rejected(server: RedisServer, storage: RedisStorage) -> None:
     with client_of(server) as client:
         client.set(storage._session.prefix + "layout", "9")
 

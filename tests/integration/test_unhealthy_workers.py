@@ -149,7 +149,7 @@ def test_a_worker_whose_main_thread_hangs_is_restarted_though_its_agent_answers(
     assert re.match(r"its agent answers, but its main thread has hung for [1-9]\.\d s", after["last_error"])
 
 
-def test_a_memory_limit_below_the_size_after_the_start_is_refused_and_reported(faulty: Callable[..., Any]) -> None:
+def test_a_memory_limit_below_the_size_after_the_start_is_rejected_and_reported(faulty: Callable[..., Any]) -> None:
     fleet, _ = faulty("", memory_soft="4m")
 
     reported = eventually(lambda: (r := row(fleet))["warning"] and r)

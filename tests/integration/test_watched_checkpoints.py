@@ -148,7 +148,7 @@ def test_the_lag_is_that_of_show(broker: KafkaBroker, tmp_path: Path, capfd: pyt
 
 
 @pytest.mark.shows("a checkpoint whose store hangs delays no scrape, no other checkpoint and no group")
-def test_a_store_that_hangs_holds_up_nobody_else(broker: KafkaBroker, tmp_path: Path) -> None:
+def test_a_store_that_hangs_does_not_delay_other_checkpoints(broker: KafkaBroker, tmp_path: Path) -> None:
     topics.create_topic(broker.bootstrap_servers, "hung", 2)
     topics.produce(broker.bootstrap_servers, "hung", {0: 30, 1: 20})
     topics.commit(broker.bootstrap_servers, "of-kafka", "hung", {0: 30})

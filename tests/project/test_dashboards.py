@@ -47,7 +47,7 @@ def test_the_file_is_the_one_that_is_built(name: str) -> None:
     assert file.read_text(encoding="utf-8") == to_json(DASHBOARDS[name]()), "python -m dashboards"
 
 
-def test_there_is_no_file_that_nobody_builds() -> None:
+def test_every_dashboard_file_is_built() -> None:
     assert {file.stem for file in (ROOT / "dashboards").glob("*.json")} == BUILT.keys()
 
 

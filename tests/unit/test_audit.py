@@ -67,7 +67,7 @@ def test_only_its_owner_may_read_the_file_whatever_the_umask(tmp_path: Path) -> 
     assert b"\x1b" not in path.read_bytes()
 
 
-def test_a_link_is_not_followed_and_a_pipe_that_nobody_reads_not_waited_for(tmp_path: Path) -> None:
+def test_a_link_is_not_followed_and_a_pipe_without_a_reader_does_not_block(tmp_path: Path) -> None:
     path = tmp_path / "operations.jsonl"
     path.symlink_to(tmp_path / "target")
 

@@ -40,7 +40,7 @@ def secret(folder: Path, mode: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "more"), IN_KAFKA)
-def test_a_file_towards_kafka_that_all_users_can_open_is_refused(tmp_path: Path, name: str, more: str) -> None:
+def test_a_file_for_kafka_that_all_users_can_open_is_rejected(tmp_path: Path, name: str, more: str) -> None:
     path = tmp_path / "kctl.toml"
     path.write_text(TOML.format(kafka=f'{more}{name} = "secret"', spark=""))
     context = tmp_path / "contexts.toml"
@@ -58,7 +58,7 @@ def test_a_file_towards_kafka_that_all_users_can_open_is_refused(tmp_path: Path,
 
 
 @pytest.mark.shows("a Spark cluster without a secret is rejected unless it is allowed")
-def test_a_spark_cluster_without_a_secret_is_refused_unless_that_is_allowed(tmp_path: Path) -> None:
+def test_a_spark_cluster_without_a_secret_is_rejected_unless_that_is_allowed(tmp_path: Path) -> None:
     path = tmp_path / "kctl.toml"
     path.write_text(TOML.format(kafka="", spark=""))
 

@@ -45,7 +45,7 @@ def test_a_scope_holds_plain_numbers(field: str) -> None:
 
 
 @pytest.mark.parametrize("to", ["9" * 20, "9223372036854775808", "@9223372036854775808", "@" + "9" * 5000, "9" * 5000])
-def test_a_seek_beyond_64_bits_is_refused_before_a_broker_is_asked(to: str) -> None:
+def test_a_seek_beyond_64_bits_is_rejected_before_a_broker_is_asked(to: str) -> None:
     def never(_milliseconds: int) -> int | None:
         raise AssertionError("asked")
 

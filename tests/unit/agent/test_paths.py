@@ -72,7 +72,7 @@ def test_a_missing_run_dir_is_made_for_its_owner_only(short_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o710, 0o701, 0o770, 0o777, 0o500])
-def test_a_run_dir_of_another_mode_is_refused_with_it(short_dir: Path, mode: int) -> None:
+def test_a_run_dir_of_another_mode_is_rejected_with_it(short_dir: Path, mode: int) -> None:
     short_dir.chmod(mode)
 
     with pytest.raises(PathError, match=f"mode {mode:04o}.*chmod 700"):
@@ -90,7 +90,7 @@ def test_a_symbolic_link_is_no_run_dir(short_dir: Path) -> None:
 # ---- socket paths
 
 
-def test_a_path_of_107_bytes_is_bound_and_one_of_108_refused(short_dir: Path, bind: Callable[..., BoundSocket]) -> None:
+def test_a_path_of_107_bytes_is_bound_but_not_one_of_108(short_dir: Path, bind: Callable[..., BoundSocket]) -> None:
     name = "n" * (MAX_SOCKET_PATH_BYTES - len(str(short_dir)) - len("/.sock"))
     bound = bind(name)
 
@@ -103,7 +103,7 @@ def test_a_path_of_107_bytes_is_bound_and_one_of_108_refused(short_dir: Path, bi
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", ".hidden", "a b", "a\n", "è", "-x"])
-def test_a_name_that_is_no_plain_file_name_is_refused(name: str) -> None:
+def test_a_name_that_is_not_a_plain_file_name_is_rejected(name: str) -> None:
     with pytest.raises(PathError, match="cannot name an agent"):
         socket_path(Path("/run"), name)
 
@@ -274,7 +274,7 @@ def test_the_kernel_identifies_the_peer() -> None:
         assert peer_credentials(left) == (os.getpid(), os.geteuid(), os.getegid())
 
 
-def test_the_same_user_and_root_are_permitted_and_nobody_else() -> None:
+def test_only_the_same_user_and_root_are_permitted() -> None:
     me = os.geteuid()
 
     assert is_permitted(me)

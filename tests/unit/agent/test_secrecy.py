@@ -19,7 +19,7 @@ def test_a_file_of_the_user_or_of_a_group_is_read(tmp_path: Path, mode: int) -> 
 
 @pytest.mark.shows("files with secrets that every user can open are rejected")
 @pytest.mark.parametrize("mode", [0o644, 0o604, 0o602, 0o666])
-def test_a_file_that_every_user_can_open_is_refused_with_what_to_do(tmp_path: Path, mode: int) -> None:
+def test_a_file_that_every_user_can_open_is_rejected_with_what_to_do(tmp_path: Path, mode: int) -> None:
     file = tmp_path / "password"
     file.write_text("hunter2\n")
     file.chmod(mode)

@@ -65,7 +65,7 @@ def test_of_several_the_outage_that_began_first_is_shown_and_then_what_is_no_out
     assert troubles.error(103.0) == "no number"
 
 
-def test_another_trouble_of_the_same_part_begins_anew(troubles: Troubles) -> None:
+def test_another_trouble_of_the_same_part_has_a_new_start(troubles: Troubles) -> None:
     troubles.met("query", "read-only", 100.0, 1.0, "storage")
     troubles.met("query", "no number", 200.0, 2.0)
     assert troubles.waiting_for() is None

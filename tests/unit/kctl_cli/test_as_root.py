@@ -84,7 +84,7 @@ def test_nor_folders_of_another_user_that_a_configuration_of_roots_names(kctl: K
 
 
 @pytest.mark.parametrize("place", ["kctl.toml", "run", "data", "logs"])
-def test_what_others_can_write_to_is_refused_despite_the_sticky_bit(kctl: Kctl, home: Path, place: str) -> None:
+def test_a_sticky_bit_does_not_excuse_a_folder_open_to_others(kctl: Kctl, home: Path, place: str) -> None:
     for mode, group in ((0o1777, 0), (0o770, STRANGER)):
         (home / place).chmod(mode)
         os.chown(home / place, 0, group)

@@ -66,7 +66,7 @@ def test_start_rejects_a_handler_as_the_check_does(kctl: Kctl, config: Config) -
     assert checked.err.splitlines()[-1] == started.err.splitlines()[-1]
 
 
-def test_a_broker_that_does_not_answer_is_refused_by_the_check_as_by_start(kctl: Kctl, config: Config) -> None:
+def test_a_broker_that_does_not_answer_is_rejected_by_the_check_as_by_start(kctl: Kctl, config: Config) -> None:
     path = config("def handle(messages): return [True]")
 
     checked, started = (kctl(*words, "--set", "kafka.bootstrap_servers=127.0.0.1:1", "-c", path) for words in TWO)

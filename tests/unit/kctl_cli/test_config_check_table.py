@@ -73,7 +73,7 @@ def test_a_package_that_is_missing_is_named_as_pip_installs_it(
         assert (ran.code, complaint in ran.err, "defect" in ran.err) == (2, True, False)
 
 
-def test_a_folder_that_cannot_have_the_table_is_refused(kctl: Kctl, short_dir: Path) -> None:
+def test_a_folder_that_cannot_have_the_table_is_rejected(kctl: Kctl, short_dir: Path) -> None:
     (short_dir / "file").touch()
     named = {
         "none/orders": f"the folder {short_dir / 'none'}, in which the table of storage.uri is to be made, does not "
@@ -103,7 +103,7 @@ def test_a_folder_that_cannot_have_the_table_is_refused(kctl: Kctl, short_dir: P
         "s3://b-1/a/../b",
     ],
 )
-def test_a_uri_that_names_no_folder_of_its_own_is_refused(kctl: Kctl, short_dir: Path, uri: str) -> None:
+def test_a_uri_without_a_folder_of_its_own_is_rejected(kctl: Kctl, short_dir: Path, uri: str) -> None:
     path = written(short_dir, f'uri = "{uri}"')
 
     for words in (("config", "check", "--offline"), ("storage", "status")):
@@ -125,7 +125,7 @@ def test_a_uri_that_names_no_folder_of_its_own_is_refused(kctl: Kctl, short_dir:
         ('region = "x y"', "'x y' (storage.region"),
     ],
 )
-def test_an_endpoint_that_makes_obstore_panic_is_refused(kctl: Kctl, short_dir: Path, more: str, named: str) -> None:
+def test_an_endpoint_that_makes_obstore_panic_is_rejected(kctl: Kctl, short_dir: Path, more: str, named: str) -> None:
     path = written(short_dir, f'uri = "s3://bucket/orders"\n{more}')
 
     for words in (("config", "check", "--offline"), ("storage", "status")):

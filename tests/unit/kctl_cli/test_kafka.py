@@ -46,7 +46,7 @@ def test_the_examples_can_be_parsed(command: object) -> None:
 
 
 @pytest.mark.parametrize(("dry_run", "code"), [(True, 0), (False, 2)])
-def test_a_change_that_nobody_can_confirm_fails_unless_only_that_was_asked_for(dry_run: bool, code: int) -> None:
+def test_a_change_that_cannot_be_confirmed_fails_unless_it_is_a_dry_run(dry_run: bool, code: int) -> None:
     options = argparse.Namespace(execute=False, dry_run=dry_run, output="json")
     shown: list[bool] = []
 
@@ -127,7 +127,7 @@ def test_a_context_file_and_its_mistakes_are_named(kctl: Kctl, tmp_path: Path, m
     assert "the nearest is `tls_ca_file`" in misspelt.err
 
 
-def test_nobody_there_is_reported_with_its_exit_code(kctl: Kctl) -> None:
+def test_an_unreachable_broker_is_reported_with_its_exit_code(kctl: Kctl) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         ran = kctl("kafka", "groups", "-b", f"127.0.0.1:{mute.getsockname()[1]}", "--timeout", "0.3")
     assert (ran.code, "something accepts connections there and does not answer" in ran.err) == (10, True)

@@ -57,7 +57,7 @@ def test_lines_that_were_moved_aside_are_shown_too(kctl: Kctl, logs: Path) -> No
 
 
 @pytest.mark.parametrize("follow", [(), ("-f",)], ids=["once", "followed"])
-def test_a_link_or_a_pipe_in_place_of_a_log_is_refused_at_once(kctl: Kctl, logs: Path, follow: tuple[str, ...]) -> None:
+def test_a_link_or_pipe_in_place_of_a_log_is_rejected_at_once(kctl: Kctl, logs: Path, follow: tuple[str, ...]) -> None:
     """kctl would read a link with the rights of the fleet's owner, and wait for a pipe."""
     log, config = logs / "worker-0.log", str(logs.parent / "kctl.toml")
     log.rename(logs / "secret")
@@ -78,7 +78,7 @@ def test_a_link_or_a_pipe_in_place_of_a_log_is_refused_at_once(kctl: Kctl, logs:
     )
 
 
-def test_a_name_without_a_log_is_refused_with_those_that_have_one(kctl: Kctl, logs: Path) -> None:
+def test_a_name_without_a_log_is_rejected_with_those_that_have_one(kctl: Kctl, logs: Path) -> None:
     ran = kctl("logs", "worker-9", "-c", str(logs.parent / "kctl.toml"))
     master = kctl("logs", "master", "-c", str(logs.parent / "kctl.toml"))
 

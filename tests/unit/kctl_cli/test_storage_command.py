@@ -253,7 +253,7 @@ def test_a_damaged_block_is_exported_with_its_bytes(kctl: Kctl, config: Path) ->
     assert row["damaged"] is True
 
 
-def test_what_is_stuck_is_put_back_and_living_leases_only_by_age(kctl: Kctl, storage: FileStorage) -> None:
+def test_expired_leases_are_requeued_and_current_ones_only_by_age(kctl: Kctl, storage: FileStorage) -> None:
     assert kctl("storage", "requeue").out == "1 message requeued\n"
     assert kctl("storage", "requeue", "--older-than", "3600").out == "0 messages requeued\n"
     assert kctl("storage", "requeue", "--older-than", "0").out == "3 messages requeued\n"
@@ -378,7 +378,7 @@ def test_a_storage_that_is_no_table_has_no_files_to_look_after(kctl: Kctl, stora
     assert (ran.code, 'storage.mode is "file"' in ran.err) == (2, True)
 
 
-def test_dead_letters_of_a_table_are_put_back_for_its_workers_to_take(kctl: Kctl, config: Path) -> None:
+def test_dead_letters_of_a_table_are_requeued_for_its_workers(kctl: Kctl, config: Path) -> None:
     path = config.parent / "orders"
     config.write_text(config.read_text() + f'mode = "lake"\nuri = "{path.as_uri()}"\n')
     lake = opened(path, Binding("g", "cluster-1"))

@@ -13,7 +13,7 @@ from kctl.errors import ConfigError
 from tests.configurations import KAFKA
 
 
-def test_a_cluster_of_the_command_line_beside_those_of_the_file_is_refused(tmp_path: Path) -> None:
+def test_a_cluster_on_the_command_line_besides_those_in_the_file_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "exporter.toml"
     path.write_text('[clusters.main]\nbootstrap_servers = "one:9092"\n')
 

@@ -200,7 +200,7 @@ def test_unusable_values_name_what_is_allowed(written: Written, tmp_path: Path, 
     assert caught.value.exit_code == 2
 
 
-def test_a_file_storage_with_a_spark_cluster_is_refused_with_the_reason(written: Written) -> None:
+def test_a_file_storage_with_a_spark_cluster_is_rejected_with_the_reason(written: Written) -> None:
     with pytest.raises(ConfigError, match="executors on other machines cannot write to a file of this one"):
         written(SMALLEST + '[spark]\nmaster = "spark://host:7077"')
 

@@ -56,7 +56,7 @@ TABLE = f'{LAKE}uri = "file:///srv/t"\n'
         ("[sinkers]\nhandler_timeout_seconds = 0", "sinkers.handler_timeout_seconds"),
     ],
 )
-def test_what_does_not_fit_together_is_refused_with_the_reason(more: str, complaint: str, tmp_path: Path) -> None:
+def test_contradictory_settings_are_rejected_with_the_reason(more: str, complaint: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         loaded(tmp_path, KAFKA + more)
 

@@ -83,7 +83,7 @@ def test_what_spark_gets_is_not_shown_where_it_is_secret(name: str, value: str, 
     assert shown(setting, {name: value}) == {name: seen}
 
 
-def test_properties_of_a_wrong_kind_are_refused_without_being_shown(tmp_path: Path) -> None:
+def test_properties_of_a_wrong_kind_are_rejected_without_being_shown(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError) as refused:
         loaded(tmp_path, KAFKA + '[spark]\nconf = ["spark.authenticate.secret=hunter2"]\n')
@@ -92,7 +92,7 @@ def test_properties_of_a_wrong_kind_are_refused_without_being_shown(tmp_path: Pa
 
 
 @pytest.mark.parametrize("url", ["redis://u:12/hunter2@host/0", "redis://u:hunter2/x@host/0"])
-def test_a_url_that_cannot_be_read_is_refused_without_a_part_of_its_password(url: str) -> None:
+def test_a_url_that_cannot_be_read_is_rejected_without_a_part_of_its_password(url: str) -> None:
     with pytest.raises(StorageUnusable, match=r"storage\.url cannot be read") as refused:
         where(url)
 

@@ -34,7 +34,7 @@ def only_on_the_path(programs: Path, monkeypatch: pytest.MonkeyPatch, *names: st
     monkeypatch.setenv("PATH", str(programs))
 
 
-def test_a_port_that_is_taken_is_refused(temporary: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_that_is_taken_is_rejected(temporary: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         code = run(["demo", "--broker-only", "--port", port])
@@ -97,7 +97,7 @@ ENDED = "the broker (pid 7) has ended: signal 9, SIGKILL"
 WHOLE = Audit(produced=3, stored=3, lost=0, duplicated=0, handled=3)
 
 
-def test_what_nobody_can_count_any_more_is_null() -> None:
+def test_counts_that_are_no_longer_possible_are_null() -> None:
     found = summary(None, DemoProgress(), 3, 2, WANTED, ENDED)
 
     unknown = {"stored", "lost", "duplicated", "not_stored", "handled", "handled_again", "dead"}

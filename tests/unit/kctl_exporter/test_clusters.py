@@ -74,7 +74,7 @@ def test_groups_of_several_clusters_are_on_one_page_beside_what_failed() -> None
     assert samples.page.count("# TYPE kctl_consumer_lag ") == 1
 
 
-def test_a_cluster_that_is_collected_anew_is_rendered_as_by_itself_and_the_others_stay() -> None:
+def test_a_cluster_that_is_collected_again_is_rendered_again_and_the_others_stay() -> None:
     main, other = cluster("main", group("billing", ("o", 0, 4, 10))), cluster("other", group("b", ("p", 0, 4, 10)))
     latest = Clusters((main, other))
     exposition = Exposition(lambda: latest)

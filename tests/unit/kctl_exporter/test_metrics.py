@@ -214,7 +214,7 @@ def test_operations_are_counted_by_kind_and_outcome_and_queries_that_failed_by_w
     assert values(samples, "kctl_worker_query_failures_total", "worker") == {("worker-0",): 2}
 
 
-def test_refused_http_requests_are_counted_by_code() -> None:
+def test_rejected_http_requests_are_counted_by_code() -> None:
     assert values(scraped(full_snapshot()), "kctl_http_refused_total", "code") == {("unauthorized",): 3}
 
 

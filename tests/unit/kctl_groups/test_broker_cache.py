@@ -160,7 +160,7 @@ async def test_a_deleted_topic_goes_and_one_that_is_only_unclear_stays(cluster_o
     assert (rows(cluster), cluster.freshness().missing_topics) == ([], ("orders",))
 
 
-async def test_a_hanging_broker_holds_nobody_up_and_its_late_answer_counts(cluster_of: Any) -> None:
+async def test_a_hanging_broker_does_not_delay_others_and_its_late_answer_counts(cluster_of: Any) -> None:
     hang = threading.Event()
     cluster, _, clock = cluster_of(FULL, hang, reading({A: 7, B: 8}, {A: 30, B: 30}))
     await cluster.refresh(5)

@@ -29,7 +29,7 @@ def test_what_is_denied_is_not_wanted_though_it_is_allowed() -> None:
     assert [name for name in NAMES if wanted(name)] == ["payments-eu", "billing"]
 
 
-def test_what_is_no_regular_expression_is_refused_with_the_reason() -> None:
+def test_an_invalid_regular_expression_is_rejected_with_the_reason() -> None:
     with pytest.raises(ValueError, match="unterminated"):
         fits(["/(/"])
     assert fits(["("])("(")

@@ -186,7 +186,7 @@ def test_a_host_that_does_not_know_a_question_is_not_silent() -> None:
     assert world.states()["b"] == "present"
 
 
-def test_a_host_that_is_refused_is_not_an_empty_answer() -> None:
+def test_a_host_that_is_rejected_is_not_an_empty_answer() -> None:
     world = well()
     world.seen = Seen(Roster("a", 1, (A, B), (), (Refused("c", C.url, "-"),)), 100.0)
 
@@ -300,7 +300,7 @@ def test_operations_of_all_hosts_have_their_host_and_one_that_does_not_answer_is
     assert [(each.sender, each.code) for each in failed] == [("c", "bad_result")]
 
 
-def test_operations_of_hosts_that_are_gone_or_refused_are_named_as_missing() -> None:
+def test_operations_of_hosts_that_are_gone_or_rejected_are_named_as_missing() -> None:
     gone, refused = (Gone(B, 1_000_090.0),), (Refused("c", C.url, "its name is taken"),)
     world = World(Seen(Roster("a", 1, (A,), gone, refused), 100.0))
 

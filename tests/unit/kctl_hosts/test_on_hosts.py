@@ -124,7 +124,7 @@ def test_the_first_that_does_not_do_it_ends_it_and_what_was_done_is_named() -> N
     assert [host for host, _ in world.submitted] == ["b"]
 
 
-def test_one_that_leads_no_more_has_nobody_else_begin() -> None:
+def test_a_host_that_is_no_longer_the_leader_starts_no_further_host() -> None:
     world = World({"b": [operation("done")], "c": [operation("done")]})
     world.on_answer = lambda _: setattr(world, "leader", "b")
 
@@ -132,7 +132,7 @@ def test_one_that_leads_no_more_has_nobody_else_begin() -> None:
         world.run("all", all=True)
 
 
-def test_others_pass_it_to_the_leader_and_without_one_it_is_refused() -> None:
+def test_other_hosts_pass_it_to_the_leader_and_without_a_leader_it_is_rejected() -> None:
     world = World({"b": [operation("done", "on all")]}, leader="b")
     assert world.run("all", all=True) == ("b: on all", {})
     assert world.submitted[0][1]["params"] == {"all": True, "host": "all"}
@@ -142,7 +142,7 @@ def test_others_pass_it_to_the_leader_and_without_one_it_is_refused() -> None:
         world.run("all", all=True)
 
 
-def test_cancelled_it_is_cancelled_there_and_nobody_else_begins() -> None:
+def test_a_cancellation_reaches_the_running_host_and_no_further_host_starts() -> None:
     world = World({"b": [operation("running"), operation("running"), operation("done", "just done")], "c": []})
 
     async def cancelled_while_b_runs() -> Any:

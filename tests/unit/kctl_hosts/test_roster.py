@@ -78,7 +78,7 @@ def test_a_clone_of_a_host_does_not_take_its_place_and_the_one_that_is_known_goe
     assert [each.incarnation for each in group.of(host("a", 5)).hosts] == [5]
 
 
-def test_hosts_that_do_not_speak_what_most_speak_are_refused() -> None:
+def test_hosts_with_another_protocol_than_most_are_rejected() -> None:
     newer = [host(f"n{number}", number + 2, protocols=(2, 3)) for number in range(3)]
     roster = Group().of(host("old", 1), *newer)
 
@@ -157,7 +157,7 @@ def test_a_time_to_come_does_not_keep_a_host_for_ever() -> None:
     assert group.of(host("a"), after=1001 + DAY).gone == ()
 
 
-def test_one_that_is_refused_leads_nobody() -> None:
+def test_a_rejected_host_is_not_the_leader() -> None:
     roster = agreed("b", [host("a", 1, "https://one:1"), host("b", 2, "https://one:1")], Roster(), 1.0, DAY)
 
     assert roster.leader == "a"

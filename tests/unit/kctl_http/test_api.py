@@ -359,7 +359,7 @@ async def test_open_streams_do_not_hold_up_an_end() -> None:
             assert [event async for event in stream] == []
 
 
-async def test_more_streams_than_the_bound_are_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_streams_than_the_bound_are_rejected_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_module, "_AT_A_TIME", 1)
     async with serving(source_of(snapshot())) as server, httpx.AsyncClient(timeout=10) as client:
         url = f"{server.url}/api/v1/events"

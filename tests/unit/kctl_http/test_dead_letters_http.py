@@ -151,7 +151,7 @@ async def test_others_may_read_classes(storage: FileStorage, audit_log: Path, ot
     assert done.stdout == f"{code}\n", done.stderr
 
 
-async def test_without_such_a_token_nobody_reads_them(storage: FileStorage, audit_log: Path) -> None:
+async def test_a_caller_without_such_a_token_cannot_read_them(storage: FileStorage, audit_log: Path) -> None:
     source = source_of(snapshot(), dead_letters=workbench(storage, audit_log))
     async with serving(source) as server, httpx.AsyncClient(timeout=10) as client:
         refused = await client.get(f"{server.url}/api/v1/dead-letters")
@@ -191,7 +191,7 @@ async def test_they_are_found_by_each_field_of_the_filter(client: httpx.AsyncCli
         assert (await client.get(f"dead-letters/groups?{query}")).json()["count"] == found, query
 
 
-async def test_a_filter_that_is_not_understood_is_refused_not_left_out(client: httpx.AsyncClient) -> None:
+async def test_an_unknown_filter_is_rejected_instead_of_ignored(client: httpx.AsyncClient) -> None:
     for query in (
         "topics=t",
         "partition=x",
@@ -294,7 +294,7 @@ def steps_of(answer: httpx.Response) -> list[dict[str, Any]]:
 
 @pytest.mark.shows("HTTP changes only the number of dead letters that the caller saw; otherwise 409")
 @pytest.mark.parametrize("verb", ["requeue", "delete"])
-async def test_another_count_than_seen_is_refused(client: httpx.AsyncClient, storage: FileStorage, verb: str) -> None:
+async def test_another_count_than_seen_is_rejected(client: httpx.AsyncClient, storage: FileStorage, verb: str) -> None:
     for count in (4, 6, 0):
         refused = await client.post(
             f"dead-letters/{verb}", json={"filter": {"error_class": "KeyError"}, "count": count}
@@ -305,7 +305,7 @@ async def test_another_count_than_seen_is_refused(client: httpx.AsyncClient, sto
     assert storage.count_dead() == 7
 
 
-async def test_what_matches_is_put_back(client: httpx.AsyncClient, storage: FileStorage, audit_log: Path) -> None:
+async def test_matching_messages_are_requeued(client: httpx.AsyncClient, storage: FileStorage, audit_log: Path) -> None:
     chosen = {"filter": {"line": "shop.py:7", "offset_from": 1}, "count": 4}
 
     steps = steps_of(await client.post("dead-letters/requeue", json=chosen))
@@ -333,7 +333,7 @@ async def test_some_are_deleted_by_their_ids(client: httpx.AsyncClient, storage:
     assert [each.id for each in storage.dead()] == ["1", "3", "5", "6", "7"]
 
 
-async def test_a_change_that_is_not_understood_is_refused(client: httpx.AsyncClient, storage: FileStorage) -> None:
+async def test_an_unknown_change_is_rejected(client: httpx.AsyncClient, storage: FileStorage) -> None:
     bodies: list[dict[str, Any]] = [
         {"filter": {}},
         {"count": 7},
@@ -393,7 +393,7 @@ class Endless(FileStorage):
 
 @pytest.mark.shows("a search for dead letters ends when its caller leaves or the master ends")
 @pytest.mark.parametrize("leaves", [True, False])
-async def test_a_question_nobody_waits_for_is_given_up(storage: FileStorage, audit_log: Path, leaves: bool) -> None:
+async def test_a_query_is_given_up_when_its_caller_leaves(storage: FileStorage, audit_log: Path, leaves: bool) -> None:
     endless = Endless(storage.path)
     bench = workbench(endless, audit_log)
     async with (

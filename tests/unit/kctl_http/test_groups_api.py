@@ -65,7 +65,7 @@ async def test_each_cluster_has_its_age_and_what_failed_in_it() -> None:
     assert (await ask("/api/v1/groups", MAIN, other, cluster="other")).json()["rows"] == []
 
 
-async def test_a_pattern_of_more_than_300_characters_is_refused_by_one_sentence() -> None:
+async def test_a_pattern_of_more_than_300_characters_is_rejected_by_one_sentence() -> None:
     fits = await ask("/api/v1/groups", MAIN, group=["a*" + "*" * 298, "b"])
     refused = await ask("/api/v1/groups", MAIN, group=["a", "b" * 301])
 
@@ -102,7 +102,7 @@ async def test_of_one_group_there_are_its_partitions_and_its_members_with_the_la
 
 
 @pytest.mark.shows("brokers are asked for members of at most two groups at a time")
-async def test_of_callers_that_come_at_once_only_a_few_ask_the_brokers_and_the_others_are_refused() -> None:
+async def test_only_a_few_concurrent_callers_reach_the_brokers_and_the_others_are_rejected() -> None:
     began, may_end = threading.Semaphore(0), threading.Event()
 
     def describe(_cluster: str, name: str) -> Group:

@@ -93,7 +93,7 @@ async def test_a_browser_may_ask_a_person_for_the_token_but_only_to_read() -> No
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "http://localhost:1", "null", "http://localhost.evil.example"]
 )
-async def test_pages_of_another_origin_are_refused_token_or_not(origin: str) -> None:
+async def test_pages_of_another_origin_are_rejected_with_or_without_a_token(origin: str) -> None:
     for method in ("GET", "POST", "OPTIONS"):
         headers = {**GOOD, "origin": origin}
         assert await refusal("/api/v1/lag", method, WITH_TOKEN, headers=headers) == (403, "not_allowed")
@@ -137,13 +137,13 @@ async def test_every_answer_forbids_what_a_browser_might_do_with_it() -> None:
         assert len(response.headers.get_list("content-security-policy")) == 1
 
 
-async def test_a_body_that_is_too_large_is_refused_before_it_is_read() -> None:
+async def test_a_body_that_is_too_large_is_rejected_before_it_is_read() -> None:
     headers = {**GOOD, "content-length": str(64 * 1024 + 1)}
 
     assert await refusal("/api/v1/lag", "POST", WITH_TOKEN, headers=headers) == (413, "body_too_large")
 
 
-async def test_headers_that_are_too_large_are_refused() -> None:
+async def test_headers_that_are_too_large_are_rejected() -> None:
     assert await refusal("/api/v1/lag", headers={"x": "y" * 20_000}) == (431, "headers_too_large")
     assert await refusal(f"/api/v1/lag?topic={'y' * 20_000}") == (431, "headers_too_large")
 

@@ -53,7 +53,7 @@ async def test_each_subject_has_its_metrics(query: str, metrics: int) -> None:
         ("until=inf", 400),
     ],
 )
-async def test_what_is_not_there_or_makes_no_sense_is_refused(query: str, status: int) -> None:
+async def test_missing_and_invalid_values_are_rejected(query: str, status: int) -> None:
     assert (await ask(snapshot(), f"{PATH}?{query}")).status_code == status
 
 

@@ -51,7 +51,7 @@ async def test_what_is_asked_again_of_a_snapshot_is_the_same_answer(client: http
     assert (second.content, second.headers) == (first.content, first.headers)
 
 
-async def test_another_question_another_snapshot_and_a_later_one_are_answered_anew(
+async def test_another_question_another_snapshot_and_a_later_one_are_not_answered_from_the_cache(
     client: httpx.AsyncClient, moving: Moving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bodies = [(await client.get("lag?limit=2")).content]
@@ -129,7 +129,7 @@ async def test_ten_that_ask_at_the_same_moment_are_answered_once() -> None:
     assert slow.asked == {"/api/v1/lag": 1}
 
 
-async def test_one_that_does_not_read_its_answer_holds_up_nobody() -> None:
+async def test_a_client_that_does_not_read_its_answer_does_not_delay_others() -> None:
     slow, takes = Slow(), asyncio.Event()
     answers = over(slow)
     stalled = asyncio.create_task(asked(answers, takes))

@@ -95,7 +95,7 @@ async def post() -> AsyncIterator[Post]:
         yield posting
 
 
-async def test_a_number_that_is_none_is_refused_and_begins_nothing(post: Post) -> None:
+async def test_nan_infinity_and_other_non_numbers_are_rejected_and_start_nothing(post: Post) -> None:
     for body in (
         '{"operation": "act", "params": {"deadline_seconds": %s}}',
         '{"operation": "act", "params": {"n": %s}}',
@@ -117,7 +117,7 @@ async def test_a_body_that_is_no_json_object_is_a_bad_parameter(post: Post) -> N
         assert (response.status_code, response.json()["error"]["code"]) == (400, "bad_params"), body
 
 
-async def test_a_body_without_the_json_content_type_is_refused_in_our_shape(post: Post) -> None:
+async def test_a_body_without_the_json_content_type_is_rejected_with_our_error(post: Post) -> None:
     error = {
         "code": "unsupported_media_type",
         "message": "the body must be JSON: send `Content-Type: application/json`",
@@ -136,7 +136,7 @@ async def test_json_with_its_content_type_is_carried_out(post: Post, media_type:
     assert (response.status_code, response.json()["state"], response.json()["result"]) == (200, "done", {"n": 0.5})
 
 
-async def test_a_parameter_that_is_no_number_is_refused() -> None:
+async def test_a_parameter_that_is_not_a_number_is_rejected() -> None:
     queries = ("lag?min_lag", "lag?limit", "lag?partition", "events?recent", "workers?limit")
     async with serving(source_of(snapshot())) as server, httpx.AsyncClient(timeout=10, base_url=server.url) as client:
         for query, number in product(queries, ("NaN", "Infinity", "-Infinity", "1e999", "nan", "inf")):

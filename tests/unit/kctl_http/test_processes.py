@@ -46,7 +46,7 @@ def test_a_log_is_read_in_whole_lines_and_goes_on_where_it_was_left(log: Path) -
     assert read(log, "?after=26").json() == {"text": "", "next": 26, "is_continued": True}
 
 
-def test_after_a_rotation_and_of_a_flood_the_end_comes_anew(log: Path) -> None:
+def test_after_a_rotation_or_a_flood_the_end_of_the_log_is_read_instead_of_continued(log: Path) -> None:
     log.write_text("rotated\n")
     assert read(log, "?after=5000").json() == {"text": "rotated\n", "next": 8, "is_continued": False}
 

@@ -50,7 +50,7 @@ LOCAL = b"Host: localhost"
 
 
 @pytest.mark.shows("any request of a stranger gets a status below 500, in one form")
-async def test_a_name_that_only_looks_like_loopback_is_refused(server: HttpServer) -> None:
+async def test_a_name_that_only_looks_like_loopback_is_rejected(server: HttpServer) -> None:
     for host in (
         "127.evil.example",
         "127.0.0.1.evil.example",
@@ -79,7 +79,7 @@ async def test_a_name_that_only_looks_like_loopback_is_refused(server: HttpServe
 
 
 @pytest.mark.parametrize("token", [True, False])
-async def test_what_a_page_of_another_site_asks_for_is_refused(server: HttpServer, token: bool) -> None:
+async def test_a_request_from_a_page_of_another_site_is_rejected(server: HttpServer, token: bool) -> None:
     shown = [b"Authorization: Bearer " + TOKEN.encode()] if token else []
 
     answer = await answer_to(server.url, LOCAL, b"Sec-Fetch-Site: cross-site", *shown)

@@ -154,7 +154,7 @@ def test_a_list_of_groups_has_the_groups_of_the_brokers_that_answer_and_names_th
     assert [dead.address in str(each) for each in problems] == [True]
 
 
-def test_a_group_whose_coordinator_is_refused_has_that_error_and_no_coordinator() -> None:
+def test_a_group_whose_coordinator_is_not_permitted_has_that_error_and_no_coordinator() -> None:
     brokers: dict[int, str] = {}
     script: Script = {
         "DescribeGroups": described(BILLING),

@@ -59,7 +59,7 @@ def test_of_equal_messages_of_which_the_clusters_have_different_numbers_none_is_
             translated(one, other, 2)
 
 
-def test_a_message_behind_too_many_of_its_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_after_too_many_of_the_same_time_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     log = cluster([str(number) for number in range(10)])
 
     assert translated(log, log, 10) == 10

@@ -23,7 +23,7 @@ def test_a_place_in_a_log_is_understood(words: list[str], meant: Target) -> None
 
 
 @pytest.mark.parametrize("words", [["-5"], ["soon"], ["shift-by"], ["shift-by", "x"], ["1", "2"], ["2026-13-01"]])
-def test_anything_else_is_refused(words: list[str]) -> None:
+def test_anything_else_is_rejected(words: list[str]) -> None:
     with pytest.raises(UsageError, match=words[0]):
         target(words)
 

@@ -122,14 +122,14 @@ def test_the_trigger_of_an_application_is_not_that_of_the_workers() -> None:
     assert owner([WorkerRow("worker-0", "attached", AgentState.RUNNING)]).trigger_seconds is None
 
 
-def test_where_nobody_answers_the_members_of_the_group_are_known() -> None:
+def test_the_members_of_the_group_are_known_though_no_process_answers() -> None:
     nobodys = partition(owner=None)
 
     assert asked(owners([], [], 30.0, 2), nobodys) == Owner(None, None, 30.0, members=2)
     assert asked(owners([], [], 30.0), nobodys).members is None
 
 
-def test_where_nobody_reads_the_status_is_what_the_fleet_is_doing() -> None:
+def test_the_status_without_a_reader_is_what_the_fleet_is_doing() -> None:
     nobodys = partition(owner=None)
 
     assert owner([], worker("backoff"), of=nobodys).state == "starting"

@@ -41,7 +41,7 @@ def test_folders_are_private(private: None, tmp_path: Path, caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize("folder", ["data", "logs"])
-def test_a_folder_that_every_user_can_write_to_is_refused(tmp_path: Path, folder: str) -> None:
+def test_a_folder_that_every_user_can_write_to_is_rejected(tmp_path: Path, folder: str) -> None:
     (tmp_path / folder).mkdir()
     (tmp_path / folder).chmod(0o777)
 
@@ -49,7 +49,7 @@ def test_a_folder_that_every_user_can_write_to_is_refused(tmp_path: Path, folder
         make_folders(loaded(tmp_path))
 
 
-def test_a_folder_such_as_tmp_is_refused_without_a_word_of_changing_it(tmp_path: Path) -> None:
+def test_a_folder_such_as_tmp_is_rejected_without_advice_to_change_it(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared").chmod(0o1777)
 
@@ -86,7 +86,7 @@ FOLDERS = [
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_a_folder_of_a_table_that_every_user_can_write_to_is_refused(tmp_path: Path, folder: str) -> None:
+def test_a_folder_of_a_table_that_every_user_can_write_to_is_rejected(tmp_path: Path, folder: str) -> None:
     for each in FOLDERS:
         (tmp_path / each).mkdir(parents=True)
     config = loaded(tmp_path, LAKE % tmp_path)
@@ -134,7 +134,7 @@ def test_a_table_in_tmp_has_its_folders_first(private: None, shared: Path, caplo
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a folder of another user")
-def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+def test_a_folder_of_another_user_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir(mode=0o700)
     os.chown(tmp_path / "data", 65534, 65534)
 
@@ -147,7 +147,7 @@ HANDLER = f'{KAFKA}[sinkers]\ncount = 1\nhandler = "shop.orders:handle"\n'
 
 @pytest.mark.shows("kctl runs no handler or transform that all users can change")
 @pytest.mark.parametrize("exposed", ["shop", "shop/orders.py", "."])
-def test_code_that_every_user_can_change_is_refused(tmp_path: Path, exposed: str) -> None:
+def test_code_that_every_user_can_change_is_rejected(tmp_path: Path, exposed: str) -> None:
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "orders.py").touch()
     config = loaded(tmp_path, HANDLER)
@@ -160,7 +160,7 @@ def test_code_that_every_user_can_change_is_refused(tmp_path: Path, exposed: str
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a link of another user")
 @pytest.mark.parametrize("name", ["orders", "orders_dead_letters"])
-def test_a_link_that_another_user_has_put_in_place_of_a_table_is_refused(shared: Path, name: str) -> None:
+def test_a_link_that_another_user_has_put_in_place_of_a_table_is_rejected(shared: Path, name: str) -> None:
     (shared.parent / "elsewhere").mkdir()
     (shared / name).symlink_to(shared.parent / "elsewhere")
     os.chown(shared / name, 65534, 65534, follow_symlinks=False)

@@ -181,7 +181,7 @@ async def test_the_verdict_and_the_rows_of_status_are_of_one_collection(members:
 
 
 @pytest.mark.parametrize("params", [{"worker": "nobody"}, {"worker": 3}, {"limit": 3}, {"worker": "x" * 5000}])
-async def test_a_parameter_that_makes_no_sense_is_refused(service: MasterService, params: JsonObject) -> None:
+async def test_an_invalid_parameter_is_rejected(service: MasterService, params: JsonObject) -> None:
     with pytest.raises(BadParams) as raised:
         await service.answer(request("kafka_lag", "getKafkaLag", **params))
 

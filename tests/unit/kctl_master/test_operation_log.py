@@ -178,7 +178,7 @@ async def test_what_cannot_be_taken_back_is_unknown_and_taking_back_is_not_inter
     assert log.counts == {("stop", "unknown"): 1}
 
 
-async def test_what_touches_the_same_is_refused_until_the_first_has_ended() -> None:
+async def test_a_conflicting_operation_is_rejected_until_the_first_has_ended() -> None:
     log = operations(kind("drain", never, is_long=True), kind("stop", at_once))
     first = await log.submit("drain", {"name": "worker-0"}, US, 0.0)
 

@@ -155,7 +155,7 @@ def test_what_is_committed_is_what_lag_is_counted_from_under_every_policy() -> N
         assert checked["rows"][0]["remaining_count"] == 10
 
 
-def test_a_partition_that_was_never_committed_and_that_nobody_reads_has_the_lag_of_its_log() -> None:
+def test_a_partition_without_commit_and_reader_has_the_lag_of_its_log() -> None:
     rows = offset_checker([], brokers((0, None, 25)))["rows"]
 
     assert [(each["worker"], each["remaining_count"]) for each in rows] == [(None, 25)]
@@ -187,7 +187,7 @@ def test_an_attached_application_has_rows_of_its_own_beside_the_groups_of_what_t
     assert kafka_lag(answers, None)["total"] == 60, "the application is a group of its own"
 
 
-def test_an_attached_application_is_the_reader_of_what_nobody_reads_in_the_fleets_topics_alone() -> None:
+def test_an_attached_application_is_the_reader_of_unread_partitions_of_the_fleets_topics_only() -> None:
     known = brokers((0, None, 100))
 
     rows = offset_checker([REPORT], known)["rows"]

@@ -55,7 +55,7 @@ def test_an_answer_is_read_as_the_rows_that_the_master_has_encoded(rpc: str) -> 
         ("ping", {"rows": [{"name": "worker-0"}]}, "required field `pid` - at `$.rows[0]`"),
     ],
 )
-def test_an_answer_of_another_shape_is_refused_and_names_the_field(rpc: str, result: JsonObject, why: str) -> None:
+def test_an_answer_of_another_shape_is_rejected_and_names_the_field(rpc: str, result: JsonObject, why: str) -> None:
     with pytest.raises(BadAnswer, match=f"^the master's answer to {rpc} does not have its shape: .*{re.escape(why)}"):
         read(rpc, raw(result))
 

@@ -28,7 +28,7 @@ def test_a_reply_of_megabytes_is_put_together(short_dir: Path) -> None:
         assert call(socket_of(short_dir), QUESTION, 10.0).result == large
 
 
-def test_no_file_nobody_listening_and_not_permitted_are_distinguished(short_dir: Path) -> None:
+def test_no_file_no_listener_and_not_permitted_are_distinguished(short_dir: Path) -> None:
     with pytest.raises(NoSocketFile, match="does not exist; run `kctl start`"):
         call(socket_of(short_dir), QUESTION, 1.0)
     with pytest.raises(NoSocketFile):

@@ -130,7 +130,7 @@ def test_a_full_backlog_is_a_timeout_of_that_agent_alone(short_dir: Path) -> Non
     assert [answer.sender for answer in outcome.answers] == ["good"]
 
 
-def test_a_kept_connection_whose_agent_was_started_anew_is_replaced_without_a_failure(short_dir: Path) -> None:
+def test_a_kept_connection_to_a_restarted_agent_is_replaced_without_a_failure(short_dir: Path) -> None:
     async def across_a_restart(pool: AgentPool) -> FanOut[Raw]:
         loop = asyncio.get_running_loop()
         with ScriptedAgent(short_dir, "a", {"kafka_lag": Answers({"life": 1})}):

@@ -371,7 +371,7 @@ def steps_of(ways: list[tuple[int, int, int, int, int | None, str]]) -> Iterator
             yield None if how == "absent" else found, Owner(None, None, None, members=members)
 
 
-def test_growth_is_measured_anew_while_nothing_changes() -> None:
+def test_growth_is_measured_again_while_nothing_changes() -> None:
     """The assessor may not reuse a judgement: growth changes when the last commit leaves the window."""
     assessor, now, committed, end = RowAssessor(), 0.0, 100, 100
     found = []

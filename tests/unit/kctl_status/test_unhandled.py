@@ -23,7 +23,7 @@ def times(found: Iterable[Unhandled], name: str) -> list[int]:
 
 
 @pytest.mark.shows("a fleet is `degraded` if its oldest message is too old, and *catching up* if that age falls")
-def test_a_message_that_nobody_handles_is_late_from_the_limit_on() -> None:
+def test_an_unhandled_message_is_late_from_the_limit_on() -> None:
     found = judged(lambda now: float(now), 300)
 
     assert times(found, "is_late") == list(range(61, 300))

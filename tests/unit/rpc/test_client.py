@@ -30,6 +30,6 @@ def test_whatever_is_no_answer_is_raised(short_dir: Path, step: Step, error: typ
         ask(short_dir / "engine.sock", "gateway", {}, 0.3)
 
 
-def test_nobody_there_is_an_os_error(short_dir: Path) -> None:
+def test_a_socket_without_a_listener_is_an_os_error(short_dir: Path) -> None:
     with pytest.raises(FileNotFoundError):
         ask(short_dir / "engine.sock", "ping", {}, 0.3)

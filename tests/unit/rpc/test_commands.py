@@ -132,7 +132,7 @@ def test_describe_lists_every_method_itself_included(snapshot: Snapshot) -> None
         ({"\x1b[31m": 1}, r'"\?\?31m"'),
     ],
 )
-def test_a_parameter_the_command_does_not_take_is_refused_by_its_name(params: JsonObject, refusal: str) -> None:
+def test_a_parameter_the_command_does_not_take_is_rejected_by_its_name(params: JsonObject, refusal: str) -> None:
     command = AgentCommand(
         "seek",
         lambda *_: {},

@@ -101,13 +101,13 @@ def test_a_method_is_repeated_only_short_and_plain(snapshot: Snapshot) -> None:
     assert len(error.message) < 120
 
 
-def test_a_parameter_that_a_command_does_not_take_is_refused(snapshot: Snapshot) -> None:
+def test_a_parameter_that_a_command_does_not_take_is_rejected(snapshot: Snapshot) -> None:
     error = refusal(dispatcher_with(snapshot), method="getPing", params={"x": 1})
 
     assert error.code == "bad_params"
 
 
-def test_a_frame_that_is_no_request_is_refused_with_its_id(snapshot: Snapshot) -> None:
+def test_a_frame_that_is_not_a_request_is_rejected_with_its_id(snapshot: Snapshot) -> None:
     reply = ask(dispatcher_with(snapshot), method=None)
 
     assert reply.error is not None
@@ -145,7 +145,7 @@ def test_an_answer_that_cannot_be_sent_is_a_failure_of_the_command(result: JsonO
     assert error.code == "command_failed"
 
 
-def test_an_answer_above_the_limit_is_refused_with_the_number(snapshot: Snapshot) -> None:
+def test_an_answer_above_the_limit_is_rejected_with_the_number(snapshot: Snapshot) -> None:
     huge = AgentCommand("huge", lambda *_: {"text": "x" * MAX_REPLY_BYTES}, "")
 
     error = refusal(dispatcher_with(snapshot, huge), method="getHuge")

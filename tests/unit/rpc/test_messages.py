@@ -90,7 +90,7 @@ def test_fields_of_a_newer_peer_are_ignored() -> None:
         ("deadline_ms", True),
     ],
 )
-def test_a_field_with_a_wrong_value_is_refused_by_its_name(field: str, value: object) -> None:
+def test_a_field_with_a_wrong_value_is_rejected_by_its_name(field: str, value: object) -> None:
     with pytest.raises(BadRequest, match=f'"{field}"'):
         check_request(MINIMAL | {field: value})
 
@@ -135,7 +135,7 @@ def test_a_master_s_reply_names_what_is_missing() -> None:
     ],
     ids=str,
 )
-def test_a_reply_with_a_wrong_field_is_refused(broken: dict[str, object]) -> None:
+def test_a_reply_with_a_wrong_field_is_rejected(broken: dict[str, object]) -> None:
     with pytest.raises(BadPayload):
         parsed(reply_ok("7f", {}, "worker-0", 0.4) | broken)
 

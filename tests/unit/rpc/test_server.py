@@ -81,7 +81,7 @@ def test_a_caller_that_has_sent_all_and_closed_its_side_still_gets_its_replies(b
 # ---- what is refused
 
 
-def test_a_client_refused_while_still_sending_can_read_why(bench: Bench) -> None:
+def test_a_client_rejected_while_still_sending_can_read_why(bench: Bench) -> None:
     bench.serve()
     caller = bench.connect()
 

@@ -91,7 +91,7 @@ def test_a_lone_surrogate_survives_the_wire_as_an_escape() -> None:
 
 
 @pytest.mark.parametrize("limit_bytes", [8, MAX_REQUEST_BYTES, MAX_REPLY_BYTES])
-def test_a_frame_larger_than_the_limit_is_refused_before_its_body_is_read(limit_bytes: int) -> None:
+def test_a_frame_larger_than_the_limit_is_rejected_before_its_body_is_read(limit_bytes: int) -> None:
     decoder = Decoder(limit_bytes)
 
     with pytest.raises(FrameTooLarge, match=str(limit_bytes)):
@@ -133,7 +133,7 @@ def test_a_frame_of_exactly_the_limit_is_read_in_one_piece_and_in_two() -> None:
     ],
     ids=lambda body: repr(body[:12]),
 )
-def test_a_body_that_is_not_a_json_object_in_utf_8_is_refused(body: bytes) -> None:
+def test_a_body_that_is_not_a_json_object_in_utf_8_is_rejected(body: bytes) -> None:
     with pytest.raises(BadPayload) as caught:
         Decoder(MAX_REQUEST_BYTES).feed(framed(body))
 

@@ -179,7 +179,7 @@ def test_a_journal_is_neither_read_nor_written_through_a_link(tmp_path: Path) ->
     elsewhere.clear()
 
 
-def test_a_journal_that_is_a_pipe_or_a_folder_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_journal_that_is_a_pipe_or_a_folder_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
 

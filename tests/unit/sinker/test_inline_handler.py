@@ -117,7 +117,7 @@ def test_a_put_calls_the_handler_with_every_message_and_moves_the_stored_offset(
 @pytest.mark.parametrize(
     ("handler", "error"), [("refuses", "the handler returned False"), ("explains", "KeyError: 'amount'")]
 )
-def test_a_refused_message_is_tried_alone_and_then_dead(make: Make, module: Any, handler: str, error: str) -> None:
+def test_a_failed_message_is_tried_alone_and_then_dead(make: Make, module: Any, handler: str, error: str) -> None:
     storage = make(handler)
     with storage.writer() as writer:
         writer.put(chunk(0, 4))

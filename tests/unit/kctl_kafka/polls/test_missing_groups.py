@@ -50,7 +50,7 @@ def test_one_that_is_expected_and_was_never_seen_is_gone_after_half_a_minute() -
     assert missing.unclear({}, DENIED) == {}, "and stays so"
 
 
-def test_one_that_is_listed_again_meanwhile_begins_anew() -> None:
+def test_a_group_that_is_listed_again_meanwhile_starts_over() -> None:
     clock = Clock(100.0)
     missing = MissingGroups(clock=clock)
     missing.unclear(_listed_by(999), [])

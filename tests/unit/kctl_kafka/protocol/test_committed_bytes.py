@@ -120,7 +120,7 @@ def test_one_response_after_the_other_is_read_as_if_it_were_the_first(groups: Gr
 
 
 @given(GROUPS, st.data())
-def test_a_response_that_is_cut_off_is_refused(groups: Groups, data: st.DataObject) -> None:
+def test_a_response_that_is_cut_off_is_rejected(groups: Groups, data: st.DataObject) -> None:
     whole, responses = body(groups), CommittedResponses()
     cut = whole[: data.draw(st.integers(0, len(whole) - 2))]
     if len(groups) == 0:
@@ -133,6 +133,6 @@ def test_a_response_that_is_cut_off_is_refused(groups: Groups, data: st.DataObje
 
 
 @given(st.binary(max_size=200))
-def test_other_bytes_are_refused_or_read_and_end(data: bytes) -> None:
+def test_other_bytes_are_rejected_or_read_to_the_end(data: bytes) -> None:
     with suppress(*UNREADABLE):
         CommittedResponses().read(data)

@@ -66,7 +66,7 @@ def test_responses_do_not_affect_each_other(polls: list[list[dict[str, Any]]], d
 
 
 @given(GROUPS.filter(bool), st.data())
-def test_a_response_that_is_cut_off_is_refused(groups: list[dict[str, Any]], data: st.DataObject) -> None:
+def test_a_response_that_is_cut_off_is_rejected(groups: list[dict[str, Any]], data: st.DataObject) -> None:
     whole = body(groups, 5)
     size = data.draw(st.integers(0, len(whole) - 2))
 

@@ -55,7 +55,7 @@ def test_offsets_of_logs_are_read_as_kafka_python_reads_them(logs: list[dict[str
 
 
 @given(st.binary(max_size=200))
-def test_other_bytes_are_refused_or_read_and_end(data: bytes) -> None:
+def test_other_bytes_are_rejected_or_read_to_the_end(data: bytes) -> None:
     with suppress(*UNREADABLE):
         list(listed(data, PartitionKeys()))
 

@@ -48,7 +48,7 @@ def commit(storage: FileStorage) -> None:
     storage.advance_offsets([Advance("t", 0, stored.version, stored.next, stored.next + 1)])
 
 
-def test_after_a_whole_copy_the_next_commit_begins_the_log_anew(path: Path, storage: FileStorage) -> None:
+def test_after_a_whole_copy_the_next_commit_restarts_the_log(path: Path, storage: FileStorage) -> None:
     before = generation(path)
 
     copy(path)
@@ -58,7 +58,7 @@ def test_after_a_whole_copy_the_next_commit_begins_the_log_anew(path: Path, stor
     assert generation(path) != before
 
 
-def test_while_a_copy_reads_commits_go_on_and_none_begins_the_log_anew(path: Path, storage: FileStorage) -> None:
+def test_while_a_copy_reads_commits_continue_and_none_restarts_the_log(path: Path, storage: FileStorage) -> None:
     before = generation(path)
     with closing(connect(path)) as db, closing(connect(path)) as guard:
         with reading(guard):
@@ -82,7 +82,7 @@ def test_where_all_was_copied_before_a_copy_that_reads_copies_nothing(path: Path
         assert (pages > 0, copied) == (True, 0)
 
 
-def test_while_the_rest_is_copied_nobody_commits(path: Path, storage: FileStorage) -> None:
+def test_while_the_rest_is_copied_no_process_commits(path: Path, storage: FileStorage) -> None:
     with closing(connect(path)) as db, closing(connect(path)) as guard, writing(guard):
         db.execute("pragma busy_timeout=0")
 

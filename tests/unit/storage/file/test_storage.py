@@ -65,7 +65,7 @@ def storage(path: Path, machine: Machine) -> Iterator[FileStorage]:
         yield storage
 
 
-def test_a_file_of_another_version_is_refused(path: Path) -> None:
+def test_a_file_of_another_version_is_rejected(path: Path) -> None:
     file_storage(path)
     with closing(sqlite3.connect(path)) as db:
         db.execute("pragma user_version=99")
@@ -74,7 +74,7 @@ def test_a_file_of_another_version_is_refused(path: Path) -> None:
         file_storage(path)
 
 
-def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_rejected(path: Path) -> None:
     path.write_bytes(b"this is a letter to a friend, not a database " * 50)
 
     with pytest.raises(StorageUnusable, match="not a database"):

@@ -27,7 +27,7 @@ def of_days(path: Path, *days: str) -> tuple[LakeStorage, LakeBatch]:
 
 @pytest.mark.shows("a date that readers cannot represent is rejected before it is stored")
 @pytest.mark.parametrize("day", ["+10000-01-01", "0000-12-31", "-0044-03-15"])
-def test_a_day_that_readers_of_the_table_do_not_know_is_refused_before_it_is_stored(path: Path, day: str) -> None:
+def test_a_day_that_readers_of_the_table_do_not_support_is_rejected_before_it_is_stored(path: Path, day: str) -> None:
     made, batch = of_days(path, "2026-11-24", day)
 
     with pytest.raises(TableRefused, match=re.escape(f"a row of the batch is of {day} in day, by which")):

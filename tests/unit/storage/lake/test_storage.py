@@ -58,7 +58,7 @@ def test_a_commit_after_the_check_is_noticed(storage: LakeStorage, path: Path, m
 
 
 @pytest.mark.parametrize("counted", [0, 9, 11])
-def test_a_batch_with_other_rows_than_written_is_refused(storage: LakeStorage, path: Path, counted: int) -> None:
+def test_a_batch_with_other_rows_than_written_is_rejected(storage: LakeStorage, path: Path, counted: int) -> None:
     batch = begun(storage, 100, 110)
 
     with pytest.raises(StorageUnusable, match=f"has written {counted} rows? into .* the files there have 10: nothing"):
@@ -83,7 +83,7 @@ def test_a_file_of_an_uncommitted_attempt_is_no_part_of_the_table(storage: LakeS
     assert not leftover.exists()
 
 
-def test_a_log_that_was_cleaned_up_below_what_it_was_read_from_is_read_anew(storage: LakeStorage, path: Path) -> None:
+def test_a_log_that_was_cleaned_up_past_the_last_read_is_read_again(storage: LakeStorage, path: Path) -> None:
     """Another writer cleaned up; its checkpoint is older than the newest version that was read."""
     DeltaTable(path).create_checkpoint()
     reader = opened(path)
@@ -127,7 +127,7 @@ def test_files_of_impossible_batches_are_removed_and_others_stay(storage: LakeSt
     assert offsets(path) == list(range(100, 120))
 
 
-def test_a_table_that_cannot_be_written_is_refused_with_its_reason(path: Path, tmp_path: Path) -> None:
+def test_a_table_that_cannot_be_written_is_rejected_with_its_reason(path: Path, tmp_path: Path) -> None:
     opened(path)
     with pytest.raises(TableRefused, match="has no column amount"):
         LakeStorage(LocalFolder(path)).fit(schema(*FIELDS, ("amount", "double")))
@@ -157,7 +157,7 @@ def test_a_table_that_cannot_be_written_is_refused_with_its_reason(path: Path, t
          {"delta.setTransactionRetentionDuration": "interval 7 days"}, "stored offsets would expire"),
     ],
 )  # fmt: skip
-def test_a_table_of_features_that_are_not_written_is_refused_by_their_names(
+def test_a_table_with_unsupported_features_is_rejected_by_their_names(
     path: Path, protocol: dict[str, object], configuration: dict[str, str], reason: str
 ) -> None:
     opened(path)
@@ -247,7 +247,7 @@ def test_commits_are_synced_before_they_show(storage: LakeStorage, path: Path, m
 
 
 @pytest.mark.parametrize("damage", [b"", bytes(200), b'{"commitInfo":{}}\n{"txn":{"appId":"a","ver'])
-def test_a_log_damaged_by_a_power_cut_is_refused(storage: LakeStorage, path: Path, damage: bytes) -> None:
+def test_a_log_damaged_by_a_power_cut_is_rejected(storage: LakeStorage, path: Path, damage: bytes) -> None:
     """Another writer does not sync its entries."""
     before = DeltaTable(path).version()
     (path / "_delta_log" / f"{before + 1:020}.json").write_bytes(damage)

@@ -7,7 +7,7 @@ from kctl_agent.worker.consumer_group.commits import Commits
 GOOD, BAD = TopicPartition("orders", 0), TopicPartition("payments", 0)
 
 
-def test_what_is_refused_again_and_again_is_tried_more_and_more_seldom() -> None:
+def test_a_commit_that_is_rejected_repeatedly_is_tried_less_and_less_often() -> None:
     commits, now, pauses = Commits(), 100.0, []
     for _ in range(6):
         commits.answered({BAD: 20}, [BAD], now)

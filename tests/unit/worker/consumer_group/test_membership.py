@@ -60,7 +60,7 @@ def test_what_may_work_soon_is_tried_again() -> None:
     assert broker.asked.count("OffsetCommit") == 2
 
 
-def test_what_is_committed_at_a_revocation_is_known_without_what_was_refused() -> None:
+def test_a_revocation_reports_committed_offsets_without_rejected_ones() -> None:
     known: list[dict[object, int]] = []
     script = {"OffsetCommit": committed({"payments": TopicAuthorizationFailedError.errno})}
 

@@ -212,7 +212,7 @@ def test_an_offset_is_not_moved_while_the_group_rebalances() -> None:
     assert not run([*READS, Revoked(AB), SeekRequested()])[0].is_drained
 
 
-def test_the_storages_failure_isolates_nobody() -> None:
+def test_a_failure_of_the_storage_isolates_no_partition() -> None:
     lifecycle, now = run([Polled(AB)])[0], 0.0
     for _ in range(5 * SUSPECT_AFTER):
         now += 31.0

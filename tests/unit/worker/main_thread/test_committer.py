@@ -49,7 +49,7 @@ def test_a_position_is_committed_once() -> None:
         assert made.progress.commits.known == {**POSITIONS, ORDERS_0: 11}
 
 
-def test_what_is_refused_waits_while_the_others_are_committed() -> None:
+def test_a_rejected_commit_waits_while_the_others_are_committed() -> None:
     with commits(DENIED) as made:
         assert made.commit(0.0) == 1
         assert made.progress.commits.known == {ORDERS_0: 10, ORDERS_1: 20}

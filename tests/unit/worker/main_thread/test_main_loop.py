@@ -211,7 +211,7 @@ def test_a_storage_outage_is_no_records_fault(turning: Callable[..., Turning], m
     worker.until(lambda: worker.outage() is None)
 
 
-def test_dead_letters_of_a_table_are_put_back_by_a_worker_that_is_throttled_or_paused_too(
+def test_a_worker_that_is_throttled_or_paused_requeues_dead_letters_of_a_table_too(
     turning: Callable[..., Turning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Too many dead letters throttle the worker."""

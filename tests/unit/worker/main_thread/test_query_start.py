@@ -171,7 +171,7 @@ def test_a_member_that_the_group_has_lost_begins_nothing(starting: Callable[...,
     assert begun.queries == []
 
 
-def test_what_has_moved_is_reported_once_although_its_first_commit_is_refused(starting: Callable[..., Started]) -> None:
+def test_a_moved_offset_is_reported_once_though_its_first_commit_fails(starting: Callable[..., Started]) -> None:
     theirs = CommitNote(StorageId("other", "host:file:/other.sqlite"), "A")
     codes = dict.fromkeys(("orders", "payments"), TopicAuthorizationFailedError.errno)
     begun = starting(

@@ -82,7 +82,7 @@ def turned(requeuing: Requeuing, now: float) -> None:
     requeuing.turn(now)
 
 
-def test_all_that_was_asked_for_is_put_back(requeuing: Requeuing, played: Played, log: Log, stats: PlayedStats) -> None:
+def test_all_requested_are_requeued(requeuing: Requeuing, played: Played, log: Log, stats: PlayedStats) -> None:
     log.commit()
     played.answers = [PutBack(3, 2, 1)]
     for second in range(5):

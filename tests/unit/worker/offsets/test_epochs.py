@@ -68,7 +68,7 @@ def test_what_an_older_leader_reports_late_counts_for_nothing() -> None:
     assert epochs.known == {TP: LogSeen(5, 80)}
 
 
-def test_what_was_known_of_a_partition_that_was_given_up_counts_no_more_until_it_is_read_anew() -> None:
+def test_epochs_of_a_revoked_partition_do_not_count_until_it_is_read_again() -> None:
     epochs = Epochs()
     epochs.began({TP: LogSeen(4, 100)})
 

@@ -119,7 +119,7 @@ def test_an_id_that_is_not_known_replaces_none_that_is() -> None:
     )
 
 
-def test_what_is_not_our_own_commit_is_committed_anew_before_anything_is_read() -> None:
+def test_a_commit_that_is_not_ours_is_committed_again_before_anything_is_read() -> None:
     assert not decide(found(None), None, 0, OURS).must_commit, "nothing can be mistaken"
     assert not decide(found(ours(100)), stored_offset(200), 0, OURS).must_commit
     assert decide(found(120), stored_offset(200), 0, OURS).must_commit, "a reset"

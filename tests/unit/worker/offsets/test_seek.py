@@ -39,12 +39,12 @@ def test_a_seek_reports_how_many_offsets_it_skips_or_repeats(to: str, target: in
     "to", ["99", "301", "99999999999999999999", "@99999999999999999999", "-1", "+5", "1.5", "@", ""]
 )
 @pytest.mark.parametrize("position", [None, 220])
-def test_what_is_no_offset_of_the_log_is_refused_before_anything_is_changed(to: str, position: int | None) -> None:
+def test_an_offset_outside_the_log_is_rejected_before_anything_changes(to: str, position: int | None) -> None:
     with pytest.raises(BadParams):
         plan(to, LOG, position, FIRST_OF_TIME.get)
 
 
-def test_an_offset_outside_the_log_is_refused_with_the_bounds_of_the_log() -> None:
+def test_an_offset_outside_the_log_is_rejected_with_the_bounds_of_the_log() -> None:
     with pytest.raises(BadParams, match="orders-3 has offsets from 100 to 300, 99 is not among them"):
         plan("99", LOG, 220, FIRST_OF_TIME.get)
 

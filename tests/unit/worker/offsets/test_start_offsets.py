@@ -96,7 +96,7 @@ def test_a_topic_that_is_not_described_is_not_begun_and_the_others_are(storage: 
         ("on_other_storage", 40, StorageId("9", "elsewhere"), "storage.on_other_storage is stop, and t-0: offset 40"),
     ],
 )
-def test_a_storage_that_is_not_what_it_was_is_refused_until_a_setting_decides(
+def test_a_storage_that_is_not_what_it_was_is_rejected_until_a_setting_decides(
     storage: FileStorage, kind: str, committed: int, storage_id: StorageId | None, why: str
 ) -> None:
     answers = Answers()

@@ -155,7 +155,7 @@ def test_a_query_that_cannot_be_stopped_is_over_all_the_same(
     assert "stopping the query: the JVM is gone" in caplog.text
 
 
-def test_dead_letters_of_a_table_are_not_put_back_before_it_is_known_of_which_cluster_they_are(tmp_path: Path) -> None:
+def test_dead_letters_of_a_table_are_not_requeued_before_their_cluster_is_known(tmp_path: Path) -> None:
     """A worker asks as soon as it has a driver; it once found none of them and counted the request as done."""
     storage = LakeStorage(LocalFolder(tmp_path / "orders"))
     pipeline = Pipeline(settings(tmp_path), storage, lambda _: None)

@@ -105,7 +105,7 @@ def test_a_batch_that_cannot_be_read_fails_the_task_behind_what_was_stored(stora
         ([arrow([0, 1]), arrow([1])], "out of offset order"),
     ],
 )
-def test_moved_records_are_refused(storage: ScratchStorage, batches: list[pa.RecordBatch], complaint: str) -> None:
+def test_moved_records_are_rejected(storage: ScratchStorage, batches: list[pa.RecordBatch], complaint: str) -> None:
     storage.init_offsets([StoredOffset("t", 1, None, 0)])
 
     with pytest.raises(BadOrder, match=complaint):
@@ -162,7 +162,7 @@ def test_marks_that_can_be_traced_to_messages_are_taken() -> None:
     check_marks("items:parsed", rows([*MESSAGE, ("id", "bigint"), (ERROR, "string")]))
 
 
-def test_an_error_that_is_never_null_is_refused() -> None:
+def test_an_error_that_is_never_null_is_rejected() -> None:
     with pytest.raises(BootstrapError, match="marks every row"):
         check_marks("items:parsed", rows([*MESSAGE, (ERROR, "string")], nullable=False))
 
@@ -175,6 +175,6 @@ def test_an_error_that_is_never_null_is_refused() -> None:
         ([MESSAGE[0], ("partition", "string"), MESSAGE[2], (ERROR, "string")], "column partition must be int"),
     ],
 )
-def test_marks_that_cannot_be_traced_to_messages_are_refused(dtypes: list[tuple[str, str]], why: str) -> None:
+def test_marks_that_cannot_be_traced_to_messages_are_rejected(dtypes: list[tuple[str, str]], why: str) -> None:
     with pytest.raises(BootstrapError, match=why):
         check_marks("items:parsed", rows(dtypes))

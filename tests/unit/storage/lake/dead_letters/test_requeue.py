@@ -139,7 +139,7 @@ def tries(table: DeadLetterTable) -> dict[int, int]:
 
 
 @pytest.mark.shows("a requeue makes each row once, or a dead letter again, under kills at any step")
-def test_what_is_put_back_is_no_dead_letter_any_more_and_a_row_once(table: DeadLetterTable, path: Path) -> None:
+def test_a_requeued_message_is_no_longer_a_dead_letter_and_is_a_row_once(table: DeadLetterTable, path: Path) -> None:
     assert table.requeue_dead(Selection(offset_from=101, offset_to=102)) == 2
     assert (dead(table), table.count_dead(), table.count_requeued()) == ([100, 103, 104], 3, 2)
     assert offsets(path) == []
@@ -153,7 +153,7 @@ def test_what_is_put_back_is_no_dead_letter_any_more_and_a_row_once(table: DeadL
 
 
 @pytest.mark.shows("a requeue leaves the dead letters of another cluster, and names how many")
-def test_after_a_move_only_the_clusters_own_dead_letters_are_put_back(table: DeadLetterTable, path: Path) -> None:
+def test_after_a_move_only_dead_letters_of_the_new_cluster_are_requeued(table: DeadLetterTable, path: Path) -> None:
     moved = opened(path, Binding(GROUP.group, "another"))
     moved.init_offsets([StoredOffset(*TP, None, 0)])
     written(DeadLetterTable(moved, GROUP.group), begun(moved, 0, 10), [3], cluster="another").commit()
@@ -394,7 +394,7 @@ def test_a_killed_cancellation_is_finished_or_was_none(tmp_path: Path, monkeypat
     raise AssertionError("there are more steps")
 
 
-def test_a_message_read_twice_is_put_back_twice(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:
+def test_a_message_read_twice_is_requeued_twice(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:
     """A message is read twice after a seek or in a recreated topic. Marks are found by coordinates, so each copy needs
     its own."""
     storage.init_offsets([StoredOffset(*TP, None, 100)], storage.stored_offsets([TP]))
@@ -434,7 +434,7 @@ def test_a_replaced_dead_letter_table_continues(table: DeadLetterTable, storage:
     assert offsets(path) == [100, 101, 115]
 
 
-def test_in_a_restored_table_what_was_put_back_since_is_dead_again(table: DeadLetterTable, path: Path) -> None:
+def test_in_a_restored_table_dead_letters_requeued_since_are_dead_again(table: DeadLetterTable, path: Path) -> None:
     """The copy was made between a request and its batch, so it does not show which dead letters became rows."""
     table.requeue_dead(Selection(offset_to=101))
     copy = shutil.copytree(Path(table.folder.uri), path.with_name("copy"))

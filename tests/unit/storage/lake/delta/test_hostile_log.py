@@ -47,7 +47,7 @@ def metadata(**others: Any) -> dict[str, Any]:
 
 @pytest.mark.shows("a forged log cannot name foreign files; an invalid action is reported with its entry")
 @pytest.mark.parametrize("form", ["../private/rows.parquet", "%2e%2e/private/rows.parquet", "{}", "file://{}"])
-def test_files_of_others_are_neither_compacted_nor_put_back(table: LakeTable, tmp_path: Path, form: str) -> None:
+def test_files_of_others_are_neither_compacted_nor_requeued(table: LakeTable, tmp_path: Path, form: str) -> None:
     own, others = tmp_path / "orders" / "own.parquet", tmp_path / "private" / "rows.parquet"
     others.parent.mkdir()
     for file in (own, others):

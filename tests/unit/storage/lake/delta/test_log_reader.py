@@ -107,7 +107,7 @@ def test_entries_of_checkpoints_are_kept(storage: LakeStorage, path: Path, monke
     assert entry(path, DeltaTable(path).version()).exists()
 
 
-def test_a_write_below_a_checkpoint_misleads_nobody(storage: LakeStorage, other: LakeStorage, path: Path) -> None:
+def test_a_write_below_a_checkpoint_misleads_no_reader(storage: LakeStorage, other: LakeStorage, path: Path) -> None:
     read = DeltaTable(path).version()
     assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
     begun(opened(path), 100, 110).commit()

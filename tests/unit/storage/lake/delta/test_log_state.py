@@ -60,7 +60,7 @@ def test_a_checkpoint_in_parts_counts_once_all_of_them_are_there(storage: LakeSt
     assert storage.count().rows == 10
 
 
-def test_a_log_without_an_entry_is_refused_and_none_is_no_table(storage: LakeStorage, path: Path) -> None:
+def test_a_log_without_an_entry_is_rejected_and_none_is_no_table(storage: LakeStorage, path: Path) -> None:
     begun(storage, 10, 20).commit()
     (path / "_delta_log" / f"{2:020}.json").unlink()
 
@@ -105,7 +105,7 @@ def test_a_checkpoint_that_is_damaged_is_passed_over_and_named(
     assert offsets(path) == list(range(50))
 
 
-def test_a_damaged_checkpoint_without_its_entries_is_refused(storage: LakeStorage, path: Path) -> None:
+def test_a_damaged_checkpoint_without_its_entries_is_rejected(storage: LakeStorage, path: Path) -> None:
     begun(storage, 10, 20).commit()
     DeltaTable(path).create_checkpoint()
     [checkpoint] = (path / "_delta_log").glob("*.checkpoint.parquet")

@@ -67,6 +67,6 @@ def test_new_columns_stay_where_they_may_be_added_but_not_new_fields_of_structs(
         (array("string"), mapping("string"), "column a is array in the table and map in the schema"),
     ],
 )
-def test_a_type_that_the_table_cannot_hold_is_refused_by_its_place(there: Any, wanted: Any, words: str) -> None:
+def test_a_type_that_the_table_cannot_hold_is_rejected_by_its_place(there: Any, wanted: Any, words: str) -> None:
     with pytest.raises(TableRefused, match=words):
         fitted(columns(a=there), columns(a=wanted), may_add=True)

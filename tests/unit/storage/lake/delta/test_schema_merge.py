@@ -81,7 +81,7 @@ def test_bad_types_add_nothing(storage: LakeStorage, path: Path, fields: list[tu
 
 
 @pytest.mark.parametrize("kind", ["interval day to second", "void", "variant", "nonsense"])
-def test_an_unreadable_type_is_refused_everywhere(storage: LakeStorage, path: Path, tmp_path: Path, kind: str) -> None:
+def test_an_unreadable_type_is_rejected_everywhere(storage: LakeStorage, path: Path, tmp_path: Path, kind: str) -> None:
     inside: Any = json.loads(schema(("odd", kind)))
     listed: Any = {"type": "array", "elementType": inside, "containsNull": True}
     for unfit in (kind, inside, listed):
@@ -96,6 +96,6 @@ def test_an_unreadable_type_is_refused_everywhere(storage: LakeStorage, path: Pa
     assert names(path) == [*(name for name, _ in FIELDS), "x", "y"]
 
 
-def test_without_the_setting_new_columns_are_refused(storage: LakeStorage, path: Path) -> None:
+def test_without_the_setting_new_columns_are_rejected(storage: LakeStorage, path: Path) -> None:
     with pytest.raises(TableRefused, match=r"has no column amount: .* or set storage.merge_schema"):
         storage.fit(schema(*FIELDS, AMOUNT))

@@ -151,7 +151,7 @@ def by_delta_rs(path: Path) -> LakeStorage:
     return lake
 
 
-def test_what_delta_rs_has_compacted_is_written_anew(by_delta_rs: LakeStorage, path: Path) -> None:
+def test_files_that_delta_rs_has_compacted_are_rewritten(by_delta_rs: LakeStorage, path: Path) -> None:
     bare = without_statistics(path.with_name("bare"), stored_rows(path))
     assert Reader(path).by_delta_rs(HIDDEN["a NaN"]) == []
     compaction = Compaction(by_delta_rs.table)

@@ -67,7 +67,7 @@ def test_nullable_columns_do_not_fit_those_that_are_not(path: Path, there: Any, 
 
 
 @pytest.mark.parametrize("of", [struct(**INVARIANT), array(struct(**INVARIANT)), map_("long", struct(**INVARIANT))])
-def test_an_invariant_inside_of_a_column_is_refused(path: Path, of: Any) -> None:
+def test_an_invariant_inside_of_a_column_is_rejected(path: Path, of: Any) -> None:
     storage = table_of(path, field("s", of))
 
     with pytest.raises(TableRefused, match="has invariants, which kctl cannot check"):

@@ -68,7 +68,7 @@ def test_an_unlistable_folder_is_no_empty_one(tmp_path: Path, monkeypatch: pytes
     assert list(LocalFolder(tmp_path / "day=c").files()) == []
 
 
-def test_who_may_only_read_is_not_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_who_may_only_read_is_not_rejected(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened(path)
 
     def not_allowed(*_: object, **__: object) -> None:
@@ -110,7 +110,7 @@ def test_a_file_is_written_through_no_link_that_is_there_already(tmp_path: Path)
 
 
 @pytest.mark.parametrize("place", ["/proc/orders", "/proc/self", "/sys/orders"])
-def test_a_file_system_that_keeps_no_files_is_refused(place: str) -> None:
+def test_a_file_system_that_keeps_no_files_is_rejected(place: str) -> None:
     with pytest.raises(
         TableRefused, match=rf"^{place} \(storage\.uri\) is in a file system that keeps no files, as /proc"
     ):

@@ -54,7 +54,7 @@ def test_a_lost_reply_does_not_reject_a_store(folder: S3Folder, monkeypatch: pyt
     assert list(folder.files()) == []
 
 
-def test_an_object_is_created_though_the_store_refused_it(folder: S3Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_is_created_though_the_store_rejected_it(folder: S3Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a conflict (409) of two requests, both rejected."""
     answers(monkeypatch, False, False)
     assert folder.create("a.json", b"ours")

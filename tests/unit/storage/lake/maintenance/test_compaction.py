@@ -258,7 +258,7 @@ def test_two_compactions_double_no_row(storage: LakeStorage, path: Path, moment:
 
 
 @pytest.mark.parametrize("step", ["delete", "update"])
-def test_an_overtaken_delete_or_update_begins_anew(storage: LakeStorage, path: Path, step: str) -> None:
+def test_an_overtaken_delete_or_update_starts_over(storage: LakeStorage, path: Path, step: str) -> None:
     other, begins = opened(path), []
 
     def change(table: DeltaTable) -> int:
@@ -275,7 +275,7 @@ def test_an_overtaken_delete_or_update_begins_anew(storage: LakeStorage, path: P
     assert offsets(path) == [*range(30), *(range(40, 50) if step == "update" else ())]
 
 
-def test_columns_changed_meanwhile_are_refused(storage: LakeStorage, path: Path, moment: Moment) -> None:
+def test_columns_changed_meanwhile_are_rejected(storage: LakeStorage, path: Path, moment: Moment) -> None:
     moment(lambda: DeltaTable(path).alter.add_columns(Field("more", PrimitiveType("string"))))
 
     with pytest.raises(StorageUnusable, match=r"the columns of the table .* were changed meanwhile"):
