@@ -18,7 +18,7 @@ import argparse
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import ceil
 from pathlib import Path
 
@@ -133,11 +133,16 @@ def measured(load: Load, scaler: str, slots: Sequence[Slot]) -> dict[str, object
 
 
 def table(rows: Sequence[dict[str, object]]) -> str:
-    head = "| load | scaled by | late | p99 of the lag | worker-hours | most workers | changes |\n" + "|---" * 7 + "|"
+    columns = {"late_percent": "late, %", "p99_lag_seconds": "p99 of the lag, s", "worker_hours": "worker-hours"}
+    columns |= {"most_workers": "most workers", "changes": "changes"}
+    head = f"| load | {' | '.join(columns.values())} |\n|---{'|---' * len(columns)}|"
     lines = (
-        f"| {row['load']}, {row['hours']:g} h | {row['scaler']} | {row['late_percent']} % "
-        f"| {row['p99_lag_seconds']:,} s | {row['worker_hours']} | {row['most_workers']} | {row['changes']} |"
-        for row in rows
+        f"| {load}, {hours:g} h | "
+        + " | ".join("/".join(f"{row[name]:,}" for row in of_load) for name in columns)
+        + " |"
+        for (load, hours), of_load in (
+            (key, list(found)) for key, found in groupby(rows, lambda row: (row["load"], row["hours"]))
+        )
     )
     return "\n".join([head, *lines])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from math import ceil
+from math import ceil, inf
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +27,8 @@ _GAIN = 0.5
 """More processes have helped if they brought at least this share of the expected gain."""
 _RISE = 1.2
 """The smallest rise whose gain is larger than the errors of its measurement."""
+_BATCHES_OF_EACH = 5
+"""A rise is judged after so many batches of each process on average."""
 _TOLERANCE = 0.1
 """A number that is too small by at most this share stays, so that a load near the limit causes no change."""
 _TRIED = 200
@@ -94,12 +96,15 @@ class _Need(NamedTuple):
     hot: tuple[HotPartition, ...]
 
 
-class _Raise(NamedTuple):
+class _Rise(NamedTuple):
     """The last rise of a number."""
 
     before: int
+    after: int
     total: float | None
     """The capacity of all processes together before the rise."""
+    useless_until: float = -inf
+    """If the rise was useless and then undone, it counts as useless for an hour."""
 
 
 class _Kind:
@@ -107,36 +112,44 @@ class _Kind:
 
     def __init__(self, rules: AdviceSection) -> None:
         self.policy, self.expectation = Policy(rules), Expectation(rules)
-        self.batches = BatchWindow(rules.window_seconds)
-        self.count = 0
-        self._full = 1
-        self._raise: _Raise | None = None
+        self._batches, self._undone_seconds = BatchWindow(rules.window_seconds), rules.down_after_seconds
+        self._at, self._count, self._full = 0.0, 0, 1
+        self._rise: _Rise | None = None
 
-    def add(self, at: float, count: int, work: Mapping[str, Work], full: int) -> None:
-        if count != self.count:
-            each = capacity(self.batches.moments(self.count), full).per_second
-            total = None if each is None else each * self.count
-            if count < self.count:
-                self._raise = None
-            elif self._raise is None or self.count >= _RISE * self._raise.before:
-                self._raise = _Raise(self.count, total)
-        self.count, self._full = count, full
-        self.batches.add(at, count, work)
+    def add(self, at: float, count: int, work: Mapping[str, Work], full: int, *, is_interrupted: bool) -> None:
+        if count < self._count:
+            useless = self.useless
+            self._rise = None if useless is None else useless._replace(useless_until=at + self._undone_seconds)
+        elif count > self._count:
+            each, last = self._now.per_second, self._rise
+            if last is not None and (each is None or self._count < _RISE * last.before):
+                self._rise = last._replace(after=max(count, last.after))
+            else:
+                self._rise = _Rise(self._count, count, None if each is None else each * self._count)
+        self._at, self._count, self._full = at, count, full
+        self._batches.add(at, count, work, is_interrupted=is_interrupted)
+
+    @property
+    def _now(self) -> Capacity:
+        return capacity(self._batches.moments(self._count), self._full)
 
     @property
     def capacity(self) -> Capacity:
         """The capacity of one process with the current number of processes, or, if unknown, with any number."""
-        now = capacity(self.batches.moments(self.count), self._full)
-        return now if now.per_second is not None else capacity(self.batches.moments(), self._full)
+        now = self._now
+        return now if now.per_second is not None else capacity(self._batches.moments(), self._full)
 
     @property
-    def useless(self) -> _Raise | None:
+    def useless(self) -> _Rise | None:
         """The last rise, if it has brought less than half of the expected gain."""
-        last, each = self._raise, capacity(self.batches.moments(self.count), self._full).per_second
-        if last is None or last.total is None or each is None or self.count < _RISE * last.before:
+        last, count, each = self._rise, self._count, self._now.per_second
+        if last is None or (self._at < last.useless_until and last.before <= count < last.after):
+            return last
+        is_early = self._batches.moments(count)[0] < _BATCHES_OF_EACH * count
+        if is_early or last.total is None or each is None or count < _RISE * last.before:
             return None
-        promised = last.total * (1 + _GAIN * (self.count / last.before - 1))
-        return last if each * self.count < promised else None
+        promised = last.total * (1 + _GAIN * (count / last.before - 1))
+        return last if each * count < promised else None
 
 
 class Adviser:
@@ -152,8 +165,9 @@ class Adviser:
     def seen(self, sample: Sample) -> Advice:
         """Returns the advice after one more sample."""
         rates, seconds = self._arrivals.per_second(sample.at, sample.keys, sample.end)
-        self._workers.add(sample.at, sample.workers, sample.work, sample.full_batch)
-        self._sinkers.add(sample.at, sample.sinkers, sample.handling, sample.full_call)
+        is_interrupted = bool(sample.blocked)
+        self._workers.add(sample.at, sample.workers, sample.work, sample.full_batch, is_interrupted=is_interrupted)
+        self._sinkers.add(sample.at, sample.sinkers, sample.handling, sample.full_call, is_interrupted=is_interrupted)
         blocked = sample.blocked or _unknown(sample, rates, seconds, self._rules.window_seconds * _KNOWN)
         found = self._blocked(sample, blocked) if blocked else self._advice(sample, rates)
         since = self._last.since if self._last.asks_as(found) else sample.unix
@@ -198,9 +212,8 @@ class Adviser:
         advised = kind.policy.advised(sample.at, need.number, current)
         useless = kind.useless
         if need.number > current and useless is not None:
-            return _Finding(
-                sample.bound_by, f"{current} workers do hardly more than {useless.before} did", current, need.number
-            )
+            why = f"{useless.after} workers do hardly more than {useless.before} did"
+            return _Finding(sample.bound_by, why, current, need.number)
         facts = f"{rates.sum():,.0f} messages/s arrive, a worker can do {each.per_second:,.0f}/s"
         now = f"the largest load is {need.load:.2f} with {current}"
         if advised != current:
@@ -253,33 +266,26 @@ class Adviser:
         advised = kind.policy.advised(sample.at, needed, current)
         useless = kind.useless
         if needed > current and useless is not None:
-            why = f"{current} sinkers handle hardly more than {useless.before} did"
+            why = f"{useless.after} sinkers handle hardly more than {useless.before} did"
             return _Finding(Answer.HANDLER, why, current, needed)
         why = f"{arrivals:,.0f} messages/s arrive, {sample.pending:,.0f} wait, a sinker can handle {each:,.0f}/s"
         return _Finding(Answer.KEEP if advised == current else Answer.SINKERS, why, advised, needed)
 
     def _outcome(self, sample: Sample, rates: Reals, found: Advice) -> Outcome | None:
         """Returns the effect of a change, if it has become known now."""
-        arrivals, is_known = float(np.nansum(rates)), found.answer is not Answer.UNKNOWN
-        allowed = _NORMAL_CYCLES * _cycle(sample) * arrivals + len(sample.keys)
-        ended = None
-        for what, kind, waiting, advised, needed in (
-            (
-                "workers",
-                self._workers,
-                float(np.nansum(sample.lag)),
-                None if found.hot else found.workers,
-                found.needed,
-            ),
-            ("sinkers", self._sinkers, sample.pending, found.sinkers, found.needed_sinkers),
+        allowed = _NORMAL_CYCLES * _cycle(sample) * float(np.nansum(rates)) + len(sample.keys)
+        workers = found.workers if found.workers == found.needed and not found.hot else None
+        sinkers = found.sinkers if found.sinkers == found.needed_sinkers else None
+        lag = float(np.nansum(sample.lag))
+        is_known, ended = found.answer is not Answer.UNKNOWN, None
+        for what, kind, current, advised, waiting in (
+            ("workers", self._workers, sample.workers, workers, lag),
+            ("sinkers", self._sinkers, sample.sinkers, sinkers, sample.pending),
         ):
-            kind.expectation.change(sample.at, kind.count)
-            if is_known and waiting is not None:
-                kind.expectation.advise(advised, needed)
-                if (outcome := kind.expectation.outcome(sample.at, waiting, allowed)) is not None:
-                    is_met, text = outcome
-                    number = 1 if self._last.outcome is None else self._last.outcome.number + 1
-                    ended = Outcome(number, f"{what} {text}", is_met)
+            outcome = kind.expectation.outcome(sample.at, current, advised, waiting if is_known else None, allowed)
+            if outcome is not None:
+                number = 1 if self._last.outcome is None else self._last.outcome.number + 1
+                ended = Outcome(number, f"{what} {outcome[1]}", outcome[0])
         return ended
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import sqrt
 from typing import NamedTuple
+
+import numpy as np
+
+from kctl.rows.columns import Reals
 
 _LEAST_BATCHES = 5
 _FULL = 0.8
@@ -13,24 +16,10 @@ _MOST_ERROR = 0.2
 """The relative standard error above which the time of a full batch counts as unknown."""
 
 
-class Moments(NamedTuple):
-    """Sums over batches, to which the line is fitted."""
-
-    batches: float = 0.0
-    rows: float = 0.0
-    seconds: float = 0.0
-    rows_rows: float = 0.0
-    rows_seconds: float = 0.0
-    seconds_seconds: float = 0.0
-
-    @classmethod
-    def of(cls, batches: int, rows: int, seconds: float) -> Moments:
-        """Returns the sums for several batches of which only the totals are known, as if all were equal."""
-        return cls(batches, rows, seconds, rows**2 / batches, rows * seconds / batches, seconds**2 / batches)
-
-
-def together(found: Iterable[Moments]) -> Moments:
-    return Moments(*map(sum, zip(*found, strict=True)))
+def moments(batches: int, rows: int, seconds: float) -> Reals:
+    """Returns the sums over batches of which only the totals are known, as if all were equal: their number, rows,
+    seconds, rows², rows * seconds, and seconds². Sums of several such arrays can be added."""
+    return np.array([batches, rows, seconds, rows**2 / batches, rows * seconds / batches, seconds**2 / batches])
 
 
 class Capacity(NamedTuple):
@@ -40,21 +29,21 @@ class Capacity(NamedTuple):
     """Why it is unknown."""
 
 
-def capacity(seen: Moments, full_batch: int) -> Capacity:
-    """Estimates the capacity with full batches from the batches seen."""
-    n = seen.batches
-    if n < _LEAST_BATCHES or not seen.seconds:
+def capacity(seen: Reals, full_batch: int) -> Capacity:
+    """Estimates the capacity with full batches from the moments of the batches seen."""
+    n = float(seen[0])
+    if n < _LEAST_BATCHES or not seen[2]:
         return Capacity(None, f"fewer than {_LEAST_BATCHES} batches with messages have ended")
-    rows, seconds = seen.rows / n, seen.seconds / n
+    _, rows, seconds, rows_rows, rows_seconds, seconds_seconds = (seen / n).tolist()
     if rows >= _FULL * full_batch:
         return Capacity(rows / seconds)
-    spread = max(seen.rows_rows / n - rows**2, 0.0)
-    together = seen.rows_seconds / n - rows * seconds
+    spread = max(rows_rows - rows**2, 0.0)
+    together = rows_seconds - rows * seconds
     per_row = max(together / spread, 0.0) if spread else 0.0
     if per_row * rows > seconds:  # the fixed time of a batch cannot be negative
         per_row = seconds / rows
     full = seconds + per_row * (full_batch - rows)
-    left = max(seen.seconds_seconds / n - seconds**2 - 2 * per_row * together + per_row**2 * spread, 0.0) * n / (n - 2)
+    left = max(seconds_seconds - seconds**2 - 2 * per_row * together + per_row**2 * spread, 0.0) * n / (n - 2)
     error = sqrt(left * (1 / n + ((full_batch - rows) ** 2 / (n * spread) if spread else 0.0)))
     if not spread or error > _MOST_ERROR * full:
         return Capacity(None, f"all batches had about {rows:,.0f} rows, so the time of a full batch is unknown")

@@ -36,10 +36,10 @@ class Policy:
             self._current = self._advised = current
         if at - self._changed_at < rules.gap_seconds:
             return self._advised
-        least, down = self._least(at - rules.up_after_seconds), self._most(at - rules.down_after_seconds)
+        least, down = min(self._since(at - rules.up_after_seconds)), max(self._since(at - rules.down_after_seconds))
         wanted = current
         if at - self._steady_at >= rules.up_after_seconds and least > current:
-            up = self._least(at - rules.up_after_seconds * _RECENT)
+            up = min(self._since(at - rules.up_after_seconds * _RECENT))
             wanted = min(up, max(ceil(current * rules.max_up), current + 1))
         elif at - self._began_at >= rules.down_after_seconds and down < current:
             wanted = max(down, min(ceil(current * (1 - rules.max_down)), current - 1))
@@ -53,12 +53,6 @@ class Policy:
             self._wanted.append((at, needed))
         while len(self._wanted) > 1 and self._wanted[1][0] <= at - self._rules.down_after_seconds:
             self._wanted.popleft()
-
-    def _least(self, since: float) -> int:
-        return min(self._since(since))
-
-    def _most(self, since: float) -> int:
-        return max(self._since(since))
 
     def _since(self, since: float) -> list[int]:
         """Returns the numbers that were needed since that time, newest first."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from kafka import TopicPartition
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from kafka.coordinator.assignors.sticky.sticky_assignor import (
-    StickyAssignmentExecutor,
-    StickyAssignorMemberMetadataV1,
-)
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
 
 from kctl.rows.columns import Partition, Reals, Rows
 
@@ -59,33 +56,25 @@ class Shares:
 
     def _asked(self, members: Sequence[str]) -> dict[Partition, int]:
         topics: dict[str, set[int]] = defaultdict(set)
-        for topic, partition in self._keys:
+        owned: dict[str | None, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for (topic, partition), owner in zip(self._keys, self._owners, strict=True):
             topics[topic].add(partition)
+            owned[owner][topic].append(partition)
         cluster: Any = SimpleNamespace(topics=lambda: set(topics), partitions_for_topic=topics.get)
-        if (stateless := _STATELESS.get(self._assignor)) is not None:
-            subscription = SimpleNamespace(topics=sorted(topics))
-            joined = [
-                SimpleNamespace(member_id=each, group_instance_id=None, metadata=subscription) for each in members
-            ]
-            given = {name: share.assigned_partitions for name, share in stateless.assign(cluster, joined).items()}
-        else:
-            given = self._sticky(cluster, members, sorted(topics))
+        joined: list[Any] = [
+            SimpleNamespace(
+                member_id=name,
+                group_instance_id=None,
+                metadata=SimpleNamespace(
+                    topics=sorted(topics), user_data=StickyAssignorUserData(list(owned[name].items()), 1)
+                ),
+            )
+            for name in members
+        ]
+        given = _STATELESS.get(self._assignor, StickyPartitionAssignor)().assign(cluster, joined)
         return {
             (topic, partition): number
             for number, name in enumerate(members)
-            for topic, partitions in given[name]
+            for topic, partitions in given[name].assigned_partitions
             for partition in partitions
         }
-
-    def _sticky(
-        self, cluster: Any, members: Sequence[str], topics: list[str]
-    ) -> dict[str, Iterable[tuple[str, list[int]]]]:
-        owned: dict[str, list[TopicPartition]] = {name: [] for name in members}
-        for key, owner in zip(self._keys, self._owners, strict=True):
-            if owner in owned:
-                owned[owner].append(TopicPartition(*key))
-        given = {name: StickyAssignorMemberMetadataV1(topics, own, 1) for name, own in owned.items()}
-        executor = StickyAssignmentExecutor(cluster, given)
-        executor.perform_initial_assignment()
-        executor.balance()
-        return {name: executor.get_final_assignment(name) for name in members}

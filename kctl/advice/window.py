@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kctl.advice.capacity import Moments, together
+from kctl.advice.capacity import moments
 from kctl.rows.columns import Partition, Reals
 
 _STEPS = 30
 _SETTLING = 1 / 15
-"""After a change of the number of processes, batches do not count for this part of the window: they include starts."""
+"""After an interruption, batches do not count for this part of the window."""
+_COLD_BATCHES = 2
+"""After an interruption, so many batches of each process do not count, because Spark is slow in them."""
 
 
 class Work(NamedTuple):
@@ -51,35 +53,35 @@ class BatchWindow:
     """The batches of all processes of one kind, by how many processes there were."""
 
     window_seconds: float
-    _buckets: deque[tuple[float, int, Moments]] = field(default_factory=deque)
+    _buckets: deque[tuple[float, int, Reals]] = field(default_factory=deque)
     _before: Mapping[str, Work] = field(default_factory=dict)
     _count: int = 0
+    _warm: dict[str, int] = field(default_factory=dict)
+    """From how many batches on those of a process count."""
     _settled_at: float = 0.0
 
-    def add(self, at: float, count: int, work: Mapping[str, Work]) -> None:
-        """Adds the batches since the last call. A process that has restarted counts from its restart."""
-        if count != self._count:
-            self._settled_at = at + self.window_seconds * _SETTLING
-            self._count = count
-        found = []
+    def add(self, at: float, count: int, work: Mapping[str, Work], *, is_interrupted: bool = False) -> None:
+        """Adds the batches since the last call."""
+        if is_interrupted or count != self._count:
+            self._settled_at, self._count, self._warm = at + self.window_seconds * _SETTLING, count, {}
+        done = np.zeros(6)
         for name, now in work.items():
             before = self._before.get(name, now)
             batches, rows = now.batches - before.batches, now.rows - before.rows
-            if batches > 0 and rows > 0 and now.seconds > before.seconds:
-                found.append(Moments.of(batches, rows, now.seconds - before.seconds))
+            if name not in self._warm or batches < 0:  # it has restarted
+                self._warm[name] = now.batches + _COLD_BATCHES
+            elif before.batches >= self._warm[name] and batches and rows > 0 and now.seconds > before.seconds:
+                done += moments(batches, rows, now.seconds - before.seconds)
         self._before = dict(work)
         while self._buckets and self._buckets[0][0] <= at - self.window_seconds:
             self._buckets.popleft()
-        if at < self._settled_at or not found:
+        if at < self._settled_at or not done.any():
             return
-        done = together(found)
         if self._buckets and self._buckets[-1][1] == count and at - self._buckets[-1][0] < self.window_seconds / _STEPS:
-            since, _, sums = self._buckets.pop()
-            self._buckets.append((since, count, together([sums, done])))
-        else:
-            self._buckets.append((at, count, done))
+            at, _, sums = self._buckets.pop()
+            done += sums
+        self._buckets.append((at, count, done))
 
-    def moments(self, count: int | None = None) -> Moments:
+    def moments(self, count: int | None = None) -> Reals:
         """Returns the sums over the window; with `count`, only over the time with so many processes."""
-        found = [sums for _, with_count, sums in self._buckets if count in (None, with_count)]
-        return together(found)
+        return sum((sums for _, with_count, sums in self._buckets if count in (None, with_count)), np.zeros(6))

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,6 +13,7 @@ from kctl.advice.adviser import Adviser, Sample
 from kctl.advice.window import Work
 from kctl.config.sections import AdviceSection
 from kctl.rows.advice import Advice, Answer
+from tests.mutated import mutate
 
 CAPACITY = 1000.0
 FULL = 5000
@@ -143,6 +140,15 @@ def more_is_advised_after_three_minutes_of_it(make: Make) -> None:
     assert fleet.watch(30).answer is Answer.WORKERS
 
 
+def five_minutes_pass_between_two_rises(make: Make) -> None:
+    fleet = Watched(make, even(2400), 4)
+    fleet.watch(120)
+    assert fleet.watch(300, lag=fleet.rates * 1000).workers == 8
+
+    assert fleet.scaled(8, 290).answer is Answer.KEEP
+    assert fleet.watch(30).workers == 16
+
+
 def a_rise_is_the_least_of_three_minutes_and_at_most_doubles(make: Make) -> None:
     fleet = Watched(make, even(2400), 4)
     fleet.watch(600, lag=fleet.rates * 30)
@@ -150,6 +156,11 @@ def a_rise_is_the_least_of_three_minutes_and_at_most_doubles(make: Make) -> None
     found = fleet.watch(90, lag=fleet.rates * 160)
 
     assert (found.answer, found.workers) == (Answer.WORKERS, 6)
+    growing = Watched(make, even(2400), 4)
+    growing.watch(600, lag=growing.rates * 160)
+    assert growing.scaled(6, 600).workers == 6
+    growing.watch(170, lag=growing.rates * 400)
+    assert growing.watch(20, lag=growing.rates * 1000).workers == 8, "the least of the last minute"
     again = Watched(make, even(2400), 4)
     again.watch(120)
     assert again.watch(600, lag=again.rates * 1000).workers == 8
@@ -212,10 +223,44 @@ def more_workers_that_do_no_more_are_not_followed_by_more(make: Make) -> None:
     assert fleet.watch(300, lag=fleet.rates * 30).answer is Answer.WORKERS
     fleet.slower = 2.0
 
-    assert fleet.scaled(8, 600).answer is Answer.STORAGE
+    assert fleet.scaled(8, 100).answer is not Answer.STORAGE, "five batches of each worker do not count yet"
+    assert fleet.watch(500).answer is Answer.STORAGE
     assert fleet.advice.workers == 8
     fleet.slower = 1.0
     assert fleet.watch(1200).answer is not Answer.STORAGE, "the storage is as fast as before"
+
+
+def a_useless_rise_that_was_undone_is_not_advised_for_an_hour(make: Make) -> None:
+    fleet = Watched(make, even(6000), 4)
+    fleet.watch(300, lag=fleet.rates * 30)
+    fleet.slower = 2.0
+    assert fleet.scaled(8, 600).answer is Answer.STORAGE
+    fleet.slower = 1.0
+
+    found = fleet.scaled(4, HOUR - STEP)
+
+    assert (found.answer, found.workers) == (Answer.STORAGE, 4)
+    assert found.reason == "8 workers do hardly more than 4 did"
+    assert fleet.watch(300).answer is Answer.WORKERS
+
+
+def a_rise_before_the_last_one_was_judged_is_judged_with_it(make: Make) -> None:
+    fleet = Watched(make, even(6000), 4)
+    fleet.watch(300, lag=fleet.rates * 30)
+    fleet.scaled(8, 30)
+    fleet.slower = 4.0
+
+    found = fleet.scaled(16, 600)
+
+    assert (found.answer, found.reason) == (Answer.STORAGE, "16 workers do hardly more than 4 did")
+
+
+def a_handler_inside_the_batch_is_named_if_more_workers_do_no_more(make: Make) -> None:
+    fleet = Watched(make, even(6000), 4)
+    fleet.watch(300, lag=fleet.rates * 30, bound_by=Answer.HANDLER)
+    fleet.slower = 2.0
+
+    assert fleet.scaled(8, 600).answer is Answer.HANDLER
 
 
 def a_start_is_not_what_a_worker_can_do(make: Make) -> None:
@@ -234,14 +279,35 @@ def a_start_is_not_what_a_worker_can_do(make: Make) -> None:
     assert fleet.watch(120).capacity_per_second == pytest.approx(CAPACITY, rel=1e-3)
 
 
-def a_restarted_worker_counts_from_then_on(make: Make) -> None:
-    fleet = Watched(make, even(2400), 4)
-    fleet.watch(300)
-    before = fleet.sample.work["worker-0"]
-    fewer = Work(before.batches - 2, before.rows - 9000, before.seconds - 100)
-    work = {**fleet.sample.work, "worker-0": fewer}
+def the_first_two_batches_after_an_interruption_do_not_count(make: Make) -> None:
+    fleet = Watched(make, even(2400), 4, window_seconds=60)
+    fleet.watch(120)
+    fleet.slower = 9.0
+    fleet.watch(STEP, blocked="worker-0 waits for the engine")
+    fleet.watch(2 * STEP, blocked="")
+    fleet.slower = 1.0
 
-    assert fleet.watch(60, work=work).capacity_per_second == pytest.approx(CAPACITY, rel=1e-3)
+    assert fleet.watch(20).capacity_per_second == pytest.approx(CAPACITY, rel=1e-3)
+
+
+def a_restarted_worker_counts_from_then_on(make: Make) -> None:
+    fleet = Watched(make, even(600), 1, window_seconds=120)
+    fleet.watch(120, work={"worker-0": Work(1000, 2_000_000, 2500.0)})
+    fleet.slower = 9.0
+    fleet.watch(2 * STEP, work={"worker-0": Work(0, 0, 0.0)})
+    fleet.slower = 1.0
+
+    assert fleet.watch(50).capacity_per_second == pytest.approx(CAPACITY, rel=1e-3), "its first batches are slow"
+    assert fleet.watch(70).capacity_per_second == pytest.approx(CAPACITY, rel=1e-3), "its later batches count"
+
+
+def batches_are_those_of_the_window(make: Make) -> None:
+    fleet = Watched(make, even(2400), 4)
+    fleet.slower = 2.0
+    fleet.watch(1800)
+    fleet.slower = 1.0
+
+    assert fleet.watch(930).capacity_per_second == pytest.approx(CAPACITY, rel=1e-3)
 
 
 def arrivals_are_those_of_the_window(make: Make) -> None:
@@ -283,7 +349,8 @@ def a_change_is_held_against_what_was_expected(make: Make) -> None:
     met = fleet.watch(60, lag=fleet.rates * 5).outcome
     again = Watched(make, even(4000, 30), 4)
     again.watch(300, lag=again.rates * 21)
-    again.scaled(6, 300, lag=again.rates * 90)
+    again.scaled(6, 600, lag=again.rates * 90, blocked="worker-5 is starting")
+    assert again.watch(300, blocked="").outcome is None, "the time of the start does not count"
     missed = again.watch(60).outcome
 
     assert met is not None
@@ -300,24 +367,53 @@ def a_step_promises_nothing(make: Make) -> None:
     assert fleet.scaled(8, 600).outcome is None
 
 
-def sinkers_follow_what_waits(make: Make) -> None:
-    fleet = Watched(make, even(2400), 4)
-    handling = {f"sinker-{number}": Work(0, 0, 0.0) for number in range(2)}
-    for turn in range(40):
+def with_sinkers(fleet: Watched, sinkers: int, pending: float, seconds: float = 400, slower: float = 1.0) -> Advice:
+    """Each sinker handles 1,000 messages a second in full calls of 500."""
+    handling = {f"sinker-{number}": Work(0, 0, 0.0) for number in range(sinkers)}
+    for turn in range(round(seconds / STEP)):
         rows = (100, 400)[turn % 2]
         handling = {
-            name: Work(old.batches + 1, old.rows + rows, old.seconds + 0.1 + rows * 0.0008)
+            name: Work(old.batches + 1, old.rows + rows, old.seconds + slower * (0.1 + rows * 0.0008))
             for name, old in handling.items()
         }
-        fleet.watch(STEP, sinkers=2, handling=handling, full_call=500, pending=24_000.0 + 300_000.0)
+        fleet.watch(STEP, sinkers=sinkers, handling=handling, full_call=500, pending=pending)
+    return fleet.advice
 
-    found = fleet.advice
+
+def sinkers_follow_what_waits(make: Make) -> None:
+    found = with_sinkers(Watched(make, even(2400), 4), 2, pending=24_000.0 + 300_000.0)
+    idle = with_sinkers(Watched(make, even(2400), 4), 8, pending=0.0, seconds=HOUR + 200)
 
     assert (found.answer, found.sinkers, found.needed_sinkers) == (Answer.SINKERS, 4, 5)
     assert found.workers == 4
+    assert (idle.answer, idle.sinkers, idle.needed_sinkers) == (Answer.SINKERS, 5, 4), "2,400 / 0.7"
+
+
+def more_sinkers_that_do_no_more_are_not_followed_by_more(make: Make) -> None:
+    fleet = Watched(make, even(2400), 4)
+    assert with_sinkers(fleet, 2, pending=324_000.0).sinkers == 4
+    found = with_sinkers(fleet, 4, pending=324_000.0, slower=2.0)
+
+    assert (found.answer, found.sinkers) == (Answer.HANDLER, 4)
+    assert found.reason == "4 sinkers handle hardly more than 2 did"
+
+
+def hosts_have_as_many_workers_each_as_this_one(make: Make) -> None:
+    fleet = Watched(make, even(6000), 4)
+
+    assert fleet.watch(300, lag=fleet.rates * 30, workers_per_host=2).hosts == 4
+    assert (fleet.advice.answer, fleet.advice.workers) == (Answer.WORKERS, 8)
 
 
 CHECKS = (
+    hosts_have_as_many_workers_each_as_this_one,
+    more_sinkers_that_do_no_more_are_not_followed_by_more,
+    batches_are_those_of_the_window,
+    the_first_two_batches_after_an_interruption_do_not_count,
+    five_minutes_pass_between_two_rises,
+    a_useless_rise_that_was_undone_is_not_advised_for_an_hour,
+    a_rise_before_the_last_one_was_judged_is_judged_with_it,
+    a_handler_inside_the_batch_is_named_if_more_workers_do_no_more,
     messages_are_work_and_a_pause,
     a_backlog_beyond_a_cycle_is_work_of_the_catch_up_time,
     the_most_loaded_worker_decides,
@@ -361,7 +457,7 @@ MUTATIONS: Mapping[Callable[[Make], None], Sequence[tuple[str, str, str]]] = {
     ],
     the_most_loaded_worker_decides: [("adviser", "<= 1 + _ROUNDING)", "<= 99)")],
     the_assignor_of_the_group_decides_who_gets_what: [
-        ("shares", "_STATELESS.get(self._assignor)", "RoundRobinPartitionAssignor")
+        ("shares", "_STATELESS.get(self._assignor,", "_STATELESS.get('roundrobin',")
     ],
     the_number_changes_only_with_the_largest_share: [("adviser", "(is_same_share and", "(False and")],
     a_load_on_the_edge_changes_nothing: [("adviser", "load <= 1 + _TOLERANCE", "load <= 1")],
@@ -369,12 +465,16 @@ MUTATIONS: Mapping[Callable[[Make], None], Sequence[tuple[str, str, str]]] = {
         ("adviser", "is_hot = steady > each", "is_hot = steady > 1e9"),
         ("adviser", "backlog[np.isin(worker_of, worker_of[is_hot])] = 0.0", "pass"),
     ],
+    more_is_advised_after_three_minutes_of_it: [
+        ("policy", "min(self._since(at - rules.up_after_seconds)),", "needed,")
+    ],
+    five_minutes_pass_between_two_rises: [("policy", "if at - self._changed_at < rules.gap_seconds:", "if False:")],
     an_interruption_begins_the_three_minutes_again: [
         ("policy", "at - self._steady_at >= rules.up_after_seconds", "True"),
         ("policy", "\n        self._steady_at = inf", "\n        pass"),
     ],
     a_rise_is_the_least_of_three_minutes_and_at_most_doubles: [
-        ("policy", "return min(self._since(since))", "return self._wanted[-1][1]"),
+        ("policy", "min(self._since(at - rules.up_after_seconds * _RECENT))", "needed"),
         ("policy", "min(up, max(ceil(current * rules.max_up), current + 1))", "up"),
     ],
     fewer_are_advised_after_an_hour_and_by_steps: [
@@ -382,20 +482,42 @@ MUTATIONS: Mapping[Callable[[Make], None], Sequence[tuple[str, str, str]]] = {
         ("policy", "max(down, min(ceil(current * (1 - rules.max_down)), current - 1))", "down"),
         ("policy", "if at - self._changed_at < rules.gap_seconds:", "if False:"),
     ],
-    the_largest_number_of_an_hour_stays: [("policy", "return max(self._since(since))", "return self._wanted[-1][1]")],
+    the_largest_number_of_an_hour_stays: [("policy", "max(self._since(at - rules.down_after_seconds))", "needed")],
     a_full_batch_is_extrapolated_and_unknown_if_batches_are_even: [
         ("capacity", "return Capacity(full_batch / full)", "return Capacity(rows / seconds)"),
         ("capacity", "error > _MOST_ERROR * full", "False"),
     ],
     full_batches_need_no_variation: [("capacity", "if rows >= _FULL * full_batch:", "if False:")],
     more_workers_that_do_no_more_are_not_followed_by_more: [
-        ("adviser", "last if each * self.count < promised else None", "None"),
-        ("adviser", "last if each * self.count < promised else None", "last"),
+        ("adviser", "last if each * count < promised else None", "None"),
+        ("adviser", "last if each * count < promised else None", "last"),
+        ("adviser", "_BATCHES_OF_EACH = 5", "_BATCHES_OF_EACH = 0"),
     ],
+    a_useless_rise_that_was_undone_is_not_advised_for_an_hour: [
+        ("adviser", "None if useless is None else useless._replace", "None and useless._replace"),
+        ("adviser", "at + self._undone_seconds", "inf"),
+    ],
+    a_rise_before_the_last_one_was_judged_is_judged_with_it: [
+        ("adviser", "(each is None or self._count < _RISE * last.before)", "self._count < _RISE * last.before")
+    ],
+    a_handler_inside_the_batch_is_named_if_more_workers_do_no_more: [
+        ("adviser", "_Finding(sample.bound_by,", "_Finding(Answer.STORAGE,")
+    ],
+    more_sinkers_that_do_no_more_are_not_followed_by_more: [
+        ("adviser", "if needed > current and useless is not None:", "if False:")
+    ],
+    hosts_have_as_many_workers_each_as_this_one: [("adviser", "ceil(workers / max(per_host, 1))", "workers")],
     a_start_is_not_what_a_worker_can_do: [("window", "at < self._settled_at or", "")],
     a_restarted_worker_counts_from_then_on: [
-        ("window", "batches > 0 and rows > 0 and now.seconds > before.seconds", "batches")
+        ("window", " or batches < 0:", ":"),
+        ("window", "_COLD_BATCHES = 2", "_COLD_BATCHES = 0"),
     ],
+    the_first_two_batches_after_an_interruption_do_not_count: [
+        ("window", "_COLD_BATCHES = 2", "_COLD_BATCHES = 1"),
+        ("window", "if is_interrupted or count", "if count"),
+        ("adviser", "is_interrupted = bool(sample.blocked)", "is_interrupted = False"),
+    ],
+    batches_are_those_of_the_window: [("window", "while self._buckets and", "while False and")],
     arrivals_are_those_of_the_window: [("window", "while len(self._seen) > 1 and", "while False and")],
     what_is_not_known_gives_no_advice: [("adviser", "np.isnan(rates) | np.isnan(sample.lag)", "np.isnan(rates)")],
     a_full_storage_or_a_failing_handler_needs_no_workers: [
@@ -403,10 +525,14 @@ MUTATIONS: Mapping[Callable[[Make], None], Sequence[tuple[str, str, str]]] = {
         ("adviser", "if sample.failing:", "if False:"),
     ],
     a_change_is_held_against_what_was_expected: [
-        ("expectation", "is_met = at - expected.since, waiting <= allowed", "is_met = at - expected.since, True")
+        ("expectation", "is_met = at - change.at, waiting <= allowed", "is_met = at - change.at, True"),
+        ("expectation", "self._change = change and change._replace(at=at)", "pass"),
     ],
-    a_step_promises_nothing: [("expectation", "advised == needed != self._current", "advised != self._current")],
-    sinkers_follow_what_waits: [("adviser", "+ backlog / rules.catch_up_seconds) / each", ") / each")],
+    a_step_promises_nothing: [("adviser", "found.workers if found.workers == found.needed and", "found.workers if")],
+    sinkers_follow_what_waits: [
+        ("adviser", "+ backlog / rules.catch_up_seconds) / each", ") / each"),
+        ("adviser", "ceil((arrivals / rules.utilisation", "ceil((arrivals"),
+    ],
 }
 """Mutations that each check must catch: module, text, replacement."""
 
@@ -425,12 +551,3 @@ def test_a_mutation_of_a_rule_is_caught(
 
     with pytest.raises((AssertionError, ValueError)):
         check(made.Adviser)
-
-
-def mutate(name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    path = str(import_module(name).__file__)
-    source, made = Path(path).read_text(encoding="utf-8"), ModuleType(name)
-    assert not old or source.count(old) == 1, f"{old} stands {source.count(old)} times in {path}"
-    monkeypatch.setitem(sys.modules, name, made)
-    exec(compile(source.replace(old, new) if old else source, path, "exec"), made.__dict__)
-    return made
