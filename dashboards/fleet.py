@@ -120,6 +120,12 @@ def build() -> Board:
                 (f"max by (cluster, group) (kctl_group_members{{{FLEET}}})", GROUP_LEGEND),
             ),
             lines(
+                "Advised workers",
+                "How many workers `kctl advise` names. No line while it is unknown.",
+                "short",
+                (f"max by (cluster, group) (kctl_advised_workers{{{FLEET}}})", GROUP_LEGEND),
+            ),
+            lines(
                 "Partitions without a worker",
                 "No worker of any host answers for them: a worker is down, or a rebalance is under way.",
                 "short",
@@ -141,7 +147,7 @@ def build() -> Board:
                     f"max by (cluster, group, state) (kctl_group_state{{{FLEET}}}) == 1",
                     "{{cluster}} {{group}} {{state}}",
                 ),
-                width=24,
+                width=16,
             ),
         ],
     )

@@ -33,6 +33,7 @@ EMPTY_WHEN_HEALTHY = {
     "group: Caught up in, by partition A": "no partition falls behind and comes nearer",
     "group: Caught up in A": "as of its partitions",
     "worker: Batch in progress A": "there is none between two batches",
+    "fleet: Advised workers A": "the capacity of a worker is unknown in its first minutes",
     **{
         f"storage: {panel}": "its storage is no table"
         for panel in (
