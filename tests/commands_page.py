@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator
 from unittest.mock import patch
 
-from kctl.cli.app import tree
 from kctl.cli.command import Command, CommandGroup
+from kctl.cli.entry import tree
 from kctl.cli.help import page
 from kctl.operations import COMMANDS as OPERATIONS
 

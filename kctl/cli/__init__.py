@@ -1,4 +1,4 @@
-"""The command line: `entry` runs it, `app` has the tree of commands, `command` declares one."""
+"""The command line: `entry` has the tree of commands and runs one, `command` declares one."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kctl.cli.app import tree
+from kctl.cli.entry import tree
 from kctl.cli.help import page as help_of
 from kctl.errors import KctlError
 from kctl_agent.errors import AgentError

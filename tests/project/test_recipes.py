@@ -116,7 +116,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 from kctl.http.api.lists import router
-from kctl.cli.app import tree
+from kctl.cli.entry import tree
 from kctl.cli.completion import complete
 from kctl.cli.fleet.tables import VIEWS, View, lines_of, read
 from kctl.http.api.paging import Key
@@ -285,7 +285,7 @@ class Greet(FleetOperation):
 '''
 GIVEN = """
 import asyncio, sys
-from kctl.cli.app import tree
+from kctl.cli.entry import tree
 from kctl.cli.help import page
 from kctl.master.operations.base import Caller
 from kctl.operations import operations

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from kctl.cli.app import tree
 from kctl.cli.command import Command, CommandGroup
+from kctl.cli.entry import tree
 from kctl.exporter import METRICS
 from kctl.master.reduction import COMMANDS
 from tests.expressions import TABLE

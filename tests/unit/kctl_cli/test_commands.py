@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from kctl import __version__
-from kctl.cli.app import COMMANDS, tree
 from kctl.cli.command import Command, CommandGroup
+from kctl.cli.entry import COMMANDS, tree
 from kctl.config.sections import Config
 from kctl_agent.paths import bind_socket, prepare_run_dir, process_identity
 from tests.command_lines import Kctl, Master

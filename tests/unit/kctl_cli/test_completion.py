@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kctl.cli.app import tree
 from kctl.cli.completion import complete, script
+from kctl.cli.entry import tree
 from kctl.cli.output import OUTPUTS
 from kctl.errors import UsageError
 from kctl_agent.replies.questions import QUESTIONS

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-ASK = "from kctl.cli import entry, app, confirm; app.run = lambda *_: int(confirm.confirmed('Do it?')); "
+ASK = "from kctl.cli import entry, confirm; entry._dispatched = lambda *_: int(confirm.confirmed('Do it?')); "
 QUESTION = b"Do it? [y/N] "
 
 
