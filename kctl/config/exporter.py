@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kctl.config.clusters import CheckpointSection, ClusterSection, checkpoint_mistakes
-from kctl.config.document import read_document
-from kctl.config.load import read
+from kctl.config.load import read, read_document
 from kctl.config.sections import SECTIONS, ExporterSection, HttpSection, LogSection, StatusSection
 from kctl.errors import ConfigError
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from kctl.config.document import read_document
+from kctl.config.load import read_document
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit

@@ -16,7 +16,7 @@ import httpx
 import pytest
 import tomli_w
 
-from kctl.config.document import read_document
+from kctl.config.load import read_document
 from kctl.rpc.client import Reply
 from tests.certificates import make_certificate
 from tests.conftest import eventually

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from kctl.config.document import read_document
+from kctl.config.load import read_document
 from tests.checkpoint_faults import NEXT_OFFSETS, RECORDED, copied
 from tests.command_lines import run_here
 from tests.conftest import eventually

@@ -1,32 +1,36 @@
 """Makes commands of operations: options from the parameters in `kctl.operations`, help from the docstrings there.
 
-Operations that show a plan first, or a special result, have a function in `plans`.
-"""
+`kctl seek` and `restart` also show a plan to confirm, and `kctl stack` prints stacks."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 from kctl.cli.command import CONFIG, OUTPUT, YES, Command, Option
-from kctl.cli.fleet.submit import carry_out
+from kctl.cli.confirm import confirmed
+from kctl.cli.fleet.operations import carry_out, follow, show, submit
 from kctl.cli.signature import help_parts
-from kctl.cli.table import clean
-from kctl.errors import UsageError
-from kctl.fleets import find
+from kctl.cli.table import clean, columns, render
+from kctl.errors import OperationFailed, UsageError
+from kctl.fleets import Fleet, find
+from kctl.kafka.target import position
 from kctl.master.operations.fleet_operation import FleetOperation, with_host
 from kctl.operations import operation
 from kctl_agent.errors import BadParams
+from kctl_agent.paths import ENGINE_NAME
 from kctl_agent.rpc.params import check_bounds
 
-_OWN = ("seek", "restart", "stack")
 _SHORT = {"topic": ("-t",), "partition": ("-p",)}
 """The same short options as in `kctl kafka`."""
 _KINDS = {"str": "text", "int": "int", "bool": "flag"}
+_KEYS = ("topic", "partition", "from", "to", "skipped", "again")
+_COLUMNS = columns("topic >partition >from >to >skipped >again")
+"""Of a seek; `again`: how many offsets will be handled a second time."""
 _WAIT = Option(("--wait",), "wait for the outcome and show progress; otherwise print the id", "flag")
 
 
@@ -51,7 +55,7 @@ def _run(name: str, options: argparse.Namespace, env: Mapping[str, str]) -> None
     params |= host
     find_fleet = partial(find, options.config, env)
     if name in _OWN:
-        getattr(import_module("kctl.cli.fleet.plans"), name)(find_fleet, params, options)
+        _OWN[name](find_fleet, params, options)
     else:
         is_followed = not kind.is_long or options.wait
         carry_out(find_fleet(), name, params, options.output, deadline=options.deadline, wait=is_followed)
@@ -106,3 +110,66 @@ def _counts(known: Sequence[str], words: Sequence[str]) -> dict[str, int]:
             raise UsageError(f"`{clean(word)}` is neither {' nor '.join(known)}")
         counts[name] = int(number)
     return counts
+
+
+def _restart(find_fleet: Callable[[], Fleet], params: dict[str, Any], options: argparse.Namespace) -> None:
+    fleet = find_fleet()
+    if options.dry_run or options.all or ENGINE_NAME in (options.name or ()):
+        planned = {key: value for key, value in params.items() if key != "rolling"}
+        plan = follow(fleet, submit(fleet, "restart", {**planned, "dry_run": True}))
+        if options.dry_run or plan["state"] != "done":
+            show(plan, options.output)
+            return
+        if any(each["engine"] for each in plan["result"].get("hosts", {"": plan["result"]}).values()):
+            _agree(clean(plan["text"]), is_asked=not options.yes and sys.stdin.isatty())
+    carry_out(fleet, "restart", params, options.output, deadline=options.deadline, wait=options.wait)
+
+
+def _agree(text: str, *, is_asked: bool) -> None:
+    sys.stderr.write(f"{text}\n")
+    if is_asked and not confirmed("Do it?"):
+        raise UsageError("nothing was changed")
+
+
+def _seek(find_fleet: Callable[[], Fleet], params: dict[str, Any], options: argparse.Namespace) -> None:
+    if "=" not in options.to:
+        position(options.to)
+    fleet = find_fleet()
+    if not options.dry_run and not options.yes:
+        plan = submit(fleet, "seek", {**params, "dry_run": True}, options.deadline)
+        params = {name: value for name, value in params.items() if name != "partition"} | {"to": _confirmed(plan)}
+    done = follow(fleet, submit(fleet, "seek", params, options.deadline))
+    if options.output == "table" and done["state"] == "done":
+        sys.stdout.write("\n".join([*_table(done), ""]))
+    else:
+        show(done, options.output)
+
+
+def _confirmed(plan: dict[str, Any]) -> str:
+    """The offsets that the operator confirmed. Raises UsageError, OperationFailed."""
+    if plan["state"] != "done":
+        raise OperationFailed(f"operation {plan['id']}, seek: {clean(plan['text'])}")
+    sys.stderr.write("\n".join([*_table(plan), ""]))
+    if not sys.stdin.isatty():
+        raise UsageError("stdin is not a terminal, so you cannot confirm it: use --yes, or --dry-run")
+    if not confirmed("Do it?"):
+        raise UsageError("nothing was changed")
+    return ",".join(f"{row['partition']}={row['to']}" for row in plan["result"]["rows"])
+
+
+def _table(seek: dict[str, Any]) -> list[str]:
+    return render(_COLUMNS, [[row[key] for key in _KEYS] for row in seek["result"]["rows"]])
+
+
+def _stack(find_fleet: Callable[[], Fleet], params: dict[str, Any], options: argparse.Namespace) -> None:
+    fleet = find_fleet()
+    done = follow(fleet, submit(fleet, "stack", params, options.deadline))
+    show(done, options.output)
+    if options.output == "table":
+        for thread in done["result"].get("threads", ()):
+            sys.stdout.write(f"\n{thread['thread']}\n{thread['stack'].rstrip()}\n")
+        for jvm in done["result"].get("jvms", ()):
+            sys.stdout.write(f"\nJVM, pid {jvm['pid']}\n{jvm.get('stack') or jvm.get('error')}\n")
+
+
+_OWN = {"seek": _seek, "restart": _restart, "stack": _stack}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from kctl.children import PRIVATE, python_module, safe_environment
 from kctl.cli.command import argument, option
-from kctl.cli.fleet.submit import carry_out
+from kctl.cli.fleet.operations import carry_out
 from kctl.cli.options import SetOption, config_file, fleet_of, overrides
 from kctl.cli.output import echo
 from kctl.cli.signature import command

@@ -10,7 +10,7 @@ import time
 from typing import Annotated
 
 from kctl.cli.command import argument, option
-from kctl.cli.fleet.submit import carry_out
+from kctl.cli.fleet.operations import carry_out
 from kctl.cli.options import ConfigOption
 from kctl.cli.signature import command
 from kctl.errors import NobodyListening, NoSocketFile, SocketNotPermitted, StopTimeout

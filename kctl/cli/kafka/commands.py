@@ -270,10 +270,8 @@ _EPILOG = f"{_CLUSTER}\n{_EXIT_CODES}"
 
 
 _MODULES = {
-    "groups": ("groups", "group"),
-    "group_changes": ("delete-group", "reset-offsets"),
-    "topics": ("topics", "topic", "brokers"),
-    "topic_changes": ("create-topic", "delete-topic", "alter-topic"),
+    "groups": ("groups", "group", "delete-group", "reset-offsets"),
+    "topics": ("topics", "topic", "brokers", "create-topic", "delete-topic", "alter-topic"),
     "offsets": ("lag", "list-offsets", "offset-fetch"),
 }
 """Modules with several commands; others have the command of their name."""

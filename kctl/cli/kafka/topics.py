@@ -1,23 +1,43 @@
-"""`kctl kafka topics`, `topic` and `brokers`"""
+"""`kctl kafka topics`, `topic`, `brokers`, `create-topic`, `delete-topic` and `alter-topic`"""
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
+from kctl.cli.kafka.changes import audited, change, check_choice, settings_of
 from kctl.cli.kafka.cluster import connected, required_topic
 from kctl.cli.kafka.output import complain, show, show_document, table
 from kctl.cli.output import echo
-from kctl.cli.table import cell
-from kctl.errors import KctlError
-from kctl.kafka.client.layout import DEFAULT, BrokerLoad, broker_loads, quorum_leader, settings_of_topic, topics_of
+from kctl.cli.table import cell, clean
+from kctl.errors import KctlError, UsageError
+from kctl.kafka import admin
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import (
+    DEFAULT,
+    BrokerLoad,
+    Topic,
+    broker_loads,
+    quorum_leader,
+    settings_of_topic,
+    topics_of,
+)
 from kctl.kafka.client.reasons import name_of_code
+from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets
 
 _TOPICS = ("topic", "partitions", "replicas", "under_replicated", "no_leader", "internal")
 _PARTITIONS = ("partition", "leader", "replicas", "isr", "offline", "under_replicated")
 _SETTINGS = ("setting", "value", "set_by")
 _BROKERS = ("node_id", "host", "port", "rack", "controller", "leaders", "replicas", "not_in_sync")
+_NAME = re.compile("[A-Za-z0-9._-]{1,249}")
+"""The broker's own check (org.apache.kafka.common.internals.Topic)."""
+_CREATED = ("topic", "partitions", "replicas", "topic_id")
+_DELETED = ("topic", "partitions", "messages", "topic_id")
+_ALTERED = ("setting", "old", "new")
+_DEFAULT = "(default)"
 
 
 def topics(options: argparse.Namespace, env: Mapping[str, str]) -> None:
@@ -93,3 +113,119 @@ def brokers(options: argparse.Namespace, env: Mapping[str, str]) -> None:
             }
         )
     show(options, _BROKERS, rows, cluster_id=cluster, controller=controller)
+
+
+def create_topic(options: argparse.Namespace, env: Mapping[str, str]) -> None:
+    if not _NAME.fullmatch(options.topic) or options.topic in (".", ".."):
+        raise UsageError(
+            f"`{clean(options.topic)}` is not a valid topic name: use 1 to 249 letters, digits, dots, underscores "
+            "and hyphens"
+        )
+    settings = settings_of(options.set, "--set")
+    for name in ("partitions", "replicas"):
+        if getattr(options, name) == 0:
+            raise UsageError(f"--{name} takes 1 or more")
+    with connected(options, env) as connection:
+        connection.open([options.topic])
+        if options.dry_run:
+            made = _create(connection, options, settings)
+        else:
+            params = {"partitions": options.partitions, "replicas": options.replicas, "settings": settings}
+            with audited(options, env, connection, "create-topic", topic=options.topic, **params) as running:
+                made = _create(connection, options, settings)
+                running.text = f"topic {made.topic} created, {made.partitions} partitions"
+    show(options, _CREATED, [made._asdict()], executed=not options.dry_run)
+
+
+def _create(connection: ClusterConnection, options: argparse.Namespace, settings: Mapping[str, str]) -> admin.NewTopic:
+    numbers = options.partitions, options.replicas
+    return admin.create_topic(connection, options.topic, *numbers, settings, is_dry_run=options.dry_run)
+
+
+def delete_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    check_choice(options)
+    name = options.topic
+    with connected(options, env) as connection:
+        topic = required_topic(connection, name)
+        if topic.is_internal:
+            raise UsageError(f"topic {name} is internal to Kafka: kctl does not delete it")
+        row = _deleted(connection, topic)
+        shown = partial(show, options, _DELETED, [row])
+        question = f"Delete topic {name} and all its messages?"
+
+        def make() -> str:
+            admin.delete_topic(connection, name)
+            return f"topic {name} deleted"
+
+        return change(options, env, connection, "delete-topic", question, shown, make, **row)
+
+
+def _deleted(connection: ClusterConnection, topic: Topic) -> dict[str, Any]:
+    """`messages` counts offsets between log starts and ends; None if a partition does not answer."""
+    keys = [(topic.name, each.partition) for each in topic.partitions]
+    starts, ends = (log_offsets(connection, {topic.name: topic}, keys, at) for at in (EARLIEST, LATEST))
+    counts = [
+        None if (end := ends[key].offset) is None or (start := starts[key].offset) is None else end - start
+        for key in keys
+    ]
+    known = [count for count in counts if count is not None]
+    return {
+        "topic": topic.name,
+        "partitions": len(keys),
+        "messages": sum(known) if len(known) == len(counts) else None,
+        "topic_id": topic.topic_id,
+    }
+
+
+def alter_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    check_choice(options)
+    name, total, settings = options.topic, options.partitions, _settings(options)
+    if total is None and not settings:
+        raise UsageError("give what to alter: --partitions N, --set KEY=VALUE or --unset KEY")
+    with connected(options, env) as connection:
+        topic = required_topic(connection, name)
+        rows = _plan(connection, topic, total, settings)
+        _alter(connection, name, total, settings, is_dry_run=True)  # brokers reject it before anything changes
+        shown = partial(show, options, _ALTERED, rows, topic=name)
+        question = f"Alter topic {name}?" + (" Partitions cannot be removed again." if total is not None else "")
+
+        def make() -> str:
+            _alter(connection, name, total, settings, is_dry_run=False)
+            return f"topic {name} altered"
+
+        return change(options, env, connection, "alter-topic", question, shown, make, topic=name, changes=rows)
+
+
+def _settings(options: argparse.Namespace) -> dict[str, str | None]:
+    settings: dict[str, str | None] = dict(settings_of(options.set, "--set"))
+    for key in options.unset or ():
+        if key in settings:
+            raise UsageError(f"--set and --unset of {key} contradict each other")
+        settings[key] = None
+    return settings
+
+
+def _plan(
+    connection: ClusterConnection, topic: Topic, total: int | None, settings: Mapping[str, str | None]
+) -> list[dict[str, Any]]:
+    """Includes the old values. Raises UsageError for an unknown setting or fewer partitions."""
+    rows: list[dict[str, Any]] = []
+    if total is not None:
+        count = len(topic.partitions)
+        if total <= count:
+            raise UsageError(f"topic {topic.name} has {count} partitions: it can only get more, not {total}")
+        rows.append({"setting": "partitions", "old": count, "new": total})
+    old = admin.values_of(connection, topic.name, list(settings)) if settings else {}
+    return rows + [
+        {"setting": key, "old": old[key], "new": _DEFAULT if value is None else value}
+        for key, value in settings.items()
+    ]
+
+
+def _alter(
+    connection: ClusterConnection, name: str, total: int | None, settings: Mapping[str, str | None], *, is_dry_run: bool
+) -> None:
+    if settings:
+        admin.alter_settings(connection, name, settings, is_dry_run=is_dry_run)
+    if total is not None:
+        admin.add_partitions(connection, name, total, is_dry_run=is_dry_run)

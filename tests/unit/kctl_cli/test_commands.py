@@ -230,7 +230,7 @@ def test_an_engine_restart_is_named_and_asked_for(kctl: Kctl, master: Master, mo
 
     script = kctl("restart", "--all", "--rolling")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("kctl.cli.fleet.plans.confirmed", lambda _: False)
+    monkeypatch.setattr("kctl.cli.fleet.operate.confirmed", lambda _: False)
     refused = kctl("restart", "engine")
     preview = kctl("restart", "--all", "--dry-run")
 
@@ -471,7 +471,7 @@ def test_a_seek_goes_to_the_offsets_agreed_to(kctl: Kctl, master: Master, monkey
     operation = {"id": "1", "operation": "seek", "params": {}, "state": "done", "text": "", "result": {"rows": rows}}
     agent = master({"seek": [Answers(operation)] * 2})
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("kctl.cli.fleet.plans.confirmed", lambda _: True)
+    monkeypatch.setattr("kctl.cli.fleet.operate.confirmed", lambda _: True)
 
     assert kctl("seek", "--topic", "orders", "--to", "latest").code == 0
 
