@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Event
 
 from kctl.cli.table import clean, clip
@@ -23,31 +24,21 @@ _HOME, _TO_END_OF_LINE, _TO_END_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 def watch(poll: Callable[[], View], seconds: float, title: str, separator: str) -> None:
     """Shows what `poll` returns every `seconds` until Ctrl-C, with exit code 0. On a terminal an absent master is only
     a remark; elsewhere its error ends a script."""
-    pause = Event()
-    try:
-        if not sys.stdout.isatty():
-            _print_on(poll, seconds, separator, pause)
+    pause, is_terminal = Event(), sys.stdout.isatty()
+    with suppress(KeyboardInterrupt):
         while True:
             try:
                 text, remark = poll()
             except (KctlError, AgentError) as error:
-                if not error.retriable:
+                if not error.retriable or not is_terminal:
                     raise
                 text, remark = "", f"kctl: {error}"
-            _redraw([f"{title}  {moment(time.time())}", "", *text.split("\n"), *([remark] if remark else [])])
+            if is_terminal:
+                _redraw([f"{title}  {moment(time.time())}", "", *text.split("\n"), *([remark] if remark else [])])
+            else:
+                print(text, end=f"\n{separator}", flush=True)  # noqa: T201
+                sys.stderr.write(f"{remark}\n" if remark else "")
             pause.wait(seconds)
-    except KeyboardInterrupt:
-        return
-
-
-def _print_on(poll: Callable[[], View], seconds: float, separator: str, pause: Event) -> None:
-    while True:
-        text, remark = poll()
-        sys.stdout.write(f"{text}\n{separator}")
-        sys.stdout.flush()
-        if remark:
-            sys.stderr.write(f"{remark}\n")
-        pause.wait(seconds)
 
 
 def _redraw(lines: list[str]) -> None:

@@ -21,16 +21,12 @@ def status(config: ConfigOption = None, output: OutputOption = "table") -> None:
     if fleet.storage.kind.is_table:
         with opened_lake(fleet) as lake:
             document = table_document(lake, fleet.kafka.group)
-        echo("\n".join(table_lines(document, fleet.kafka.group)) if output == "table" else as_text(document, output))
-        return
-    with opened(fleet) as storage:
-        stats = storage.stats()
-        identity = storage.identity
-    if output == "table":
-        echo("\n".join(status_lines(identity, stats)))
+        lines = table_lines(document, fleet.kafka.group)
     else:
-        document = status_document(identity, stats)
-        echo(as_text(document, output))
+        with opened(fleet) as storage:
+            document = status_document(storage.identity, storage.stats())
+        lines = status_lines(document)
+    echo("\n".join(lines) if output == "table" else as_text(document, output))
 
 
 _DEAD = CommandGroup(

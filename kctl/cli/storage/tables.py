@@ -51,15 +51,18 @@ def status_document(identity: str, stats: StorageStats) -> dict[str, Any]:
     }
 
 
-def status_lines(identity: str, stats: StorageStats) -> list[str]:
-    rows: list[tuple[object, ...]] = [
-        (p.topic, p.partition, *(getattr(p, state) for state in _STATES), duration(p.oldest_seconds))
-        for p in stats.partitions
+def status_lines(document: dict[str, Any]) -> list[str]:
+    totals = {"topic": "(all)", "partition": None, **document}
+    rows = [
+        (each["topic"], each["partition"], *(each[state] for state in _STATES), duration(each["oldest_seconds"]))
+        for each in (*document["partitions"], totals)
     ]
-    rows.append(("(all)", None, *(getattr(stats, state) for state in _STATES), duration(stats.oldest_seconds)))
-    limit = "no limit" if stats.limit is None else f"limit {stats.limit}"
-    full = _full(stats)
-    return [f"{clean(identity)}, {limit}", *([f"full: {clean(full)}"] if full else []), "", *render(_STATUS, rows)]
+    limit = "no limit" if document["limit"] is None else f"limit {document['limit']}"
+    return [f"{clean(document['storage'])}, {limit}", *_if_full(document), "", *render(_STATUS, rows)]
+
+
+def _if_full(document: dict[str, Any]) -> list[str]:
+    return [f"full: {clean(document['full'])}"] if document["full"] else []
 
 
 def table_document(lake: LakeStorage, group: str) -> dict[str, Any]:
@@ -92,10 +95,9 @@ def table_lines(document: dict[str, Any], group: str) -> list[str]:
     held = [(*(document[name] for name in names), duration(document["last_commit_seconds"]))]
     coordinates = ("cluster", "topic", "partition", "stored")
     partitions = [tuple(each[name] for name in coordinates) for each in document["partitions"]]
-    full = document["full"]
     return [
         clean(document["storage"]),
-        *([f"full: {clean(full)}"] if full else []),
+        *_if_full(document),
         "",
         *render(columns(">version >rows >files >small-files >bytes >dead >requeued >last-commit"), held),
         "",
