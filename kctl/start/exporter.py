@@ -122,8 +122,9 @@ class _Exporter:
         logging.getLogger().setLevel(config.log.level)
         added, removed = _difference(config, self._config), _difference(self._config, config)
         changed = ",".join(name for name in prepared.collectors if name in self._config.clusters)
-        for setting in _left_for_a_restart(self._config, config):
-            log.warning("action=reload setting=%s: takes effect when the exporter restarts", setting)
+        for name in ("host", "port"):
+            if getattr(self._config.http, name) != getattr(config.http, name):
+                log.warning("action=reload setting=http.%s: takes effect when the exporter restarts", name)
         self._config = config
         await self._collectors.use(prepared)
         log.info(
@@ -147,8 +148,3 @@ def _wanted(config: ExporterConfig) -> list[CollectedCluster]:
 
 def _difference(config: ExporterConfig, without: ExporterConfig) -> str:
     return ",".join(name for name in config.clusters if name not in without.clusters)
-
-
-def _left_for_a_restart(before: ExporterConfig, after: ExporterConfig) -> list[str]:
-    names = ("host", "port")
-    return [f"http.{name}" for name in names if getattr(before.http, name) != getattr(after.http, name)]

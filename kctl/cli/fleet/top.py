@@ -9,7 +9,7 @@ import termios
 import time
 import tty
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import repeat
@@ -153,11 +153,9 @@ def _top(
 
     kctl top --sort worker
     """
-    try:
-        scope = {name: value for name, value in (("host", host), ("local", local)) if value}
+    scope = {name: value for name, value in (("host", host), ("local", local)) if value}
+    with suppress(KeyboardInterrupt):
         _top_of_fleet(find(config, os.environ), scope, SortOrder(sort), every)
-    except KeyboardInterrupt:
-        return
 
 
 def _top_of_fleet(fleet: Fleet, scope: Scope, sort: SortOrder, every: float) -> None:

@@ -135,7 +135,16 @@ def delete(
 
     Asks first, and deletes exactly the number that you confirmed, or none. Ctrl-C stops it; what was done stays done.
     """
-    echo(_removed(load_fleet(config), selection, expect, yes=yes))
+    fleet = load_fleet(config)
+    if not yes:
+        with opened_dead_letters(fleet) as storage:
+            found, where = storage.count_dead(selection), storage.identity
+        if found == 0 and not expect:
+            echo("no dead letters")
+            return
+        expect = found if expect is None else expect
+        confirm(f"Remove {number_of(expect, 'dead letter')} of {where} for good?")
+    echo(_changed(fleet, "delete", selection, expect))
 
 
 def send(
@@ -154,18 +163,7 @@ def send(
     echo(_changed(load_fleet(config), "send", selection, expect, to=to))
 
 
-def _removed(fleet: Config, selection: Selection, expect: int | None = None, *, yes: bool) -> str:
-    if not yes:
-        with opened_dead_letters(fleet) as storage:
-            found, where = storage.count_dead(selection), storage.identity
-        if found == 0 and not expect:
-            return "no dead letters"
-        expect = found if expect is None else expect
-        confirm(f"Remove {number_of(expect, 'dead letter')} of {where} for good?")
-    return _changed(fleet, "delete", selection, expect)
-
-
-def _changed(fleet: Config, verb: Verb, selection: Selection, expect: int | None = None, to: str = "") -> str:
+def _changed(fleet: Config, verb: Verb, selection: Selection, expect: int | None, to: str = "") -> str:
     done, what = 0, {"requeue": "requeued", "delete": "removed", "send": f"sent to {to}"}[verb]
 
     def progress(now: int) -> None:
