@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from kctl.reduce.base import GroupStats
 from kctl.rows.columns import Names, PartitionColumns, PartitionRows
-from kctl.rows.lag import LagTotals
+from kctl.rows.partitions import LagTotals
 from kctl.status import UNKNOWN, Assessment
 from kctl.status.assessments import NOT_ASSESSED, Assessments
 

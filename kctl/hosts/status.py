@@ -11,7 +11,7 @@ import msgspec
 
 from kctl.fields import moment, qualified
 from kctl.hosts.hosts import HostsOutcome
-from kctl.rows.lag import WORST, LagGlance
+from kctl.rows.partitions import WORST, LagGlance
 from kctl.rows.verdict import UNOWNED, Finding, Level, Verdict
 from kctl.rows.workers import StatusAnswer, WorkerRow, WorkerStatus
 from kctl.rpc.decode import decoded

@@ -100,7 +100,8 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        return url_of(self._sock, is_tls=self._is_tls)
+        host, port = self._sock.getsockname()[:2]
+        return f"{'https' if self._is_tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
     @property
     def connections(self) -> frozenset[object]:
@@ -165,8 +166,3 @@ class _Server(uvicorn.Server):
 
 def _tls_of(access: AccessRights | None) -> ssl.SSLContext | None:
     return None if access is None or access.certificate is None else tls_context(access.certificate, access.key)
-
-
-def url_of(sock: socket.socket, *, is_tls: bool) -> str:
-    host, port = sock.getsockname()[:2]
-    return f"{'https' if is_tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"

@@ -18,7 +18,7 @@ from kctl.reduce.partitions import kafka_lag
 from kctl.rows.advice import Advice
 from kctl.rows.columns import ABSENT, PartitionColumns, PartitionRows
 from kctl.rows.hosts import HostsAnswer
-from kctl.rows.lag import LagTotals
+from kctl.rows.partitions import LagTotals
 from kctl.rows.verdict import Level, Verdict
 from kctl.rows.workers import GroupMembers, Pings, Workers, WorkerStatus
 from kctl.rpc.fan_out import Failed

@@ -16,8 +16,7 @@ import numpy as np
 
 from kctl.reduce.base import Answer, BrokerSnapshot, per_sender
 from kctl.rows.columns import ABSENT, Bools, Ints, Names, Partition, PartitionColumns, Reals, lag_from
-from kctl.rows.lag import LagTotals
-from kctl.rows.partitions import ResetPolicy
+from kctl.rows.partitions import LagTotals, ResetPolicy
 from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
 
 _Claim: TypeAlias = tuple[PartitionReply, Answer[PartitionsReply]]

@@ -15,8 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from kctl.rows.lag import LagTotals
-from kctl.rows.partitions import PartitionRow, ResetPolicy
+from kctl.rows.partitions import LagTotals, PartitionRow, ResetPolicy
 from kctl_agent.replies.fields import TopicPartition
 from kctl_agent.rpc.wire import JsonObject
 

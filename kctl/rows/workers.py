@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from kctl.rows.lag import LagGlance
+from kctl.rows.partitions import LagGlance
 from kctl.rows.verdict import Verdict
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.encode import fields_of

@@ -23,7 +23,7 @@ from kctl.config.storage import storage_settings
 from kctl.master import table_maintenance
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.table_maintenance import MAINTENANCE_COMMAND, TableMaintenance
-from kctl.rows.lag import LagTotals
+from kctl.rows.partitions import LagTotals
 from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.table_maintenance import LEAST_FILES

@@ -55,7 +55,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         "lag of each assigned partition, and its offsets",
         f"{_REPLIES}.partitions.PartitionsReply",
         "kctl.reduce.partitions.offset_checker",
-        "kctl.rows.lag.LagTotals",
+        "kctl.rows.partitions.LagTotals",
         "kctl.reduce.partitions.kafka_lag",
         age="rows",
     ),

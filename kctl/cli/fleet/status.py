@@ -21,7 +21,7 @@ from kctl.rpc.decode import answered
 from kctl_agent.rpc.messages import number_of
 
 if TYPE_CHECKING:
-    from kctl.rows.lag import LagGlance
+    from kctl.rows.partitions import LagGlance
     from kctl.rows.verdict import Verdict
     from kctl.rows.workers import StatusAnswer, WorkerRow, WorkerStatus
     from kctl.rpc.client import Reply

@@ -18,8 +18,7 @@ from kctl.rpc.decode import answered
 from kctl_agent.replies.questions import QUESTIONS, named
 
 if TYPE_CHECKING:
-    from kctl.rows.lag import LagTotals
-    from kctl.rows.partitions import Offsets
+    from kctl.rows.partitions import LagTotals, Offsets
     from kctl.rows.workers import GroupMembers, Pings, Workers
     from kctl_agent.replies.block_size import StorageReply
     from kctl_agent.replies.describe import MethodsReply

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, TypeAlias
 
@@ -24,17 +25,14 @@ Local = Annotated[bool, Query(description="Of this host alone, where the fleet r
 OfHost = Annotated[str | None, Query(max_length=64, description="Of this host of the fleet alone.")]
 
 
+@dataclass(frozen=True, slots=True)
 class ListParams:
     """Parameters of every list."""
 
-    def __init__(
-        self,
-        live: Annotated[bool, Query(description="Ask the agents now, for at most two seconds.")] = False,
-        limit: Annotated[int, Query(ge=1, le=MAX_ROWS, description="The most rows.")] = 1000,
-        local: Local = False,
-        host: OfHost = None,
-    ) -> None:
-        self.live, self.limit, self.local, self.host = live, limit, local, host
+    live: Annotated[bool, Query(description="Ask the agents now, for at most two seconds.")] = False
+    limit: Annotated[int, Query(ge=1, le=MAX_ROWS, description="The most rows.")] = 1000
+    local: Local = False
+    host: OfHost = None
 
 
 def after_of(key: Key) -> Any:

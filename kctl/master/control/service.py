@@ -24,7 +24,7 @@ from kctl.master.members import Members
 from kctl.master.reduction import COMMANDS, OFFSET_CHECKER, WORKERS, ReducedCommand, reduced, with_supervisor
 from kctl.master.snapshot import NO_ADVICE, FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts
-from kctl.rows.lag import WORST, LagGlance, WorstPartition
+from kctl.rows.partitions import WORST, LagGlance, WorstPartition
 from kctl.rows.verdict import Verdict
 from kctl.rows.workers import StatusAnswer, Statuses, Workers, WorkerStatus
 from kctl.rpc.decode import decoded

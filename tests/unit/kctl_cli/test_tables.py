@@ -13,8 +13,7 @@ from kctl.cli.table import Column, cell, clip, duration, render, width
 from kctl.errors import IncompleteAnswer, ThresholdExceeded
 from kctl.fields import moment
 from kctl.master.reduction import COMMANDS
-from kctl.rows.lag import LagTotals
-from kctl.rows.partitions import Offsets, PartitionRow
+from kctl.rows.partitions import LagTotals, Offsets, PartitionRow
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.fields import TopicPartition
 from kctl_agent.replies.workers import Scope

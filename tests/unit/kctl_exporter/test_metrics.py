@@ -17,8 +17,7 @@ from kctl.exporter import Exposition
 from kctl.master.restart import Cause, SupervisionState
 from kctl.master.snapshot import FleetSnapshot, Reduced, RpcStats
 from kctl.reduce.base import GroupStats
-from kctl.rows.lag import LagTotals
-from kctl.rows.partitions import ResetPolicy
+from kctl.rows.partitions import LagTotals, ResetPolicy
 from kctl.rows.workers import GroupMembers, Pings, WorkerRow, Workers, WorkerStatus
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
