@@ -20,291 +20,168 @@ class KctlError(Exception):
     exit_code: ClassVar[int] = 1
     http_status: ClassVar[int] = 500
 
+    def __init_subclass__(
+        cls, code: str, *, retriable: bool | None = None, exit_code: int | None = None, http_status: int | None = None
+    ) -> None:
+        """A class inherits what it does not declare."""
+        declared = {"code": code, "retriable": retriable, "exit_code": exit_code, "http_status": http_status}
+        for name, value in declared.items():
+            if value is not None:
+                setattr(cls, name, value)
 
-class CommandRejected(KctlError):
+
+class CommandRejected(KctlError, code="command_rejected", http_status=502):
     """The master answered with an error, whose sentence is shown."""
 
-    code = "command_rejected"
-    http_status = 502
 
-
-class BadAnswer(KctlError):
+class BadAnswer(KctlError, code="bad_answer", http_status=502):
     """The master's answer does not fit the command; the sentence names the field. Use the `kctl` of the master's
     release."""
 
-    code = "bad_answer"
-    http_status = 502
 
-
-class OperationRefused(KctlError):
+class OperationRefused(KctlError, code="operation_refused", http_status=409):
     """The operation is impossible or conflicts with one in progress, which the sentence names; nothing changed."""
 
-    code = "operation_refused"
-    http_status = 409
 
-
-class NoSuchOperation(OperationRefused):
+class NoSuchOperation(OperationRefused, code="no_such_operation", exit_code=2, http_status=404):
     """None of the last 500 operations has this id. See `kctl operations`."""
 
-    code = "no_such_operation"
-    exit_code = 2
-    http_status = 404
 
-
-class OperationFailed(KctlError):
+class OperationFailed(KctlError, code="operation_failed", http_status=409):
     """The operation began and failed; the sentence reports how far it came."""
 
-    code = "operation_failed"
-    http_status = 409
 
-
-class OperationUnknown(KctlError):
+class OperationUnknown(KctlError, code="operation_unknown", exit_code=3, http_status=504):
     """The operation may still happen, because the process in the sentence does not answer or continues by itself. See
     `kctl status`."""
 
-    code = "operation_unknown"
-    exit_code = 3
-    http_status = 504
 
-
-class AgentRefused(KctlError):
+class AgentRefused(KctlError, code="agent_refused", retriable=True, http_status=502):
     """A worker rejected the operation or is absent; nothing changed."""
 
-    code = "agent_refused"
-    retriable = True
-    http_status = 502
 
-
-class StopTimeout(KctlError):
+class StopTimeout(KctlError, code="stop_timeout", retriable=True, http_status=504):
     """After `--timeout` the master is still stopping: wait, or read its log. Or the master has ended, and a process
     survives SIGKILL (docs/troubleshooting.md)."""
 
-    code = "stop_timeout"
-    retriable = True
-    http_status = 504
 
-
-class UsageError(KctlError):
+class UsageError(KctlError, code="usage", exit_code=2, http_status=400):
     """The command line is wrong. See `--help` of the command."""
 
-    code = "usage"
-    exit_code = 2
-    http_status = 400
 
-
-class ClusterMissing(KctlError):
+class ClusterMissing(KctlError, code="cluster_missing", exit_code=2, http_status=404):
     """No cluster of this name is collected; the sentence lists those that are."""
 
-    code = "cluster_missing"
-    exit_code = 2
-    http_status = 404
 
-
-class ConfigError(KctlError):
+class ConfigError(KctlError, code="bad_config", exit_code=2):
     """A file, `KCTL_*` variable or flag cannot be used; the sentence has the value and what is allowed. As root also:
     the file belongs to another user (`sudo -u USER kctl …`)."""
 
-    code = "bad_config"
-    exit_code = 2
 
-
-class IncompleteAnswer(KctlError):
+class IncompleteAnswer(KctlError, code="incomplete", retriable=True, exit_code=3, http_status=503):
     """Some workers did not answer, or the brokers' offsets are stale or unknown; the sentence names each with the
     reason."""
 
-    code = "incomplete"
-    retriable = True
-    exit_code = 3
-    http_status = 503
 
-
-class ThresholdExceeded(KctlError):
+class ThresholdExceeded(KctlError, code="threshold_exceeded", exit_code=4):
     """The value is above `--fail-above`."""
 
-    code = "threshold_exceeded"
-    exit_code = 4
 
-
-class NotWell(KctlError):
+class NotWell(KctlError, code="not_well"):
     """The verdict (docs/status.md) is `unknown`, or as bad as `kctl status --fail-on` names."""
 
-    code = "not_well"
 
-
-class NoMaster(KctlError):
+class NoMaster(KctlError, code="no_master", retriable=True, exit_code=5, http_status=503):
     """No master or exporter can be asked. For a fleet on this host the code is `no_socket_file`, `nobody_listening` or
     `socket_not_permitted`."""
 
-    code = "no_master"
-    retriable = True
-    exit_code = 5
-    http_status = 503
 
-
-class NoSocketFile(NoMaster):
+class NoSocketFile(NoMaster, code="no_socket_file"):
     """The fleet was never started or has been stopped, or you mean another one (`-c`)."""
 
-    code = "no_socket_file"
 
-
-class NobodyListening(NoMaster):
+class NobodyListening(NoMaster, code="nobody_listening"):
     """The owner of the socket is gone. Start the fleet again; it cleans up."""
 
-    code = "nobody_listening"
 
-
-class SocketNotPermitted(NoMaster):
+class SocketNotPermitted(NoMaster, code="socket_not_permitted", retriable=False, http_status=403):
     """The fleet belongs to another user. Ask as that user."""
 
-    code = "socket_not_permitted"
-    retriable = False
-    http_status = 403
 
-
-class StartError(KctlError):
+class StartError(KctlError, code="start_failed", http_status=503):
     """A fleet or the demo cannot start for a reason without a code of its own, which the sentence has. Every part that
     was started has ended."""
 
-    code = "start_failed"
-    http_status = 503
 
-
-class BrokerUnreachable(StartError):
+class BrokerUnreachable(StartError, code="broker_unreachable", retriable=True, exit_code=10):
     """No bootstrap server answered, or a broker did not answer in time."""
 
-    code = "broker_unreachable"
-    retriable = True
-    exit_code = 10
 
-
-class TopicMissing(StartError):
+class TopicMissing(StartError, code="topic_missing", exit_code=11):
     """A topic of `kafka.topics` or of a `kctl kafka` command does not exist. Create it, or correct the name."""
 
-    code = "topic_missing"
-    exit_code = 11
 
-
-class JavaMissing(StartError):
+class JavaMissing(StartError, code="java_missing", exit_code=12):
     """Java is missing or too old for Spark. Install Java 17."""
 
-    code = "java_missing"
-    exit_code = 12
 
-
-class PortTaken(StartError):
+class PortTaken(StartError, code="port_taken", exit_code=13):
     """`http.port` is in use. Choose another, or 0 for any."""
 
-    code = "port_taken"
-    exit_code = 13
 
-
-class RunDirUnusable(StartError):
+class RunDirUnusable(StartError, code="run_dir_unusable", exit_code=14):
     """`fleet.run_dir` is not writable, or open to others (`chmod 700`); or all users can write to a folder or to the
     code of the fleet."""
 
-    code = "run_dir_unusable"
-    exit_code = 14
 
-
-class AlreadyRunning(StartError):
+class AlreadyRunning(StartError, code="already_running", exit_code=15, http_status=409):
     """Another master uses this `run_dir`. See `kctl status`."""
 
-    code = "already_running"
-    exit_code = 15
-    http_status = 409
 
-
-class JarsMissing(StartError):
+class JarsMissing(StartError, code="jars_missing", retriable=True, exit_code=16):
     """A locked jar is missing or wrong. Run `kctl jars fetch`; for a table in an object store also `kctl jars fetch
     s3`."""
 
-    code = "jars_missing"
-    retriable = True
-    exit_code = 16
 
-
-class BrokerRefused(KctlError):
+class BrokerRefused(KctlError, code="broker_refused", http_status=502):
     """A broker answered with the error in the sentence, which has no code of its own here."""
 
-    code = "broker_refused"
-    http_status = 502
 
-
-class AuthenticationFailed(BrokerRefused):
+class AuthenticationFailed(BrokerRefused, code="authentication_failed", exit_code=17):
     """The broker rejects the name, password, token, mechanism or certificate."""
 
-    code = "authentication_failed"
-    exit_code = 17
 
-
-class NotAuthorised(BrokerRefused):
+class NotAuthorised(BrokerRefused, code="not_authorised", exit_code=18, http_status=403):
     """The broker knows the user but does not permit this; the sentence names topic, group or cluster."""
 
-    code = "not_authorised"
-    exit_code = 18
-    http_status = 403
 
-
-class GroupMissing(BrokerRefused):
+class GroupMissing(BrokerRefused, code="group_missing", exit_code=19, http_status=404):
     """The group does not exist (`kctl kafka groups`, `kctl groups`), or its new coordinator does not know it yet."""
 
-    code = "group_missing"
-    exit_code = 19
-    http_status = 404
 
-
-class PartitionMissing(BrokerRefused):
+class PartitionMissing(BrokerRefused, code="partition_missing", exit_code=20, http_status=404):
     """The topic exists, but not the partition."""
 
-    code = "partition_missing"
-    exit_code = 20
-    http_status = 404
 
-
-class MessageTooLarge(BrokerRefused):
+class MessageTooLarge(BrokerRefused, code="message_too_large", exit_code=21, http_status=413):
     """A message is larger than `max.message.bytes` of its topic."""
 
-    code = "message_too_large"
-    exit_code = 21
-    http_status = 413
 
-
-class NotEnoughReplicas(BrokerRefused):
+class NotEnoughReplicas(BrokerRefused, code="not_enough_replicas", retriable=True, exit_code=22, http_status=503):
     """Fewer replicas are in sync than `min.insync.replicas`. See `kctl kafka topic`."""
 
-    code = "not_enough_replicas"
-    retriable = True
-    exit_code = 22
-    http_status = 503
 
-
-class WrongProtocol(BrokerRefused):
+class WrongProtocol(BrokerRefused, code="wrong_protocol", exit_code=23):
     """Only one side uses TLS or SASL, or the server is not Kafka."""
 
-    code = "wrong_protocol"
-    exit_code = 23
 
-
-class GroupActive(BrokerRefused):
+class GroupActive(BrokerRefused, code="group_active", exit_code=24, http_status=409):
     """The group has live members, which the sentence names. Stop them before you change its offsets."""
 
-    code = "group_active"
-    exit_code = 24
-    http_status = 409
 
-
-class CheckpointUnreadable(KctlError):
+class CheckpointUnreadable(KctlError, code="checkpoint_unreadable", retriable=True, exit_code=25, http_status=502):
     """A Spark checkpoint (docs/spark-jobs.md) does not exist, is not permitted, or its storage does not answer."""
 
-    code = "checkpoint_unreadable"
-    retriable = True
-    exit_code = 25
-    http_status = 502
 
-
-class CheckpointUnusable(KctlError):
+class CheckpointUnusable(KctlError, code="checkpoint_unusable", exit_code=26, http_status=409):
     """A Spark checkpoint is still moving, is damaged, or would move a group backwards; nothing changed."""
-
-    code = "checkpoint_unusable"
-    exit_code = 26
-    http_status = 409

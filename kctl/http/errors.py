@@ -17,55 +17,33 @@ from kctl_agent.errors import AgentError, BadParams, BadRequest, UnknownMethod
 from kctl_agent.rpc.wire import JsonObject
 
 
-class HttpError(KctlError):
+class HttpError(KctlError, code="http_error", http_status=400):
     """A rejected request without a code of its own (docs/http.md)."""
 
-    code = "http_error"
-    http_status = 400
 
-
-class Unauthorized(HttpError):
+class Unauthorized(HttpError, code="unauthorized", http_status=401):
     """The token is missing or wrong."""
 
-    code = "unauthorized"
-    http_status = 401
 
-
-class NotAllowed(HttpError):
+class NotAllowed(HttpError, code="not_allowed", http_status=403):
     """The request is from another site or for a foreign host name; or it changes something or reads dead letters while
     no token is configured, or with a read token."""
 
-    code = "not_allowed"
-    http_status = 403
 
-
-class RequestTooSlow(HttpError):
+class RequestTooSlow(HttpError, code="request_too_slow", retriable=True, http_status=408):
     """The request was not complete in time."""
 
-    code = "request_too_slow"
-    retriable = True
-    http_status = 408
 
-
-class BodyTooLarge(HttpError):
+class BodyTooLarge(HttpError, code="body_too_large", http_status=413):
     """The body is larger than any request needs."""
 
-    code = "body_too_large"
-    http_status = 413
 
-
-class UnsupportedMediaType(HttpError):
+class UnsupportedMediaType(HttpError, code="unsupported_media_type", http_status=415):
     """The body is not JSON. Send `Content-Type: application/json`."""
 
-    code = "unsupported_media_type"
-    http_status = 415
 
-
-class HeadersTooLarge(HttpError):
+class HeadersTooLarge(HttpError, code="headers_too_large", http_status=431):
     """The request line and headers are larger than any request needs."""
-
-    code = "headers_too_large"
-    http_status = 431
 
 
 _CODES = {HTTPStatus.NOT_FOUND: "not_found", HTTPStatus.METHOD_NOT_ALLOWED: "method_not_allowed"}
