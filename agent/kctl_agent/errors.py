@@ -18,111 +18,77 @@ class AgentError(Exception):
     code: ClassVar[str] = "internal"
     retriable: ClassVar[bool] = False
 
+    def __init_subclass__(cls, code: str | None = None, *, retriable: bool | None = None) -> None:
+        """A class inherits what it does not declare."""
+        cls.code = code or cls.code
+        cls.retriable = cls.retriable if retriable is None else retriable
 
-class WireError(AgentError):
+
+class WireError(AgentError, code="bad_frame"):
     """The bytes are not frames of this protocol (docs/protocol.md)."""
 
-    code = "bad_frame"
 
-
-class FrameTooLarge(WireError):
+class FrameTooLarge(WireError, code="frame_too_large"):
     """A request is above 1 MiB, or a reply above 16 MiB."""
 
-    code = "frame_too_large"
 
-
-class BadPayload(WireError):
+class BadPayload(WireError, code="bad_payload"):
     """A frame is not UTF-8, not JSON, not an object, or contains NaN or Infinity."""
 
-    code = "bad_payload"
 
-
-class BrokenFrame(WireError):
+class BrokenFrame(WireError, code="broken_frame"):
     """The peer closed in the middle of a frame."""
 
-    code = "broken_frame"
 
-
-class BadRequest(AgentError):
+class BadRequest(AgentError, code="bad_request"):
     """A frame is not a request; the message names the field."""
 
-    code = "bad_request"
 
-
-class UnknownMethod(AgentError):
+class UnknownMethod(AgentError, code="unknown_method"):
     """The method does not exist; `describe` lists all."""
 
-    code = "unknown_method"
 
-
-class BadParams(AgentError):
+class BadParams(AgentError, code="bad_params"):
     """A parameter is unknown, missing or of the wrong type, or names something unknown; the message lists the known
     ones. The CLI exits with 2."""
 
-    code = "bad_params"
 
-
-class CommandFailed(AgentError):
+class CommandFailed(AgentError, code="command_failed"):
     """The command failed in the process that answers; its log has the reason."""
 
-    code = "command_failed"
 
-
-class Busy(AgentError):
+class Busy(AgentError, code="busy", retriable=True):
     """The limit of open connections is reached."""
 
-    code = "busy"
-    retriable = True
 
-
-class NotReady(AgentError):
+class NotReady(AgentError, code="not_ready", retriable=True):
     """The worker has not published its first snapshot yet, or the master has not finished its first collection."""
 
-    code = "not_ready"
-    retriable = True
 
-
-class PathError(AgentError):
+class PathError(AgentError, code="bad_path"):
     """A `run_dir` or socket path cannot or must not be used; the sentence has the reason and what to do."""
 
-    code = "bad_path"
 
-
-class AgentUnreachable(AgentError):
+class AgentUnreachable(AgentError, code="unreachable", retriable=True):
     """The socket is missing, has no listener, or the connection ended before the answer."""
 
-    code = "unreachable"
-    retriable = True
 
-
-class AgentTimeout(AgentError):
+class AgentTimeout(AgentError, code="timeout", retriable=True):
     """The deadline passed without an answer."""
 
-    code = "timeout"
-    retriable = True
 
-
-class NotPermitted(AgentError):
+class NotPermitted(AgentError, code="not_permitted"):
     """The caller is neither the same user nor root."""
 
-    code = "not_permitted"
 
-
-class StorageError(AgentError):
+class StorageError(AgentError, code="storage_error"):
     """The storage failed, or does not support what was asked; the sentence has the reason."""
 
-    code = "storage_error"
 
-
-class RegistryUnusable(StorageError):
+class RegistryUnusable(StorageError, code="registry_unusable", retriable=True):
     """The schema registry does not answer, rejects the credentials, or has no schema from which columns can be made
     (docs/typed-messages.md)."""
 
-    code = "registry_unusable"
-    retriable = True
 
-
-class Undecodable(AgentError):
+class Undecodable(AgentError, code="undecodable"):
     """A key or value cannot be decoded: its schema is unknown, or its bytes do not fit (docs/typed-messages.md)."""
-
-    code = "undecodable"

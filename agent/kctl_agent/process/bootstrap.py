@@ -40,10 +40,8 @@ _PRIVATE = 0o077
 """Files of the process, of Spark and of the user's handler are readable by this user alone."""
 
 
-class BootstrapError(AgentError):
+class BootstrapError(AgentError, code="bootstrap_failed"):
     """A worker or sinker cannot start with its configuration; it exits with 78."""
-
-    code = "bootstrap_failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,10 +29,8 @@ MAX_NAMED_RUNS = 5
 MAX_SHOWN_CHARACTERS = 200
 
 
-class HandlerError(AgentError):
+class HandlerError(AgentError, code="handler_failed"):
     """The handler raised, took too long, or returned a wrong result; the sentence names handler and messages."""
-
-    code = "handler_failed"
 
     def __init__(self, sentence: str, trace: str = "") -> None:
         super().__init__(sentence)

@@ -25,17 +25,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class DriverLost(AgentError):
+class DriverLost(AgentError, code="driver_lost"):
     """In a worker only: its Spark driver has ended; the worker continues with the next one."""
 
-    code = "driver_lost"
 
-
-class ApplicationEnded(AgentError):
+class ApplicationEnded(AgentError, code="application_ended"):
     """The Spark cluster has ended the application of an engine, or of a worker with its own driver. The process ends;
     the next one starts another application."""
-
-    code = "application_ended"
 
 
 def check_application(session: SparkSession) -> None:

@@ -69,32 +69,22 @@ P = TypeVar("P")
 def silent(_: int) -> None: ...
 
 
-class StorageUnusable(StorageError):
+class StorageUnusable(StorageError, code="storage_unusable", retriable=True):
     """The storage cannot be opened or written: missing folder, rights, full disk, another version, damage."""
 
-    code = "storage_unusable"
-    retriable = True
 
-
-class StorageMisconfigured(StorageUnusable):
+class StorageMisconfigured(StorageUnusable, code="storage_misconfigured", retriable=False):
     """The storage's settings name a package that is not installed, or a file of keys that cannot be read. `kctl` exits
     with 2."""
 
-    code = "storage_misconfigured"
-    retriable = False
 
-
-class TableRefused(StorageError):
+class TableRefused(StorageError, code="table_refused"):
     """kctl cannot write this Delta table, or not with these columns; the sentence names the feature, version or
     column."""
 
-    code = "table_refused"
 
-
-class RowRefused(TableRefused):
+class RowRefused(TableRefused, code="row_refused"):
     """A row has a value that a Delta table cannot have; the sentence names the column."""
-
-    code = "row_refused"
 
 
 class OffsetStore(ABC):

@@ -47,10 +47,8 @@ https://github.com/msgpack/msgpack/blob/master/spec.md"""
 Bytes = bytes | memoryview
 
 
-class BadBlock(StorageError):
+class BadBlock(StorageError, code="bad_block"):
     """Bytes are not a block, or of a version or codec that this release does not know."""
-
-    code = "bad_block"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,29 +15,20 @@ if TYPE_CHECKING:
 TopicPartition = tuple[str, int]
 
 
-class GapRefused(StorageError):
+class GapRefused(StorageError, code="gap_refused"):
     """A chunk begins above the stored offset; storing it would lose the messages between."""
 
-    code = "gap_refused"
 
-
-class StoredOffsetMissing(StorageError):
+class StoredOffsetMissing(StorageError, code="stored_offset_missing"):
     """The partition of a chunk has no stored offset."""
 
-    code = "stored_offset_missing"
 
-
-class StoredOffsetMoved(StorageError):
+class StoredOffsetMoved(StorageError, code="stored_offset_moved", retriable=True):
     """Another owner has set or moved the stored offset since it was planned on. The worker decides again."""
 
-    code = "stored_offset_moved"
-    retriable = True
 
-
-class OtherGroup(StorageError):
+class OtherGroup(StorageError, code="other_group"):
     """The storage belongs to another consumer group or cluster; the message names both."""
-
-    code = "other_group"
 
 
 @dataclass(frozen=True, slots=True)

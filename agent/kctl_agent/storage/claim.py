@@ -98,11 +98,9 @@ class DeadLetterGroup:
     """Deaths in each of the last hours; the current hour is last."""
 
 
-class CountChanged(StorageError):
+class CountChanged(StorageError, code="count_changed"):
     """The number of matching dead letters differs from the one that you saw; the sentence has both. Nothing changed:
     list them again."""
-
-    code = "count_changed"
 
     def __init__(self, expected: int, found: int) -> None:
         super().__init__(

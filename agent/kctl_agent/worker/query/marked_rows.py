@@ -31,18 +31,14 @@ MESSAGE = {"topic": "string", "partition": "int", "offset": "bigint"}
 MAX_ERROR = 8192
 
 
-class UnsteadyMarks(StorageError):
+class UnsteadyMarks(StorageError, code="unsteady_marks"):
     """The transform marked other rows when a batch ran again; nothing was stored. Decide only from the message: no
     clock, no random number, no server."""
 
-    code = "unsteady_marks"
 
-
-class UntracedMarks(StorageError):
+class UntracedMarks(StorageError, code="untraced_marks"):
     """The transform marked rows whose topic, partition and offset belong to no message; nothing was stored. Keep these
     columns unchanged (docs/transform.md)."""
-
-    code = "untraced_marks"
 
 
 def is_marking(rows: DataFrame) -> bool:

@@ -42,10 +42,8 @@ class BatchRange:
     topic_id: str | None
 
 
-class BadOrder(StorageError):
+class BadOrder(StorageError, code="bad_order"):
     """The records of a task are not whole partitions in order: the transform has shuffled them."""
-
-    code = "bad_order"
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,8 @@ NODE = re.compile(r"\W*(\w+)")
 MOVING = ("Repartition", "RebalancePartitions", "Sort", "Aggregate", "Join", "Window", "Deduplicate", "Union", "Offset")
 
 
-class TransformFailed(AgentError):
+class TransformFailed(AgentError, code="transform_failed", retriable=True):
     """The transform raised an exception when it was called; the next query calls it again."""
-
-    code = "transform_failed"
-    retriable = True
 
     def __init__(self, name: str, error: BaseException) -> None:
         super().__init__(f"the transform {name} raised {type(error).__name__}: {first_line(error)}{place_of(error)}")

@@ -47,11 +47,8 @@ CANCELLED = -1
 """Replaces the name of the folder for remaining dead letters, if all of them remain."""
 
 
-class RequeueTaken(StorageError):
+class RequeueTaken(StorageError, code="requeue_taken", retriable=True):
     """Another process has requeued the dead letters of a table, or cancelled that; nothing was written."""
-
-    code = "requeue_taken"
-    retriable = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +147,8 @@ def numbered_files(table: DeltaTable) -> list[str]:
     return [own_file(name) for name, *counts in files if None in counts or len(counts) < 2 or counts[0] != counts[1]]
 
 
-class BatchNotStored(StorageError):
+class BatchNotStored(StorageError, code="batch_not_stored", retriable=True):
     """Dead letters of a table belong to a batch that is not committed; they are requeued after it has run again."""
-
-    code = "batch_not_stored"
-    retriable = True
 
 
 @dataclass(frozen=True, slots=True)

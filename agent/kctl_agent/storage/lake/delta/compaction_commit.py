@@ -19,10 +19,8 @@ from kctl_agent.storage.lake.folder import Folder
 COMPACTIONS = "kctl/compactions"
 
 
-class Overtaken(StorageUnusable):
+class Overtaken(StorageUnusable, code="compaction_overtaken"):
     """Another writer changed the files, columns or table of a compaction; the rest was not compacted."""
-
-    code = "compaction_overtaken"
 
 
 @dataclass(slots=True)

@@ -153,10 +153,8 @@ def read_files(table: Folder, folder: Folder, names: Collection[str] | None = No
     return found
 
 
-class DayRefused(TableRefused):
+class DayRefused(TableRefused, code="day_refused"):
     """A date by which the table is partitioned is before year 1 or after 9999; the sentence names day and column."""
-
-    code = "day_refused"
 
 
 def check_days(table: object, files: Iterable[DataFile], columns: Sequence[str]) -> None:
