@@ -194,8 +194,7 @@ def _remove_stale(path: Path) -> None:
 
 
 def remove_if_dead(run_dir: Path, name: str) -> bool:
-    """Removes the files of an agent whose recorded process has ended. Does not wait for the lock. Raises PathError if
-    the name is invalid."""
+    """Removes the files of an agent whose process has ended; does not wait for the lock. Raises PathError."""
     path = socket_path(run_dir, name)
     try:
         with _locked(run_dir, is_blocking=False):

@@ -30,14 +30,12 @@ _MAPPED: Final = b"\0" * 10 + b"\xff\xff"
 
 
 def owner_of_listener(address: str, port: int) -> int | None:
-    """The uid of the process that listens on this TCP address; None if there is none. Raises OSError if the kernel does
-    not show it."""
+    """The uid of the process that listens there; None if there is none. Raises OSError if the kernel hides it."""
     return _owner((address, port), ("::" if ":" in address else "0.0.0.0", 0), _LISTEN)  # noqa: S104
 
 
 def owner_of_peer(theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
-    """The uid at the other end of a connection within this machine; None if the peer has left. Raises OSError if the
-    kernel does not show it."""
+    """The uid at the other end of a local connection; None if it has left. Raises OSError if the kernel hides it."""
     return _owner(theirs, ours, _ESTABLISHED)
 
 

@@ -1,5 +1,4 @@
-"""The progress of an application's queries, from its JSON, where any field may be missing: Spark's objects change
-between versions."""
+"""The progress of an application's queries, from its JSON, where any field may be missing."""
 
 from __future__ import annotations
 
@@ -90,8 +89,7 @@ class Queries:
         return set(self.positions())
 
     def positions(self) -> dict[Partition, int]:
-        """End offsets of the last finished batches. If two queries read a partition, the lower one counts, as ordinary
-        tools would see it."""
+        """End offsets of the last finished batches. If two queries read a partition, the lower one counts."""
         merged: dict[Partition, int] = {}
         for query in (each for id_, each in self._queries.items() if id_ not in self._elsewhere):
             for partition, offset in query.positions.items():

@@ -85,8 +85,7 @@ class ProcessStats(ABC):
     def failing(
         self, part: str, why: str, outside: Outside | None = None, *, is_grave: bool = False, trace: Any = None
     ) -> None:
-        """Records that a part cannot work. Until `works`, `why` is the last error, once the trouble has lasted for a
-        while or if it is grave."""
+        """Records a trouble. Until `works`, `why` is the last error: at once if grave, otherwise if it lasts."""
         grace_seconds = 0.0 if is_grave else GRACE_SECONDS
         with self._lock:
             is_due = self._troubles.met(part, why, time.monotonic(), time.time(), outside, grace_seconds)

@@ -22,8 +22,7 @@ from kctl_agent.rpc.wire import JsonObject
 _KEPT_OUTCOMES: Final = 100
 
 OperationState: TypeAlias = Literal["waiting", "running", "done", "failed", "unknown"]
-"""`waiting` has changed nothing and can be dropped; after `failed` nothing more changes, after `unknown` something
-may."""
+"""`waiting` has changed nothing yet; after `failed` nothing more changes, after `unknown` something may."""
 
 
 def scope_of(value: object) -> Scope:

@@ -77,8 +77,7 @@ class OwnGateways:
 
 
 def launched() -> Any:
-    """Starts a JVM and returns PySpark's gateway to it, replacing Spark's own, which any user can reach. Main
-    thread."""
+    """Starts a JVM and returns PySpark's gateway to it, which only this user can reach. Main thread."""
     from pyspark.java_gateway import launch_gateway
 
     first = launch_gateway()

@@ -78,8 +78,7 @@ def _folder(path: Path) -> Path:
 
 
 def recover(path: Path) -> None:
-    """Does nothing unless a sync has failed. Waits up to 30 s for readers and writers. Raises OSError, sqlite3.Error;
-    the next call tries again."""
+    """Does nothing unless a sync has failed. Waits up to 30 s. Raises OSError, sqlite3.Error; then call it again."""
     if not sync_failures(path):
         return
     index = Path(f"{path}-shm")

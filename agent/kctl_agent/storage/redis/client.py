@@ -102,8 +102,7 @@ def as_unusable(place: str) -> Iterator[None]:
 
 
 def check_server(client: Any, place: str) -> None:
-    """Warns if a restart would lose messages. Raises StorageUnusable for a server that is too old, a replica, or evicts
-    keys."""
+    """Warns if a restart would lose messages. Raises StorageUnusable: too old, a replica, or one that evicts keys."""
     info = client.info()
     version = tuple(int(part) for part in info["redis_version"].split(".")[:2])
     if version < OLDEST_SERVER:

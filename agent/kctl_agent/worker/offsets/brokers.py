@@ -62,8 +62,7 @@ class Topics:
         return {**kept, **self.ids}
 
     def undescribed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """Partitions whose topic has an error: without its id a recreation would not be noticed. Raises KafkaError if
-        every topic has one."""
+        """Partitions whose topic has an error, and so no id. Raises KafkaError if every topic has one."""
         errors = {tp: self.errors[tp.topic] for tp in partitions if tp.topic in self.errors}
         if errors and len(errors) == len(partitions):
             tp = min(errors)
@@ -199,8 +198,7 @@ class Brokers:
     def divergences_of_each(
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-        """Like `divergences`, with the reasons why it is unknown. Raises KafkaError if it is unknown for all
-        partitions."""
+        """Like `divergences`, with the reasons where it is unknown. Raises KafkaError if it is unknown for all."""
         try:
             return self.divergences(before, now), {}
         except KafkaError as error:

@@ -20,8 +20,7 @@ class StorageId:
     name: str
 
     def is_of(self, other: StorageId) -> bool:
-        """Whether this is the same storage, even if it has moved. A storage without an id keeps nothing and equals any
-        other."""
+        """Whether this is the same storage, even if it has moved. One without an id equals any other."""
         return not self.id or not other.id or self.id == other.id
 
 

@@ -12,8 +12,7 @@ from kctl_agent.worker.offsets.epochs import LogSeen
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The brokers' answers about a partition. `committed` is None without a committed offset, `note` if another client
-    committed it."""
+    """The brokers' answers. `committed` is None without a committed offset, `note` if it is another client's."""
 
     topic: str
     partition: int

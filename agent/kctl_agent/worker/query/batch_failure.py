@@ -22,8 +22,7 @@ JAVA_CLASS = re.compile(r"^: (\w+\.)*")
 
 @dataclass(frozen=True, slots=True)
 class BatchFailure:
-    """`is_storage`: the storage or the schema registry was unusable, whatever the data. `code` is that of a storage
-    error."""
+    """`is_storage`: the storage or the schema registry was unusable. `code` is that of a storage error."""
 
     text: str
     is_storage: bool = False

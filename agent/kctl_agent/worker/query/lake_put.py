@@ -170,8 +170,7 @@ class LakePut(BatchPut):
         log.warning("%s became dead letters: %s", number_of(written.rows, "message"), table.identity)
 
     def transformed(self, frame: DataFrame) -> DataFrame:
-        """Returns the decoded and transformed records. Raises BootstrapError, RegistryUnusable, and what the transform
-        raises."""
+        """Decoded and transformed records. Raises BootstrapError, RegistryUnusable, and what the transform raises."""
         return self._decoded(frame)[0]
 
     def _decoded(self, messages: DataFrame) -> tuple[DataFrame, UndecodedRows | None]:
@@ -213,8 +212,7 @@ def records(session: SparkSession, messages: Sequence[Message], errors: Sequence
 
 
 def check_file_names(java: str, python: str) -> None:
-    """Checks that Spark's driver and this process encode file names in UTF-8; otherwise one would not find the other's
-    files. Raises BootstrapError."""
+    """Checks that Spark's driver and this process name files in UTF-8, to find each other's. Raises BootstrapError."""
     for whose, encoding in ("Spark's driver", java), ("Python", python):
         if encoding.upper() not in ("UTF-8", "UTF8"):
             raise BootstrapError(

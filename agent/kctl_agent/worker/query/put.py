@@ -1,5 +1,4 @@
-"""The executor's side of a put: Arrow batches of a task's Kafka partitions into the storage. Memory is bounded by two
-Arrow batches, not by the Spark batch."""
+"""The executor's side of a put: Arrow batches into the storage. Memory is bounded by two Arrow batches."""
 
 from __future__ import annotations
 
@@ -57,8 +56,7 @@ class PutJob:
         return sorted({topic for topic, _ in self.ranges})
 
     def selected(self) -> list[str]:
-        """A topic is passed as its place in `topics`: with its name in each row Spark took 3 to 8 % longer
-        (benchmarks/README.md)."""
+        """Passes a topic as its place in `topics`: with names Spark took 3 to 8 % longer (benchmarks/README.md)."""
         # Kafka's topic names need no quoting in SQL.
         places = "".join(f" when '{topic}' then {place}" for place, topic in enumerate(self.topics))
         timestamp = "unix_millis(timestamp) as timestamp_ms"

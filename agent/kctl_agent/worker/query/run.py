@@ -1,5 +1,4 @@
-"""A running query: the batches that it stores, and their progress. A `CarefulRun` reads range by range in a thread: a
-failure stops nothing else."""
+"""A running query: its batches and their progress. A `CarefulRun` reads range by range in a thread."""
 
 from __future__ import annotations
 
@@ -77,8 +76,7 @@ class Run:
         self._on_batch = on_batch
 
     def put_batch(self, frame: DataFrame, batch_id: int) -> None:
-        """Stores a batch, on a Py4J thread. If it must not continue, it raises and never waits: `StreamingQuery.stop()`
-        waits for its return."""
+        """Stores a batch, on a Py4J thread. Raises, never waits: `StreamingQuery.stop()` waits for its return."""
         with self.busy:
             if self.gate.is_set():
                 raise RuntimeError("the partitions were revoked or the query is stopping")
@@ -201,8 +199,7 @@ class CarefulRun(Run):
         return None
 
     def _gave_up(self, tp: TopicPartition, offset: int, why: BatchFailure) -> bool:
-        """Makes a dead letter of the failed record, if the cause is certainly in the record. Returns whether reading
-        continues after it."""
+        """Makes a dead letter if the cause is certainly in the record. Returns whether reading continues after it."""
         messages = self._unreadable(tp, offset) if why.may_be_of_record else []
         if not messages:
             return False

@@ -109,8 +109,7 @@ class TypedRows:
         return None if made == fields else StructType.fromJson({"fields": made})
 
     def learn(self, rows: DataFrame) -> bool:
-        """Fetches the schemas of these rows that are not known yet; returns whether the registry knows any of them.
-        Raises RegistryUnusable."""
+        """Fetches the unknown schemas of these rows; returns whether any is known now. Raises RegistryUnusable."""
         prefixes = [bytes(row[0]) for row in _framed(rows).select(PREFIX).distinct().collect() if row[0]]
         new = [each for each in prefixes if each not in self._labels]
         with ThreadPoolExecutor(LOOKUPS) as pool:

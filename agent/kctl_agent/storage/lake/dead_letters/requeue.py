@@ -259,8 +259,7 @@ class Requeues:
                 self._dead.fit(schema)
 
     def _check_kept(self, folder: Folder, stored: int) -> None:
-        """Before their old rows are removed, the folder of remaining dead letters must exist. A replaced table has no
-        such rows."""
+        """The folder of remaining dead letters must exist before their old rows go. A replaced table has none."""
         with self._dead.table.errors():
             if folder.exists():
                 return
@@ -347,8 +346,7 @@ class RequeueBatch:
     kept: Written | None = None
 
     def commit(self) -> PutBack:
-        """Adds the written files to both tables. Raises RequeueTaken if nothing was added, StorageUnusable if it is
-        unknown."""
+        """Adds the files to both tables. Raises RequeueTaken (nothing was added), StorageUnusable (unknown)."""
         return self.requeues.commit(self)
 
     def discard(self) -> None:

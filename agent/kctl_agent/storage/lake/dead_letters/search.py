@@ -96,8 +96,7 @@ def next_rows(
 def all_rows(
     table: DeltaTable, wanted: Condition, selection: Selection, progress: Progress, *, with_payload: bool = False
 ) -> Iterator[tuple[Origin, DeadLetter]]:
-    """Yields rows file by file, the oldest of each part first. Reads the payload only if the selection or
-    `with_payload` needs it."""
+    """Yields rows file by file, the oldest first within a part. Reads the payload only if it is needed."""
     payload = PAYLOAD if with_payload or selection.key is not None or selection.text is not None else []
     for file, part in parts(table, [*PLACE, *OTHERS, *payload], wanted):
         progress(0)
@@ -164,8 +163,7 @@ def _behind(after: RowPlace) -> pc.Expression:
 
 
 def _plain(rows: pa.Table) -> pa.Table:
-    """Turns times into numbers, because Python has none beyond year 9999. An unknown reading, of an earlier commit, is
-    empty."""
+    """Turns times into numbers, because Python has none beyond year 9999, and unknown readings into empty texts."""
     rows = rows.set_column(rows.schema.get_field_index(READING), READING, pc.fill_null(rows[READING], ""))
     for number, column in enumerate(rows.schema):
         if pa.types.is_timestamp(column.type):

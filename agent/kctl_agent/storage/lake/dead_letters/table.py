@@ -181,8 +181,7 @@ class DeadLetterTable(DeadLetterStore):
     def requeue_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Lets a worker transform dead letters again (`requeue`). Those of a cluster that the group has left stay,
-        because no worker would transform them."""
+        """Lets a worker transform them again. Those of a cluster that the group has left stay: no worker would."""
         ask = self._ask_cluster
         owners = self._lake.group_offsets(self.group) if ask is not None and self.storage.table.exists() else []
         if ask is None or len({owner.cluster_id for owner, _ in owners}) < 2:
@@ -232,8 +231,7 @@ class DeadLetterTable(DeadLetterStore):
         return done
 
     def expire(self) -> int:
-        """Removes only files in which every dead letter of this group is older than the limit; returns the number of
-        rows."""
+        """Removes files in which every dead letter of this group is too old; returns the number of rows."""
         age = self._lake.limits.dead_seconds
         rows = () if age is None else self.rows(Selection(older_than_seconds=age))
         return self._remove_files(Counter(origin.file for origin, _ in rows))
@@ -246,8 +244,7 @@ class DeadLetterTable(DeadLetterStore):
         return sum(self._deleted(_always(f"{condition.sql} and {part}")) for part in parts)
 
     def _remove_files(self, rows: Counter[str]) -> int:
-        """Removes each file that has exactly this number of rows: a DELETE would rewrite the rest of a file. Raises
-        Overtaken."""
+        """Removes each file that has exactly this number of rows; a DELETE would rewrite it. Raises Overtaken."""
         basis, files = self.storage.table.rewritable_files() if rows else (None, [])
         whole = [each for each in files if each.rows is not None and each.rows == rows[own_file(each.path)]]
         if basis is not None and whole:

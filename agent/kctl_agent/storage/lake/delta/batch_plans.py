@@ -79,8 +79,7 @@ def forget(table: Folder, batch: str) -> None:
 
 
 def sweep(table: LakeTable) -> None:
-    """Removes the leftovers of batches that can no longer be committed, because a stored offset differs from their
-    plan. Raises StorageUnusable."""
+    """Removes what batches left that, by their stored offsets, cannot be committed. Raises StorageUnusable."""
     with table.errors():  # before the table, so that no plan is newer than what is read of it
         plans = dict(_read_all(table.folder))
     if not plans:

@@ -180,8 +180,7 @@ def is_exact(footer: FileMetaData) -> bool:
 
 
 def is_ordered(footer: FileMetaData, number: int) -> bool:
-    """Whether no value of this column is NaN. Writers other than Spark and kctl leave NaN out of a footer, so it is
-    unknown there."""
+    """Whether no value of this column is NaN; unknown for writers that leave NaN out of a footer."""
     groups = [footer.row_group(each).column(number) for each in range(footer.num_row_groups)]
     if all(group.physical_type not in ("FLOAT", "DOUBLE") for group in groups):
         return True

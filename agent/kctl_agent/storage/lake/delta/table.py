@@ -55,8 +55,7 @@ class LakeTable:
         self.checkpoints = Checkpoints(folder)
 
     def prepare(self) -> None:
-        """Checks an existing table; `fit` creates a new one. Raises StorageUnusable, or TableRefused if kctl can never
-        write there."""
+        """Checks an existing table; `fit` creates a new one. Raises StorageUnusable, TableRefused."""
         if not self._is_checked:
             self.folder.check()
             self.folder.check_create()
@@ -166,8 +165,7 @@ class LakeTable:
         return version
 
     def rewrite(self, change: Callable[[DeltaTable], int]) -> int:
-        """Runs an UPDATE or DELETE of delta-rs, again if other writers came first. Raises StorageUnusable,
-        TableRefused."""
+        """Runs an UPDATE or DELETE of delta-rs, again if others came first. Raises StorageUnusable, TableRefused."""
         refused: Exception | None = None
         with self._lock, self.errors():
             for _ in range(ATTEMPTS):
