@@ -214,7 +214,7 @@ def _heap(driver_bytes: int, workers: int) -> str:
 
 
 def sinker_settings(config: Config, name: str) -> JsonObject:
-    """A sinker reads them as a JSON line from stdin; see `kctl_agent.sinker.settings`."""
+    """A sinker reads them as a JSON line from stdin; see `kctl_agent.sinker.sinker`."""
     sinkers = config.sinkers
     return {
         **_handler_settings(config),

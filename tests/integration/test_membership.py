@@ -11,7 +11,7 @@ from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from kctl_agent.worker.consumer_group.membership import MemberFenced, Membership
 from kctl_agent.worker.offsets.brokers import Brokers
-from kctl_agent.worker.offsets.epochs import LogSeen
+from kctl_agent.worker.offsets.commit_metadata import LogSeen
 from kctl_agent.worker.offsets.positions import Found
 from tests.conftest import eventually
 from tests.integration.members import ConsumerGroup, Member, is_shared

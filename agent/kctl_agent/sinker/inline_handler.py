@@ -26,7 +26,7 @@ from kctl_agent.sinker.in_flight import Ack, Final
 from kctl_agent.storage.base import StorageUnusable, Writer
 from kctl_agent.storage.causes import RETURNED_FALSE
 from kctl_agent.storage.chunk import Advance, Chunk, Put
-from kctl_agent.storage.directly import DirectlyStorage
+from kctl_agent.storage.file.storage import DirectlyStorage
 from kctl_agent.storage.kinds import queue_options
 from kctl_agent.storage.put_rules import cut, judged, skipped
 
@@ -168,7 +168,7 @@ class _HandlingWriter(Writer):
         if self._settings.ordered:  # messages after the first should not have been handled yet
             firsts = [errors[message.offset] if i == 0 else None for i, message in enumerate(failed)]
             return [x for m, error in zip(failed, firsts, strict=True) for x in self._retry([m], {m.offset: error})]
-        return self._retry(failed, errors) if failed else []
+        return self._retry(failed, errors)
 
     def _errors(self, messages: list[Message]) -> dict[int, str | None]:
         try:
@@ -191,8 +191,6 @@ class _HandlingWriter(Writer):
             self._pause.wait(min(self._settings.retry_backoff_seconds * 2.0 ** min(tries - 1, 30), MAX_WAIT_SECONDS))
             errors = {k: v for m in failed for k, v in self._errors([replace(m, tries=tries)]).items()}
             failed = [message for message in failed if message.offset in errors]
-            if not failed:
-                break
         return dead + [(replace(m, tries=rounds + 1), errors[m.offset] or RETURNED_FALSE) for m in failed]
 
 
@@ -222,11 +220,7 @@ class Slots:
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return descriptor
                 except BlockingIOError:
                     os.close(descriptor)
-                except BaseException:
-                    os.close(descriptor)
-                    raise
-                else:
-                    return descriptor
             pause.wait(_POLL_SECONDS)

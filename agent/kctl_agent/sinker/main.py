@@ -20,8 +20,7 @@ from kctl_agent.rpc.server import AgentServer
 from kctl_agent.schemas.in_process import decode_messages
 from kctl_agent.sinker.handler import Handler, load
 from kctl_agent.sinker.in_flight import InFlightClaim, Part
-from kctl_agent.sinker.settings import SinkerSettings, parse
-from kctl_agent.sinker.sinker import Sinker
+from kctl_agent.sinker.sinker import Sinker, SinkerSettings, parse
 from kctl_agent.sinker.stats import SinkerProcessStats
 from kctl_agent.sinker.watchdog import Watchdog
 from kctl_agent.storage.base import Storage, StorageMisconfigured

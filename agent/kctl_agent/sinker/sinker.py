@@ -8,17 +8,19 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from kctl_agent.errors import StorageError
+from kctl_agent.process.bootstrap import ProcessSettings, decoded, fitting
 from kctl_agent.process.outages import Stopped, until_it_works
 from kctl_agent.process.stop import StopRequest
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.rpc.operations import Inbox, Outcome, outcome_of
+from kctl_agent.schemas.formats import Formats
 from kctl_agent.sinker.handler import FailureLog, Handler, HandlerError, described
 from kctl_agent.sinker.in_flight import Ack, Decision, InFlightClaim, Part, cut, decide
 from kctl_agent.sinker.journal import Journal
-from kctl_agent.sinker.settings import SinkerSettings
 from kctl_agent.sinker.stats import SinkerProcessStats
 from kctl_agent.sinker.watchdog import Watchdog
 from kctl_agent.storage.base import Storage
@@ -31,6 +33,35 @@ MAX_RETRY_SECONDS = 3600.0
 GIVE_UP_AFTER = 10
 """After so many messages in a row failed alone, the rest of the block waits, except on the last try."""
 _OPERATIONS = {"pause": lambda _: Outcome("done", "paused partitions are known")}
+
+
+@dataclass(frozen=True, slots=True)
+class SinkerSettings(ProcessSettings):
+    """The sinker claims nothing while anything is paused."""
+
+    import_dir: Path
+    """Searched first for the handler's module: the folder of kctl.toml."""
+    handler: str
+    batch_size: int
+    batch_wait_seconds: float
+    lease_seconds: float
+    max_tries: int
+    retry_backoff_seconds: float
+    handler_timeout_seconds: float
+    ordered: bool
+    storage: dict[str, Any]
+    owner: str
+    """Owns the claims. Two processes with one owner never run at the same time."""
+    formats: Formats = Formats()  # noqa: RUF009 - it is immutable
+    batch_bytes: int = 16 << 20
+    """The most bytes to claim, as stored; at least one block is claimed."""
+
+
+def parse(line: str) -> SinkerSettings:
+    with fitting("sinker"):
+        given = decoded(line)
+        formats = Formats.of(given.get("formats"))
+        return SinkerSettings(**{**given, "import_dir": Path(given["import_dir"]), "formats": formats})
 
 
 @dataclass(eq=False)

@@ -94,7 +94,7 @@ def _file(settings: Settings, _: float | None) -> Storage:
 
 
 def _directly(settings: Settings, _: float | None) -> Storage:
-    from kctl_agent.storage.directly import DirectlyStorage
+    from kctl_agent.storage.file.storage import DirectlyStorage
 
     return DirectlyStorage(Path(settings["path"]), **queue_options(settings))
 

@@ -18,8 +18,7 @@ from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.sinker.handler import Handler
-from kctl_agent.sinker.settings import SinkerSettings
-from kctl_agent.sinker.sinker import Sinker
+from kctl_agent.sinker.sinker import Sinker, SinkerSettings
 from kctl_agent.sinker.stats import SinkerProcessStats
 from kctl_agent.sinker.watchdog import Watchdog
 from kctl_agent.storage.base import StorageUnusable

@@ -1,15 +1,86 @@
 """The metadata that a worker commits with an offset: the storage with the messages below it, and the log that was read.
-Pure. An offset committed without such a note is another client's and resets the group."""
+Pure. An offset committed without such a note is another client's and resets the group.
+
+Leader epochs (KIP-320) show whether the current log is still the one that was read. A log that was truncated and has
+grown past the position again has an ordinary end. But a new leader knows where its log of an older epoch ends: if that
+is below the end that the older leader reported, the records between are lost.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from kctl_agent.worker.offsets.epochs import LogSeen
+from kafka import TopicPartition
 
 FORMAT = 1
 MAX_NAME = 200
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LogSeen:
+    """The log end that the leader of this epoch reported; the log may be longer by now."""
+
+    epoch: int
+    end: int
+
+    def is_newer_than(self, before: LogSeen | None) -> bool:
+        """Whether another leader reported this end, so that the log may be another one."""
+        return before is not None and self.epoch > before.epoch
+
+
+def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
+    """The offset from which a log differs from the one seen before; None if it does not, or if that is unknown.
+    `end_of_epoch` is the end of its log for the epoch of `before`; negative if unknown."""
+    if end_of_epoch is None or end_of_epoch < 0 or end_of_epoch >= before.end:
+        return None
+    return end_of_epoch
+
+
+class Epochs:
+    """The last seen log of each partition, while this worker owns it: another owner may have handled a truncation.
+    `began`, `observe` and `committed` are for one thread."""
+
+    def __init__(self) -> None:
+        self._seen: dict[TopicPartition, LogSeen] = {}
+        self._committed: dict[TopicPartition, LogSeen] = {}
+        self._given_up: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def known(self) -> dict[TopicPartition, LogSeen]:
+        return {tp: seen for tp, seen in self._seen.items() if tp not in self._given_up}
+
+    def began(self, found: Mapping[TopicPartition, LogSeen | None]) -> None:
+        self._seen = {tp: seen for tp, seen in {**self._seen, **found}.items() if seen is not None}
+        self._given_up -= found.keys()
+
+    def give_up(self, partitions: Collection[TopicPartition]) -> None:
+        self._given_up |= frozenset(partitions)
+
+    def observe(self, logs: Mapping[TopicPartition, LogSeen]) -> None:
+        """Records newer log ends; ignores older leaders."""
+        newer = {tp: log for tp, log in logs.items() if (before := self._seen.get(tp)) is None or log > before}
+        self._seen = {**self._seen, **newer}
+
+    def seen(self, tp: TopicPartition) -> LogSeen | None:
+        """Not usable as `committed_leader_epoch`: that is the epoch of the last record below the offset, and other
+        clients would treat a lower one as a truncation."""
+        return self._seen.get(tp)
+
+    def committed(self, partitions: Collection[TopicPartition]) -> None:
+        """Records committed notes. If more has been seen meanwhile, the note is uncommitted again."""
+        self._committed = {**self._committed, **{tp: self._seen[tp] for tp in partitions if tp in self._seen}}
+
+    def uncommitted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Positions whose committed notes have an older log end. When messages stop, the last note usually does."""
+        return {
+            tp: position
+            for tp, position in positions.items()
+            if (seen := self._seen.get(tp)) is not None
+            and (noted := self._committed.get(tp)) is not None
+            and noted.end < position <= seen.end
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kctl_agent.storage.chunk import StoredOffset
-from kctl_agent.worker.offsets.commit_metadata import CommitNote, StorageId
-from kctl_agent.worker.offsets.epochs import LogSeen
+from kctl_agent.worker.offsets.commit_metadata import CommitNote, LogSeen, StorageId
 
 
 @dataclass(frozen=True, slots=True)

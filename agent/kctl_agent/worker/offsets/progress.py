@@ -8,8 +8,7 @@ from kafka import TopicPartition
 
 from kctl_agent.worker.consumer_group.commits import Commits
 from kctl_agent.worker.offsets.brokers import BrokerView
-from kctl_agent.worker.offsets.commit_metadata import CommitNote, StorageId
-from kctl_agent.worker.offsets.epochs import Epochs
+from kctl_agent.worker.offsets.commit_metadata import CommitNote, Epochs, StorageId
 from kctl_agent.worker.offsets.start_offsets import Decided
 
 

@@ -15,8 +15,7 @@ from kctl_agent.storage.base import OffsetStore, StorageUnusable
 from kctl_agent.storage.chunk import Binding, OtherGroup, StoredOffset
 from kctl_agent.storage.put_rules import refuse_moved, refuse_other
 from kctl_agent.worker.offsets.brokers import Brokers
-from kctl_agent.worker.offsets.commit_metadata import StorageId
-from kctl_agent.worker.offsets.epochs import LogSeen
+from kctl_agent.worker.offsets.commit_metadata import LogSeen, StorageId
 from kctl_agent.worker.offsets.positions import Found, Moved, StartOffset, decide
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.settings import WorkerSettings

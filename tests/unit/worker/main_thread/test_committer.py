@@ -10,7 +10,7 @@ from kafka.errors import CoordinatorLoadInProgressError, TopicAuthorizationFaile
 
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.main_thread.committer import Committer
-from kctl_agent.worker.offsets.epochs import LogSeen
+from kctl_agent.worker.offsets.commit_metadata import LogSeen
 from kctl_agent.worker.offsets.progress import ReadProgress
 from tests.servers.scripted_broker import ScriptedBroker
 from tests.unit.worker.consumer_group.coordinator import ORDERS_0, ORDERS_1, PAYMENTS_0, committed, scripted_group

@@ -11,7 +11,7 @@ from kafka.errors import KafkaError
 from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.worker.main_thread.log_checks import LogChecks
 from kctl_agent.worker.offsets.brokers import BrokerView
-from kctl_agent.worker.offsets.epochs import LogSeen
+from kctl_agent.worker.offsets.commit_metadata import LogSeen
 from kctl_agent.worker.offsets.progress import ReadProgress
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.pipeline import Pipeline

@@ -23,7 +23,7 @@ from kctl_agent.worker.main_thread import main_loop
 from kctl_agent.worker.offsets import brokers as brokers_module
 from kctl_agent.worker.offsets import start_offsets
 from kctl_agent.worker.offsets.brokers import Brokers
-from kctl_agent.worker.offsets.epochs import LogSeen
+from kctl_agent.worker.offsets.commit_metadata import LogSeen
 from kctl_agent.worker.offsets.start_offsets import StartOffsets
 from kctl_agent.worker.query.run import stop_queries
 from tests.scratch_storage import ScratchStorage

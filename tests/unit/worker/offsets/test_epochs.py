@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka import TopicPartition
 
-from kctl_agent.worker.offsets.commit_metadata import StorageId
-from kctl_agent.worker.offsets.epochs import Epochs, LogSeen, divergence
+from kctl_agent.worker.offsets.commit_metadata import Epochs, LogSeen, StorageId, divergence
 from kctl_agent.worker.offsets.positions import Found, decide
 
 TP = TopicPartition("orders", 0)

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kctl_agent.worker.offsets.commit_metadata import CommitNote, StorageId, log_seen, parse
-from kctl_agent.worker.offsets.epochs import LogSeen
+from kctl_agent.worker.offsets.commit_metadata import CommitNote, LogSeen, StorageId, log_seen, parse
 
 STORAGE = StorageId("4f1c", "host-1:file:/srv/orders.sqlite")
 
