@@ -26,7 +26,7 @@ def test_each_value_is_a_typed_row_or_a_dead_letter(short_dir: Path) -> None:
     assert found["transformed"]["rows"] == [{"id": "a", "count": 0, "_at": 0}, {"id": "c", "count": 4, "_at": 2}]
     assert sorted(at for at, _ in found["transformed"]["dead"]) == [1, 3]
     unusable_schemas_are_named(found["unusable"])
-    assert found["texts"] == ["b'{}'"] * 4 + ["None"]
+    assert found["texts"] == ["b'{}'"] * 6 + ["None"]
     assert found["properties"]["schemas"] >= 20
     assert found["properties"]["different"] == []
 

@@ -255,9 +255,14 @@ def unusable(spark: SparkSession, folder: Path, registry: FaultyRegistry) -> dic
 
 
 def texts(spark: SparkSession) -> list[str]:
-    in_header = [("__value_schema_id", framed(1, b""))]
+    in_header: list[Any] = [
+        ("__value_schema_id", None),
+        ("a", None),
+        ("__value_schema_id", framed(1, b"")),
+        ("b", None),
+    ]
     values: list[Message] = [(b"{}", None), (framed(1, b"{}"), None), (framed(1, b"{}", by_guid=True), None)]
-    values += [(b"{}", in_header), (None, None)]
+    values += [(b"{}", in_header), (framed(1, b"{}"), in_header[2::-1]), (framed(1, b"{}"), []), (None, None)]
     rows = [("t", 0, at, MOMENT, 0, None, *value) for at, value in enumerate(values)]
     return [str(row["value"] and bytes(row["value"])) for row in unframed(spark.createDataFrame(rows, KAFKA)).collect()]
 

@@ -80,6 +80,7 @@ def test_each_framing_is_decoded_with_referenced_schemas(proxy: FaultyRegistry, 
         VALUE, f"shop.Order (GUID {guid_of(order_id)})"
     )
     assert decode.value(payload(), in_header).value == VALUE
+    assert decode.value(framed(order_id, payload()), (*in_header, ("__value_schema_id", None))).value == VALUE
     assert decode.key(payload(), key_in_header).value == VALUE
     assert decode.value(None, ()) == Decoded(None)
 

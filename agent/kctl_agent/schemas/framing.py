@@ -19,7 +19,7 @@ NOT_FRAMED = "NotFramed: no schema id precedes it, and no header names one"
 
 def split(data: bytes, headers: Headers, header: str) -> tuple[bytes, bytes]:
     """Splits a key or value into prefix and payload. Raises Undecodable."""
-    given = next((value for name, value in reversed(headers) if name == header and value is not None), None)
+    given = next((value for name, value in reversed(headers) if name == header), None)
     prefix = _prefix_of(data if given is None else given)
     if prefix is None:
         raise Undecodable(NOT_FRAMED)
