@@ -11,7 +11,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from io import BytesIO
 from math import isnan
 from pathlib import Path
@@ -267,7 +267,21 @@ def texts(spark: SparkSession) -> list[str]:
     return [str(row["value"] and bytes(row["value"])) for row in unframed(spark.createDataFrame(rows, KAFKA)).collect()]
 
 
-PLAIN: list[tuple[Any, st.SearchStrategy[Any]]] = [
+Drawn = tuple[Any, st.SearchStrategy[Any]]
+"""A schema and its values."""
+INSTANTS = st.integers(-6 * 10**13, 6 * 10**13)
+STEPS = {"millis": timedelta(milliseconds=1), "micros": timedelta(microseconds=1)}
+
+
+def moments(step: timedelta, epoch: datetime) -> st.SearchStrategy[datetime]:
+    return INSTANTS.map(lambda number: epoch + number * step)
+
+
+def times(step: timedelta) -> st.SearchStrategy[time]:
+    return st.integers(0, timedelta(days=1) // step - 1).map(lambda number: (datetime.min + number * step).time())
+
+
+PLAIN: list[Drawn] = [
     ("int", st.integers(-(2**31), 2**31 - 1)),
     ("long", st.integers(-(2**63), 2**63 - 1)),
     ("float", st.floats(width=32)),
@@ -279,53 +293,92 @@ PLAIN: list[tuple[Any, st.SearchStrategy[Any]]] = [
     ({"type": "string", "logicalType": "uuid"}, st.uuids()),
     ({"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 3}, st.decimals(-999, 999, places=3)),
     *(
-        (
-            {"type": "long", "logicalType": f"timestamp-{unit}"},
-            st.integers(-6 * 10**13, 6 * 10**13).map(lambda n, step=step: datetime(1970, 1, 1, tzinfo=UTC) + n * step),  # type: ignore[misc]
+        ({"type": "long", "logicalType": f"{kind}-{unit}"}, moments(step, epoch))
+        for kind, epoch in (
+            ("timestamp", datetime(1970, 1, 1, tzinfo=UTC)),
+            ("local-timestamp", datetime(1970, 1, 1)),
         )
-        for unit, step in (("millis", timedelta(milliseconds=1) / 1), ("micros", timedelta(microseconds=1)))
+        for unit, step in STEPS.items()
+    ),
+    *(
+        ({"type": kind, "logicalType": f"time-{unit}"}, times(STEPS[unit]))
+        for kind, unit in (("int", "millis"), ("long", "micros"))
     ),
 ]
+MEMBERS = {"boolean": bool, "long": int, "double": float, "string": str, "bytes": bytes, "record": dict, "array": list}
+"""Kinds of a union, by which the values of its members differ."""
+NUMBERS = (["int", "long"], ["float", "double"], ["null", "double", "float"])
+"""Unions that Spark makes one column of."""
 
 
 @st.composite
-def typed_values(draw: st.DrawFn, depth: int = 2) -> tuple[Any, st.SearchStrategy[Any]]:
-    kinds = ("plain", "enum", "fixed", "array", "map", "record", "optional", "union") if depth else ("plain", "enum")
-    kind, name = draw(st.sampled_from(kinds)), f"t{draw(st.uuids()).hex}"
+def typed_values(draw: st.DrawFn, depth: int = 2) -> Drawn:
+    nested = ("array", "map", "record", "optional", "union")
+    kind = draw(st.sampled_from(("plain", "enum", "fixed", "decimal", "numbers", *(nested if depth else ()))))
+    name = f"t{draw(st.uuids()).hex}"
     if kind == "enum":
         return {"type": "enum", "name": name, "symbols": ["A", "B"]}, st.sampled_from("AB")
     if kind == "fixed":
         return {"type": "fixed", "name": name, "size": 4}, st.binary(min_size=4, max_size=4)
+    if kind == "decimal":
+        schema = {"type": "fixed", "name": name, "size": 6, "logicalType": "decimal", "precision": 12, "scale": 3}
+        return schema, st.decimals(-999, 999, places=3)
     if kind == "plain":
-        plain: tuple[Any, st.SearchStrategy[Any]] = draw(st.sampled_from(PLAIN))
-        return plain
+        return draw(st.sampled_from(PLAIN))
+    if kind == "numbers":
+        union = draw(st.sampled_from(NUMBERS))
+        return union, st.one_of(*(st.none() if each == "null" else dict(PLAIN[:4])[each] for each in union))
     if kind == "union":
-        return ["null", "long", "string"], st.none() | st.integers(-(2**63), 2**63 - 1) | st.text("abc")
+        return draw(unions(depth - 1, name))
     if kind == "record":
-        made: tuple[Any, st.SearchStrategy[Any]] = draw(records(depth - 1, name))
-        return made
+        return draw(records(depth - 1, name))
     schema, values = draw(typed_values(depth - 1))
     if kind == "array":
         return {"type": "array", "items": schema}, st.lists(values, max_size=3)
     if kind == "map":
         return {"type": "map", "values": schema}, st.dictionaries(st.text("abc", max_size=3), values, max_size=3)
-    return (["null", schema], st.none() | values) if not isinstance(schema, list) else (schema, values)
+    if isinstance(schema, list):
+        return schema, values
+    return draw(st.sampled_from((["null", schema], [schema, "null"]))), st.none() | values
 
 
 @st.composite
-def records(draw: st.DrawFn, depth: int, name: str) -> tuple[Any, st.SearchStrategy[Any]]:
+def unions(draw: st.DrawFn, depth: int, name: str) -> Drawn:
+    members: list[Drawn] = [("null", st.none())]
+    for kind in draw(st.lists(st.sampled_from(tuple(MEMBERS)), min_size=2, max_size=4, unique=True)):
+        if kind == "record":
+            members.append(draw(records(depth, name)))
+        elif kind == "array":
+            members.append(({"type": "array", "items": "string"}, st.lists(st.text("abc"), max_size=3)))
+        else:
+            members.append(next(each for each in PLAIN if each[0] == kind))
+    members = draw(st.permutations(members[draw(st.integers(0, 1)) :]))
+    return [schema for schema, _ in members], st.one_of(*(values for _, values in members))
+
+
+@st.composite
+def records(draw: st.DrawFn, depth: int, name: str) -> Drawn:
     fields = draw(st.lists(typed_values(depth), min_size=1, max_size=5))
     schema = record(*({"name": f"f{n}", "type": type_} for n, (type_, _) in enumerate(fields)), name=name)
     return schema, st.fixed_dictionaries({f"f{n}": values for n, (_, values) in enumerate(fields)})
 
 
+def later_version(schema: dict[str, Any]) -> dict[str, Any]:
+    """Without the first field, and with another one."""
+    return {**schema, "fields": [*schema["fields"][1:], {"name": "more", "type": ["int", "null"], "default": 7}]}
+
+
 def as_spark(schema: Any, value: Any) -> Any:
+    """A value of fastavro as its column has it."""
     if isinstance(schema, list):
         others = [each for each in schema if each != "null"]
-        if len(others) == 1 or value is None:
-            return None if value is None else as_spark(others[0], value)
-        at = 0 if isinstance(value, int) else 1  # of long and string
-        return {f"member{n}": value if n == at else None for n in range(len(others))}
+        if value is None or schema in NUMBERS:
+            return plain_number(value)
+        if len(others) == 1:
+            return as_spark(others[0], value)
+        kinds = [MEMBERS[each["type"] if isinstance(each, dict) else each] for each in others]
+        at = kinds.index(type(value))
+        return {f"member{n}": as_spark(each, value) if n == at else None for n, each in enumerate(others)}
     kind = schema["type"] if isinstance(schema, dict) else schema
     if kind == "record":
         return {field["name"]: as_spark(field["type"], value[field["name"]]) for field in schema["fields"]}
@@ -333,9 +386,14 @@ def as_spark(schema: Any, value: Any) -> Any:
         return [as_spark(schema["items"], each) for each in value]
     if kind == "map":
         return sorted((key, as_spark(schema["values"], each)) for key, each in value.items())
-    if isinstance(value, float) and isnan(value):
-        return "NaN"
-    return str(value) if isinstance(schema, dict) and schema.get("logicalType") == "uuid" else value
+    if isinstance(value, time):
+        since_midnight = datetime.combine(date.min, value) - datetime.min
+        return since_midnight // STEPS[schema["logicalType"].removeprefix("time-")]
+    return str(value) if isinstance(schema, dict) and schema.get("logicalType") == "uuid" else plain_number(value)
+
+
+def plain_number(value: Any) -> Any:
+    return "NaN" if isinstance(value, float) and isnan(value) else value
 
 
 def as_plain(value: Any) -> Any:
@@ -345,24 +403,26 @@ def as_plain(value: Any) -> Any:
     if isinstance(value, list):
         made = [tuple(map(as_plain, each)) if isinstance(each, tuple) else as_plain(each) for each in value]
         return sorted(made) if made and isinstance(made[0], tuple) else made
-    return "NaN" if isinstance(value, float) and isnan(value) else value
+    return plain_number(value)
 
 
 def properties(spark: SparkSession, registry: FaultyRegistry, examples: int) -> dict[str, Any]:
     """Random schemas and records: the number decoded as by fastavro, and the differences."""
-    drawn: list[tuple[Any, list[Any]]] = []
+    drawn: list[tuple[Any, list[Any], bool]] = []
 
     @settings(max_examples=examples, database=None, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.data())
     def draw(data: st.DataObject) -> None:
         schema, values = data.draw(records(2, "shop.Any"))
-        drawn.append((schema, [data.draw(values) for _ in range(4)]))
+        drawn.append((schema, [data.draw(values) for _ in range(4)], data.draw(st.booleans())))
 
     draw()
     different = []
-    for number, (schema, values) in enumerate(drawn):
+    for number, (schema, values, is_old) in enumerate(drawn):
         topic = f"any{number}"
         id_ = registry.registry.register(f"{topic}-value", schema)
+        reader = later_version(schema) if is_old else schema
+        registry.registry.register(f"{topic}-value", reader)
         payloads = [encoded(schema, value) for value in values]
         cut = [each[: random.Random(number).randrange(len(each))] for each in payloads if each]
         typed = TypedRows(Registry(RegistrySettings(registry.url)), [topic], print)
@@ -372,17 +432,18 @@ def properties(spark: SparkSession, registry: FaultyRegistry, examples: int) -> 
         )
         typed.learn(frame)
         found = sorted(typed.decoded(frame).toArrow().to_pylist(), key=lambda row: int(row["_kafka"]["offset"]))
-        parsed = fastavro.parse_schema(json.loads(json.dumps(schema)))
+        parsed, read = (fastavro.parse_schema(json.loads(json.dumps(each))) for each in (schema, reader))
         for row, payload in zip(found, [*payloads, *cut], strict=True):
             try:
-                value = fastavro.schemaless_reader(BytesIO(payload), parsed, None)
+                fastavro.schemaless_reader(BytesIO(payload), parsed, None)  # it may skip fields that are cut off
+                value = fastavro.schemaless_reader(BytesIO(payload), parsed, read)
             except Exception:
                 if row[ERROR] is None:
                     different.append([schema, payload.hex(), "fastavro cannot read it"])
                 continue
-            made = {field["name"]: as_plain(row[field["name"]]) for field in schema["fields"]}
-            if row[ERROR] is not None or made != as_spark(schema, value):
-                different.append([schema, payload.hex(), row[ERROR], made, as_spark(schema, value)])
+            made = {field["name"]: as_plain(row[field["name"]]) for field in reader["fields"]}
+            if row[ERROR] is not None or made != as_spark(reader, value):
+                different.append([schema, payload.hex(), row[ERROR], made, as_spark(reader, value)])
     return {"schemas": len(drawn), "different": different[:3]}
 
 
