@@ -142,11 +142,23 @@ def test_an_outage_is_named_and_schemas_that_are_known_keep_working(
     assert registry.by_prefix(prefix(other)).name == "shop.Other"
 
 
-def test_a_registry_that_is_gone_is_an_outage(proxy: FaultyRegistry) -> None:
-    registry = Registry(RegistrySettings("http://127.0.0.1:1"))
+@pytest.mark.shows("a registry that is killed is an outage, and the next one on its port ends it")
+def test_a_registry_that_is_killed_is_an_outage(tmp_path: Path) -> None:
+    now = [0.0]
+    with SchemaRegistry(tmp_path) as apicurio:
+        numbers = [apicurio.register(f"{name}-value", {**ITEM, "name": name}) for name in ("Known", "New")]
+        known, new = map(prefix, numbers)
+        registry = Registry(RegistrySettings(apicurio.url), clock=lambda: now[0])
+        schema = registry.by_prefix(known)
 
-    with pytest.raises(RegistryUnusable, match="Connection refused"):
-        registry.newest("orders-value")
+        apicurio.kill()
+        with pytest.raises(RegistryUnusable, match="Connection refused"):
+            registry.by_prefix(new)
+        assert registry.by_prefix(known) is schema
+        apicurio.start()
+        now[0] += client.RETRY_SECONDS
+
+        assert registry.by_prefix(new).name == "shop.New"
 
 
 @pytest.mark.shows("an id that the registry does not know makes a dead letter, and is asked for again after 10 s")

@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from functools import partial
+from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import mkdtemp
@@ -51,12 +52,20 @@ class SchemaRegistry:
         self._folder = folder
         [self.port] = free_ports(1)
         self._process: subprocess.Popen[bytes] | None = None
+        self._registered: list[tuple[str, bytes, int]] = []
+        self.is_complete = False
+        """Whether it answers and has each schema that was registered."""
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}{_API}"
 
     def __enter__(self) -> SchemaRegistry:
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Starts it; after `kill` with the same port, and the same schemas under the same ids."""
         home = _unpacked()
         java = [
             str(java_command()),
@@ -75,9 +84,16 @@ class SchemaRegistry:
                 stderr=subprocess.STDOUT,
             )
         eventually(self._answers, START_SECONDS)
-        return self
+        for subject, body, number in self._registered:
+            assert self._post(subject, body) == number
+        self.is_complete = True
 
     def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """Ends it with SIGKILL. It had the schemas in its memory."""
+        self.is_complete = False
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -92,6 +108,11 @@ class SchemaRegistry:
         given = {"references": [dict(zip(names, each, strict=True)) for each in references]} if references else {}
         text = schema if isinstance(schema, str) else json.dumps(schema)
         body = json.dumps({"schema": text, "schemaType": kind, **given}).encode()
+        number = self._post(subject, body)
+        self._registered.append((subject, body, number))
+        return number
+
+    def _post(self, subject: str, body: bytes) -> int:
         request = urllib.request.Request(f"{self.url}/subjects/{subject}/versions", body, _JSON)
         with urllib.request.urlopen(request, timeout=30) as answer:
             return int(json.loads(answer.read())["id"])
@@ -107,7 +128,8 @@ class SchemaRegistry:
 class FaultyRegistry:
     """Forwards requests to a registry unless `fault` is set: status and body of each answer, or None for silence.
 
-    `asked` counts requests by path. It also knows schemas by GUID. With `tls`, it serves HTTPS.
+    While the registry is killed, it closes connections, as a TCP proxy does. `asked` counts requests by path. It also
+    knows schemas by GUID. With `tls`, it serves HTTPS.
     """
 
     def __init__(self, registry: SchemaRegistry, tls: ssl.SSLContext | None = None) -> None:
@@ -149,7 +171,12 @@ class _Passing(BaseHTTPRequestHandler):
         if proxy.fault is None:
             proxy.stopped.wait(60)
             return
-        status, body = self._passed() if isinstance(proxy.fault, bool) else proxy.fault
+        if isinstance(proxy.fault, bool) and not proxy.registry.is_complete:
+            return
+        try:
+            status, body = self._passed() if isinstance(proxy.fault, bool) else proxy.fault
+        except (OSError, HTTPException):  # the registry was killed meanwhile
+            return
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
