@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["DeltaRefused", "DeltaSpark", "Found", "delta_rs_rows", "delta_session"]
+__all__ = ["DeltaRefused", "DeltaSpark", "Found", "delta_rs_rows", "delta_session", "plain"]
 
 ROOT = Path(__file__).parents[2]
 CONF = {
@@ -87,18 +87,19 @@ class DeltaSpark:
 
 
 def delta_rs_rows(table: Path, columns: Sequence[str]) -> list[list[Any]]:
-    return [_plain(row) for row in DeltaTable(table).to_pyarrow_table(columns=list(columns)).to_pylist()]
+    return [plain(row) for row in DeltaTable(table).to_pyarrow_table(columns=list(columns)).to_pylist()]
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value of any reader, comparable with those of the others and fit for JSON."""
     if isinstance(value, datetime):
         return (value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value).isoformat()
     if isinstance(value, bytes | bytearray):
         return value.hex()
     if isinstance(value, Mapping):
-        return _plain(list(value.values()))
+        return plain(list(value.values()))
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
@@ -117,7 +118,7 @@ def _answer(spark: SparkSession, statement: str) -> dict[str, Any]:
 
     try:
         frame = spark.sql(statement)
-        rows = [_plain(row) for row in frame.collect()]
+        rows = [plain(row) for row in frame.collect()]
         return {"rows": rows, "files_read": _files_read(frame)}
     except PySparkException as error:
         return {"error": [str(error.getCondition()), str(error).partition("\n")[0]]}

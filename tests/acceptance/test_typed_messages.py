@@ -8,7 +8,8 @@ import random
 import re
 import signal
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from io import BytesIO
 from pathlib import Path
@@ -20,6 +21,7 @@ import pytest
 from deltalake import DeltaTable
 from kafka import KafkaProducer, TopicPartition
 
+from tests.acceptance.delta_spark import DeltaSpark, delta_rs_rows, plain
 from tests.acceptance.fleets import START_SECONDS, Fleet, MakeFleet
 from tests.acceptance.tables import lake, later
 from tests.conftest import eventually
@@ -28,19 +30,24 @@ from tests.servers.schema_registry import FaultyRegistry, SchemaRegistry, framed
 PAGE = Path(__file__).parents[2] / "docs" / "typed-messages.md"
 FAULTS: tuple[Any, ...] = (None, (500, b""), (401, b"{}"), (404, b"<html>"), (200, b"garbage"))
 ID = {"name": "id", "type": "string"}
+MOMENT = datetime(2026, 11, 28, 7, 45, tzinfo=UTC)
 AMOUNT = {"name": "amount", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}}
-AT = {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}}
-FIELDS = (
-    ID,
+AT = {"name": "placed_at", "type": {"type": "long", "logicalType": "timestamp-micros"}}
+ITEM = {"type": "record", "name": "shop.Item", "fields": [ID, {"name": "price", "type": ["null", "double"]}]}
+FIELDS = (ID, AMOUNT, AT, {"name": "items", "type": {"type": "array", "items": ITEM}})
+LATER = (
     {"name": "note", "type": ["null", "string"], "default": None},
     {"name": "n", "type": "int", "default": 7},
     {"name": "tags", "type": {"type": "array", "items": "string"}, "default": []},
 )
-"""Each of the four writer schemas has one more."""
+"""Each schema after the first has one more of these fields."""
 
 
 class Sent(NamedTuple):
-    row: dict[str, Any] | None
+    """A message, written with a schema; `reason` is empty if the message is good."""
+
+    schema: dict[str, Any]
+    payload: bytes | None
     reason: str
 
 
@@ -64,7 +71,8 @@ class Topic:
 
     def register(self) -> None:
         """The next version."""
-        schema = {"type": "record", "name": "shop.Order", "fields": list(FIELDS[: len(self.schemas) + 1])}
+        fields = [*FIELDS, *LATER[: len(self.schemas)]]
+        schema = {"type": "record", "name": "shop.Order", "fields": fields}
         self.schemas.append((self.registry.register(f"{self.fleet.topic}-value", schema), schema))
 
     def send(self, count: int) -> None:
@@ -82,41 +90,68 @@ class Topic:
     def _message(self) -> tuple[bytes | None, list[tuple[str, bytes]], Sent]:
         self._number += 1
         number, schema = self.drawn.choice(self.schemas)
-        value = {"id": f"order-{self._number}", "note": "hello", "n": self._number, "tags": ["a", "b"]}
+        value = {
+            "id": f"order-{self._number}",
+            "amount": Decimal(self.drawn.randrange(-(10**6), 10**6)) / 100,
+            "placed_at": MOMENT + timedelta(microseconds=self.drawn.randrange(10**12)),
+            "items": [{"id": "a", "price": None}, {"id": "b", "price": self.drawn.random()}],
+            "note": self.drawn.choice((None, "hello")),
+            "n": self._number,
+            "tags": ["a", "b"],
+        }
         written = BytesIO()
         names = [field["name"] for field in schema["fields"]]
         fastavro.schemaless_writer(written, fastavro.parse_schema(schema), {name: value[name] for name in names})
         payload = written.getvalue()
         match self.drawn.randrange(40):
             case 0:
-                return None, [], Sent({}, "")
+                return None, [], Sent(schema, None, "")
             case 1:
-                return framed(4711, payload), [], Sent(None, "UnknownSchema")
+                return framed(4711, payload), [], Sent(schema, payload, "UnknownSchema")
             case 2:
-                return framed(number, payload[:1]), [], Sent(None, "BadRecord")
+                return framed(number, payload[:1]), [], Sent(schema, payload, "BadRecord")
             case 3:
-                return b"plain", [], Sent(None, "NotFramed")
-        row = {name: value[name] for name in names}
+                return b"plain", [], Sent(schema, payload, "NotFramed")
+        good = Sent(schema, payload, "")
         match self.drawn.randrange(3):
             case 0:
-                return framed(number, payload), [], Sent(row, "")
+                return framed(number, payload), [], good
             case 1:
-                return framed(number, payload, by_guid=True), [], Sent(row, "")
-        return payload, [("__value_schema_id", framed(number, b""))], Sent(row, "")
+                return framed(number, payload, by_guid=True), [], good
+        return payload, [("__value_schema_id", framed(number, b""))], good
 
-    def is_accounted_for(self, table: Path) -> None:
-        """Each message is one row with its values, or one dead letter with its reason."""
-        rows = DeltaTable(table).to_pyarrow_table().to_pylist()
-        found = {(row["_kafka"]["partition"], row["_kafka"]["offset"]): row for row in rows}
-        good = {place: sent for place, sent in self.sent.items() if sent.row is not None}
-        assert len(rows) == len(found) == len(good)
+    def is_accounted_for(self, table: Path, spark: DeltaSpark) -> None:
+        """Each message is one row with its values, for each reader, or one dead letter with its reason."""
+        names = [field["name"] for field in self.schemas[-1][1]["fields"]]
+        columns = ("_kafka", *names)
+        query = f"select {', '.join(columns)} from"
+        rows = sorted(delta_rs_rows(table, columns))
+        by_duckdb = duckdb.execute(
+            f"{query} read_parquet(?, union_by_name = true)", [DeltaTable(table).file_uris()]
+        ).fetchall()
+        assert sorted(plain(by_duckdb)) == rows
+        assert sorted(spark.sql(f"{query} delta.`{table}`").rows) == rows
+        found = {(kafka[1], kafka[2]): dict(zip(names, values, strict=True)) for kafka, *values in rows}
+        good = {place: sent for place, sent in self.sent.items() if not sent.reason}
+        assert len(rows) == len(found)
+        assert found.keys() == good.keys()
         for place, sent in good.items():
-            row = {name: value for name, value in found[place].items() if name in (sent.row or {})}
-            assert row == sent.row, place
+            self._is_row_of(sent, found[place])
         dead = DeltaTable(table.with_name(f"{table.name}_dead_letters")).to_pyarrow_table().to_pylist()
-        bad = {place: sent.reason for place, sent in self.sent.items() if sent.row is None}
+        bad = {place: sent.reason for place, sent in self.sent.items() if sent.reason}
         assert {(row["partition"], row["offset"]): row["error"].partition(":")[0] for row in dead} == bad
         assert len(dead) == len(bad)
+
+    def _is_row_of(self, sent: Sent, row: dict[str, Any]) -> None:
+        """Compares with fastavro's values. A field that the schema of a message lacks has its default, or null in rows
+        that are older than the column."""
+        if sent.payload is None:
+            assert all(value is None for value in row.values())
+            return
+        written = {field["name"] for field in sent.schema["fields"]}
+        read: Any = fastavro.schemaless_reader(BytesIO(sent.payload), sent.schema, self.schemas[-1][1])
+        for name, value in row.items():
+            assert value == plain(read[name]) or (value is None and name not in written), name
 
 
 def settings(url: str) -> str:
@@ -142,29 +177,46 @@ def test_each_value_is_a_row_or_a_dead_letter_whatever_is_struck(
         fleet.start()
         eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
         for strike in range(strikes):
-            is_new = len(topic.schemas) < len(FIELDS)
+            is_new = len(topic.schemas) <= len(LATER)
             if is_new:
                 topic.register()
-            is_frozen = strike == 1 and strikes > 2
-            if is_frozen:
-                registry.freeze(is_frozen=True)
-            elif strike % 2:
-                proxy.fault = topic.drawn.choice(FAULTS)
-            topic.send(300)
-            if strike % 2:
-                if is_new:
-                    eventually(lambda: waits_for_registry(fleet), 60, "the outage is named")
-                if is_frozen:
-                    eventually(later(60), 70, "a minute has passed")
-                    registry.freeze(is_frozen=False)
-                proxy.fault = False
+            fault = {1: killed, 2: frozen}.get(strike, faulty if strike % 2 else None)
+            if fault is not None:
+                with fault(proxy, topic.drawn):
+                    topic.send(300)
+                    if is_new:
+                        eventually(lambda: waits_for_registry(fleet), 60, "the outage is named")
             else:
+                topic.send(300)
                 eventually(later(topic.drawn.uniform(0, 2)), 5, "the moment has come")
                 victim = fleet.workers()["worker-0"]["pid"] if topic.drawn.random() < 0.5 else fleet.jvm().pid
                 os.kill(victim, signal.SIGKILL)
             eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
 
-        topic.is_accounted_for(table)
+        with DeltaSpark(short_dir / "spark") as spark:
+            topic.is_accounted_for(table, spark)
+
+
+@contextmanager
+def killed(proxy: FaultyRegistry, _: random.Random) -> Iterator[None]:
+    proxy.registry.kill()
+    yield
+    proxy.registry.start()
+
+
+@contextmanager
+def frozen(proxy: FaultyRegistry, _: random.Random) -> Iterator[None]:
+    proxy.registry.freeze(is_frozen=True)
+    yield
+    eventually(later(60), 70, "a minute has passed")
+    proxy.registry.freeze(is_frozen=False)
+
+
+@contextmanager
+def faulty(proxy: FaultyRegistry, drawn: random.Random) -> Iterator[None]:
+    proxy.fault = drawn.choice(FAULTS)
+    yield
+    proxy.fault = False
 
 
 def waits_for_registry(fleet: Fleet) -> bool:
@@ -194,15 +246,13 @@ def test_the_configuration_of_the_page_works(make_fleet: MakeFleet, short_dir: P
     schema = {"type": "record", "name": "shop.Order", "fields": [ID, AMOUNT, AT]}
     number = registry.register(f"{fleet.topic}-value", schema)
     written = BytesIO()
-    at = datetime(2026, 11, 28, 7, 45, tzinfo=UTC)
-    fastavro.schemaless_writer(
-        written, fastavro.parse_schema(schema), {"id": "a", "amount": Decimal("12.00"), "at": at}
-    )
+    value = {"id": "a", "amount": Decimal("12.00"), "placed_at": MOMENT}
+    fastavro.schemaless_writer(written, fastavro.parse_schema(schema), value)
     fleet.send(100, framed(number, written.getvalue()))
     fleet.start()
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
 
     files = DeltaTable(table).file_uris()
-    query = 'select id, amount, "at", count(*), max(_kafka.offset) from read_parquet(?) group by all'
+    query = "select id, amount, placed_at, count(*), max(_kafka.offset) from read_parquet(?) group by all"
     [(id_, amount, found_at, count, last)] = duckdb.execute(query, [files]).fetchall()
-    assert (id_, str(amount), found_at.astimezone(UTC), count, last) == ("a", "12.00", at, 100, 49)
+    assert (id_, str(amount), found_at.astimezone(UTC), count, last) == ("a", "12.00", MOMENT, 100, 49)
