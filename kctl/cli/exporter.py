@@ -35,7 +35,7 @@ def _exporter(
     kctl exporter -c exporter.toml --set http.port=9308
     """
     from kctl import logs
-    from kctl.config.exporter import ExporterConfig, load_exporter
+    from kctl.config.load import ExporterConfig, load_exporter
 
     path = config
     if servers is None:

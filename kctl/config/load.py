@@ -1,18 +1,20 @@
-"""Loads a checked `Config` from a TOML file, `KCTL_*` variables and flags, in order of increasing priority; and
-`[contexts.NAME]`: clusters for `kctl kafka`, besides the fleet's own."""
+"""Loads a checked `Config` from a TOML file, `KCTL_*` variables and flags, in order of increasing priority; also the
+configuration of `kctl exporter`, whose file needs clusters, but no fleet; and `[contexts.NAME]`: clusters for `kctl
+kafka`, besides the fleet's own."""
 
 from __future__ import annotations
 
 import os
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kctl.config.clusters import CheckpointSection, ContextSection
+from kctl.config.clusters import CheckpointSection, ClusterSection, ContextSection, checkpoint_mistakes
 from kctl.config.findings import SETTINGS, Findings, variable
 from kctl.config.rules import mistakes
-from kctl.config.sections import SECTIONS, Config
+from kctl.config.sections import SECTIONS, Config, ExporterSection, HttpSection, LogSection, StatusSection
 from kctl.config.storage import table_folder
 from kctl.errors import ConfigError
 from kctl.ownership import refuse_others
@@ -20,6 +22,8 @@ from kctl.regular_files import open_regular
 
 LAKE_TRIGGER_SECONDS = 20.0
 """A batch leaves three inodes for the week that a table keeps older versions: 93,000 (benchmarks/README.md)."""
+_EXPORTER_PORT = 9751
+"""Differs from the default of `http.port`, because a fleet's master may run on the same machine."""
 _LIMIT_BYTES = 1024 * 1024
 _CONTEXTS = "contexts"
 _SECTION_PREFIXES = tuple(f"KCTL_{section.upper()}_" for section in SECTIONS)
@@ -127,3 +131,49 @@ def _line_first(message: str, text: str) -> str:
     if where == "end of document":
         where = f"line {text.count(chr(10)) + (not text.endswith(chr(10)))}"
     return f"{where}: {what}" if what else message
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExporterConfig:
+    """A checked configuration; `clusters` is never empty."""
+
+    path: Path
+    """The configuration file, or its default path if there is none."""
+    clusters: Mapping[str, ClusterSection]
+    checkpoints: Mapping[str, CheckpointSection]
+    exporter: ExporterSection
+    status: StatusSection
+    http: HttpSection
+    log: LogSection
+
+
+def load_exporter(
+    path: Path | None, env: Mapping[str, str], overrides: Mapping[str, str] | None = None, servers: str | None = None
+) -> ExporterConfig:
+    """Loads the sections of the exporter, as `kctl.config.load`; without a `[clusters.NAME]` the cluster is that of
+    `[kafka]`. With `servers` the cluster is at these, unencrypted, and `path` may be None. Raises ConfigError, also if
+    there is no cluster, if the file names clusters besides `servers`, or if a checkpoint has no cluster."""
+    where = path.absolute() if path is not None else Path.cwd() / "kctl.toml"
+    findings = read(where, {} if path is None else read_document(where), env, overrides)
+    findings.refuse()
+    findings.values.setdefault("http.port", _EXPORTER_PORT)
+    clusters, own = findings.named("clusters", ClusterSection), findings.values.get("kafka.cluster", "default")
+    if servers is not None:
+        if clusters:
+            raise ConfigError(
+                f"{where} has [clusters.{next(iter(clusters))}], and -b names a cluster too: leave one of the two out"
+            )
+        clusters = {own: ClusterSection(bootstrap_servers=servers)}
+    elif not clusters and "kafka.bootstrap_servers" in findings.values:
+        clusters = {own: findings.built("kafka", ClusterSection)}
+    if not clusters:
+        raise ConfigError(f"{where} names no cluster: add [clusters.NAME] with bootstrap_servers, or [kafka]")
+    parts: dict[str, Any] = {
+        each: findings.built(each, SECTIONS[each]) for each in ("exporter", "status", "http", "log")
+    }
+    checkpoints = findings.named("checkpoints", CheckpointSection)
+    findings.mistakes += [f"{where}: {each}" for each in checkpoint_mistakes(checkpoints, clusters)]
+    findings.refuse()
+    only = next(iter(clusters))
+    checkpoints = {name: replace(each, cluster=each.cluster or only) for name, each in checkpoints.items()}
+    return ExporterConfig(path=where, clusters=clusters, checkpoints=checkpoints, **parts)

@@ -9,8 +9,7 @@ from kctl.errors import KctlError
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import Partition, Topic, topics_of
 from kctl.kafka.groups import Group, Member, describe_groups
-from kctl.kafka.offsets import Committed, LogOffset, committed, log_offsets
-from kctl.kafka.share import share_starts
+from kctl.kafka.offsets import Committed, LogOffset, committed, log_offsets, share_starts
 
 
 class LagRow(NamedTuple):
@@ -54,7 +53,7 @@ def read_lag(
     for name in names:
         group, known = described[name], offsets[name]
         if group.type == "share":
-            known = share_starts(connection, group)
+            known = _share_starts(connection, group)
             if only is not None and not isinstance(known, KctlError):
                 known = {key: known.get(key, Committed(None)) for key in only}
         problem = known if isinstance(known, KctlError) else _unknown(group, known)
@@ -69,6 +68,13 @@ def read_lag(
     ends = log_offsets(connection, topics or {}, partitions, is_read_committed=is_read_committed)
     rows = [row for name, known in shown.items() for row in _rows(described[name], known, ends)]
     return rows, problems
+
+
+def _share_starts(connection: ClusterConnection, group: Group) -> dict[Partition, Committed] | KctlError:
+    """None if the group has not begun the partition."""
+    if group.coordinator is None:
+        return group.error or KctlError(f"group {group.group} has no coordinator")
+    return share_starts(connection, {group.coordinator: [group.group]})[group.group]
 
 
 def _unknown(group: Group, known: dict[Partition, Committed]) -> KctlError | None:

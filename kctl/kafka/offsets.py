@@ -291,3 +291,40 @@ def _committed_of(group: Any) -> dict[Partition, Committed]:
         for topic in group.topics
         for each in topic.partitions
     }
+
+
+def share_starts(
+    connection: ClusterConnection, groups: Mapping[int, Sequence[str]]
+) -> dict[str, dict[Partition, Committed] | KctlError]:
+    """Start offsets of share groups (KIP-932), which commit nothing: all messages below the start are processed.
+
+    Messages above the start may be processed too, so the broker reports the lag (Kafka 4.2, KIP-1226).
+    """
+    from kctl.kafka.protocol.messages import DescribeShareGroupOffsetsRequest
+
+    wanted = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
+    requests = [
+        (node, DescribeShareGroupOffsetsRequest(groups=[wanted(group_id=name, topics=None) for name in names]))
+        for node, names in groups.items()
+    ]
+    found: dict[str, dict[Partition, Committed] | KctlError] = {}
+    for names, answer in zip(groups.values(), connection.ask_each(requests), strict=True):
+        if isinstance(answer, KctlError):
+            found |= dict.fromkeys(names, answer)
+            continue
+        for each in answer.groups:
+            failed = each.error_code and code_failure(each.error_code, f"group {each.group_id}", each.error_message)
+            found[each.group_id] = failed or _starts_of(each)
+    return found
+
+
+def _starts_of(described: Any) -> dict[Partition, Committed]:
+    return {
+        (topic.topic_name, each.partition_index): Committed(
+            each.start_offset if each.start_offset >= 0 else None,
+            error=name_of_code(each.error_code),
+            lag=each.lag if each.lag is not None and each.lag >= 0 else None,
+        )
+        for topic in described.topics
+        for each in topic.partitions
+    }

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from kctl.children import PRIVATE
 from kctl.config.clusters import by_group
-from kctl.config.exporter import ExporterConfig
+from kctl.config.load import ExporterConfig
 from kctl.errors import KctlError
 from kctl.exporter import Exposition
 from kctl.groups.advising import GroupAdvisers

@@ -18,8 +18,7 @@ from kafka.errors import KafkaError
 
 from kctl.cli.entry import run
 from kctl.config.clusters import CheckpointSection
-from kctl.config.exporter import load_exporter
-from kctl.config.load import load
+from kctl.config.load import load, load_exporter
 from kctl.config.sections import ExporterSection, StatusSection
 from kctl.groups.collector import ClusterCollector, CollectedCluster
 from kctl.kafka.client.access import of_cluster, of_fleet

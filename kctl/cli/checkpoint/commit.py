@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kctl.checkpoints import commits
 from kctl.checkpoints.checkpoint import Checkpoint, read
+from kctl.checkpoints.logs import LOOKS_RECREATED, Row, read_rows
 from kctl.checkpoints.places import place
 from kctl.cli.checkpoint.show import instant
 from kctl.cli.kafka.changes import change, check_choice
@@ -21,7 +21,8 @@ from kctl.cli.kafka.output import show
 from kctl.cli.table import clean
 from kctl.errors import CheckpointUnusable, IncompleteAnswer, KctlError
 from kctl.kafka.client.connection import ClusterConnection
-from kctl.kafka.reset import OffsetChange, apply
+from kctl.kafka.offsets import Committed, committed
+from kctl.kafka.reset import OffsetChange, apply, refuse_active
 
 if TYPE_CHECKING:
     from kctl_agent.storage.lake.folder.base import Folder
@@ -35,7 +36,7 @@ def commit(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     check_choice(options)
     folder = place(options.uri)
     if not options.follow:
-        return _commit(options, env, commits.read_still(folder, options.interval))
+        return _commit(options, env, _read_still(folder, options.interval))
     with _until_stopped() as stop:
         return _follow(options, env, folder, stop)
 
@@ -46,7 +47,7 @@ def _commit(options: argparse.Namespace, env: Mapping[str, str], checkpoint: Che
         changes = _planned(options, connection, checkpoint)
         if any(each.error for each in changes):
             raise CheckpointUnusable(f"nothing was changed: {_summary(checkpoint, changes, options.group)}")
-        again = [commits.repeated(checkpoint, each) for each in changes]
+        again = [_repeated(checkpoint, each) for each in changes]
 
         def make() -> str:
             nonlocal changes
@@ -100,11 +101,6 @@ def _follow(options: argparse.Namespace, env: Mapping[str, str], folder: Folder,
             return 0
 
 
-def _planned(options: argparse.Namespace, connection: ClusterConnection, checkpoint: Checkpoint) -> list[OffsetChange]:
-    only = options.topic or ()
-    return commits.plan(connection, checkpoint, options.group, only, goes_back=options.force, is_trusted=options.trust)
-
-
 def _summary(checkpoint: Checkpoint, changes: list[OffsetChange], group: str) -> str:
     failed = [each for each in changes if each.error is not None]
     text = f"batch {checkpoint.committed}: {len(changes) - len(failed)} of {len(changes)} offsets for group {group}"
@@ -121,3 +117,54 @@ def _until_stopped() -> Iterator[threading.Event]:
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
+
+
+def _read_still(folder: Folder, seconds: float) -> Checkpoint:
+    """Reads a checkpoint twice. Raises CheckpointUnusable if it has changed in between."""
+    before = read(folder)
+    threading.Event().wait(seconds)
+    after = read(folder)
+    if (before.planned, before.committed) != (after.planned, after.committed):
+        raise CheckpointUnusable(
+            f"{folder} still moves: within {seconds:g} s it came from batch {before.planned} planned and "
+            f"{before.committed} committed to {after.planned} and {after.committed}; stop the job, or use --follow"
+        )
+    return after
+
+
+def _planned(options: argparse.Namespace, connection: ClusterConnection, checkpoint: Checkpoint) -> list[OffsetChange]:
+    """Plans the commit of each partition; changes nothing.
+
+    With --force, also commits offsets below the group's; with --trust, those of a damaged checkpoint or of a topic that
+    seems recreated. Raises GroupActive, CheckpointUnusable, KctlError.
+    """
+    rows, group = read_rows(connection, checkpoint, options.topic or ()), options.group
+    if not rows or (checkpoint.would_start is False and not options.trust):
+        why = "; ".join(each.text for each in checkpoint.findings) or "no Kafka source has read anything yet"
+        trust = "; --trust commits what it holds" if rows else ""
+        raise CheckpointUnusable(f"{checkpoint.uri}: what the query has processed is not known: {why}{trust}")
+    refuse_active(connection, group)
+    known = committed(connection, {group: [(row.topic, row.partition) for row in rows]})[group]
+    if isinstance(known, KctlError):
+        raise known
+    return [_change(options, row, known.get((row.topic, row.partition), Committed(None))) for row in rows]
+
+
+def _repeated(checkpoint: Checkpoint, change: OffsetChange) -> str | None:
+    """Returns the offsets of a planned, uncommitted batch that will be read again, as `1200-1235`."""
+    end = (checkpoint.repeated or {}).get((change.topic, change.partition))
+    return None if end is None or change.new is None or end <= change.new else f"{change.new}-{end - 1}"
+
+
+def _change(options: argparse.Namespace, row: Row, known: Committed) -> OffsetChange:
+    kind, old, error = row.verdict.split()[0], known.offset, row.error or known.error
+    new = row.log_start if row.next_offset is None or kind == "lost" else row.next_offset
+    if error is None and kind == "gone":
+        error = "the partition is gone"
+    elif error is None and kind == "beyond":
+        error = f"offset {new} is beyond the end of the log: the topic was recreated or truncated"
+    elif error is None and not options.trust and row.verdict == LOOKS_RECREATED:
+        error = "the topic looks recreated: if only its messages have times in the future, --trust commits the offset"
+    elif error is None and not options.force and old is not None and new is not None and new < old:
+        error = f"the group is at {old} already: --force moves it back to {new}"
+    return OffsetChange(row.topic, row.partition, old, None if error else new, error)

@@ -17,7 +17,6 @@ from kctl.cli.table import Column, clean, columns, duration, render
 from kctl.errors import OperationFailed, OperationUnknown
 from kctl.fields import moment
 from kctl.fleets import Fleet
-from kctl.rpc.client import Reply
 from kctl_agent.errors import AgentTimeout, AgentUnreachable
 
 _COLUMNS = columns(">id operation by via at >took state what-happened")
@@ -39,7 +38,8 @@ def _operations(
 
     Shows what was requested, by which user (`by`), over the socket or HTTP (`via`), when, and how it ended.
     """
-    reply = all_operations(fleet_of(config), is_local=local)
+    params = {"local": True} if local else {}
+    reply = ask(fleet_of(config), "operations", params, _OPERATION_LOG_SECONDS, of_master=True)
     rows = reply.result["rows"]
     if output != "table":
         echo(as_text(reply.result, output))
@@ -84,7 +84,7 @@ def _operation(
     """
     fleet = fleet_of(config)
     if cancel:
-        cancel_operation(fleet, id_)
+        ask(fleet, "cancel", {"id": id_}, _OPERATION_LOG_SECONDS)
     operation = asked(fleet, id_)
     operation = follow(fleet, operation) if wait or cancel else operation
     if cancel and output == "table" and operation["state"] == "failed":
@@ -115,16 +115,6 @@ def submit(fleet: Fleet, name: str, params: Mapping[str, Any], deadline: float |
 
 def asked(fleet: Fleet, id_: str) -> dict[str, Any]:
     return ask(fleet, "operation", {"id": id_}, _ANSWER_SECONDS, of_master=True).result
-
-
-def all_operations(fleet: Fleet, *, is_local: bool = False) -> Reply:
-    """`{"rows": […]}`, newest first, of all hosts of the fleet."""
-    params = {"local": True} if is_local else {}
-    return ask(fleet, "operations", params, _OPERATION_LOG_SECONDS, of_master=True)
-
-
-def cancel_operation(fleet: Fleet, id_: str) -> None:
-    ask(fleet, "cancel", {"id": id_}, _OPERATION_LOG_SECONDS)
 
 
 def follow(fleet: Fleet, operation: dict[str, Any]) -> dict[str, Any]:

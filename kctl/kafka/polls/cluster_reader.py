@@ -10,13 +10,12 @@ from kctl.errors import BrokerUnreachable, KctlError, WrongProtocol
 from kctl.kafka.client.access import ClusterAccess
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.reasons import code_failure
-from kctl.kafka.offsets import fetch_all
+from kctl.kafka.offsets import fetch_all, share_starts
 from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl.kafka.polls.group_sources import AllGroups, NamedGroups
 from kctl.kafka.polls.log_reader import LogReader, WantedLogs
 from kctl.kafka.protocol.committed_bytes import CommittedResponses, GroupOffsets, by_topic
 from kctl.kafka.protocol.raw import UNREADABLE, KeptRequests
-from kctl.kafka.share import share_starts_on
 
 _TOPICS_SECONDS = 5.0
 """Maximum age of a fleet's metadata, so that an added partition is soon read."""
@@ -125,7 +124,7 @@ class ClusterReader:
             else:
                 known[name] = answer
         reading.committed = self._wanted(known)
-        for name, starts in share_starts_on(connection, shares).items():
+        for name, starts in share_starts(connection, shares).items():
             if isinstance(starts, KctlError):
                 reading.failed("committed", starts)
                 continue

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from kctl.cli.groups.api_client import URL
-from kctl.config.exporter import load_exporter
-from kctl.config.load import load
+from kctl.config.load import load, load_exporter
 from kctl.config.sections import HttpSection
 from kctl.errors import ConfigError
 from tests.configurations import KAFKA
