@@ -91,8 +91,8 @@ COMMANDS: dict[str, Command] = {
             "Create a topic.",
             (
                 _THE_TOPIC,
-                Option(("-p", "--partitions"), "the number of partitions", "int", "N"),
-                Option(("-r", "--replicas"), "the replication factor", "int", "N"),
+                Option(("-p", "--partitions"), "the number of partitions", "int", "N", least=1),
+                Option(("-r", "--replicas"), "the replication factor", "int", "N", least=1),
                 _SET,
                 Option(("--dry-run",), "only ask the brokers whether they would", "flag"),
                 *common_options(),
@@ -214,7 +214,7 @@ COMMANDS: dict[str, Command] = {
                     default="all",
                 ),
                 Option(("--header",), "a header; may be repeated", "texts", "KEY=VALUE"),
-                Option(("--repeat",), "how many times to send it", "int", "N", 1),
+                Option(("--repeat",), "how many times to send it", "int", "N", 1, least=1),
                 Option(("--rate",), "at most this many messages per second", "number", "N"),
                 *common_options(
                     timeout=Option(("--timeout",), "for each message's acknowledgement", "number", "SECONDS", 60.0),

@@ -204,5 +204,3 @@ def check_source(options: argparse.Namespace) -> None:
         raise UsageError("--key-separator reads keys from the lines of a file: it needs a file and excludes -k")
     if is_file(options) and options.repeat != 1:
         raise UsageError("--repeat is for one message, not for a file")
-    if options.repeat < 1:
-        raise UsageError("--repeat takes 1 or more")

@@ -122,9 +122,6 @@ def create_topic(options: argparse.Namespace, env: Mapping[str, str]) -> None:
             "and hyphens"
         )
     settings = settings_of(options.set, "--set")
-    for name in ("partitions", "replicas"):
-        if getattr(options, name) == 0:
-            raise UsageError(f"--{name} takes 1 or more")
     with connected(options, env) as connection:
         connection.open([options.topic])
         if options.dry_run:

@@ -1,18 +1,27 @@
-"""`kctl storage`: pending, failed and dead messages, and tables of batches."""
+"""`kctl storage`: the state of a storage, its pending messages, and the tree of all its commands."""
 
 from __future__ import annotations
 
-from kctl.cli.command import CommandGroup
-from kctl.cli.options import ConfigOption, OutputOption, load_fleet
+from typing import TYPE_CHECKING, Annotated
+
+from kctl.audit import fleet_log, operation
+from kctl.cli.command import CommandGroup, option
+from kctl.cli.confirm import confirm
+from kctl.cli.options import ConfigOption, OutputOption, YesOption, load_fleet
 from kctl.cli.output import as_text, echo
 from kctl.cli.signature import command
 from kctl.cli.storage import dead as dead_letters
 from kctl.cli.storage.maintenance import optimize, vacuum
 from kctl.cli.storage.migrate import migrate
-from kctl.cli.storage.selection import choosing
+from kctl.cli.storage.selection import choosing, params_of
 from kctl.cli.storage.tables import status_document, status_lines, table_document, table_lines
-from kctl.cli.storage.waiting import clear, requeue
 from kctl.dead_letters.storage import opened, opened_lake
+from kctl.errors import UsageError
+from kctl_agent.rpc.messages import number_of
+from kctl_agent.storage.selection import Selection
+
+if TYPE_CHECKING:
+    from kctl.config.sections import Config
 
 
 def status(config: ConfigOption = None, output: OutputOption = "table") -> None:
@@ -27,6 +36,84 @@ def status(config: ConfigOption = None, output: OutputOption = "table") -> None:
             document = status_document(storage.identity, storage.stats())
         lines = status_lines(document)
     echo("\n".join(lines) if output == "table" else as_text(document, output))
+
+
+def requeue(
+    selection: Selection,
+    config: ConfigOption = None,
+    cancel: Annotated[
+        bool,
+        option("--cancel", help="For a table: requeued messages that no worker has taken yet are dead letters again."),
+    ] = False,
+) -> None:
+    """Make delayed messages and expired leases available at once; with --older-than also leases that old.
+
+    For dead letters use `kctl storage dead requeue`.
+
+    kctl storage requeue --topic orders --partition 3
+    kctl storage requeue --older-than 600
+    kctl storage requeue --cancel
+    """
+    if cancel and selection.named:
+        raise UsageError("--cancel applies to all requeued messages: leave out the other options")
+    fleet = load_fleet(config)
+    echo(_cancelled(fleet) if cancel else _unstuck(fleet, selection))
+
+
+def _unstuck(fleet: Config, selection: Selection) -> str:
+    if fleet.storage.kind.is_table:
+        raise UsageError('storage.mode is "lake": rows go into a table, which has no queue')
+    params = params_of(selection, "stuck")
+    with opened(fleet) as storage, operation(fleet_log(fleet), "storage requeue", params) as running:
+        running.text = f"{number_of(storage.requeue_stuck(selection), 'message')} requeued"
+    return running.text
+
+
+def _cancelled(fleet: Config) -> str:
+    if not fleet.storage.kind.is_table:
+        raise UsageError(
+            f'storage.mode is "{fleet.storage.mode}": only a table (mode `lake`) has requeued messages that no worker '
+            "has taken yet"
+        )
+    with (
+        opened_lake(fleet) as lake,
+        operation(fleet_log(fleet), "storage requeue", {"what": "cancel"}) as running,
+    ):
+        from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
+
+        count = DeadLetterTable(lake, fleet.kafka.group).cancel_requeued()
+        were = "was requeued is a dead letter" if count == 1 else "were requeued are dead letters"
+        running.text = f"{number_of(count, 'message')} that {were} again"
+    return running.text
+
+
+def clear(
+    selection: Selection,
+    config: ConfigOption = None,
+    yes: YesOption = False,
+) -> None:
+    """Delete pending and delayed messages, but not leased ones.
+
+    Shows how many there are and asks first. Stored offsets stay, so the messages are not read from Kafka again. For
+    dead letters use `kctl storage dead delete`.
+    """
+    echo(_cleared(load_fleet(config), selection, yes=yes))
+
+
+def _cleared(fleet: Config, selection: Selection, *, yes: bool) -> str:
+    if fleet.storage.kind.is_table:
+        raise UsageError('storage.mode is "lake": rows go into a table, which has no queue')
+    with opened(fleet) as storage:
+        if not yes:
+            chosen = selection.of_blocks()
+            partitions = [p for p in storage.stats().partitions if chosen.takes_partition(p.topic, p.partition)]
+            count = sum(p.pending + p.delayed for p in partitions)
+            if count == 0:
+                return "no messages wait"
+            confirm(f"Remove {number_of(count, 'message')} (waiting) of {storage.identity} for good?")
+        with operation(fleet_log(fleet), "storage clear", params_of(selection, "pending")) as running:
+            running.text = f"{number_of(storage.clear(selection), 'message')} removed"
+    return running.text
 
 
 _DEAD = CommandGroup(

@@ -81,7 +81,10 @@ def test_a_change_that_cannot_be_confirmed_fails_unless_it_is_a_dry_run(dry_run:
         (("reset-offsets", "-b", CLOSED, "-g", "g", "-t", "x", "--to", "-3"), "is no place in a log"),
         (("reset-offsets", "-b", CLOSED, "-g", "g", "-t", "x", "--to", "5", "-y", "--dry-run"), "give one of them"),
         (("delete-topic", "-b", CLOSED, "x", "-y", "--dry-run"), "give one of them"),
-        (("create-topic", "-b", CLOSED, "x", "-p", "0"), "--partitions takes 1 or more"),
+        (
+            ("create-topic", "-b", CLOSED, "x", "-p", "0"),
+            "argument -p/--partitions: `0` is not a whole number, 1 or more",
+        ),
         (("create-topic", "-b", CLOSED, "x", "--set", "retention.ms"), "--set takes KEY=VALUE"),
         (("create-topic", "-b", CLOSED, "x", "--set", "a=1", "--set", "a=2"), "--set a is given twice"),
         (("create-topic", "-b", CLOSED, "bad name!"), "`bad name!` is not a valid topic name"),
