@@ -25,8 +25,8 @@ class Fleet(NamedTuple):
 
 
 def registry_dir(env: Mapping[str, str] = os.environ) -> Path:
-    """`$XDG_RUNTIME_DIR/kctl`, or `/tmp/kctl-<uid>` if that folder is not ours: cron and services have none; `su` and
-    `sudo` may keep another user's."""
+    """`$XDG_RUNTIME_DIR/kctl`, or `/tmp/kctl-<uid>` if the variable is unset (cron, services) or names another user's
+    folder (`su` and `sudo` may keep it)."""
     runtime = env.get("XDG_RUNTIME_DIR")
     if runtime and _is_own_folder(runtime):
         return Path(runtime, "kctl")

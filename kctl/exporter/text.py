@@ -302,12 +302,12 @@ Exposed: TypeAlias = FleetSnapshot | Clusters
 
 
 def collections_of(snapshot: Exposed) -> tuple[Collection, ...]:
-    """In the order of the page; no two have the same type and cluster."""
+    """Returns the collections in the order of the page; each has another type or cluster."""
     return snapshot.clusters if isinstance(snapshot, Clusters) else (snapshot, *snapshot.clusters)
 
 
 def shown_of(collection: Collection, groups: Sequence[GroupSnapshot]) -> GroupColumns:
-    """Leaves out groups without partition series."""
+    """Returns the rows of those groups that have series for each partition."""
     partitions, assessments = collection.columns
     is_shown = [group.detail == "partition" for group in groups]
     if all(is_shown):

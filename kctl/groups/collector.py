@@ -95,8 +95,8 @@ class ClusterCollector:
         return self._latest
 
     async def run(self) -> None:
-        """Collects every `interval_seconds` until cancelled. After a collection longer than half of that, pauses for as
-        long."""
+        """Collects every `interval_seconds` until cancelled. If a collection takes longer than half the interval, the
+        pause after it is as long as the collection."""
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
@@ -110,7 +110,7 @@ class ClusterCollector:
     async def adopt(self, other: ClusterCollector) -> None:
         """Takes over the settings of `other`, which has never run, and keeps the knowledge about the groups.
 
-        Not while this one runs. Waits for a running poll, and closes `other`.
+        Stop `run` first. Waits for a running poll, and closes `other`.
         """
         await asyncio.get_running_loop().run_in_executor(self._thread, self._adopt, other)
         await other.close()

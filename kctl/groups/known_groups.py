@@ -163,7 +163,7 @@ class KnownGroups:
         self._logs.forget(self._logs.at < limit)
 
     def members(self, group: KnownGroup, now: float) -> int | None:
-        """Returns None unless reported recently."""
+        """Returns the number of members; None if no broker reported it recently."""
         is_stale = group.members_at is None or now - group.members_at > self.stale_after_seconds
         return None if is_stale else group.members
 

@@ -53,8 +53,8 @@ class Door:
     open: set[BoundedProtocol] = field(default_factory=set)
 
     def why_refused(self, newest: BoundedProtocol) -> str | None:
-        """Why this connection, already counted, is one too many. An address other than loopback may have half of all
-        connections. On loopback all share one address: proxies, scrapers and people."""
+        """Why this connection, which is in `open`, exceeds a limit; None if it does not. One address may have half of
+        all connections, except loopback, which proxies, scrapers and people share."""
         if len(self.open) > self.max_connections:
             return f"{self.max_connections} connections are open already"
         if is_loopback(newest.address):

@@ -72,7 +72,7 @@ class Observations:
         self.end_since[every] = np.where(is_end_same, self.end_since[every], at)
 
     def forget_before(self, rows: Rows, since: Reals) -> None:
-        """Keeps the newest older row, which was valid then."""
+        """Drops rows older than `since`, except the newest of them, whose values were valid at `since`."""
         while True:
             every = whole(rows, len(self.count))
             is_passed = (self.count[every] > 2) & (self.at[1, every] <= since)

@@ -142,7 +142,8 @@ def is_utf8(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def sweep(scratch_dir: Path) -> None:
-    """Removes what a killed driver has left. Call it only as the owner of the agent's socket: then it is gone."""
+    """Removes the files of a killed driver. Call it only while this process owns the agent's socket, which shows that
+    the driver has ended."""
     for pattern in _LEFT:
         for left in scratch_dir.glob(pattern):
             if left.is_dir():

@@ -50,7 +50,7 @@ class Follower:
     """Reads what is appended after a position, across rotations."""
 
     def __init__(self, path: Path, position: int, settled_seconds: float = 1.0) -> None:
-        """`settled_seconds`: a newer NAME.log.1 may belong to a rotation in progress."""
+        """A NAME.log.1 newer than `settled_seconds` may belong to a rotation in progress."""
         self._path = path
         self._file = _open(path)
         self._position = position
@@ -58,7 +58,8 @@ class Follower:
         self._older = self._inode_of_older()
 
     def read(self) -> bytes:
-        """Returns about 64 KiB, or what a rotation has moved; b"" if there is nothing new, or during a rotation."""
+        """Returns about 64 KiB of new bytes, and after a rotation the unread rest of the older file; b"" if there is
+        nothing new, or during a rotation."""
         unread = b""
         if self._inode_of_older() != self._older:
             if not self._is_settled():

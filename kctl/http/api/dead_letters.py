@@ -181,8 +181,8 @@ def _by_class(store: DeadLetterStore, progress: Progress) -> list[dict[str, Any]
 
 @router.get("/export", summary="Dead letters that match a filter, as JSON lines", responses=_LINES)
 async def export(request: Request, given: Annotated[Filter, Query()]) -> Response:
-    """Each with its message; bytes that are not UTF-8 are in a field with `_base64`. A last line with an `error` is not
-    a dead letter: the rest could not be read."""
+    """Returns each dead letter with its message. If bytes are not UTF-8, the name of their field ends with `_base64`.
+    If the last line has an `error`, it is not a dead letter: kctl could not read the rest."""
     document = partial(dead_letter_document, decoder=_workbench(request).decoder)
     page = partial(_page, document, selection_of(given), EXPORT_ROWS, EXPORT_SECONDS)
     first = await _read(request, page(None))

@@ -47,10 +47,10 @@ class OnHosts:
         return self.context.hosts
 
     async def carry_out(self, host: str, params: JsonObject) -> Done:
-        """Passes on a cancel.
+        """Executes the operation on a host or on all. If cancelled, cancels it on the executing host.
 
-        Raises: OperationRefused, OperationFailed: nothing changes any more; the message has what was done.
-        OperationUnknown: it may still happen.
+        Raises: OperationRefused, OperationFailed: the operation has ended, and the message names what was done.
+        OperationUnknown: the operation may still be executed.
         """
         if host != ALL_HOSTS:
             return await self._on_one(host, params)

@@ -71,7 +71,7 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """Each answer has its monotonic second; None before the first."""
+    """What the brokers last answered. `taken_at` is a monotonic second, None before the first answer."""
 
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)

@@ -31,8 +31,8 @@ class LogSeen:
 
 
 def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
-    """The offset from which a log differs from the one seen before; None if it does not, or if that is unknown.
-    `end_of_epoch` is the end of its log for the epoch of `before`; negative if unknown."""
+    """The first offset at which a log differs from `before`; None if the logs agree, or if that is unknown.
+    `end_of_epoch`: where the log ends that epoch; negative if unknown."""
     if end_of_epoch is None or end_of_epoch < 0 or end_of_epoch >= before.end:
         return None
     return end_of_epoch

@@ -109,7 +109,7 @@ class TypedRows:
         return None if made == fields else StructType.fromJson({"fields": made})
 
     def learn(self, rows: DataFrame) -> bool:
-        """Fetches the unknown schemas of these rows; returns whether any is known now. Raises RegistryUnusable."""
+        """Fetches the unknown schemas of these rows; returns whether it found any. Raises RegistryUnusable."""
         prefixes = [bytes(row[0]) for row in _framed(rows).select(PREFIX).distinct().collect() if row[0]]
         new = [each for each in prefixes if each not in self._labels]
         with ThreadPoolExecutor(LOOKUPS) as pool:
@@ -189,7 +189,7 @@ class TypedRows:
 
 
 def _framed(rows: DataFrame, *more: Column) -> DataFrame:
-    """Returns value, header and prefix of messages, and more columns of them."""
+    """Returns the messages' values, schema id headers and schema id prefixes, and the columns `more`."""
     start = "coalesce(header, value)"
     cases = " ".join(
         f"when substring({start}, 1, 1) = X'{magic:02}' and octet_length({start}) >= {size} "

@@ -1,4 +1,4 @@
-"""Records that Spark or the transform cannot read, as a plain consumer reads them."""
+"""Reads the records that Spark or the transform cannot read, with a plain consumer."""
 
 from __future__ import annotations
 

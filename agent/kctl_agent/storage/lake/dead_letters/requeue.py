@@ -103,11 +103,12 @@ class RequeueNumbers:
         return dict(zip(_of_batch(self.put_back), (number, kept, above), strict=True))
 
     def finished(self, table_id: str) -> str:
-        """Names a number in the dead-letter table; another main table starts again there too."""
+        """The name of a number in the dead-letter table. With another main table, this number starts again."""
         return f"{self.put_back}/{table_id}"
 
     def highest_put_back(self) -> int:
-        """The highest number of all clusters; above the newest request only if the dead-letter table was replaced."""
+        """The highest number requeued from any cluster. Exceeds the newest request only if the dead-letter table was
+        replaced."""
         with self._lake.table.state() as table:
             names = [each for each in table.transaction_names() if each.startswith(PUT_BACK)]
             numbers = [table.transaction_version(each) or 0 for each in names if each.split("/")[3:] == [self._group]]
@@ -330,8 +331,8 @@ class Requeues:
 class RequeueBatch:
     """Dead letters to transform again: `messages` with numbers above `state.stored` and up to `state.requested`.
 
-    They are in `files`, among others. A message that was read several times (after a seek, or from a recreated topic)
-    has at most `copies` rows.
+    `files` contain these messages, and others. A message that was read several times (after a seek, or from a recreated
+    topic) has at most `copies` rows.
     """
 
     requeues: Requeues

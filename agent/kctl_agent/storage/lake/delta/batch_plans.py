@@ -133,8 +133,8 @@ def _remove(table: Folder, file: FolderFile, plan: BatchPlan | None) -> None:
 
 
 def _is_overtaken(table: Folder, batch: str, plan: BatchPlan) -> bool:
-    """Whether the log shows that the batch's stored offsets moved on without it. False also if entries were cleaned up
-    or are too many, or the table was rolled back."""
+    """Whether the log shows that the stored offsets moved on without this batch. False if the log cannot show it: its
+    entries were cleaned up or are too many, or the table was rolled back."""
     wanted = f"{batch}/".encode()
     with suppress(FileNotFoundError, LogUnreadable):
         for version in range(plan.version + 1, plan.version + 1 + MOST_ENTRIES):

@@ -158,7 +158,7 @@ class DayRefused(TableRefused, code="day_refused"):
 
 
 def check_days(table: object, files: Iterable[DataFile], columns: Sequence[str]) -> None:
-    """Checks partitions by date: with another day delta-rs could no longer read the table. Raises DayRefused."""
+    """Checks that delta-rs could read the partitions of these files if they are dates. Raises DayRefused."""
     for value, name in ((file.partition_values.get(name), name) for file in files for name in columns):
         if value is not None and (not DAY.fullmatch(value) or value.startswith("0000")):
             raise DayRefused(
