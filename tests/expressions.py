@@ -15,7 +15,16 @@ __all__ = ["RULES_FILE", "TABLE", "alerts", "of_dashboards", "paging", "rules"]
 
 _ROOT = Path(__file__).parents[1]
 RULES_FILE = _ROOT / "deploy" / "prometheus" / "kctl.rules.yml"
-TABLE = {metric.name: set(metric.labels) for metric in METRICS} | {"up": {"job", "instance"}}
+TABLE = {
+    "up": {"job", "instance"},
+    **{metric.name: set(metric.labels) for metric in METRICS},
+    **{
+        f"{metric.name}{part}": {*metric.labels, "le"}
+        for metric in METRICS
+        if metric.kind == "histogram"
+        for part in ("_bucket", "_sum", "_count")
+    },
+}
 
 
 def of_dashboards(rate_interval: str) -> dict[str, str]:

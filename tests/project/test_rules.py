@@ -12,7 +12,6 @@ import yaml
 
 from kctl.cli.command import Command, CommandGroup
 from kctl.cli.entry import tree
-from kctl.exporter import METRICS
 from kctl.master.reduction import COMMANDS
 from tests.expressions import TABLE
 from tests.prometheus import require
@@ -32,12 +31,6 @@ RUNBOOKS = sorted((ROOT / "docs" / "runbooks").glob("*.md"))
 EACH_ALERT = pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
 EACH_RUNBOOK = pytest.mark.parametrize("page", RUNBOOKS, ids=lambda page: page.stem)
 
-TABLE |= {
-    f"{metric.name}{part}": {*metric.labels, "le"}
-    for metric in METRICS
-    if metric.kind == "histogram"
-    for part in ("_bucket", "_sum", "_count")
-}
 RECORDED = {rule["record"]: {"cluster", "group"} for rule in RULES if "record" in rule}
 
 
