@@ -59,18 +59,15 @@ def parse(line: str) -> EngineSettings:
 class EngineProcessStats(ProcessStats):
     """An engine's state. For any thread."""
 
-    def __init__(self, name: str, server: AgentServer, inbox: Inbox) -> None:
-        super().__init__(name, server, inbox)
-        self._engine: EngineStats | None = None
-
     def holds(self, engine: EngineStats) -> None:
-        self._engine = engine
+        with self._lock:
+            self._worker = replace(self._worker, engine=engine)
 
     def _snapshot(self) -> Snapshot:
         with self._lock:
             common = self._common("engine")
             # it reads nothing itself
-            return replace(common, worker=replace(common.worker, rows_per_second=None, engine=self._engine))
+            return replace(common, worker=replace(common.worker, rows_per_second=None))
 
 
 @dataclass(frozen=True, slots=True)

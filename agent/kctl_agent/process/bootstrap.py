@@ -7,6 +7,8 @@ reason. The log ends with the reason.
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import logging
 import os
@@ -22,7 +24,7 @@ from typing import Any, NoReturn, TypeVar
 from kctl_agent.errors import AgentError, BadParams
 from kctl_agent.paths import prepare_run_dir
 from kctl_agent.process.outages import outage
-from kctl_agent.process.tracebacks import indented, traceback_of
+from kctl_agent.process.tracebacks import indented, named, traceback_of
 from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.commands import AgentCommand, with_describe
 from kctl_agent.rpc.operations import Inbox, scope_of
@@ -109,19 +111,24 @@ def log_trace(error: BaseException, *expected: type[Exception]) -> None:
     _LOG.log(logging.DEBUG if is_plain else logging.ERROR, "%s", indented("traceback:", trace))
 
 
-def search_first(folder: Path) -> None:
-    if str(folder) not in sys.path:
+def loaded(setting: str, name: str, folder: Path | None) -> Any:
+    """Imports the user's `module:attribute`, from `folder` first, and makes one of a class. Raises BootstrapError."""
+    if folder is not None and str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
-
-
-def missing_module(module: str, error: BaseException, folder: Path | None) -> str | None:
-    """Names a missing module; None if another module that it imports was not found."""
-    absent = error.name if isinstance(error, ModuleNotFoundError) else None
-    if not absent or not f"{module}.".startswith(f"{absent}."):
-        return None
-    place = "" if folder is None else f" in {folder} (the folder of the configuration)"
-    ending = "; leave .py out" if module.endswith(".py") else ""
-    return f"there is no module {module}{place}, and none is installed{ending}"
+    module, _, attribute = name.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+        return found() if inspect.isclass(found) else found
+    except (Exception, SystemExit) as error:  # the user's module may raise anything at its import
+        absent = error.name if isinstance(error, ModuleNotFoundError) else None
+        if not absent or not f"{module}.".startswith(f"{absent}."):  # or another module that it imports
+            raise BootstrapError(f"{setting} {name!r} cannot be loaded: {named(error)}") from error
+        place = "" if folder is None else f" in {folder} (the folder of the configuration)"
+        ending = "; leave .py out" if module.endswith(".py") else ""
+        why = f"there is no module {module}{place}, and none is installed{ending}"
+        raise BootstrapError(f"{setting} {name!r}: {why}") from None
 
 
 def decoded(line: str) -> dict[str, Any]:

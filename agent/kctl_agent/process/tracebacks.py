@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from contextlib import suppress
 
 from kctl_agent.storage.causes import innermost
 
@@ -12,6 +13,7 @@ MAX_CHARACTERS = 6000
 """A longer traceback loses its middle, because its start and end matter most."""
 _MAX_LINE_CHARACTERS = 400
 _MAX_FRAMES = 30
+MAX_SHOWN_CHARACTERS = 200
 
 _OWN_FOLDER = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
@@ -52,6 +54,19 @@ def indented(sentence: str, trace: str) -> str:
 def plain(text: str) -> str:
     """Escapes lone surrogates, as in file names, which would break log, storage and reply."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def named(error: BaseException) -> str:
+    """Type and message; omits a message that the user's exception fails to produce."""
+    with suppress(Exception):
+        if text := str(error):
+            return short(f"{type(error).__name__}: {text}")
+    return type(error).__name__
+
+
+def short(text: str) -> str:
+    line = " ".join(plain(text).split())
+    return line if len(line) <= MAX_SHOWN_CHARACTERS else f"{line[: MAX_SHOWN_CHARACTERS - 1]}…"
 
 
 def _leave_out_own(formatted: traceback.TracebackException) -> None:

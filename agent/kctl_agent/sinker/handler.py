@@ -4,7 +4,6 @@ is a function, or a class with `handle` and optionally `open` and `close`; each 
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
 import logging
 import threading
@@ -17,8 +16,8 @@ from typing import Any
 
 from kctl_agent.errors import AgentError, RegistryUnusable, Undecodable
 from kctl_agent.message import Message
-from kctl_agent.process.bootstrap import BootstrapError, missing_module, search_first
-from kctl_agent.process.tracebacks import indented, plain, stack_of, traceback_of
+from kctl_agent.process.bootstrap import BootstrapError, loaded
+from kctl_agent.process.tracebacks import indented, named, short, stack_of, traceback_of
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.sinker.in_flight import Ack, Final
 
@@ -26,7 +25,6 @@ REPEAT_SECONDS = 60.0
 """A known traceback is logged again after this time; its sentence always is."""
 MAX_KINDS = 20
 MAX_NAMED_RUNS = 5
-MAX_SHOWN_CHARACTERS = 200
 
 
 class HandlerError(AgentError, code="handler_failed"):
@@ -117,7 +115,7 @@ class Handler:
         except (HandlerError, RegistryUnusable):
             raise
         except (Exception, SystemExit, asyncio.CancelledError) as error:
-            raise self.failed(f"raised {_named(error)}", messages, traceback_of(error)) from error
+            raise self.failed(f"raised {named(error)}", messages, traceback_of(error)) from error
         return self._judged(returned, messages)
 
     def failed(self, what: str, messages: Sequence[Message], trace: str = "") -> HandlerError:
@@ -165,19 +163,7 @@ class Handler:
 
 
 def load(name: str, timeout_seconds: float, import_dir: Path | None = None) -> Handler:
-    if import_dir is not None:
-        search_first(import_dir)
-    module, _, attribute = name.partition(":")
-    try:
-        target: Any = importlib.import_module(module)
-        for part in attribute.split("."):
-            target = getattr(target, part)
-        if inspect.isclass(target):
-            target = target()
-    except (Exception, SystemExit) as error:  # the user's module may raise anything at its import
-        if (absent := missing_module(module, error, import_dir)) is not None:
-            raise BootstrapError(f"sinkers.handler {name!r}: {absent}") from None
-        raise BootstrapError(f"sinkers.handler {name!r} cannot be loaded: {_named(error)}") from error
+    target = loaded("sinkers.handler", name, import_dir)
     handle = getattr(target, "handle", target)
     if not callable(handle):
         raise BootstrapError(f"sinkers.handler {name!r} is neither a function nor a class with a method `handle`")
@@ -204,25 +190,12 @@ async def _finished(awaitable: Awaitable[Any]) -> None:
 
 def _reason(error: BaseException) -> str:
     trace = traceback_of(error) if error.__traceback__ else ""
-    return f"{_named(error)}\n{trace}" if trace else _named(error)
-
-
-def _named(error: BaseException) -> str:
-    """Type and message; omits a message that the user's exception fails to produce."""
-    with suppress(Exception):
-        if text := str(error):
-            return _short(f"{type(error).__name__}: {text}")
-    return type(error).__name__
+    return f"{named(error)}\n{trace}" if trace else named(error)
 
 
 def _shown(value: object) -> str:
     if inspect.isgenerator(value) or inspect.isasyncgen(value):
         return "a generator"
     with suppress(Exception):
-        return _short(repr(value))
+        return short(repr(value))
     return f"a {type(value).__name__}"
-
-
-def _short(text: str) -> str:
-    line = " ".join(plain(text).split())
-    return line if len(line) <= MAX_SHOWN_CHARACTERS else f"{line[: MAX_SHOWN_CHARACTERS - 1]}…"

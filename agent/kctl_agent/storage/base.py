@@ -206,8 +206,7 @@ class DeadLetterStore(ABC):
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
         """Deletes dead letters, except requeued ones; returns how many. `progress` receives the number deleted so far
-        and may raise to stop; deleted ones stay deleted. Raises CountChanged if `expect` differs from the number of
-        matches; then nothing was changed."""
+        and may raise to stop; deleted ones stay deleted. Raises CountChanged, changing nothing, at a wrong `expect`."""
 
     @abstractmethod
     def requeue_dead(
@@ -257,8 +256,7 @@ class Storage(OffsetStore, DeadLetterStore):
         self, claim: Claim, acks: Sequence[bool], *, dead: Mapping[int, str] = NONE_DEAD, retry_seconds: float = 0.0
     ) -> Settled:
         """Settles each message. Those in `dead` (index -> error) become dead letters regardless of their ack; others
-        with a false ack are retried after `retry_seconds`, with one more try. Raises ValueError if the number of acks
-        differs."""
+        with a false ack are retried after `retry_seconds`, with one more try. ValueError unless each has an ack."""
 
     @abstractmethod
     def renew(self, claim: Claim, lease_seconds: float) -> bool:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
-from kctl_agent.kafka.errors import describe
 from kctl_agent.process import deadline
 from kctl_agent.process.outages import disk_error
 from kctl_agent.process.troubles import GRACE_SECONDS
@@ -74,6 +73,7 @@ class MainLoop:
     ) -> None:
         """`stored` collects partitions of stored batches since the last turn, from Spark's callback threads."""
         self._settings = settings
+        self._describe = brokers.describe
         self._pipeline = pipeline
         self._turn_seconds = TURN_SHARE * settings.kafka.max_poll_interval_seconds
         self._begun = deadline.NEVER
@@ -291,6 +291,3 @@ class MainLoop:
         deadline.go_on(self._begun)
         self._progress.epochs.give_up(self._progress.epochs.known)
         self._perform(self._lifecycle.lost())
-
-    def _describe(self, error: KafkaError, what: str) -> str:
-        return describe(error, what, self._settings.kafka.bootstrap_servers)

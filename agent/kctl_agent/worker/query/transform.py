@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kctl_agent.errors import AgentError
-from kctl_agent.process.bootstrap import BootstrapError, missing_module, search_first
+from kctl_agent.process.bootstrap import BootstrapError, loaded
 from kctl_agent.process.tracebacks import first_line, place_of
 from kctl_agent.spark.session import lost_jvm
 
@@ -37,14 +36,7 @@ class TransformFailed(AgentError, code="transform_failed", retriable=True):
 def load_transform(name: str, import_dir: Path) -> Callable[[DataFrame], DataFrame]:
     if not name:
         return lambda frame: frame
-    search_first(import_dir)
-    module, _, function = name.partition(":")
-    try:
-        transform: Callable[[DataFrame], DataFrame] = getattr(importlib.import_module(module), function)
-    except (Exception, SystemExit) as error:  # the user's module may raise anything at its import
-        if (absent := missing_module(module, error, import_dir)) is not None:
-            raise BootstrapError(f"workers.transform {name!r}: {absent}") from None
-        raise BootstrapError(f"workers.transform {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
+    transform: Callable[[DataFrame], DataFrame] = loaded("workers.transform", name, import_dir)
     if not callable(transform):
         raise BootstrapError(f"workers.transform {name!r} is not a function")
     return transform
