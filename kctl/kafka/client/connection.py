@@ -82,93 +82,6 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is
         return transport
 
 
-class Transport:
-    """Connections to brokers. Not thread-safe; `close` it."""
-
-    def __init__(self, access: ClusterAccess, deadline: Deadline) -> None:
-        self._deadline = deadline
-        milliseconds = max(int(deadline.timeout_seconds * 1000), 1)
-        settings = access.client_settings() | {
-            "client_id": _CLIENT_ID,
-            "request_timeout_ms": milliseconds,
-            "socket_connection_setup_timeout_ms": milliseconds,
-            "max_in_flight_requests_per_connection": 1000,
-            "receive_message_max_bytes": _FRAME_BYTES,
-            "reconnect_backoff_ms": 20,
-        }
-        self._net = NetworkSelector(client_id=_CLIENT_ID)
-        try:
-            self._manager = _Manager(self._net, **settings)
-        except BaseException:
-            self._net.close()
-            raise
-        self.asked: Counter[str] = Counter()
-        """By name, except for opening connections."""
-
-    def close(self) -> None:
-        self._manager.close()
-        self._net.close()
-
-    @property
-    def bootstrap_servers(self) -> list[Any]:
-        servers: list[Any] = self._manager.cluster.bootstrap_brokers()
-        return servers
-
-    def update_metadata(self, response: Any) -> None:
-        self._manager.cluster.update_metadata(response)
-
-    def connect(self, node: Node, seconds: float) -> None:
-        """Connects to a broker. Raises the errors of kafka-python, OSError."""
-        self._net.run(self._connect, node, seconds)
-
-    def send_each(self, questions: Sequence[tuple[Node, str, Any]]) -> list[Any]:
-        """Sends each (broker, its name for messages, request); returns responses in order, or their KctlErrors."""
-        outcomes: list[Any] = self._net.run(self._send_each, questions)
-        return outcomes
-
-    def pause(self) -> None:
-        self._net.run(self._pause)
-
-    async def _pause(self) -> None:
-        await self._net.sleep(PAUSE_SECONDS)
-
-    async def _connect(self, node: Node, seconds: float) -> None:
-        connection = self._manager.get_connection(
-            node, timeout_ms=max(seconds * 1000, 1), refresh_metadata_on_err=False, reset_backoff_on_connect=False
-        )
-        await self._manager.wait_for(connection.init_future, max(seconds * 1000, 1))
-
-    async def _send_each(self, questions: Sequence[tuple[Node, str, Any]]) -> list[Any]:
-        futures = [self._sent(node, request) for node, _, request in questions]
-        return [
-            await self._outcome(name, request, future)
-            for (_, name, request), future in zip(questions, futures, strict=True)
-        ]
-
-    def _sent(self, node: Node, request: Any) -> Any:
-        """Returns the future response, or why nothing could be sent."""
-        self.asked[request.name.removesuffix("Request")] += 1
-        try:
-            # `refresh_metadata_on_err=False`, or a broken connection would start kafka-python's own metadata loop.
-            self._manager.get_connection(node, refresh_metadata_on_err=False)
-            return self._manager.send(request, node, self._deadline.left_seconds * 1000)
-        except (errors.KafkaError, OSError) as error:
-            return error
-
-    async def _outcome(self, name: str, request: Any, future: Any) -> Any | KctlError:
-        try:
-            if isinstance(future, BaseException):
-                raise future
-            return await self._manager.wait_for(future, self._deadline.left_milliseconds)
-        except (errors.KafkaTimeoutError, errors.RequestTimedOutError):
-            return BrokerUnreachable(
-                f"{name} did not answer {request.name} within {self._deadline.timeout_seconds:g} s: "
-                f"{self._deadline.advice}"
-            )
-        except (errors.KafkaError, OSError) as error:
-            return failure(error, f"{name}, {request.name}")
-
-
 _NOT_NOW = {
     errors.CoordinatorNotAvailableError.errno,
     errors.CoordinatorLoadInProgressError.errno,
@@ -193,7 +106,14 @@ class ClusterConnection:
     def __init__(self, access: ClusterAccess, timeout_seconds: float, *, has_retries: bool = True) -> None:
         self.access = access
         self.deadline = Deadline(timeout_seconds, has_retries=has_retries)
-        self._transport = Transport(access, self.deadline)
+        self.asked: Counter[str] = Counter()
+        """By name, except for opening connections."""
+        self._net = NetworkSelector(client_id=_CLIENT_ID)
+        try:
+            self._manager = _Manager(self._net, **access.client_settings() | _settings(timeout_seconds))
+        except BaseException:
+            self._net.close()
+            raise
         self._coordinators = _Coordinators(takes_only_broker=has_retries)
         self.first: Node = ""
         self._same_as_first: int | None = None
@@ -210,20 +130,17 @@ class ClusterConnection:
         self.close()
 
     def close(self) -> None:
-        self._transport.close()
-
-    @property
-    def asked(self) -> Counter[str]:
-        return self._transport.asked
+        self._manager.close()
+        self._net.close()
 
     def open(self, topics: Iterable[str] | None = ()) -> Any:
         """Connects to the first bootstrap server that answers; returns its Metadata of `topics` (None: all). Raises
         BrokerUnreachable, WrongProtocol, AuthenticationFailed, NotAuthorised."""
-        servers = self._transport.bootstrap_servers
+        servers = self._manager.cluster.bootstrap_brokers()
         problem: BaseException = OSError("there is no bootstrap server")
         for left, server in zip(range(len(servers), 0, -1), servers, strict=True):
             try:
-                self._transport.connect(server.node_id, self.deadline.left_seconds / left)
+                self._net.run(self._connect, server.node_id, self.deadline.left_seconds / left)
                 self.first = server.node_id
                 return self.metadata(topics)
             except (errors.KafkaError, KctlError, OSError, ValueError) as error:
@@ -242,14 +159,15 @@ class ClusterConnection:
             include_topic_authorized_operations=False,
         )
         response = self.ask_anybody(request)
-        self._transport.update_metadata(response)
+        self._manager.cluster.update_metadata(response)
         self.brokers = {
             broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
         }
         self.controller_id = response.controller_id if response.controller_id >= 0 else None
         self.cluster_id = response.cluster_id
         if self._same_as_first is None:
-            first = next(each for each in self._transport.bootstrap_servers if each.node_id == self.first)
+            servers = self._manager.cluster.bootstrap_brokers()
+            first = next(each for each in servers if each.node_id == self.first)
             self._same_as_first = next(
                 (each.node_id for each in self.brokers.values() if (each.host, each.port) == (first.host, first.port)),
                 None,
@@ -275,9 +193,10 @@ class ClusterConnection:
 
     def ask_each(self, questions: Iterable[tuple[Node, Any]]) -> list[Any]:
         """Asks all at once; returns responses in order, or their KctlErrors."""
-        return self._transport.send_each(
-            [(self._as_first(node), self._named(node), request) for node, request in questions]
+        outcomes: list[Any] = self._net.run(
+            self._send_each, [(self._as_first(node), self._named(node), request) for node, request in questions]
         )
+        return outcomes
 
     def coordinators(self, groups: Iterable[str]) -> dict[str, int | KctlError]:
         """Waits for a coordinator that is starting."""
@@ -289,7 +208,7 @@ class ClusterConnection:
     def pause(self) -> None:
         """Waits before a retry, which then finds coordinators again."""
         self._coordinators.forget()
-        self._transport.pause()
+        self._net.run(self._pause)
 
     def _as_first(self, node: Node) -> Node:
         return self.first if node == self._same_as_first else node
@@ -299,6 +218,57 @@ class ClusterConnection:
             broker = self.brokers.get(node)
             return f"broker {node} at {broker.address}" if broker else f"broker {node}"
         return f"the broker at {self.access.named}"
+
+    async def _pause(self) -> None:
+        await self._net.sleep(PAUSE_SECONDS)
+
+    async def _connect(self, node: Node, seconds: float) -> None:
+        connection = self._manager.get_connection(
+            node, timeout_ms=max(seconds * 1000, 1), refresh_metadata_on_err=False, reset_backoff_on_connect=False
+        )
+        await self._manager.wait_for(connection.init_future, max(seconds * 1000, 1))
+
+    async def _send_each(self, questions: Sequence[tuple[Node, str, Any]]) -> list[Any]:
+        futures = [self._sent(node, request) for node, _, request in questions]
+        return [
+            await self._outcome(name, request, future)
+            for (_, name, request), future in zip(questions, futures, strict=True)
+        ]
+
+    def _sent(self, node: Node, request: Any) -> Any:
+        """Returns the future response, or why nothing could be sent."""
+        self.asked[request.name.removesuffix("Request")] += 1
+        try:
+            # `refresh_metadata_on_err=False`, or a broken connection would start kafka-python's own metadata loop.
+            self._manager.get_connection(node, refresh_metadata_on_err=False)
+            return self._manager.send(request, node, self.deadline.left_seconds * 1000)
+        except (errors.KafkaError, OSError) as error:
+            return error
+
+    async def _outcome(self, name: str, request: Any, future: Any) -> Any | KctlError:
+        try:
+            if isinstance(future, BaseException):
+                raise future
+            return await self._manager.wait_for(future, self.deadline.left_milliseconds)
+        except (errors.KafkaTimeoutError, errors.RequestTimedOutError):
+            return BrokerUnreachable(
+                f"{name} did not answer {request.name} within {self.deadline.timeout_seconds:g} s: "
+                f"{self.deadline.advice}"
+            )
+        except (errors.KafkaError, OSError) as error:
+            return failure(error, f"{name}, {request.name}")
+
+
+def _settings(timeout_seconds: float) -> dict[str, Any]:
+    milliseconds = max(int(timeout_seconds * 1000), 1)
+    return {
+        "client_id": _CLIENT_ID,
+        "request_timeout_ms": milliseconds,
+        "socket_connection_setup_timeout_ms": milliseconds,
+        "max_in_flight_requests_per_connection": 1000,
+        "receive_message_max_bytes": _FRAME_BYTES,
+        "reconnect_backoff_ms": 20,
+    }
 
 
 class _Coordinators:
