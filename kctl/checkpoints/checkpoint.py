@@ -1,4 +1,5 @@
-"""Reads a checkpoint: what its query has processed, and how Spark would react at a restart. Changes nothing.
+"""Reads a checkpoint, in a folder or a bucket: what its query has processed, and how Spark would react at a restart.
+Changes nothing.
 
 Only the newest batch in `commits/` counts as processed. Spark's reactions were tested with 3.5 and 4.2
 (tests/acceptance/test_checkpoint_faults.py).
@@ -8,15 +9,17 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from kctl.checkpoints import entries
 from kctl.checkpoints.entries import BadEntry, Offsets, Planned
-from kctl.checkpoints.places import reading
-from kctl.errors import CheckpointUnreadable
+from kctl.config.clusters import place_hint
+from kctl.errors import CheckpointUnreadable, UsageError
 from kctl_agent.rpc.messages import number_of
 
 if TYPE_CHECKING:
@@ -24,6 +27,10 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _STATE = re.compile(r"(?P<store>\d+/\d+(/.+)?)/(?P<version>\d+)(_[^./]+)?\.(delta|snapshot|changelog|zip)")
+_FOLDERS = ("", "file")
+_BUCKETS = ("s3", "s3a", "s3n")
+_SETTING = "storage.credentials_file, or "
+"""Part of a message about a fleet's table; a checkpoint uses AWS's own variables, files and roles."""
 
 
 class Finding(NamedTuple):
@@ -246,3 +253,40 @@ class _Reader:
                     False, f"state/{store} ends at version {newest_version}, and the next batch reads {version}"
                 )
                 return
+
+
+def place(uri: str) -> Folder:
+    """Takes a path, `file://…`, or `s3://BUCKET/PREFIX`. Raises UsageError."""
+    found = urlsplit(uri)
+    if found.scheme in _FOLDERS:
+        from kctl_agent.storage.lake.folder.local import LocalFolder
+
+        return LocalFolder(Path(unquote(found.path) if found.scheme else uri).absolute())
+    if found.scheme not in _BUCKETS or not found.netloc or not found.path.strip("/"):
+        raise UsageError(f"{uri}: {place_hint(uri)}")
+    try:
+        from kctl_agent.storage.lake.folder.s3 import S3Folder
+    except ImportError:
+        raise UsageError(f"{uri}: S3 needs the package obstore: pip install obstore") from None
+    storage = {"uri": f"s3://{found.netloc}{found.path}", "endpoint": None, "region": None, "credentials_file": None}
+    return S3Folder.of(storage)
+
+
+def store_of(uri: str) -> str:
+    """Returns the bucket or mount of a checkpoint without accessing a disk, which may hang."""
+    found = urlsplit(uri)
+    if found.scheme in _BUCKETS:
+        return found.netloc
+    path = unquote(found.path) if found.scheme else uri
+    mounts = [line.split()[4].rstrip("/") for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    return max((each for each in mounts if path == each or path.startswith(f"{each}/")), key=len, default="/")
+
+
+@contextmanager
+def reading(folder: Folder) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or folder
+        why = (error.strerror or str(error)).replace(_SETTING, "")
+        raise CheckpointUnreadable(f"{where} cannot be read: {why}") from error

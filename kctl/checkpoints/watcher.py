@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kctl.checkpoints.checkpoint import Checkpoint, read
+from kctl.checkpoints.checkpoint import Checkpoint, place, read, store_of
 from kctl.checkpoints.entries import unread
-from kctl.checkpoints.places import place, store_of
 from kctl.config.clusters import CheckpointSection, seconds_of
 from kctl.errors import KctlError
 from kctl.kafka.groups import ListedGroup

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kctl.checkpoints.checkpoint import read, starts
+from kctl.checkpoints.checkpoint import place, read, starts
 from kctl.checkpoints.logs import findings, read_rows
-from kctl.checkpoints.places import place
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from tests.acceptance.spark_jobs import Outcome, SparkJobs

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.checkpoints.checkpoint import Checkpoint, read
-from kctl.checkpoints.places import place
+from kctl.checkpoints.checkpoint import Checkpoint, place, read
 from kctl.errors import CheckpointUnreadable
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.acceptance.spark_jobs import SparkJobs

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kctl.checkpoints.checkpoint import Checkpoint, read
+from kctl.checkpoints.checkpoint import Checkpoint, place, read
 from kctl.checkpoints.logs import LOOKS_RECREATED, Row, read_rows
-from kctl.checkpoints.places import place
 from kctl.cli.checkpoint.show import instant
 from kctl.cli.kafka.changes import change, check_choice
 from kctl.cli.kafka.cluster import connected

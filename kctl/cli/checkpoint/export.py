@@ -6,9 +6,8 @@ import argparse
 import sys
 from collections.abc import Mapping
 
-from kctl.checkpoints.checkpoint import read
+from kctl.checkpoints.checkpoint import place, read
 from kctl.checkpoints.entries import merged, starting_offsets
-from kctl.checkpoints.places import place
 from kctl.cli.output import echo
 from kctl.cli.table import clean
 from kctl.errors import CheckpointUnusable, UsageError

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from kctl.checkpoints.checkpoint import Checkpoint, Finding, read, starts
+from kctl.checkpoints.checkpoint import Checkpoint, Finding, place, read, starts
 from kctl.checkpoints.logs import Row, findings, read_rows, unasked
-from kctl.checkpoints.places import place
 from kctl.cli.kafka.cluster import connected
 from kctl.cli.kafka.output import show as show_rows
 from kctl.cli.output import echo

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.checkpoints.checkpoint import Checkpoint, read
-from kctl.checkpoints.places import place
+from kctl.checkpoints.checkpoint import Checkpoint, place, read
 from kctl.errors import CheckpointUnreadable, UsageError
 from tests.checkpoint_faults import FAULTS, NEXT_OFFSETS, RECORDED, STATE_FAULTS, Fault, copied
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.checkpoints.places import store_of
+from kctl.checkpoints.checkpoint import store_of
 from kctl.checkpoints.watcher import CheckpointWatcher
 from kctl.config.clusters import CheckpointSection
 from kctl.kafka.polls.cluster_reading import ClusterReading
