@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -72,11 +72,17 @@ def _produce_many(
 ) -> None:
     """Sends a file or stdin with progress. Raises KctlError after the report if messages were not acknowledged."""
     began = time.monotonic()
-    pace = Pace(options.rate)
+    pace, size = Pace(options.rate), 0
     with line_of(sys.stderr) as write:
         with messages(options, key) as (found, total_bytes):
             show_progress = _progress(production.report, total_bytes, began, write)
-            size = _send_all(production, found, options.partition, headers, pace.wait, show_progress)
+            for number, (own_key, value) in enumerate(found):
+                pace.wait()
+                production.send(value, own_key, options.partition, headers)
+                size += len(value or b"")
+                show_progress()
+                if number % _CHECK_EVERY == 0 and production.problem is not None:
+                    break  # the rest would fail too
         production.finish(show_progress)
     seconds = time.monotonic() - began
     rows = [
@@ -95,28 +101,6 @@ def _produce_many(
         sys.stderr.write(f"{count} messages, {size} bytes in {seconds:.1f} s: {count / seconds:,.0f} a second\n")
     if (problem := production.problem) is not None:
         raise problem
-
-
-def _send_all(
-    production: Production,
-    messages: Iterable[tuple[bytes | None, bytes | None]],
-    partition: int | None,
-    headers: list[tuple[str, bytes]],
-    wait: Callable[[], None],
-    show: Callable[[], None],
-) -> int:
-    """Returns how many bytes of values were sent. Stops at the first permanent failure, because the rest would fail
-    too."""
-    send = production.send
-    size = 0
-    for number, (key, value) in enumerate(messages):
-        wait()
-        send(value, key, partition, headers)
-        size += len(value or b"")
-        show()
-        if number % _CHECK_EVERY == 0 and production.problem is not None:
-            break
-    return size
 
 
 def _header(text: str) -> tuple[str, bytes]:

@@ -13,7 +13,7 @@ from kctl.cli.signature import command
 from kctl.cli.storage import dead as dead_letters
 from kctl.cli.storage.maintenance import optimize, vacuum
 from kctl.cli.storage.migrate import migrate
-from kctl.cli.storage.selection import choosing, params_of
+from kctl.cli.storage.selection import choosing
 from kctl.cli.storage.tables import status_document, status_lines, table_document, table_lines
 from kctl.dead_letters.storage import opened, opened_lake
 from kctl.errors import UsageError
@@ -63,7 +63,7 @@ def requeue(
 def _unstuck(fleet: Config, selection: Selection) -> str:
     if fleet.storage.kind.is_table:
         raise UsageError('storage.mode is "lake": rows go into a table, which has no queue')
-    params = params_of(selection, "stuck")
+    params = {"what": "stuck"} | selection.named
     with opened(fleet) as storage, operation(fleet_log(fleet), "storage requeue", params) as running:
         running.text = f"{number_of(storage.requeue_stuck(selection), 'message')} requeued"
     return running.text
@@ -111,7 +111,7 @@ def _cleared(fleet: Config, selection: Selection, *, yes: bool) -> str:
             if count == 0:
                 return "no messages wait"
             confirm(f"Remove {number_of(count, 'message')} (waiting) of {storage.identity} for good?")
-        with operation(fleet_log(fleet), "storage clear", params_of(selection, "pending")) as running:
+        with operation(fleet_log(fleet), "storage clear", {"what": "pending"} | selection.named) as running:
             running.text = f"{number_of(storage.clear(selection), 'message')} removed"
     return running.text
 

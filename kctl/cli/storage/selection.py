@@ -24,10 +24,6 @@ def choosing(name: str, function: Callable[..., None]) -> Command:
     return command(name, function, map(_option, fields(Selection)), selection=_selection)
 
 
-def params_of(selection: Selection, what: str) -> dict[str, Any]:
-    return {"what": what} | selection.named
-
-
 def _option(declared: Field[Any]) -> Option:
     kind = "text" if _is_time(declared) else _KINDS.get(str(declared.type), "text")
     return Option(
