@@ -1,5 +1,5 @@
-"""The sections `[contexts.NAME]` and `[clusters.NAME]`, one for each Kafka cluster: servers, TLS and SASL; and
-`[checkpoints.NAME]`, one for each Spark query that reads one."""
+"""The sections `[contexts.NAME]` and `[clusters.NAME]` with the servers, TLS and SASL of a Kafka cluster, and
+`[checkpoints.NAME]` with the checkpoint of a Spark query that reads from a cluster."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass

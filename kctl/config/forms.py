@@ -1,4 +1,5 @@
-"""The types of settings: forms of texts, bounds, secrecy, and when a change takes effect; as values and in words."""
+"""The types of settings: the form of a text, bounds, secrecy, and when a change takes effect. Also describes them in
+words."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass
@@ -61,7 +62,7 @@ class Section:
 
 
 def number(least: float, most: float | None = None) -> Meta:
-    """Both bounds are allowed."""
+    """Limits a number; both bounds are inclusive."""
     return Meta(ge=least, le=most)
 
 

@@ -78,7 +78,7 @@ def read(
 
 
 def contexts(path: Path) -> dict[str, ContextSection]:
-    """Reads nothing else of the file. Raises ConfigError."""
+    """Reads only the contexts of a file and ignores its other sections. Raises ConfigError."""
     found = Findings(path.absolute())
     found.take_document({_CONTEXTS: read_document(found.path).get(_CONTEXTS, {})})
     found.refuse()

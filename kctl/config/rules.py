@@ -1,5 +1,5 @@
-"""The rules that join settings; each message names all settings concerned. Those of a table say where it is, and which
-settings do not apply."""
+"""The rules for settings that depend on each other; each message names all settings concerned. For a table also checks
+its location, and rejects settings that do not apply to it."""
 
 from __future__ import annotations
 

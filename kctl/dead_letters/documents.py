@@ -34,8 +34,8 @@ def dead_letter_row(dead_letter: DeadLetter) -> dict[str, Any]:
 def dead_letter_document(
     dead_letter: DeadLetter, form: Form = "text", decoder: Decoder | None = None
 ) -> dict[str, Any]:
-    """Bytes become text if UTF-8, otherwise base64; with `form` JSON or hex. Each form has its own field name.
-    `decoder` adds decoded keys and values."""
+    """Bytes become text if they are UTF-8, otherwise base64; other values of `form` make them JSON or hex. The name of
+    a field shows its form. `decoder` adds decoded keys and values."""
     document = {
         **_head(dead_letter),
         "error": sentence_of(dead_letter.error),

@@ -39,7 +39,8 @@ def opened_lake(config: Config) -> Iterator[LakeStorage]:
 
 @contextmanager
 def opened_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
-    """Opens those in a fleet's storage, or in the table next to its table. Raises as `opened` and `opened_lake`."""
+    """Opens a fleet's dead letters, in its storage or in the table next to its table. Raises as `opened` and
+    `opened_lake`."""
     if not config.storage.kind.is_table:
         with opened(config) as storage:
             yield storage

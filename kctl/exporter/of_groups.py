@@ -35,7 +35,8 @@ def _state(group: GroupSnapshot) -> list[Sample]:
 
 
 def _one_of(group: GroupSnapshot, words: Iterable[str], current: str) -> list[Sample]:
-    """All words for the fleet's own group; one series each for thousands of other groups."""
+    """A sample for every word if the group is the fleet's; only one for each other group, because there may be
+    thousands."""
     return by_label({word: float(word == current) for word in words} if group.is_own else {current: 1.0})
 
 

@@ -153,8 +153,8 @@ class Hosts:
 
     @property
     def leader(self) -> str | None:
-        """Leads shared work. None while the roster is in doubt, because another host may lead after a session time
-        without a heartbeat."""
+        """The host that leads the work of all hosts. None while the roster is in doubt: after a session time without a
+        heartbeat another host may lead."""
         seen = self._member.seen
         age = self._age(seen)
         return None if age is None or age >= SESSION_SECONDS or self.doubt is not None else seen.roster.leader

@@ -113,8 +113,8 @@ def committed(
 
 
 class LogOffsets(NamedTuple):
-    """Offsets of many logs. `errors` has the broker's names. A partition without such a record is in neither, and
-    neither is one whose leader is in `failed`."""
+    """Offsets of many logs. `errors` has the broker's names of errors. A partition without such a record is neither in
+    `offsets` nor in `errors`, and so is a partition whose leader is in `failed`."""
 
     offsets: dict[Partition, int]
     errors: dict[Partition, str]

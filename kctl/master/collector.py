@@ -127,8 +127,9 @@ class Collector:
         return frozenset(number for name, number in names if name == topic)
 
     async def run(self) -> None:
-        """Collects every `collect.interval_seconds`. If a collection takes longer than half of that, rests for as long,
-        because the master has other work; time waited for silent agents and brokers does not count."""
+        """Collects every `collect.interval_seconds`. If a collection takes longer than half the interval, rests for as
+        long as it took, because the master has other work. Time spent waiting for silent agents and brokers does not
+        count."""
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()

@@ -56,7 +56,7 @@ class Members:
             raise BadParams(f"there is no worker, sinker or application {printable_name(name)}; there are {listed}")
 
     def concerned(self, sockets: Mapping[str, Path], rpc: str) -> dict[str, Path]:
-        """The silence of other sockets is not a gap."""
+        """Returns the sockets of processes that can answer the question; it does not matter if others are silent."""
         kinds, asked = self._kinds(), QUESTIONS[rpc].kinds
         return {name: path for name, path in sockets.items() if kinds.get(name, "worker") in asked}
 

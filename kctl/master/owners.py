@@ -87,7 +87,7 @@ def read_elsewhere(
 
 
 def is_handling(rows: Iterable[WorkerRow]) -> bool:
-    """Whether a sinker should work: not if there is none here, or all were stopped or paused by request."""
+    """Whether a sinker should work here: False without sinkers, or if all of them were stopped or paused on request."""
     return any(
         row.kind == "sinker"
         and row.state != AgentState.PAUSED

@@ -142,7 +142,7 @@ def _collapse(file: BinaryIO, size: int) -> bool:
 
 
 def _truncate(file: BinaryIO, older: Path, begin: int) -> int:
-    """Copies the rest too, then empties the file; loses what is written in between."""
+    """Also copies the last lines, then empties the file. Lines written between the two steps are lost."""
     with open(open_regular(older, os.O_WRONLY | os.O_APPEND), "ab") as out:
         while data := os.pread(file.fileno(), _COPY_BYTES, begin):
             out.write(data)

@@ -45,7 +45,7 @@ def _whole(result: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ReducedCommand(Generic[R, T]):
-    """A question to the fleet. `shown` selects what of the reduced result is encoded."""
+    """A question to the fleet. `shown` selects the part of the reduced result that is encoded."""
 
     name: str
     reply: type[R]
@@ -194,8 +194,8 @@ class CachedCommand(Generic[R, T]):
         self._asked_at = 0.0
 
     def is_due(self, shown_by: object, now: float, longest_seconds: float) -> bool:
-        """Whether to ask again: the result is old or incomplete, or `shown_by` has changed, so the answer may have. An
-        agent whose release does not know the question does not make the result incomplete."""
+        """Whether to ask again: the result is old or incomplete, or a changed `shown_by` may have changed the answer.
+        An agent whose release does not know the question does not make the result incomplete."""
         result = self._result
         return (
             result is None

@@ -33,7 +33,8 @@ class Supervisor:
         at_start: Callable[[str], Mapping[str, object]] = lambda _: {},
         paused: Callable[[str], tuple[Scope, ...]] = lambda _: (),
     ) -> None:
-        """`policies` by kind. `at_start` returns further settings of a new process; `paused` what it must not read."""
+        """`policies` by kind. For a process name, `at_start` returns further settings of a new process, and `paused`
+        returns what it must not read."""
         self._policies = policies
         self._probe = probe
         self._at_start = at_start

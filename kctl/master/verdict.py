@@ -103,7 +103,7 @@ def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
 
 
 def _works(snapshot: FleetSnapshot, in_trouble: Container[str]) -> Iterator[str]:
-    """On one of several hosts, yields the parts of the fleet's work that it does for all hosts."""
+    """If the fleet runs on several hosts, yields the parts of its work that this host does for all of them."""
     for about, kind in _DOES.items() if snapshot.hosts is not None else ():
         is_for_all = about not in in_trouble and not (kind == "sinker" and snapshot.has_own_storage)
         if is_for_all and any(_trouble(snapshot, *each) is None for each in _supervised(snapshot, kind)):
@@ -293,7 +293,7 @@ def _attached(snapshot: FleetSnapshot) -> Iterator[Found]:
 
 
 def _beside(snapshot: FleetSnapshot) -> Iterator[Found]:
-    """Attached applications are not the fleet's work, so they only degrade it."""
+    """Finds failing attached applications. They only degrade the fleet, because they are not part of its work."""
     for group in snapshot.attached:
         if _OF_STATUS.get(group.assessment.status) is Level.FAILING:
             what, _, why = group.assessment.reason.partition(": ")

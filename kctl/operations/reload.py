@@ -81,7 +81,7 @@ def _after_restart(context: Context) -> str:
 
 
 def _applicable(context: Context, changed: list[SettingChange], wanted: Config) -> Config:
-    """Excludes counts (see `scaled`), and includes all checkpoints."""
+    """Returns the configuration with the new values, except numbers of processes, which `scaled` applies."""
     config = replace(context.config, checkpoints=wanted.checkpoints)
     for change in changed:
         section, _, key = change.name.partition(".")

@@ -76,8 +76,8 @@ class RestartProcesses(FleetOperation):
 
 
 def restarted_by_all(context: Context) -> list[ProcessSupervisor]:
-    """Returns the engine first, if its JVM is down or would get other settings, then `fatal` processes, then all others
-    that an operation has not stopped."""
+    """Returns the processes in the order of their restart: the engine if its JVM is down or would get other settings,
+    then `fatal` processes, then all others that an operation has not stopped."""
     processes = map(context.supervisor.process, context.supervisor.names)
     left_out = (SupervisionState.STOPPED, SupervisionState.UNKILLABLE)
     alive = [each for each in processes if each.state not in left_out and _is_taken(each)]

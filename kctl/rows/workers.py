@@ -62,7 +62,7 @@ class WorkerStatus:
 
     @property
     def state_words(self) -> str:
-        """The state as it stands behind `is`: `running`, `in backoff`."""
+        """The state as it reads after `is`: `running`, `in backoff`."""
         return f"in {self.state}" if self.state == "backoff" else self.state
 
     @property

@@ -274,7 +274,7 @@ def _mode_of(setting: str, folder: Path) -> int | None:
 
 
 def _is_shared(folder: Path) -> bool:
-    """As in /tmp: all users may create files, but not rename or remove those of others."""
+    """Whether all users may create files here but not rename or remove those of others, as in /tmp."""
     with contextlib.suppress(OSError):
         return folder.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH | stat.S_ISVTX
     return False

@@ -1,8 +1,8 @@
 """The rules for partitions: pure functions of observations in a time window. For the reasons see docs/status.md.
 
-Burrow's idea with other measures: micro-batches commit in jumps, so silence is compared with the trigger interval, the
-running batch and previous intervals, and the lag from commit to commit. Each rule judges all its partitions at once,
-because one by one 100,000 take a thousand times as long.
+The idea is Burrow's, the measures are not: micro-batches commit in jumps, so the rules compare silence with the trigger
+interval, the running batch and earlier intervals, and the lag after one commit with the lag after the next. Each rule
+judges all its partitions at once, because judging 100,000 one by one takes a thousand times as long.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def take_up_forgotten_join(consumer: Any) -> None:
 
 
 class _EndedJoin:
-    """A future with this value for `BaseCoordinator.join_group_async`, which does not await one that is done."""
+    """A future that already has its value, so that `BaseCoordinator.join_group_async` does not await it."""
 
     is_done = False
 

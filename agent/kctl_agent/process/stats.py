@@ -85,7 +85,8 @@ class ProcessStats(ABC):
     def failing(
         self, part: str, why: str, outside: Outside | None = None, *, is_grave: bool = False, trace: Any = None
     ) -> None:
-        """Records a trouble. Until `works`, `why` is the last error: at once if grave, otherwise if it lasts."""
+        """Records a trouble of a part until the part `works`. `why` becomes the last error, at once if the trouble is
+        grave, otherwise if it lasts."""
         grace_seconds = 0.0 if is_grave else GRACE_SECONDS
         with self._lock:
             is_due = self._troubles.met(part, why, time.monotonic(), time.time(), outside, grace_seconds)
@@ -240,7 +241,7 @@ class StoringStats(ProcessStats):
             self._stored = StorageReply(self._storage.identity, error=why)
 
     def _read_recent_dead(self, dead: int | None) -> None:
-        """Reads them only if their number has changed, because this costs a query."""
+        """Reads recent dead letters only if the number of dead letters has changed, because this costs a query."""
         if dead is None or dead == self._dead_known or time.monotonic() < self._read_dead_at:
             return
         store = self._storage.dead_letter_store()

@@ -44,8 +44,8 @@ class StopRequest:
 def watch_parent(stop: Callable[[], None]) -> None:
     """Calls `stop`, from any thread or signal handler, when the master is gone. Main thread only.
 
-    The end of stdin shows that the master has ended. If another process has inherited the pipe, SIGTERM by
-    prctl(PR_SET_PDEATHSIG) does; the kernel sends it when the thread that started the process ends, so a master starts
+    The end of stdin shows that the master has ended. If another process has inherited the pipe, stdin does not end, but
+    the kernel sends SIGTERM (PR_SET_PDEATHSIG) when the thread that started this process ends. So a master starts
     processes from its main thread. SIGABRT, which the master sends to a hung process, writes all stacks to stderr.
     """
     faulthandler.enable(all_threads=True)

@@ -1,4 +1,4 @@
-"""The troubles of a process by the part that met them: outages and its own errors. No clock: callers pass the time."""
+"""The troubles of a process: outages and errors, one for each part of the process. No clock: callers pass the time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Troubles:
     def met(
         self, part: str, why: str, now: float, at: float, outside: Outside | None = None, grace_seconds: float = 0.0
     ) -> bool:
-        """Records a trouble; returns whether to log it, which is true once."""
+        """Records a trouble; returns whether to log it, which is true only once for each trouble."""
         before = self._of.get(part)
         trouble = _Trouble(why, outside, now, at, grace_seconds)
         if before is not None and before.outside == outside:
@@ -47,7 +47,7 @@ class Troubles:
         return self._of.pop(part, None) is not None
 
     def waiting_for(self) -> WaitingFor | None:
-        """The outage that began first, or that of an engine, which may have caused the others."""
+        """The outage that began first. The engine's takes precedence, since it may have caused the others."""
         first = self._first_outage()
         return None if first is None or first.outside is None else WaitingFor(first.outside, first.why, first.at)
 

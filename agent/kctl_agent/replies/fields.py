@@ -1,5 +1,5 @@
-"""Declares fields of replies: how they are encoded, their column of the command line and their metric. Also the one
-value that several replies share, so that the command line imports it alone."""
+"""Declares fields of replies: how they are encoded, their column of the command line and their metric. Also has
+`TopicPartition`, which several replies share, so that the command line can import it without them."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from kctl_agent.replies.fields import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class MemberReply:
-    """The reply to `member_leader`. Ids are None until it has joined."""
+    """The reply to `member_leader`. Ids are None until the worker has joined."""
 
     member_id: str | None = None
     worker: str = ""

@@ -12,7 +12,7 @@ _REDUCERS = "kctl.reduce.reducers"
 
 
 class Question(NamedTuple):
-    """With a `key` and no `reducer`, rows of all replies are joined; of those with the same key the newest counts."""
+    """With a `key` and no `reducer`, the rows of all replies are joined; the newest row of each key counts."""
 
     title: str
     summary: str

@@ -50,7 +50,7 @@ class InFlightClaim:
 
     @property
     def is_untouched(self) -> bool:
-        """The handler got no message of it, so it can be released unchanged."""
+        """The handler got no message of this claim, so the claim can be released unchanged."""
         return not self.shared_error and all(ack is None for ack in self.acks)
 
 

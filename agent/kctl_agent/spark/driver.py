@@ -75,7 +75,7 @@ class OwnDriver(Driver):
         return None
 
     def check(self) -> None:
-        """An ended JVM is found by `lost_jvm`. Raises ApplicationEnded: this process needs another JVM."""
+        """Does not find an ended JVM; `lost_jvm` does. Raises ApplicationEnded: this process needs another JVM."""
         if self.session is None:
             return
         try:

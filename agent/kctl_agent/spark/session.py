@@ -79,7 +79,8 @@ def session(settings: SparkSettings) -> SparkSession:
 
 
 def serve_this_user(accumulators: TCPServer) -> None:
-    """Serves no other user: a silent connection would block it and Spark's scheduler, which waits for it."""
+    """Rejects other users' connections to Spark's accumulator server, which one silent connection would block, and
+    Spark's scheduler with it."""
     accumulators.verify_request = lambda peer, _: is_own(peer)  # type: ignore[method-assign, assignment, arg-type]
 
 
@@ -97,7 +98,7 @@ def _submitting(properties: Path) -> AbstractContextManager[None]:
 
 
 def lost_jvm(error: BaseException) -> str | None:
-    """How the JVM ended, or that it hangs, if that caused `error` (Py4J only reports a connection)."""
+    """Returns how the JVM ended, or that it hangs, if that caused `error`: Py4J itself reports only a connection."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
@@ -127,8 +128,8 @@ def is_utf8(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether a JVM would encode file names in UTF-8. Otherwise several names become one (`m?ll`), or none can be
     written, as on a host without its configured locale (`LANG=de_DE.UTF-8` by ssh).
 
-    Asks in another process, because this one has threads. Like the JVM, it sets all categories at once: if one is
-    missing, all stay `C`.
+    Asks in another process, because this one has threads. Like the JVM, that process sets all categories of the locale
+    at once: if one is not installed, all stay `C`.
     """
     process = subprocess.run(
         [sys.executable, "-P", "-S", "-c", _ASK],

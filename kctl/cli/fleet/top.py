@@ -62,7 +62,7 @@ _STYLES = {Level.OK: "", Level.DEGRADED: "yellow", Level.UNKNOWN: "yellow", Leve
 
 @contextmanager
 def keys() -> Iterator[Key]:
-    """The terminal on stdin does not echo meanwhile."""
+    """Yields a function that waits for a key. Until the end, the terminal on stdin does not echo."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     tty.setcbreak(descriptor)

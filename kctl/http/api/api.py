@@ -55,8 +55,8 @@ class Api:
         return self._lag_rows[1]
 
     def asked(self, *, is_live: bool, is_local: bool, host: str | None) -> JsonObject | None:
-        """Parameters of the question to ask; None if the last snapshot answers it, which knows only this host. Raises
-        HTTPException for an unknown host."""
+        """Returns the parameters of the question to ask. None: the last snapshot, which covers only this host, answers
+        it. Raises HTTPException for an unknown host."""
         hosts = self.source.hosts
         if host is not None:
             try:

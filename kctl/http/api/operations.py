@@ -69,7 +69,7 @@ async def listed(request: Request) -> dict[str, Any]:
 
 @router.get("/operations/types", summary="What can be submitted, with its parameters")
 async def types(request: Request) -> dict[str, Any]:
-    """`dry_run` among the parameters: one can ask what would happen."""
+    """If an operation has the parameter `dry_run`, it can report what would happen without doing it."""
     found = _operations(request).types.values()
     return {"rows": [described(each) for each in found if each.changes]}
 
@@ -80,7 +80,7 @@ async def types(request: Request) -> dict[str, Any]:
     responses=_RESPONSES,
 )
 async def cancel(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the API's own word
-    """Returns its state. What can be undone is undone; when it ends, it reports what was not."""
+    """Returns the operation's state. kctl undoes what it can; when the operation ends, its message names the rest."""
     return _answer(_operations(request).cancel(id, _caller(request)))
 
 

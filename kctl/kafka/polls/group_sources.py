@@ -49,9 +49,9 @@ class MissingGroups:
         return sorted(self._coordinators.keys() - listed.keys())
 
     def unclear(self, listed: Mapping[str, ListedGroup], missing: Iterable[Group]) -> dict[str, KctlError | None]:
-        """Returns which `missing` groups may exist, with their errors (None: the coordinator denies the group). The
-        others are gone: the broker that had them denies them, or any has for 30 s, or they were never known or
-        expected."""
+        """Returns which `missing` groups may exist, with their errors (None: the coordinator denies the group). All
+        others are gone: they were never known or expected, or their last known coordinator denies them, or a new one
+        has denied them for 30 s."""
         unclear: dict[str, KctlError | None] = {}
         for group in missing:
             if not isinstance(group.error, GroupMissing):

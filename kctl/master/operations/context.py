@@ -159,7 +159,8 @@ class Context:
         return f"carried out by {', '.join(done) or 'no process, because none is running'}"
 
     async def take_back(self, names: Iterable[str]) -> None:
-        """Sends pauses after an abandoned operation. Raises OperationUnknown if a process does not answer."""
+        """Sends these processes the pauses that apply without the abandoned operation. Raises OperationUnknown if a
+        process does not answer."""
         sent = {name: self.later(self.send_pauses(name, Report(lambda _: None))) for name in names}
         if sent:
             await asyncio.wait(sent.values(), timeout=_ANSWER_SECONDS)

@@ -35,7 +35,7 @@ _copies: dict[Path, tuple[float, threading.Thread]] = {}
 
 
 def begin_copy(path: Path, at_most_every_seconds: float = 0.0) -> bool:
-    """Copies in a thread. False if this process is already copying, or started to recently."""
+    """Copies in a thread. False if this process is already copying, or has started a copy recently."""
     if path in _copies:
         began, thread = _copies[path]
         if thread.is_alive() or time.monotonic() - began < at_most_every_seconds:

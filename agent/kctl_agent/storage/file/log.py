@@ -46,7 +46,7 @@ class Log:
         return noted(self._path) == self._noted
 
     def begin_sync(self) -> None:
-        """Starts in a thread. `sync` then has less to do, and raises the thread's error."""
+        """Starts a sync in a thread. `sync` then has less to do, and raises the thread's error."""
         begun = self._begun
         if begun is None or (begun.done() and begun.exception() is None):  # an error stays for `sync`
             self._thread = self._thread or ThreadPoolExecutor(1, "storage-sync")

@@ -169,7 +169,7 @@ class RedisSession:
         return f"{self.prefix}{kind}:{which}"
 
     def replies(self, things: Iterable[T], ask: Callable[[Any, T], object]) -> list[Any]:
-        """The replies to the commands that `ask` gives to a pipeline for each of these."""
+        """Calls `ask` with a pipeline for each thing; returns the replies to all commands that `ask` added to it."""
         with as_unusable(self.place), self.client.pipeline(transaction=False) as pipeline:
             for each in things:
                 ask(pipeline, each)

@@ -148,7 +148,7 @@ class Lifecycle:
 
     @property
     def is_drained(self) -> bool:
-        """No batch runs or will, while this member keeps its partitions."""
+        """No batch runs, and none will begin while this member keeps its partitions."""
         return not self._is_rebalancing and all(phase is Phase.DRAINED for phase in self.queries.values())
 
     def left_out(self, seconds: float, now: float) -> dict[TopicPartition, str]:

@@ -148,8 +148,8 @@ class Brokers:
     def found(
         self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, LogSeen] | None = None
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
-        """Everything that decides where reading starts; for partitions without an answering leader, the reason. Logs
-        are compared with `known`, else with the note of the committed offset. Raises KafkaError."""
+        """Returns for each partition everything that decides where reading starts, or the reason why no leader answers.
+        Compares logs with `known`, else with the note of the committed offset. Raises KafkaError."""
         group = self._settings.group
         try:
             offsets = self._admin.list_group_offsets({group: list(partitions)})[group]

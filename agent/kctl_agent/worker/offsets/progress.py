@@ -36,7 +36,7 @@ class Reading:
         return any(self.is_void(tp, view) and tp.topic in view.topic_ids for tp in running)
 
     def is_without_leader(self, running: Collection[TopicPartition], view: BrokerView, seconds: float) -> bool:
-        """Whether one has had no leader for this long: Spark's request for ends then fails for all partitions."""
+        """Whether a partition has had no leader for this long, so that Spark cannot get the ends of any partition."""
         if view.taken_at is None or view.taken_at < self._began_at:
             return False
         return any(view.taken_at - each.since > seconds for tp, each in view.unanswered.items() if tp in running)

@@ -1,9 +1,9 @@
 """Parquet files of a batch, with names that separate task attempts.
 
 Spark may run a task again, or twice at a time, and an abandoned attempt may write for any time. The commit protocol of
-its streaming file sink gives each file a random name, and the driver the names of one attempt per task: the one whose
-rows it counted. No file is renamed. A file system, a locale or a listing may hide files, so their rows are compared
-with Spark's count.
+its streaming file sink gives each file a random name, and renames no file. The driver gets the names of one attempt per
+task, the attempt whose rows Spark counted. A file system, a locale or a listing may hide files, so kctl compares their
+rows with Spark's count.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ class LakePut(BatchPut):
 
     @property
     def _place(self) -> str:
-        """What precedes the names of a message's coordinates in a transformed row."""
+        """The prefix of the columns `topic`, `partition` and `offset` in a transformed row."""
         return "" if self._typed is None else f"{KAFKA}."
 
     @cached_property

@@ -181,7 +181,8 @@ class DeadLetterTable(DeadLetterStore):
     def requeue_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Lets a worker transform them again. Those of a cluster that the group has left stay: no worker would."""
+        """Lets a worker transform dead letters again, except those of a cluster that the group has left, because no
+        worker would."""
         ask = self._ask_cluster
         owners = self._lake.group_offsets(self.group) if ask is not None and self.storage.table.exists() else []
         if ask is None or len({owner.cluster_id for owner, _ in owners}) < 2:
@@ -307,8 +308,8 @@ def _stored_before(there: StoredOffset | None, before: StoredOffset) -> int:
 def _moves(batch: LakeBatch, earlier: EarlierTry) -> dict[TopicPartition, Move]:
     """Moves the dead letters' stored offsets with this batch.
 
-    Each gets a new random id in place of the topic's. The id rejects a commit even if another one has left the offset
-    unchanged: a repeated batch begins where the offset of its earlier try may be ahead.
+    Each offset gets a new random id in place of the topic's. The id rejects a commit that another commit has overtaken,
+    even if the offset did not move: in a repeated batch it may already be at the end, where the earlier try left it.
     """
     token = str(uuid.uuid4())
     moves: dict[TopicPartition, Move] = {}

@@ -61,9 +61,9 @@ class DeltaLogReader:
         return state
 
     def _is_read_on(self, state: LogState, *, is_upon: bool = False) -> bool:
-        """False: this is another log, or entries above may have been removed and one of them rewritten by a frozen
-        process. With `is_upon` we have just written the next entry: if the newest is another one, it has overwritten
-        ours."""
+        """Reads the entries above those read. False: this is another log, or a clean-up may have removed entries above,
+        and a frozen process may have rewritten one of them. With `is_upon` we have just written the next entry: if the
+        newest entry is not ours, another writer has overwritten ours."""
         before, (name, stamp) = state.version, self._newest
         if (stamp is None and not is_upon) or not state.advance(self._table, MOST_ENTRIES):
             return False
@@ -140,6 +140,6 @@ class DeltaLogReader:
         return None if found is None else found.stamp
 
     def _sync(self, names: Iterable[str]) -> None:
-        """Syncs what other writers, and delta-rs for checkpoints, do not: a power cut that damages the newest one would
-        make the whole table unreadable."""
+        """Syncs entries of other writers and checkpoints, which their writers do not: a power cut that damages the
+        newest would make the whole table unreadable."""
         self._table.subfolder(LOG).sync(name.removeprefix(f"{LOG}/") for name in names)

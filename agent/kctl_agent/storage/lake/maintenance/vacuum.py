@@ -23,9 +23,9 @@ def unused(lake: LakeTable, hours: int | None = None) -> list[FolderFile]:
     """Returns files that are in no version of the last `hours` (None: the table's configuration, by default 7 days),
     and not in a running batch. Raises StorageUnusable.
 
-    A running batch, even of a long frozen process, has a plan from before its first file to after its commit; of other
-    writers only the age protects files. Files are listed first, then plans, then the table: in another order a batch
-    that ends in between would lose its files.
+    A running batch, even of a long frozen process, has a plan from before its first file to after its commit. Files of
+    other writers are protected only by their age. Files are listed first, then plans, then the table: in another order
+    a batch that ends in between would lose its files.
     """
     plans.sweep(lake)
     with lake.latest() as table:
