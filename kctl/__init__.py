@@ -1,6 +1,4 @@
 """The control plane: supervises Spark workers that read Kafka, reduces their answers, and publishes one snapshot."""
 
-from __future__ import annotations
-
 __version__ = "0.1.0"
 __all__ = ["__version__"]

@@ -1,7 +1,5 @@
 """Prometheus samples of the last fleet snapshot: the modules `of_…` declare metrics, `exposition` renders the page."""
 
-from __future__ import annotations
-
 from kctl.exporter.exposition import METRICS, Exposition
 from kctl.exporter.metric import Metric
 

@@ -1,3 +1,1 @@
 """A fleet whose masters run on several hosts."""
-
-from __future__ import annotations

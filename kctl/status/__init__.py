@@ -1,7 +1,5 @@
 """The status of partitions and groups, by rules without clock or I/O (docs/status.md)."""
 
-from __future__ import annotations
-
 from kctl.status.assessor import Assessor
 from kctl.status.owners import Owner
 from kctl.status.rules import StatusRules, allowed_lag

@@ -1,8 +1,6 @@
 """`/api/v1/…`: reads answer from the last snapshot and ask no process, except with `live=1`; operations change the
 fleet."""
 
-from __future__ import annotations
-
 from kctl.http.api import status  # isort: skip  # the order of the reference
 from kctl.http.api import partitions  # isort: skip
 from kctl.http.api import history  # isort: skip

@@ -1,7 +1,5 @@
 """Messages in one SQLite file, for all workers and sinkers of a host."""
 
-from __future__ import annotations
-
 from kctl_agent.storage.file.storage import FileStorage
 
 __all__ = ["FileStorage"]

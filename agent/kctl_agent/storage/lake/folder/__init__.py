@@ -1,7 +1,5 @@
 """Where a table's files are: one contract (`base`), one file per kind."""
 
-from __future__ import annotations
-
 from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile
 from kctl_agent.storage.lake.folder.local import LocalFolder
 
