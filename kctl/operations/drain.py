@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import ClassVar
 
 from kctl.errors import OperationRefused
 from kctl.master.operations.fleet_operation import LONG_SECONDS, Caller, Context, Done, FleetOperation, Report
 from kctl_agent.rpc.params import param
 
 
-@dataclass(frozen=True, slots=True)
-class DrainProcess(FleetOperation):
+class DrainProcess(FleetOperation, rpc="drain", is_long=True, limit_seconds=LONG_SECONDS):
     """Let a worker or sinker finish its work, commit and leave.
 
     A drained process stays stopped until `kctl start NAME`. If it has not finished by the deadline (600 s), it
     continues as before: kctl kills no process and abandons no message.
     """
 
-    rpc: ClassVar = "drain"
-    is_long: ClassVar = True
-    limit_seconds: ClassVar = LONG_SECONDS
     name: str = param("a worker or sinker; not the engine", is_argument=True)
 
     def touches(self, context: Context) -> frozenset[str]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import ClassVar
 
 from kctl.errors import OperationRefused
 from kctl.master.operations.fleet_operation import Caller, Context, Done, FleetOperation, Report
@@ -14,8 +12,7 @@ from kctl_agent.rpc.params import param
 _POLL_SECONDS = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetHost(FleetOperation):
+class ForgetHost(FleetOperation, rpc="forget_host"):
     """Make all hosts of a fleet forget a host that will not return.
 
     Otherwise they report it as missing for `hosts.forget_seconds`. A forgotten host that returns is present again.
@@ -23,7 +20,6 @@ class ForgetHost(FleetOperation):
     kctl forget-host node-3
     """
 
-    rpc: ClassVar = "forget_host"
     name: str = param("a host that `kctl hosts` shows as gone", is_argument=True)
 
     def touches(self, _context: Context) -> frozenset[str]:

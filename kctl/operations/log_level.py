@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from typing import ClassVar
 
 from kctl.master.operations.fleet_operation import Caller, Context, Done, FleetOperation, Report
 from kctl_agent.rpc.messages import printable_name
@@ -14,14 +12,12 @@ _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 _ANSWER_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class SetLogLevel(FleetOperation):
+class SetLogLevel(FleetOperation, rpc="log_level"):
     """Change the log level of a process, until it ends.
 
     kctl log-level worker-0 DEBUG
     """
 
-    rpc: ClassVar = "log_level"
     name: str = param("a worker, a sinker, `engine`, or `master`", is_argument=True)
     level: str = param("DEBUG, INFO, WARNING or ERROR", is_argument=True)
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from kctl.master.operations.fleet_operation import BATCH_SECONDS, Caller, Context, Done, Report
 from kctl.operations.scoped import ScopedOperation
 
 
-@dataclass(frozen=True, slots=True)
-class PauseReading(ScopedOperation):
+class PauseReading(ScopedOperation, rpc="pause", for_all_hosts=True, limit_seconds=BATCH_SECONDS):
     """Stop reading a worker, a topic, a partition or everything, until it is resumed.
 
     Workers stay in their group and keep their partitions. The pause survives rebalances and restarts of workers and of
@@ -22,10 +18,6 @@ class PauseReading(ScopedOperation):
     kctl pause --worker sinker-0
     kctl pause --all
     """
-
-    rpc: ClassVar = "pause"
-    for_all_hosts: ClassVar = True
-    limit_seconds: ClassVar = BATCH_SECONDS
 
     def problem(self, mark: str = "") -> str | None:
         if self.worker is None and self.topic is None and self.partition is None and not self.all:

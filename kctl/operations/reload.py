@@ -6,9 +6,9 @@ import asyncio
 import json
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from kctl.config.effects import SettingChange, changes
 from kctl.config.forms import Effect
@@ -26,17 +26,12 @@ if TYPE_CHECKING:
 _ANSWER_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class ReloadConfig(FleetOperation):
+class ReloadConfig(FleetOperation, rpc="reload", for_all_hosts=True, limit_seconds=LONG_SECONDS):
     """Read the configuration again.
 
     Applies what it can, and names the settings that need a restart of processes or of the fleet. A file that cannot be
     used changes nothing. SIGHUP to the master does the same.
     """
-
-    rpc: ClassVar = "reload"
-    for_all_hosts: ClassVar = True
-    limit_seconds: ClassVar = LONG_SECONDS
 
     def touches(self, context: Context) -> frozenset[str]:
         return frozenset({*context.supervisor.names, "scale"})

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from kctl.master.operations.fleet_operation import LONG_SECONDS, Caller, Context, Done, FleetOperation, Report
 from kctl.master.restart import SupervisionState
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
 ENGINE_RESTARTS = "the engine restarts first: no worker reads for about 5 s"
 
 
-@dataclass(frozen=True, slots=True)
-class RestartProcesses(FleetOperation):
+class RestartProcesses(FleetOperation, rpc="restart", is_long=True, for_all_hosts=True, limit_seconds=LONG_SECONDS):
     """Restart workers, sinkers or the engine.
 
     Each process first finishes its batch, commits and leaves the group. `--all` begins with processes that were given
@@ -29,10 +27,6 @@ class RestartProcesses(FleetOperation):
     kctl restart --all --rolling
     """
 
-    rpc: ClassVar = "restart"
-    is_long: ClassVar = True
-    for_all_hosts: ClassVar = True
-    limit_seconds: ClassVar = LONG_SECONDS
     name: str | None = param("workers, sinkers, or `engine`", separator=",", default=None)
     all: bool = param("all except stopped ones; the engine only if its settings have changed", default=False)
     rolling: bool = param("one after another, each after the previous one is up", default=False)

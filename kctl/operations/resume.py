@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from kctl.master.operations.fleet_operation import Caller, Context, Done, Report
 from kctl.operations.scoped import ScopedOperation
 
 
-@dataclass(frozen=True, slots=True)
-class ResumeReading(ScopedOperation):
+class ResumeReading(ScopedOperation, rpc="resume", for_all_hosts=True):
     """End pauses and read again.
 
     Ends every pause, or that of a worker, a topic or a partition. Gives up after 30 s, or `--deadline`. `--host` works
     as for `kctl pause`.
     """
-
-    rpc: ClassVar = "resume"
-    for_all_hosts: ClassVar = True
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
         before = context.pauses.all()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kctl.config.rules import check_together
 from kctl.errors import OperationRefused
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 _KINDS = {"workers": "worker", "sinkers": "sinker"}
 
 
-@dataclass(frozen=True, slots=True)
-class ScaleFleet(FleetOperation):
+class ScaleFleet(FleetOperation, rpc="scale", is_long=True, for_all_hosts=True, limit_seconds=LONG_SECONDS):
     """Run more or fewer workers or sinkers, until the fleet restarts or reloads.
 
     Gives up after 600 s, or `--deadline`.
@@ -31,10 +30,6 @@ class ScaleFleet(FleetOperation):
     kctl scale workers=4 sinkers=2 --wait
     """
 
-    rpc: ClassVar = "scale"
-    is_long: ClassVar = True
-    for_all_hosts: ClassVar = True
-    limit_seconds: ClassVar = LONG_SECONDS
     workers: int | None = param("how many", least=0, most=1000, is_pair=True, default=None)
     sinkers: int | None = param("how many", least=0, most=1000, is_pair=True, default=None)
 

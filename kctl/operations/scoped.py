@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from kctl.master.operations.fleet_operation import Context, FleetOperation
 from kctl_agent.errors import BadParams
 from kctl_agent.rpc.messages import number_of, printable_name
 from kctl_agent.rpc.params import param
 
 
-@dataclass(frozen=True, slots=True)
-class ScopedOperation(FleetOperation):
+class ScopedOperation(FleetOperation, shared_by_hosts="topic"):
     """At most one of worker, topic (with or without partition), all."""
 
-    shared_by_hosts: ClassVar = "topic"
     worker: str | None = param("only this worker or sinker; not the engine", metavar="NAME", default=None)
     topic: str | None = param("only this topic", metavar="NAME", default=None)
     partition: int | None = param("only this partition of the topic", metavar="N", least=0, default=None)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from operator import itemgetter
-from typing import ClassVar
 
 from kctl.errors import KctlError, OperationRefused, OperationUnknown
 from kctl.fields import host_and_name, unix_seconds
@@ -20,8 +18,7 @@ from kctl_agent.rpc.wire import JsonObject
 _EACH = re.compile(r"\d{1,9}=[^=,]+(,\d{1,9}=[^=,]+)*")
 
 
-@dataclass(frozen=True, slots=True)
-class SeekTopic(FleetOperation):
+class SeekTopic(FleetOperation, rpc="seek", for_all_hosts=True, shared_by_hosts="topic", limit_seconds=BATCH_SECONDS):
     """Continue reading a topic from another position.
 
     Moves the group's committed offset and the stored offset together, in every worker that has a partition of the
@@ -36,10 +33,6 @@ class SeekTopic(FleetOperation):
     kctl seek --topic orders --to 2026-11-21T06:00:00Z
     """
 
-    rpc: ClassVar = "seek"
-    for_all_hosts: ClassVar = True
-    shared_by_hosts: ClassVar = "topic"
-    limit_seconds: ClassVar = BATCH_SECONDS
     topic: str = param("the topic", metavar="NAME")
     to: str = param("earliest, latest, an offset, a time, or 0=1200,3=55", metavar="WHERE")
     partition: int | None = param("only this partition of the topic", metavar="N", least=0, default=None)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from kctl.master.operations.fleet_operation import Caller, Context, Done, FleetOperation, Report
 from kctl_agent.rpc.messages import number_of
@@ -15,12 +13,9 @@ from kctl_agent.rpc.wire import JsonObject
 _ANSWER_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class ShowStacks(FleetOperation):
+class ShowStacks(FleetOperation, rpc="stack", changes=False):
     """Show the stacks of all threads of a process and of its JVM."""
 
-    rpc: ClassVar = "stack"
-    changes: ClassVar = False
     name: str = param("a worker, a sinker, `engine`, or an attached application", is_argument=True)
 
     def touches(self, context: Context) -> frozenset[str]:

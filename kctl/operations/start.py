@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from kctl.master.operations.fleet_operation import Caller, Context, Done, FleetOperation, Report
 from kctl.master.restart import SupervisionState
 from kctl_agent.rpc.params import param
 
 
-@dataclass(frozen=True, slots=True)
-class StartProcess(FleetOperation):
+class StartProcess(FleetOperation, rpc="start", limit_seconds=180.0):
     """Start a worker, a sinker or the engine that was stopped or given up, or that waits for its next try."""
 
-    rpc: ClassVar = "start"
-    limit_seconds: ClassVar = 180.0
     name: str = param("a worker, a sinker or `engine`")
 
     def touches(self, context: Context) -> frozenset[str]:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import ClassVar
 
 from kctl.master.operations.fleet_operation import SHORT_SECONDS, Caller, Context, Done, FleetOperation, Report
 from kctl_agent.rpc.params import param
 
 
-@dataclass(frozen=True, slots=True)
-class StopProcess(FleetOperation):
+class StopProcess(FleetOperation, rpc="stop"):
     """Stop a worker, a sinker or the engine; it stays stopped until an operation starts it."""
 
-    rpc: ClassVar = "stop"
     name: str = param("a worker, a sinker or `engine`")
 
     def deadline_seconds(self, context: Context) -> float:

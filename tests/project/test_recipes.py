@@ -260,21 +260,16 @@ OPERATION = '''"""`greet`: a greeting."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from kctl.master.operations.fleet_operation import Caller, Context, Done, FleetOperation, Report
 from kctl_agent.rpc.params import param
 
 
-@dataclass(frozen=True, slots=True)
-class Greet(FleetOperation):
+class Greet(FleetOperation, rpc="greet"):
     """Greet a process.
 
     kctl greet worker-0
     """
 
-    rpc: ClassVar = "greet"
     name: str = param("a worker", is_argument=True)
 
     def touches(self, context: Context) -> frozenset[str]:

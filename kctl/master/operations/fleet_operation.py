@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, dataclass_transform
 
 from kctl.fields import host_and_name
 from kctl_agent.errors import BadParams
@@ -52,9 +52,10 @@ def with_host(params: JsonObject) -> JsonObject:
     return {**params, **own, "host": hosts.pop()}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass_transform(frozen_default=True)
+@dataclass(frozen=True)
 class FleetOperation:
-    """An operation: a frozen dataclass whose fields are the parameters and whose docstring is the help text. A caller
+    """An operation: its fields are the parameters, and its docstring is the help text. A caller
     gets the id of an `is_long` operation while it runs; without `changes` it is a question."""
 
     rpc: ClassVar[str]
@@ -65,6 +66,13 @@ class FleetOperation:
     """A parameter that names what all hosts share: if it is given without a host, all hosts are meant."""
     limit_seconds: ClassVar[float] = SHORT_SECONDS
     """The deadline, unless the caller sets one."""
+
+    def __init_subclass__(cls, **declared: str | bool | float) -> None:
+        """Makes each operation a frozen dataclass. `declared`: the variables above, in the line of its class."""
+        for name, value in declared.items():
+            assert name in FleetOperation.__annotations__, name
+            setattr(cls, name, value)
+        dataclass(frozen=True)(cls)
 
     @classmethod
     def given(cls, params: JsonObject) -> FleetOperation:

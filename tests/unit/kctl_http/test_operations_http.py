@@ -3,9 +3,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import product
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -23,11 +23,9 @@ Post = Callable[..., Awaitable[httpx.Response]]
 NUMBERS = ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1" + "0" * 400, "-" + "9" * 4000, "9223372036854775808"]
 
 
-@dataclass(frozen=True, slots=True)
-class Act(FleetOperation):
+class Act(FleetOperation, rpc="act"):
     """For a test."""
 
-    rpc: ClassVar = "act"
     n: float | None = param("a number", default=None)
     i: int | None = param("a whole number", default=None)
 
@@ -39,21 +37,14 @@ class Act(FleetOperation):
         return "done", {name: value for name, value in asdict(self).items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class Wait(Act):
-    rpc: ClassVar = "wait"
-
+class Wait(Act, rpc="wait"):
     async def carry_out(self, context: Context, caller: Caller, report: Report) -> tuple[str, JsonObject]:
         await asyncio.Event().wait()
         raise AssertionError
 
 
-@dataclass(frozen=True, slots=True)
-class Look(Act):
+class Look(Act, rpc="look", changes=False):
     """Changes nothing, like `stack`."""
-
-    rpc: ClassVar = "look"
-    changes: ClassVar = False
 
 
 async def test_what_a_process_was_seen_to_do_is_for_those_who_may_ask_it() -> None:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import pytest
 import schemathesis
@@ -31,10 +31,7 @@ async def fleet(request: Request) -> Reduced[Any]:
     return replace(healthy().reduced(request.rpc), failed=(), age_seconds=0.1)
 
 
-@dataclass(frozen=True, slots=True)
-class Act(FleetOperation):
-    rpc: ClassVar = "act"
-
+class Act(FleetOperation, rpc="act"):
     def touches(self, context: Context) -> frozenset[str]:
         return frozenset()
 

@@ -4,9 +4,8 @@ import asyncio
 import json
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import pytest
 
@@ -27,9 +26,7 @@ Carry = Callable[[JsonObject, Caller, Report], Awaitable[tuple[str, JsonObject]]
 def kind(name: str, carry: Carry, *, is_long: bool = False, deadline_seconds: float = 30.0) -> type[FleetOperation]:
     """An operation that affects the given process, if any."""
 
-    @dataclass(frozen=True, slots=True)
-    class Made(FleetOperation):
-        rpc: ClassVar = "made"
+    class Made(FleetOperation, rpc="made"):
         name: str | None = param("a process", default=None)
 
         def touches(self, context: Context) -> frozenset[str]:
