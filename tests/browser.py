@@ -14,8 +14,6 @@ from selenium.webdriver.chrome.service import Service
 
 from tests.conftest import BROWSERS
 
-__all__ = ["browser", "browser_of_a_session", "require_browser"]
-
 
 def require_browser() -> None:
     missing = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]

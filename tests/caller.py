@@ -11,8 +11,6 @@ from kctl.rpc.client import Reply, reply_of
 from kctl_agent.rpc.messages import Request, Role, wire_method
 from kctl_agent.rpc.wire import MAX_REPLY_BYTES, Decoder, JsonObject, encode, json_text
 
-__all__ = ["Caller", "question"]
-
 ANSWER_SECONDS = 10.0
 
 

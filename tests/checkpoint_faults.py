@@ -10,8 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["FAULTS", "NEXT_OFFSETS", "RECORDED", "STATE_FAULTS", "Fault", "copied", "newest"]
-
 RECORDED = Path(__file__).parent / "unit" / "recorded" / "checkpoints"
 NEXT_OFFSETS = 18
 """Of both partitions in `plain`, whose three batches end at 10, 15 and 18, and are all committed."""

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from tests.servers.kafka_cluster import KafkaCluster
 
-__all__ = ["running_cluster"]
-
 
 @contextmanager
 def running_cluster(properties: Mapping[str, str]) -> Iterator[KafkaCluster]:

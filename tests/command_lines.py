@@ -14,8 +14,6 @@ import pytest
 from kctl.cli.entry import run
 from tests.servers.scripted_agent import ScriptedAgent, Step
 
-__all__ = ["KCTL", "Kctl", "Master", "Ran", "run_here", "run_process"]
-
 KCTL = (sys.executable, "-m", "kctl")
 
 

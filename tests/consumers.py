@@ -6,8 +6,6 @@ from kafka import KafkaConsumer
 
 from kctl_agent.kafka.clients import take_up_forgotten_join
 
-__all__ = ["until_assigned"]
-
 
 def until_assigned(consumer: KafkaConsumer) -> None:
     while not consumer.assignment():

@@ -11,8 +11,6 @@ from kctl.errors import KctlError
 from kctl.jars.fetcher import fetch_jars
 from kctl.jars.lock import Jar, jars_dir, parse_lock
 
-__all__ = ["delta_jars", "delta_lock"]
-
 
 def delta_lock() -> tuple[Jar, ...]:
     return parse_lock(Path(__file__).with_name("delta.lock").read_text(encoding="utf-8"))

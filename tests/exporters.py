@@ -16,8 +16,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import eventually
 
-__all__ = ["Exporter", "Samples", "running_exporter"]
-
 
 class Samples:
     def __init__(self, page: str) -> None:

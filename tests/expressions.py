@@ -11,8 +11,6 @@ import yaml
 
 from kctl.exporter import METRICS
 
-__all__ = ["RULES_FILE", "TABLE", "alerts", "of_dashboards", "paging", "rules"]
-
 _ROOT = Path(__file__).parents[1]
 RULES_FILE = _ROOT / "deploy" / "prometheus" / "kctl.rules.yml"
 TABLE = {

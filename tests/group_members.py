@@ -12,8 +12,6 @@ from contextlib import contextmanager
 
 from tests.conftest import eventually
 
-__all__ = ["alter_share_offsets", "consumer_member", "share_member", "streams_member"]
-
 _CONSUMER_HEARTBEAT, _SHARE_HEARTBEAT, _STREAMS_HEARTBEAT, _ALTER_SHARE_OFFSETS = (68, 1), (76, 1), (88, 0), (91, 0)
 _NULL, _EMPTY, _NO_TAGS = b"\x00", b"\x01", b"\x00"
 _CONNECT_SECONDS = 20

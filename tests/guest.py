@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["guest"]
-
 _CODE = """
 import os, pathlib, sys, threading
 from kctl_agent.attached.application import Attached

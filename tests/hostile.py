@@ -13,8 +13,6 @@ from typing import Final
 
 from kctl_agent.rpc.wire import MAX_REQUEST_BYTES
 
-__all__ = ["attack", "framed"]
-
 PEER_SECONDS: Final = 5.0
 ODD_VALUES: Final[tuple[object, ...]] = (
     None,

@@ -9,8 +9,6 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-__all__ = ["idle_sockets"]
-
 _BACKLOG = 4000
 """Connections that one listener keeps without a descriptor: one fewer than the default of `net.core.somaxconn`."""
 _SPARE = 500

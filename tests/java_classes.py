@@ -12,8 +12,6 @@ from typing import Any
 from kctl.jars.java import java_command
 from kctl_agent.spark.gateway import JAVA_CLASSES
 
-__all__ = ["compiled"]
-
 _JAVA_RELEASE = 8
 """Any Java since this release loads the class files."""
 

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Self
 
-__all__ = ["GoodCaller", "Meanwhile"]
-
 
 class Meanwhile(ABC):
     """Takes turns inside its block. `wrong` collects errors, and the next turn follows."""

@@ -27,8 +27,6 @@ from kctl.demo.kafka_broker import free_ports
 from kctl_agent.storage.lake.folder.s3 import S3Folder
 from kctl_agent.storage.object_store import ObjectStore, StoreKeys
 
-__all__ = ["BUCKET", "ObjectStoreServer"]
-
 BUCKET = "lake"
 START_SECONDS = 60.0
 _KEYS = StoreKeys("kctl-test", "not-a-secret-of-anybody")

@@ -33,8 +33,6 @@ from kctl.kafka.client.access import plain
 from tests.servers.scripted_broker import Answers, ScriptedBroker
 from tests.unit.kctl_kafka.scripts import described, fetched, group, listed_offsets, member
 
-__all__ = ["Walk", "walked"]
-
 _OFFSET = 987_654_321_012
 _TEXT, _BYTES = str(_OFFSET), struct.pack(">q", _OFFSET)
 _TOPIC = _collected.TOPIC_NAMES[0]

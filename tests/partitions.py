@@ -17,8 +17,6 @@ from kctl.status.assessments import AssessmentColumns, Assessments, of_groups
 from kctl.status.judgements import NUMBERS, Judgements
 from kctl.status.owners import Owners
 
-__all__ = ["Row", "RowAssessor", "assessments_of", "columns_of", "joined", "of_group"]
-
 
 class Row(NamedTuple):
     """A partition as a source reports it; `reset` decides where lag starts if nothing was committed."""

@@ -23,8 +23,6 @@ from typing import Any
 
 from tests.conftest import PRELOADED
 
-__all__ = ["Forked", "preloaded"]
-
 ROOT = Path(__file__).parents[1]
 
 

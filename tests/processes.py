@@ -10,8 +10,6 @@ from contextlib import contextmanager
 
 import psutil
 
-__all__ = ["alive", "command_line", "stopped", "until"]
-
 
 def alive(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
     """A zombie counts as ended."""

@@ -23,8 +23,6 @@ import yaml
 
 from tests.conftest import eventually
 
-__all__ = ["Alertmanager", "Page", "Prometheus", "Webhook", "require", "serving"]
-
 Page = tuple[str, bytes]
 
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["Selector", "aggregations", "labels", "selectors"]
-
 _SELECTOR = re.compile(r"\b((?:kctl_|cluster_group:)[\w:]+|up)\b(?:\{([^}]*)\})?(\[[^\]]*\])?")
 _MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"')
 _GROUPING = re.compile(r"\b(?:by|on|without|ignoring|group_left|group_right)\s*\(([^)]*)\)")

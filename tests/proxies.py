@@ -9,8 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-__all__ = ["CuttingProxy", "UnconditionalProxy"]
-
 CONDITION, OTHER = b"if-none-match:", b"if-none-meant:"
 
 

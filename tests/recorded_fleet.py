@@ -44,8 +44,6 @@ from tests.fleet_snapshot import source_of
 from tests.partitions import Row, columns_of
 from tests.servers.scripted_agent import Answers, ScriptedAgent
 
-__all__ = ["OUTPUTS", "outputs", "recorded"]
-
 FOLDER = Path(__file__).parent / "unit" / "recorded"
 OUTPUTS = FOLDER / "outputs.txt"
 _API = (

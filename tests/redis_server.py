@@ -7,8 +7,6 @@ import shutil
 
 import pytest
 
-__all__ = ["is_installed", "require_redis"]
-
 
 def is_installed() -> bool:
     return shutil.which("redis-server") is not None

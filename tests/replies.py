@@ -24,8 +24,6 @@ from kctl_agent.rpc.commands import COMMANDS as OF_AGENTS
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject, parse_object
 
-__all__ = ["outcome_of", "parsed", "plain", "raw", "reduced_json", "status_json"]
-
 
 def raw(document: object) -> Raw:
     return Raw(json.dumps(document).encode())

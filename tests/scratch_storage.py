@@ -11,8 +11,6 @@ from typing import Any
 
 from kctl_agent.storage.file import FileStorage
 
-__all__ = ["ScratchStorage"]
-
 IN_MEMORY = "/dev/shm"
 """Syncs are free here."""
 

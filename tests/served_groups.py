@@ -21,8 +21,6 @@ from kctl.rows.partitions import ResetPolicy
 from kctl.status import Assessment, Status
 from tests.partitions import Row, assessments_of, columns_of, joined
 
-__all__ = ["Latest", "cluster", "group", "serving_groups", "source_of_groups"]
-
 Latest = dict[str, ClusterSnapshot | None]
 
 

@@ -25,23 +25,6 @@ from kctl_agent.storage.lake.delta.files import OWN_FOOTER
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 
-__all__ = [
-    "COLUMNS",
-    "HIDDEN",
-    "HIDING",
-    "PLACES",
-    "Predicate",
-    "Rows",
-    "arrow",
-    "has_bounds",
-    "may_have",
-    "opened",
-    "predicates",
-    "rows_of",
-    "stored",
-    "stored_rows",
-]
-
 FARTHEST_DAY, FARTHEST_MICROSECOND = 4_000_000, 300_000_000_000_000_000
 """In the years 12921 and 11476; the same distance before 1970 is before the year 1."""
 TOPIC_ID = "f3a1b2c3-d4e5-46f7-98a9-0b1c2d3e4f5a"

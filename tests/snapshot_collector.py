@@ -16,8 +16,6 @@ from kctl.groups.snapshot import GroupColumns
 from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.columns import ABSENT
 
-__all__ = ["SnapshotCollector"]
-
 
 class SnapshotCollector(Collector):
     """`registry.register(SnapshotCollector(latest))` adds our samples to that registry's page.

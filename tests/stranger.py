@@ -9,8 +9,6 @@ from collections.abc import Mapping
 
 import pytest
 
-__all__ = ["BECOME_NOBODY", "KCTL", "NOBODY", "needs_root", "run_as_nobody", "taken_of_a_line"]
-
 NOBODY = 65534
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

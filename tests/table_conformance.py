@@ -27,8 +27,6 @@ from tests.conformance import Dead, StoredOffsets
 from tests.conformance.dead import ERROR
 from tests.conformance.given import TOPIC_ID, chunk
 
-__all__ = ["OpenTable", "TableDead", "TableOffsets", "compact", "opened", "write"]
-
 GROUP = Binding("payments/eu", "cluster-1")
 ROW = pa.schema(
     [

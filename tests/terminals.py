@@ -16,8 +16,6 @@ from contextlib import suppress
 
 from tests.command_lines import KCTL
 
-__all__ = ["Terminal", "on_a_terminal", "plain"]
-
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 

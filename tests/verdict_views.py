@@ -20,8 +20,6 @@ from selenium import webdriver
 from tests.conftest import on_this_machine
 from tests.prometheus import Prometheus
 
-__all__ = ["Shown", "Top", "Views", "agree", "are_silent", "await_shown", "pattern", "watched"]
-
 _METRIC = re.compile(r'^kctl_fleet_verdict\{.*level="(\w+)"\} 1\.0$', re.M)
 _TIMEOUT_SECONDS = 1.5
 """How long `kctl rpc` waits for a frozen process."""

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from kctl.jars.lock import USUAL, jar_paths, read_lock
 
-__all__ = ["ROOT", "build_wheels", "clean_environment", "install", "make_environment", "maven_repository"]
-
 ROOT = Path(__file__).resolve().parents[1]
 UV = Path(sys.executable).with_name("uv")
 LOCK = ROOT / "requirements.lock"

@@ -8,8 +8,6 @@ from tests.acceptance.fleets import START_SECONDS
 from tests.acceptance.outage_bench import Bench
 from tests.conftest import eventually
 
-__all__ = ["CHANGES", "start"]
-
 
 def start(bench: Bench) -> None:
     """The fleet is started while messages are pending."""

@@ -21,8 +21,6 @@ from deltalake import DeltaTable
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["DeltaRefused", "DeltaSpark", "Found", "delta_rs_rows", "delta_session", "plain"]
-
 ROOT = Path(__file__).parents[2]
 CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

@@ -20,8 +20,6 @@ from tests.acceptance.handlers import HANDLER, HOLD, Place, counted, given_since
 from tests.conftest import eventually
 from tests.servers.redis_server import RedisServer
 
-__all__ = ["WORKERS_TOML", "Faults", "ever_put", "is_done"]
-
 PARTITIONS = 3
 SINKERS = ("sinker-0", "sinker-1")
 RATE = 1500.0

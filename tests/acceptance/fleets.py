@@ -30,8 +30,6 @@ from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.kafka_cluster import KafkaCluster
 
-__all__ = ["SETTLE_SECONDS", "START_SECONDS", "Fleet", "MakeFleet"]
-
 START_SECONDS = 90.0
 SETTLE_SECONDS = 60.0
 BATCH_SECONDS = "1.0"

@@ -18,22 +18,6 @@ from pathlib import Path
 from kctl.demo.audit import FOLDER_VARIABLE
 from kctl_agent.message import Message
 
-__all__ = [
-    "HANDLER",
-    "HOLD",
-    "KEEPER",
-    "Place",
-    "counted",
-    "counts",
-    "given_since",
-    "held",
-    "is_poison",
-    "keeps",
-    "kept",
-    "let_go",
-    "sizes",
-]
-
 HANDLER = "tests.acceptance.handlers:counts"
 KEEPER = "tests.acceptance.handlers:keeps"
 HOLD = "hold"

@@ -24,8 +24,6 @@ from tests.prometheus import Prometheus
 from tests.servers.kafka_broker import KafkaBroker
 from tests.verdict_views import Shown, Top, Views, await_shown, pattern
 
-__all__ = ["HOSTS", "HOST_PROBLEMS", "HostProblem", "HostsBench", "of_all_hosts"]
-
 HOSTS = ("a", "b", "c")
 WINDOW_SECONDS = 20.0
 """After this time, unexplained silence of a partition is `stalled`."""

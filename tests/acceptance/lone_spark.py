@@ -16,8 +16,6 @@ from kctl_agent.spark.conf import use_this_python
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["found_by", "lone_session"]
-
 ROOT = Path(__file__).parents[2]
 
 

@@ -13,8 +13,6 @@ from tests.acceptance.fleets import SETTLE_SECONDS, Fleet
 from tests.conftest import eventually
 from tests.servers import kafka_tools
 
-__all__ = ["lie_between_two_readings_of_kafkas_tool", "show_what_kafkas_tool_shows"]
-
 Offsets = dict[int, tuple[int | None, int | None, int | None]]
 """partition -> committed, end, lag"""
 

@@ -28,19 +28,6 @@ from tests.servers.kafka_cluster import KafkaCluster
 from tests.servers.redis_server import RedisServer
 from tests.verdict_views import Shown, Top, Views, await_shown
 
-__all__ = [
-    "CODE",
-    "READ_TOKEN",
-    "SECONDS",
-    "WORKERS",
-    "Bench",
-    "bench",
-    "benches",
-    "chromium",
-    "events",
-    "nothing_left_behind",
-]
-
 SECONDS = 10.0
 """Between an outage or its end and what the views must show."""
 WORKERS = ("worker-0", "worker-1")

@@ -25,8 +25,6 @@ from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.kafka_cluster import KafkaCluster
 
-__all__ = ["PROBLEMS", "Problem"]
-
 Outage: TypeAlias = Callable[[Bench], Any]
 
 

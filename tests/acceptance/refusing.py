@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from kctl_agent.message import Message
 
-__all__ = ["HANDLER", "REFUSED", "refuses"]
-
 HANDLER = "tests.acceptance.refusing:refuses"
 REFUSED = b"refuse"
 

@@ -14,8 +14,6 @@ from tests.conftest import eventually
 from tests.servers import topics
 from tests.servers.kafka_cluster import KafkaCluster
 
-__all__ = ["Scene", "UncleanElection", "create", "layout"]
-
 PARTITIONS = 3
 WORKERS = ("worker-0", "worker-1")
 RATE = 300.0

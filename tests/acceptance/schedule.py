@@ -34,8 +34,6 @@ from tests.processes import command_line
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.redis_server import RedisServer
 
-__all__ = ["OwnBroker", "Schedule"]
-
 PARTITIONS = int(os.environ.get("KCTL_TEST_PARTITIONS", "4"))
 RATE = 400.0
 LONGEST_PAUSES_SECONDS = (1.0, 8.0)

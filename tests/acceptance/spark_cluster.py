@@ -17,8 +17,6 @@ from kctl.demo.kafka_broker import free_ports
 from kctl.jars.java import java_command
 from tests.conftest import BRIEF_JVM, eventually
 
-__all__ = ["EXECUTORS", "SPECULATION", "MakeCluster", "SparkCluster", "is_executor"]
-
 EXECUTORS = 2
 START_SECONDS = 60.0
 CONF = f"""\

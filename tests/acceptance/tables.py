@@ -14,8 +14,6 @@ from tests.acceptance.delta_spark import DeltaSpark
 from tests.acceptance.fleets import Fleet
 from tests.object_store_server import ObjectStoreServer
 
-__all__ = ["Lake", "Places", "StoredLake", "lake", "later", "places", "places_by_statistics", "sent"]
-
 STEP = 5000
 """Offsets of a query."""
 

@@ -11,19 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = [
-    "POISON",
-    "chokes",
-    "drops_offsets",
-    "every_tenth_marked",
-    "fewer_marked_when_repaired",
-    "orders_when_repaired",
-    "sets_what_is_static",
-    "shuffles",
-    "slow",
-    "typed_by_offset",
-]
-
 POISON = b"poison"
 
 

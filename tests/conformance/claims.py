@@ -14,8 +14,6 @@ from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.claim import Settled
 from tests.conformance.given import TOPIC_ID, chunk, everything, fill, offsets, put, total
 
-__all__ = ["Claims"]
-
 
 class Claims:
     def test_what_was_put_is_handed_out_as_it_was(self, storage: Storage) -> None:

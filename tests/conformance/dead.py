@@ -14,8 +14,6 @@ from kctl_agent.storage.claim import CountChanged, DeadLetter
 from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.selection import EVERYTHING, Selection
 
-__all__ = ["ERROR", "Dead"]
-
 S = TypeVar("S", bound=OffsetStore)
 
 ERROR = "ValueError: no"

@@ -30,8 +30,6 @@ from tests.conformance.given import (
     total,
 )
 
-__all__ = ["Damage", "DeadLetters"]
-
 Damage = Callable[[int], bytes]
 """Overwrites the block with this first offset; returns the bytes written."""
 

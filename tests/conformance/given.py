@@ -12,21 +12,6 @@ from kctl_agent.storage.block import BinaryColumn, Columns
 from kctl_agent.storage.chunk import Chunk, Put, StoredOffset
 from kctl_agent.storage.claim import Claim, Settled
 
-__all__ = [
-    "OTHER_TOPIC_ID",
-    "TOPIC_ID",
-    "chunk",
-    "everything",
-    "fill",
-    "is_empty",
-    "next_offset",
-    "offsets",
-    "put",
-    "settle_dead",
-    "stored",
-    "total",
-]
-
 TOPIC_ID = "f3a1b2c3-d4e5-46f7-98a9-0b1c2d3e4f5a"
 OTHER_TOPIC_ID = "00000000-0000-0000-ffff-ffffffffffff"
 """128 bits each, as Kafka gives them (KIP-516)."""

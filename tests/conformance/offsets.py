@@ -24,8 +24,6 @@ from kctl_agent.storage.chunk import (
 )
 from tests.conformance.given import OTHER_TOPIC_ID, TOPIC_ID, chunk, next_offset
 
-__all__ = ["StoredOffsets"]
-
 S = TypeVar("S", bound=OffsetStore)
 
 

@@ -6,8 +6,6 @@ from kctl_agent.storage.base import Storage
 from tests.conformance.given import chunk, everything, fill, offsets, put, settle_dead
 from tests.conformance.times import PassTime
 
-__all__ = ["Order"]
-
 
 class Order:
     def test_a_partition_is_handed_out_in_offset_order(self, storage: Storage) -> None:

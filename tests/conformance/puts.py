@@ -12,8 +12,6 @@ from tests.conformance import given
 from tests.conformance.given import TOPIC_ID, chunk
 from tests.conformance.offsets import StoredOffsets
 
-__all__ = ["Puts"]
-
 
 class Puts(StoredOffsets[Storage]):
     def plan(self, storage: Storage, chunk: Chunk) -> Callable[[], Put]:

@@ -16,8 +16,6 @@ from kctl_agent.rpc.wire import encode
 from tests.caller import Caller, question
 from tests.conftest import eventually
 
-__all__ = ["Served", "Sockets"]
-
 SHORT_SECONDS = 0.2
 
 

@@ -13,8 +13,6 @@ from kctl_agent.storage.claim import Settled
 from kctl_agent.storage.selection import Selection
 from tests.conformance.given import everything, fill, offsets, total
 
-__all__ = ["PassTime", "Times"]
-
 PassTime = Callable[[float], None]
 
 

@@ -21,8 +21,6 @@ from tests.consumers import until_assigned
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 
-__all__ = ["PAGE", "blocks", "known_state", "normalised", "output_of"]
-
 PAGE = Path(__file__).parents[2] / "docs" / "kafka-commands.md"
 _BLOCK = re.compile(r"(```console\n\$ ([^\n]*)\n)(.*?)(```\n)", re.DOTALL)
 _FIRST_TIMESTAMP = 1_767_225_600_000

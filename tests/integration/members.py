@@ -18,8 +18,6 @@ from kctl_agent.worker.settings import KafkaSettings
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker, kafka_command
 
-__all__ = ["ConsumerGroup", "Member", "is_shared"]
-
 
 class Member:
     def __init__(self, settings: KafkaSettings, name: str) -> None:

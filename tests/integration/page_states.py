@@ -29,8 +29,6 @@ from tests.lake_tables import TOPIC_ID, TP, begun, opened
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 
-__all__ = ["HEIGHTS", "NAMES", "PARTITIONS", "State", "on_page", "seen", "states"]
-
 PARTITIONS = 16
 HANDLER = sinker_handlers.__name__
 BACKLOG, BACKLOG_SECONDS = 12_000, 7200.0

@@ -11,8 +11,6 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
-__all__ = ["Fields", "RequestFrames", "metadata_fields", "request_classes", "response_frame"]
-
 Fields = Mapping[str, Any]
 """A message by kafka-python's field names; structs are mappings, arrays of structs lists of mappings."""
 

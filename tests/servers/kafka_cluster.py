@@ -8,8 +8,6 @@ from pathlib import Path
 from kctl.demo.kafka_broker import free_ports, new_cluster_id
 from tests.servers.kafka_broker import KafkaBroker
 
-__all__ = ["KafkaCluster"]
-
 _HEAP = "256m"
 _START_TIMEOUT_SECONDS = 120.0
 

@@ -14,19 +14,6 @@ from typing import Literal
 from kctl.errors import KctlError
 from tests.servers.kafka_broker import kafka_command
 
-__all__ = [
-    "DescribedGroup",
-    "GroupMember",
-    "GroupPartition",
-    "GroupState",
-    "consumer_group_command",
-    "describe_group",
-    "describe_members",
-    "describe_newer_group",
-    "describe_state",
-    "reset_offsets",
-]
-
 _TIMEOUT_SECONDS = 60
 _CONSUMER = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 _TOOLS = {

@@ -29,8 +29,6 @@ from kctl.jars.java import java_command
 from kctl.jars.lock import jars_dir, parse_lock
 from tests.conftest import eventually
 
-__all__ = ["FaultyRegistry", "SchemaRegistry", "framed", "guid_of"]
-
 START_SECONDS = 120.0
 _API = "/apis/ccompat/v7"
 _JSON = {"Content-Type": "application/vnd.schemaregistry.v1+json"}

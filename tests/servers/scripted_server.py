@@ -17,8 +17,6 @@ from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 from kctl_agent.errors import AgentError, CommandFailed
 
-__all__ = ["Answers", "BreaksFrame", "HangsUp", "Refuses", "ScriptedServer", "SendsBytes", "Stalls", "Step", "Vanishes"]
-
 R = TypeVar("R")
 
 _POLL_SECONDS: Final = 0.005  # how often a stalled reply checks its event

@@ -27,8 +27,6 @@ from kctl.demo.kafka_broker import free_ports
 from tests.certificates import make_certificate
 from tests.servers.kafka_broker import KafkaBroker
 
-__all__ = ["PASSWORD", "Right", "SecuredBroker"]
-
 PASSWORD = "correct horse"
 
 
