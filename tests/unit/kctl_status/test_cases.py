@@ -53,6 +53,7 @@ def cases() -> list[Case]:
 EACH_CASE = pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 
 
+@cache
 def observations(seen: str) -> tuple[list[Seen], float]:
     """The time is the last second's."""
     jumps: dict[int, tuple[int | None, ...] | None] = {}
