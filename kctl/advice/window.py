@@ -50,7 +50,7 @@ class Arrivals:
 
 @dataclass(slots=True)
 class BatchWindow:
-    """The batches of all processes of one kind, by how many processes there were."""
+    """The batches of all processes of one kind, by the number of processes at that time."""
 
     window_seconds: float
     _buckets: deque[tuple[float, int, Reals]] = field(default_factory=deque)

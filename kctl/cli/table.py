@@ -69,7 +69,7 @@ def _set_numbers(column: Column, values: Sequence[Any], *, has_unknown: bool) ->
 
 
 def _set_names(column: Column, values: Sequence[str | None]) -> list[str]:
-    """Formats each distinct name once, because thousands of cells usually have few."""
+    """Formats each distinct name once, because thousands of cells usually have only a few different names."""
     distinct = list(dict.fromkeys(values))
     heading, *texts = _set([column.heading, *map(cell, distinct)], column)
     of = dict(zip(distinct, texts, strict=True))

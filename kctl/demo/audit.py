@@ -107,7 +107,7 @@ _RECORD = struct.Struct("<qi")
 
 
 def record(messages: list[Message]) -> list[bool]:
-    """Writes one file per process, and once per call, so that the records of a killed process survive."""
+    """Writes to one file per process, once in each call, so that the records of a killed process survive."""
     with Path(os.environ[FOLDER_VARIABLE], f"{os.getpid()}.ledger").open("ab", buffering=0) as ledger:
         ledger.write(b"".join(_RECORD.pack(message.offset, message.partition) for message in messages))
     return [True] * len(messages)

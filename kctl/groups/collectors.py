@@ -80,7 +80,7 @@ class Collectors:
             await asyncio.gather(*work)
 
     async def until_failed(self) -> None:
-        """Waits until a collector has ended by itself, which none should."""
+        """Waits until a collector ends by itself, which only a bug can cause."""
         await self._has_failed.wait()
 
     async def close(self) -> None:

@@ -104,7 +104,7 @@ def _well(in_order: Sequence[tuple[str, Verdict]], is_shared: bool) -> Iterator[
 
 
 def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.0) -> tuple[WorkerStatus, ...]:
-    """Names processes as in the fleet. A silent host's have the state `unknown`."""
+    """Names processes as in the fleet. Processes of a silent host have the state `unknown`."""
     named = (replace(row, name=qualified(host, row.name)) for row in rows)
     if not age_seconds:
         return tuple(named)

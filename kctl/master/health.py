@@ -82,7 +82,8 @@ def on_heartbeat(health: Health, beat: PingReply, now: float) -> Health:
 
 
 def on_memory_sample(health: Health, rules: HealthRules, resident_bytes: int) -> Health:
-    """Records the memory of all its processes. The first measurement after the start is the boot size."""
+    """Records the memory of a process and all that it has started. The first sample after the start is the boot
+    size."""
     boot_bytes = health.boot_bytes
     if boot_bytes is None and health.state not in _BOOTING:
         boot_bytes = resident_bytes

@@ -34,7 +34,7 @@ def watchdog_seconds(env: Mapping[str, str] = os.environ) -> float | None:
 
 
 async def pet_watchdog() -> None:
-    """Without a watchdog, waits forever."""
+    """Reports to systemd's watchdog periodically; without a watchdog, waits forever."""
     seconds = watchdog_seconds()
     while True:
         if seconds is not None:

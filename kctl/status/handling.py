@@ -47,7 +47,8 @@ def calls(sinkers: Mapping[str, SinkerStats]) -> Iterator[Found]:
 
 
 def tries(sinkers: Mapping[str, SinkerStats], storage: StorageReply) -> Iterator[Found]:
-    """Finds many failed tries in the last minute; or few, without a success for longer, while messages are pending."""
+    """Finds many failed tries in the last minute. Also finds a few failed tries over a longer time, if none succeeded
+    and messages are pending."""
     count = sum(each.recent_tries or 0 for each in sinkers.values())
     failures = {name: stats.recent_failures or 0 for name, stats in sinkers.items()}
     failed = sum(failures.values())

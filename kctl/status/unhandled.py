@@ -75,7 +75,8 @@ class UnhandledTrend:
     def seen(self, seconds: float | None, limit: float, cycle_seconds: float, now: float) -> Unhandled:
         """`seconds` at `now`, in monotonic seconds; None (not known completely) changes no judgement.
 
-        Trouble ends after `hold_seconds` without it; just below the limit after `_NEAR_WINDOWS`.
+        Trouble ends when the age has been good for `hold_seconds`; while it is just below the limit, for
+        `_NEAR_WINDOWS`.
         """
         if seconds is None:
             self._last = Unhandled(None, limit, self._last.is_late)

@@ -61,8 +61,8 @@ def incomplete(reply: Reply) -> IncompleteAnswer | None:
 
 
 def lacks(*replies: Reply, known: Collection[str] = ()) -> list[str]:
-    """Returns missing parts as sentences: one for all agents, one for each other part, without duplicates and what is
-    `known`."""
+    """Returns a sentence for all agents that are missing, and one for each other missing part, without duplicates and
+    without the parts in `known`."""
     asked = {name for reply in replies for name in reply.asked}
     failed = {each.sender: each for reply in reversed(replies) for each in reply.failed}
     silent = [each for name, each in failed.items() if name in asked]

@@ -145,7 +145,8 @@ class Api:
         return Response(status_code=304, headers={"etag": tag}) if tag in wanted else None
 
     def answer(self, snapshot: FleetSnapshot, body: JsonObject, *, is_live: bool = False) -> Response:
-        """Adds the common head, with the main verdict only. A live answer has no tag, because the next one differs."""
+        """Adds the fields that every answer has, with the main verdict only. A live answer has no tag, because the next
+        one differs."""
         whole = {
             "cluster": snapshot.cluster,
             "group": snapshot.group,

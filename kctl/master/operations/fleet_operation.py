@@ -102,7 +102,7 @@ class FleetOperation:
         return None
 
     def touches(self, context: Context) -> frozenset[str]:
-        """Names what the operation must have for itself: processes, `reading`, `scale`. Raises BadParams."""
+        """Names what no other operation may touch meanwhile: processes, `reading`, `scale`. Raises BadParams."""
         raise NotImplementedError
 
     async def carry_out(self, context: Context, caller: Caller, report: Report) -> Done:

@@ -84,7 +84,7 @@ def in_turn(folder: int) -> Iterator[None]:
 
 @contextmanager
 def reading(guard: sqlite3.Connection) -> Iterator[None]:
-    """No connection can restart the log during a checkpoint in here."""
+    """Within this context, no connection can restart the log during a checkpoint."""
     guard.execute("begin")
     try:
         guard.execute("select 1 from sqlite_master").fetchone()
@@ -95,7 +95,7 @@ def reading(guard: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def writing(guard: sqlite3.Connection) -> Iterator[None]:
-    """No other connection can commit during a checkpoint in here."""
+    """Within this context, no other connection can commit during a checkpoint."""
     guard.execute("begin immediate")
     try:
         yield

@@ -1,4 +1,4 @@
-"""The dead letters of a file storage. An index keeps those of one cause and partition, a run, in order of death."""
+"""The dead letters of a file storage. An index keeps the dead letters of one cause and partition in order of death."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The dead letters of a Redis storage. A run, of one cause and partition, is a sorted set scored by time of death."""
+"""The dead letters of a Redis storage. Each run, the dead letters of one cause and partition, is a sorted set scored by
+time of death."""
 
 from __future__ import annotations
 

@@ -118,7 +118,8 @@ class ReportQueryFailed(Action):
 
 
 class Lifecycle:
-    """The first event is `polled`. For the main thread, or that of a revocation while the main thread waits for it."""
+    """The first event is `polled`. For the main thread, or during a revocation for the thread that the main thread
+    waits for."""
 
     def __init__(self) -> None:
         self.state = WorkerState.JOINING

@@ -197,7 +197,8 @@ class Brokers:
     def divergences_of_each(
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-        """Like `divergences`, with the reasons where it is unknown. Raises KafkaError if it is unknown for all."""
+        """Like `divergences`, with the reason for each log that could not be compared. Raises KafkaError if none could
+        be."""
         try:
             return self.divergences(before, now), {}
         except KafkaError as error:

@@ -46,7 +46,7 @@ def is_marking(rows: DataFrame) -> bool:
 
 
 def check_marks(name: str, rows: DataFrame, place: str = "") -> None:
-    """Refuses a transform whose marks cannot be traced to messages. Raises BootstrapError."""
+    """Rejects a transform whose marks cannot be traced to messages. Raises BootstrapError."""
     if place and KAFKA not in rows.columns:
         raise BootstrapError(
             f"the transform {name} marks rows by {ERROR} but drops {KAFKA}, which identifies their messages"

@@ -47,8 +47,8 @@ SENT = 500
 
 @dataclass(frozen=True, slots=True)
 class EarlierTry:
-    """The rows of the earlier try were not committed. `stored`: up to where its dead letters are stored; `messages`:
-    the dead ones by topic, partition and offset."""
+    """An earlier try of a batch, which has committed its dead letters but not its rows. `stored`: up to where its dead
+    letters are stored; `messages`: the dead letters by topic, partition and offset."""
 
     stored: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
     messages: tuple[tuple[str, int, int], ...] = ()
@@ -113,8 +113,8 @@ class DeadLetterTable(DeadLetterStore):
         """Fences off processes that read the stored offsets before this batch, such as one that was frozen while it
         owned the partitions.
 
-        A claim (`LakeBatch.claims`) holds until the next one, after which this batch is rejected. False: the table does
-        not exist, and such a process may still create it. Raises StoredOffsetMoved, StorageUnusable.
+        A claim (`LakeBatch.claims`) holds until the next claim, after which this batch is rejected. False: the table
+        does not exist, and a frozen process may still create it. Raises StoredOffsetMoved, StorageUnusable.
         """
         if not self.storage.table.exists():
             return False
