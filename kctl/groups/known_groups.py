@@ -125,7 +125,8 @@ class KnownGroups:
     def __init__(
         self, stale_after_seconds: float, own: str | None = None, reset: ResetPolicy = ResetPolicy.NONE
     ) -> None:
-        """`own`: a fleet's group, alone, with every partition. `reset`: the basis of the lag without a commit."""
+        """`own`: a fleet's group; then this is the only group, with every partition. `reset`: where lag begins without
+        a commit."""
         self.stale_after_seconds = stale_after_seconds
         self._own, self._reset = own, reset
         self.groups: dict[str, KnownGroup] = (
@@ -170,8 +171,9 @@ class KnownGroups:
     def partitions(self, now: float, reads_committed: Callable[[str], bool]) -> PartitionColumns:
         """Returns each group's committed partitions, sorted; none if they are too old.
 
-        If the log is unknown, or was for too long, there is no end and no lag. Omits a partition that does not exist,
-        unless a checkpoint names it. `reads_committed`: whether a group's lag counts to the last stable offset.
+        If the log is unknown, or its last report is too old, there is no end and no lag. Omits a partition that does
+        not exist, unless a checkpoint names it. `reads_committed`: whether a group's lag counts to the last stable
+        offset.
         """
         names, logs, places = self._names, self._logs, self._places
         groups, limit = [self.groups[name] for name in names.groups], now - self.stale_after_seconds

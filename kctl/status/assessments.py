@@ -116,7 +116,7 @@ def _known(value: float) -> float | None:
 
 
 def of_groups(assessments: Assessments, begins: Sequence[int], name_of: Callable[[int], str]) -> list[Assessment]:
-    """A group is as good as its worst partition.
+    """A group has the status of its worst partition.
 
     Group N has the partitions from `begins[N]` to `begins[N + 1]`; `name_of` returns a partition's name by its number.
     """
@@ -169,8 +169,8 @@ def judged_lag_seconds(assessments: Assessments) -> tuple[float | None, float]:
 
 
 def longest_lag_seconds(assessments: Assessments) -> float | None:
-    """The greatest time lag of partitions that this host judges. None if none is known, or only those of partitions
-    without pending messages."""
+    """The greatest known time lag of the partitions that this host judges. None if some are unknown and no known one
+    exceeds 0."""
     is_own = assessments.status != NUMBERS[Status.ELSEWHERE]
     seconds = assessments.column("lag_seconds")[is_own]
     known = seconds[~np.isnan(seconds)]

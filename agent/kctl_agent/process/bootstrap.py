@@ -103,8 +103,8 @@ def leave(code: int) -> NoReturn:
 
 
 def log_trace(error: BaseException, *expected: type[Exception]) -> None:
-    """Logs a traceback: at DEBUG if the error is `expected` or one sentence by design; at ERROR also what the user's
-    module raised at import."""
+    """Logs a traceback: at DEBUG if the error is `expected` or its message explains it; at ERROR otherwise, and for
+    what the user's module raised at import."""
     cause = error.__cause__ if isinstance(error, BootstrapError) else None
     is_plain = cause is None and isinstance(error, (AgentError, *expected))
     trace = traceback_of(cause or error, own_frames=cause is None)

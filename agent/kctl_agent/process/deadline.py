@@ -1,4 +1,4 @@
-"""A thread's absolute deadline for all its waits: a group considers a member dead that does not poll."""
+"""A thread's absolute deadline for all its waits, because a group considers a member dead if it does not poll."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ class AgentServer:
         return is_there and len(self._connections) <= self._max_connections + _LINGER_SLOTS
 
     def _pause_accepting(self, now: float) -> None:
-        """Without descriptors the listener stays readable, so that the loop would spin without a pause."""
+        """Without free descriptors the listener stays readable, so the loop would spin."""
         self._faults.note("no descriptor or memory for another connection")
         self._epoll.modify(self._bound.socket.fileno(), 0)
         self._is_accepting = False

@@ -2,8 +2,8 @@
 
 Linux reports a failed write-back once, to each descriptor open at that time (`man 2 fsync`); the pages then count as
 written and are never retried. So every writer opens a descriptor before its first write and notes an error in a file
-that every process sees. While the note exists, nothing counts as durable. Earlier reads and writes never do, even after
-a `recovery`.
+that every process sees. While the note exists, nothing counts as durable. Earlier reads and writes never count as
+durable, even after a `recovery`.
 """
 
 from __future__ import annotations

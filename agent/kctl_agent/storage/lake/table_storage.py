@@ -88,7 +88,7 @@ class TableStorage(OffsetStore):
             return list(table.fields)
 
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:  # noqa: ARG002
-        """Returns the table's id. Every group has separate names in it, so none is rejected."""
+        """Returns the table's id. Every group has its own names in the table's log, so kctl rejects no group."""
         self._owner = owner.known_from(self._owner)
         with self.table.state() as table:
             return table.id

@@ -1,7 +1,7 @@
 """The user's modules that this process has imported: their version, and how they reach executors on other machines.
 
-Spark starts other Pythons for another environment, so the environment contains the version: an engine's Pythons outlive
-a worker.
+An engine's Pythons outlive a worker, and Spark starts new ones only if their environment changes. So the environment
+contains the version.
 """
 
 from __future__ import annotations

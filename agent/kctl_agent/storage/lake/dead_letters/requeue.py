@@ -53,7 +53,8 @@ class RequeueTaken(StorageError, code="requeue_taken", retriable=True):
 
 @dataclass(frozen=True, slots=True)
 class RequeueState:
-    """The number 0 means that there is none. `table` and `dead` are the tables' ids, `version` the main table's."""
+    """Numbers of requests; 0 if there is none. `table` and `dead` are the tables' ids, `version` is the main
+    table's."""
 
     table: str
     version: int

@@ -67,7 +67,7 @@ class Folder(ABC):
 
     @abstractmethod
     def names(self, after: str = "") -> list[str]:
-        """Files directly in it that sort after this name; empty if it does not exist."""
+        """Names of files directly in this folder that sort after `after`; empty if the folder does not exist."""
 
     @abstractmethod
     def open(self, name: str) -> BinaryIO: ...
@@ -95,7 +95,7 @@ class Folder(ABC):
 
     @abstractmethod
     def files(self) -> Iterator[FolderFile]:
-        """Includes subfolders; a store omits empty files. Empty if it does not exist."""
+        """The files of this folder and its subfolders, none if the folder does not exist; a store omits empty files."""
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> int:
