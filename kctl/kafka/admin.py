@@ -16,13 +16,12 @@ from kafka.protocol.admin import (
 from kctl.errors import GroupActive, KctlError, UsageError
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import settings_of_topic, topics_of
-from kctl.kafka.client.reasons import code_failure
+from kctl.kafka.client.reasons import COORDINATOR_ERRORS, code_failure
 
 _BROKERS_DEFAULT = -1
 _TOPIC_RESOURCE = 2
 _SET, _DELETE = 0, 1
 _NON_EMPTY_GROUP = 68
-_RETRY = {14, 15, 16}
 
 
 class NewTopic(NamedTuple):
@@ -128,7 +127,7 @@ def delete_group(connection: ClusterConnection, name: str) -> None:
         if isinstance(node, KctlError):
             raise node
         [result] = connection.ask(DeleteGroupsRequest(groups_names=[name]), node).results
-        if result.error_code not in _RETRY or not connection.deadline.may_wait:
+        if result.error_code not in COORDINATOR_ERRORS or not connection.deadline.may_wait:
             break
         connection.pause()
     if result.error_code == _NON_EMPTY_GROUP:

@@ -14,13 +14,11 @@ from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 
 from kctl.errors import BrokerUnreachable, GroupMissing, KctlError, WrongProtocol
 from kctl.kafka.client.connection import ClusterConnection
-from kctl.kafka.client.reasons import code_failure
+from kctl.kafka.client.reasons import COORDINATOR_ERRORS, code_failure
 from kctl.kafka.protocol.group_bytes import DESCRIBE_VERSIONS, CountedGroup, CountedResponses
 from kctl.kafka.protocol.raw import UNREADABLE, KeptRequests, RawResponse
 
 _NOT_FOUND = 69
-_RETRY = {14, 15, 16}
-"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
 
 
 class Member(NamedTuple):
@@ -195,7 +193,7 @@ def _ask_as(connection: ClusterConnection, groups: dict[str, int], kind: _Kind, 
                 left[each.group_id] = node
             elif each.error_code:
                 problem = code_failure(each.error_code, f"group {each.group_id}", each.error_message)
-                answered.failed(each.group_id, node, problem, is_passing=each.error_code in _RETRY)
+                answered.failed(each.group_id, node, problem, is_passing=each.error_code in COORDINATOR_ERRORS)
             else:
                 answered.groups[each.group_id] = kind.read(each, node)
     return left

@@ -11,7 +11,7 @@ from kafka.protocol.consumer import ListOffsetsRequest, OffsetCommitRequest, Off
 from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import Partition, Topic, topics_of
-from kctl.kafka.client.reasons import code_failure, name_of_code
+from kctl.kafka.client.reasons import COORDINATOR_ERRORS, code_failure, name_of_code
 from kctl.kafka.protocol.offset_bytes import LIST_VERSIONS, PartitionKeys, listed
 from kctl.kafka.protocol.raw import UNREADABLE, Raw
 
@@ -25,7 +25,6 @@ _LEADER_MOVED = {
     "UNKNOWN_TOPIC_OR_PARTITION",  # a listed partition is still being created, or was just deleted
 }
 _NO_EPOCH = -1
-_RETRY = {14, 15, 16}
 _MAX_VERSION_WITH_NAMES = 9
 """Later versions of OffsetFetch and OffsetCommit name topics by id."""
 
@@ -100,7 +99,7 @@ def committed(
                 done |= dict.fromkeys(names, answer)
                 continue
             for group in answer.groups:
-                if group.error_code in _RETRY and connection.deadline.may_wait:
+                if group.error_code in COORDINATOR_ERRORS and connection.deadline.may_wait:
                     again.append(group.group_id)
                 elif group.error_code:
                     done[group.group_id] = code_failure(group.error_code, f"group {group.group_id}")
@@ -204,7 +203,7 @@ def commit(connection: ClusterConnection, group: str, offsets: Mapping[Partition
             for each in answer.topics
             for partition in each.partitions
         }
-        if not _RETRY & set(codes.values()) or not connection.deadline.may_wait:
+        if not COORDINATOR_ERRORS & set(codes.values()) or not connection.deadline.may_wait:
             return {key: name_of_code(code) for key, code in codes.items()}
         connection.pause()
 

@@ -18,6 +18,8 @@ from kctl.errors import (
 )
 from kctl_agent.kafka.errors import name_of, reason
 
+COORDINATOR_ERRORS = frozenset({14, 15, 16})
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: ask again."""
 _KINDS: tuple[tuple[tuple[type[Exception], ...], type[KctlError], str], ...] = (
     ((errors.AuthorizationError,), NotAuthorised, "ask for this right, or use another account"),
     (
