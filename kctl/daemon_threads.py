@@ -55,7 +55,8 @@ _DISK = DaemonThreads(1, "kctl-disk")
 
 async def on_disk(work: Callable[..., T], *args: Any) -> T:
     """Runs `work` with a small file of a fleet in one thread, so that a hanging disk blocks neither the event loop nor
-    asyncio's few threads, in which processes are killed. Raises TimeoutError (an OSError), and what `work` raises."""
+    asyncio's few threads, which kctl needs to kill processes. Raises TimeoutError (an OSError), and what `work`
+    raises."""
     try:
         async with asyncio.timeout(DISK_SECONDS):
             return await asyncio.wrap_future(_DISK.submit(partial(work, *args)))

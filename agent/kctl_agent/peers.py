@@ -30,12 +30,13 @@ _MAPPED: Final = b"\0" * 10 + b"\xff\xff"
 
 
 def owner_of_listener(address: str, port: int) -> int | None:
-    """The uid of the process that listens there; None if there is none. Raises OSError if the kernel hides it."""
+    """The uid of the process that listens at this address; None if none does. Raises OSError if the kernel hides it."""
     return _owner((address, port), ("::" if ":" in address else "0.0.0.0", 0), _LISTEN)  # noqa: S104
 
 
 def owner_of_peer(theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
-    """The uid at the other end of a local connection; None if it has left. Raises OSError if the kernel hides it."""
+    """The uid of the process at the other end of a local connection; None if that end is closed. Raises OSError if the
+    kernel hides it."""
     return _owner(theirs, ours, _ESTABLISHED)
 
 

@@ -63,7 +63,7 @@ class _Store:
         self._threads = 0
 
     def serve(self, read: Callable[[str, str], None], intervals: Mapping[tuple[str, str], float]) -> None:
-        """`intervals`: checkpoint -> seconds; without any the threads end."""
+        """`intervals`: the seconds between two reads of each checkpoint; if empty, the threads end."""
         with self._changed:
             self._read, self._intervals = read, intervals
             self._due = {name: self._due.get(name, 0.0) for name in intervals}

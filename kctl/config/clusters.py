@@ -36,7 +36,7 @@ class SecuritySection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class _Servers(Section):
-    """The servers of a cluster, the setting before TLS and SASL."""
+    """The first setting of a cluster; those for TLS and SASL follow."""
 
     bootstrap_servers: Servers
     """The first brokers to contact, as `host:port`, separated by commas."""

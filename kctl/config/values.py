@@ -57,8 +57,8 @@ def shown_url(url: str) -> str:
 
 
 def from_toml(setting: Field[Any], value: object, *, is_text: bool = False) -> Any:
-    """Converts a value from TOML: paths become Path, lists tuples, an integer for a number a float. Raises
-    ValueError."""
+    """Converts a value from TOML: a path to Path, a list to a tuple, and an integer to a float if the setting is a
+    number. Raises ValueError."""
     if isinstance(value, Mapping):
         value = _flattened(value)
     try:

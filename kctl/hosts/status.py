@@ -112,8 +112,8 @@ def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.
 
 
 def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now: float) -> StatusAnswer:
-    """`host` was asked; `now` in Unix seconds. Shows a silent host's last report without judging it. May be slow.
-    Raises BadResult."""
+    """`host` is the host that was asked; `now` in Unix seconds. Shows a silent host's last report without judging it.
+    May be slow. Raises BadResult."""
     answers = {each.host: (decoded(StatusAnswer, each.status), age) for each, age in others.replies}
     if own is not None:
         answers[host] = own, 0.0

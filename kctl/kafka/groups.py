@@ -221,7 +221,8 @@ def _listed_only(connection: ClusterConnection, groups: dict[str, int], answered
 
 
 def _missing(name: str, node: int, *, is_alone: bool) -> GroupMissing:
-    """Hedges if there are several brokers, because a new coordinator denies groups for a moment (`MissingGroups`)."""
+    """With several brokers the group may exist, because a new coordinator denies groups for a moment
+    (`MissingGroups`)."""
     lists = "`kctl kafka groups` lists them"
     if is_alone:
         return GroupMissing(f"there is no group {name} (GROUP_ID_NOT_FOUND); {lists}")

@@ -44,7 +44,7 @@ class Members:
         self._attached: set[str] = set()
 
     async def sockets(self) -> dict[str, Path]:
-        """Includes supervised processes without a socket. Raises PathError."""
+        """Returns the sockets by name, also of supervised processes that have none yet. Raises PathError."""
         found = list_agents(self._run_dir)  # listing one local folder is faster than handing it to a thread
         self._attached &= set(found)
         return {name: socket_path(self._run_dir, name) for name in sorted({*self._kinds(), *found})}

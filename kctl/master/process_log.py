@@ -60,7 +60,7 @@ class ProcessLog:
             return removed
 
     def last_lines(self, count: int) -> list[str]:
-        """Only of this incarnation; without empty lines and control characters."""
+        """The last lines of this incarnation, without empty lines and control characters."""
         try:
             with self._lock, open(open_regular(self.path, os.O_RDONLY), "rb") as file:
                 size = file.seek(0, os.SEEK_END)

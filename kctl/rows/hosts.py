@@ -20,7 +20,7 @@ class HostRow(Struct, frozen=True):
 
     @property
     def is_missing(self) -> bool:
-        """Whether its workers are missing from those of all hosts."""
+        """Whether the workers of this host are missing from answers for all hosts."""
         return self.state in ("silent", "gone", "refused")
 
 

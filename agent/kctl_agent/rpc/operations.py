@@ -91,8 +91,8 @@ class Inbox:
         self._paused = tuple(scopes)
 
     def accept(self, operation: AcceptedOperation, first: Callable[[], None] = lambda: None) -> None:
-        """Accepts an operation once, unless `first` raises. A known id is the same request repeated over a new
-        connection, or one cancelled before it arrived."""
+        """Accepts an operation once, unless `first` raises. An id that is known already is of a request repeated over a
+        new connection, or of one cancelled before it arrived."""
         with self._lock:
             if operation.id in self._outcomes:
                 return
@@ -116,7 +116,7 @@ class Inbox:
             return self._dropped(operation)
 
     def begin(self, operation: AcceptedOperation) -> Outcome | None:
-        """Like `dropped`. If it returns None, the operation has begun and can no longer be cancelled."""
+        """Like `dropped`, but None means that the operation has begun and can no longer be cancelled."""
         with self._lock:
             dropped = self._dropped(operation)
             if dropped is None:
@@ -124,7 +124,7 @@ class Inbox:
             return dropped
 
     def cancel(self, id_: str) -> Outcome:
-        """Returns `running` if it has begun, `unknown` if it was never accepted here."""
+        """Returns `running` if the operation has begun, `unknown` if it was never accepted here."""
         with self._lock:
             outcome = self._outcomes.get(id_)
             if outcome is None or outcome.state == "waiting":

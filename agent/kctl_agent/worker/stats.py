@@ -202,5 +202,5 @@ class WorkerStats(StoringStats):
 
 
 def _end(known: int | None, read: int | None) -> int | None:
-    """The known log end, or the end of a batch that has read further since the request."""
+    """The log end as last reported, or the end of a batch if it has read further since."""
     return None if known is None else max(known, read or 0)

@@ -281,7 +281,7 @@ class OperationLog:
             listener(operation)
 
     async def _write_down(self, operation: Operation) -> None:
-        """A full or hanging disk prevents no operation."""
+        """A full or hanging disk does not prevent an operation."""
         if self._audit_path is None:
             return
         try:

@@ -41,7 +41,8 @@ TARGET_FILE_BYTES = 128 << 20
 
 
 class TableStorage(OffsetStore):
-    """`partition_by` are a new table's columns. With `merge_schema` a batch's new columns are added to the table."""
+    """`partition_by`: the columns by which a new table is partitioned. With `merge_schema` a batch's new columns are
+    added to the table."""
 
     def __init__(
         self,

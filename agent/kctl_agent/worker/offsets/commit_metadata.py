@@ -32,7 +32,7 @@ class LogSeen:
 
 def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
     """The first offset at which a log differs from `before`; None if the logs agree, or if that is unknown.
-    `end_of_epoch`: where the log ends that epoch; negative if unknown."""
+    `end_of_epoch`: the end of the log for the epoch of `before`; negative if unknown."""
     if end_of_epoch is None or end_of_epoch < 0 or end_of_epoch >= before.end:
         return None
     return end_of_epoch
@@ -69,7 +69,8 @@ class Epochs:
         return self._seen.get(tp)
 
     def committed(self, partitions: Collection[TopicPartition]) -> None:
-        """Records committed notes. If more has been seen meanwhile, the note is uncommitted again."""
+        """Records the notes of these partitions as committed. When a newer log end is seen, a note counts as
+        uncommitted."""
         self._committed = {**self._committed, **{tp: self._seen[tp] for tp in partitions if tp in self._seen}}
 
     def uncommitted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -91,7 +92,7 @@ class StorageId:
     name: str
 
     def is_of(self, other: StorageId) -> bool:
-        """Whether this is the same storage, even if it has moved. One without an id equals any other."""
+        """Whether this is the same storage, even if it has moved. A storage without an id equals any other."""
         return not self.id or not other.id or self.id == other.id
 
 
