@@ -30,7 +30,8 @@ class _Queued(QueueHandler):
 
 @contextmanager
 def written_behind() -> Iterator[None]:
-    """A thread writes the log, and only the end waits for it, because stderr may be a file on a hanging disk."""
+    """Writes the log in a thread, which only the end of the process waits for, because stderr may be a file on a
+    hanging disk."""
     handlers, lines = logging.root.handlers[:], SimpleQueue[object]()
     listener = QueueListener(lines, *handlers)
     logging.root.handlers[:] = [_Queued(lines)]

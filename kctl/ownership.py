@@ -1,7 +1,7 @@
 """Checks of file owners: `sudo kctl` rejects everything that another user owns or can change.
 
-A configuration makes kctl import code, send files as passwords, write logs and signal processes. So root accepts only
-one that no other user can replace, including every folder and link on its path.
+A configuration makes kctl import code, send files as passwords, write logs and signal processes. So root accepts only a
+configuration that no other user can replace, including every folder and link on its path.
 """
 
 from __future__ import annotations

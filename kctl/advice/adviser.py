@@ -1,4 +1,4 @@
-"""Advises on a fleet or a group from samples of what it does. Pure: the caller passes the times."""
+"""Advises on a fleet or a group from samples of its work. Pure: the caller passes the times."""
 
 from __future__ import annotations
 
@@ -290,7 +290,7 @@ class Adviser:
 
 
 def _unknown(sample: Sample, rates: Reals, seconds: float, least: float) -> str:
-    """Why there can be no advice yet; empty if there can."""
+    """The reason why no advice can be given yet; empty if advice can be given."""
     if not sample.keys:
         return "no partition is known"
     if seconds < least:
@@ -300,7 +300,7 @@ def _unknown(sample: Sample, rates: Reals, seconds: float, least: float) -> str:
 
 
 def _first(sample: Sample, of_workers: _Finding, of_sinkers: _Finding) -> _Finding:
-    """Returns the more important finding: that on workers, unless only the sinkers need attention."""
+    """Returns the more important finding: the one on workers, unless only the sinkers need attention."""
     if sample.failing:
         return _Finding(Answer.HANDLER, sample.failing)
     if of_sinkers.answer is not Answer.KEEP and (sample.full or of_workers.answer not in _URGENT):

@@ -26,8 +26,8 @@ class Expectation:
         self, at: float, current: int, advised: int | None, waiting: float | None, allowed: float
     ) -> tuple[bool, str] | None:
         """Returns whether the last advised change had the expected effect, with a sentence, as soon as this is known.
-        `advised` is None for a step on the way to the needed number, which creates no expectation. `waiting` is None
-        while the effect cannot be judged, and up to `allowed` pending messages are normal."""
+        `advised` is None for a step on the way to the needed number, which creates no expectation. `waiting` has the
+        pending messages, None while the effect cannot be judged; up to `allowed` of them are normal."""
         if current != self._current:
             self._change = _Change(self._current, current, at) if current == self._advised else None
             self._current, self._advised = current, None

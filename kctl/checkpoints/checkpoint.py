@@ -207,8 +207,8 @@ class _Reader:
         return tuple(sources)
 
     def _whole(self, planned: int, newest: Planned, *, is_done: bool) -> Planned | None:
-        """Checks the newest entry against the previous one, where Spark starts the newest batch. Returns None if a
-        source is missing."""
+        """Checks the newest entry against the previous one, at whose offsets Spark starts the newest batch. Returns
+        None if a source is missing."""
         count, before = len(newest.sources), None
         if planned and planned - 1 not in self._offsets:
             is_async = planned - 1 not in self._commits

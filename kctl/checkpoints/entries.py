@@ -80,8 +80,8 @@ def merged(sources: Iterable[Offsets | None]) -> Offsets:
 
 
 def unread(offsets: Offsets, counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Returns partitions above those that a query reads; `counts` has the number of each topic. Lower ones that it does
-    not read are not its own (Spark's option `assign`)."""
+    """Returns partitions above those that a query reads; `counts` has the number of each topic. If the query does not
+    read a lower partition, that is on purpose (Spark's option `assign`)."""
     highest: dict[str, int] = {}
     for topic, partition in offsets:
         highest[topic] = max(partition, highest.get(topic, 0))

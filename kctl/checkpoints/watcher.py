@@ -1,7 +1,7 @@
 """Watches checkpoints: reads each periodically and adds it as a group to its cluster's polls.
 
-A hanging store delays only checkpoints of the same mount or bucket: each has a few threads, which outlast a reload and
-end with the process.
+A hanging store delays only checkpoints of the same mount or bucket: each mount or bucket has a few threads, which
+outlast a reload and end with the process.
 """
 
 from __future__ import annotations

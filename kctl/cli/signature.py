@@ -24,7 +24,8 @@ def command(
     more: Iterable[Option] = (),
     **made: Callable[[argparse.Namespace], object],
 ) -> Command:
-    """The function returns the exit code. Parameters in `made` are built from the `more` options."""
+    """The function returns the exit code. Each parameter in `made` gets a value that is made from the options in
+    `more`."""
     hints = get_type_hints(function, include_extras=True)
     parameters = {key: each for key, each in inspect.signature(function).parameters.items() if key not in made}
     declared = tuple(_option(hints[key], parameter) for key, parameter in parameters.items())

@@ -1,5 +1,5 @@
-"""The settings of a configuration without secrets, and the difference between two, with the time when it takes
-effect."""
+"""The settings of a configuration without secrets, and the difference between two configurations, with the time when
+each change takes effect."""
 
 from __future__ import annotations
 

@@ -73,7 +73,8 @@ class Findings:
         return sentences
 
     def built(self, section: str, kind: type[T]) -> T:
-        """Fills in defaults and makes paths absolute. If there are mistakes, use the section only to find more."""
+        """Fills in defaults and makes paths absolute. If there are mistakes, use the section only to find more
+        mistakes."""
         chosen = {each.name: self.values.get(f"{section}.{each.name}", default_of(each)) for each in fields(kind)}
         return kind(**{key: _anchored(value, self.path.parent) for key, value in chosen.items()})
 

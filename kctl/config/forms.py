@@ -30,8 +30,8 @@ class Effect(StrEnum):
 
 
 class Form(NamedTuple):
-    """A regular expression that must match the whole text, and its description for errors. Not `Meta`, which would
-    compile it at once: that takes half of the settings' import."""
+    """A regular expression that must match the whole text, and its description for errors. Used instead of `Meta`,
+    which would compile the expression at once, half of the time that the import of the settings would take."""
 
     pattern: str
     words: str

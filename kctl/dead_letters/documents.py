@@ -1,4 +1,4 @@
-"""Dead letters and their groups as JSON: rows of a list, single ones, lines of an export."""
+"""Dead letters and their groups as JSON: rows of a list, single dead letters, lines of an export."""
 
 from __future__ import annotations
 

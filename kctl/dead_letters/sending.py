@@ -37,9 +37,9 @@ class Sender:
         self._reason = ""
 
     def __call__(self, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
-        """Returns those that the brokers acknowledged. Skips and counts one that can never be sent (unreadable, without
-        key and value, too large for the topic). Raises KctlError if brokers are away or reject it; then the outcome of
-        some is unknown."""
+        """Returns the dead letters that the brokers acknowledged. Skips and counts those that can never be sent
+        (unreadable, without key and value, too large for the topic). Raises KctlError if brokers are away or reject it;
+        then the outcome of some is unknown."""
         there = [
             each
             for each, futures in self._handed_over(dead_letters)

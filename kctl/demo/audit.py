@@ -77,7 +77,7 @@ def audit(
 
 
 def places(blocks: Iterable[Block]) -> Iterator[Place]:
-    """Decodes every record, so a damaged block raises BadBlock."""
+    """Decodes every record, so that a damaged block raises BadBlock."""
     for block in blocks:
         for record in block.messages():
             yield block.topic, block.partition, record.offset

@@ -228,7 +228,7 @@ class _Load:
                 return
 
     def _until(self, is_done: Callable[[], bool]) -> None:
-        """Waits until it is done, another Ctrl-C, or the deadline."""
+        """Waits until the condition is true, for another Ctrl-C, or for the deadline."""
         deadline, already = time.monotonic() + DRAIN_SECONDS, self.interrupts.count
         while self.interrupts.count <= already and time.monotonic() < deadline and not is_done():
             self._refresh()

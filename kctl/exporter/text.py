@@ -1,9 +1,9 @@
 """The text format of Prometheus: classic 0.0.4, or OpenMetrics 1.0.
 
-There may be 100,000 partitions, so a block's labels stay one text between scrapes, and name and values are inserted at
-once (benchmarks/scrape.py). Unchanged blocks are reused, and compressed only once: each ends with a flush after which
-nothing refers back (RFC 1951, Z_FULL_FLUSH), and the check sums combine. Clients see one gzip member, because some read
-only the first of several.
+There may be 100,000 partitions, so the labels of a block stay one text between scrapes, into which one operation
+inserts name and values (benchmarks/scrape.py). Unchanged blocks are reused, and compressed only once: each ends with a
+flush after which nothing refers back (RFC 1951, Z_FULL_FLUSH), and the check sums combine. Clients see one gzip member,
+because some read only the first of several.
 """
 
 from __future__ import annotations
@@ -302,7 +302,7 @@ Exposed: TypeAlias = FleetSnapshot | Clusters
 
 
 def collections_of(snapshot: Exposed) -> tuple[Collection, ...]:
-    """Returns the collections in the order of the page; each has another type or cluster."""
+    """Returns the collections in the order of the page; no two have the same type and cluster."""
     return snapshot.clusters if isinstance(snapshot, Clusters) else (snapshot, *snapshot.clusters)
 
 

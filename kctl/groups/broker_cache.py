@@ -124,8 +124,8 @@ class BrokerCache:
             )
 
     async def refresh(self, timeout_seconds: float) -> None:
-        """Polls again and waits for at most `timeout_seconds`; a longer poll continues for a later call, which does not
-        wait for it."""
+        """Polls again and waits for at most `timeout_seconds`; a longer poll continues, and a later call gets its
+        result without waiting."""
         if self._clock() < self._not_before or not (self._running is None or self._running.done()):
             return
         self._running = asyncio.ensure_future(self._poll())
@@ -188,8 +188,8 @@ class BrokerCache:
         return self._known.partitions(now, lambda _: False)
 
     def _answered(self, at: float) -> None:
-        """Uses the interval between two polls without a failure as the real one. Bounded, because after a hanging
-        broker that pause is no interval."""
+        """Measures the real interval between two polls without a failure. The measured interval is bounded, because a
+        pause after a hanging broker is not an interval."""
         if self._answered_at is not None and self._failures == 0:
             self._kept_interval_seconds = min(at - self._answered_at, _BACKOFF_MAX_SECONDS)
         self._answered_at = at

@@ -39,7 +39,7 @@ class Collectors:
         self._whole = Clusters(())
 
     def latest(self) -> dict[str, ClusterSnapshot | None]:
-        """By cluster, in the order of the settings; None before the end of the first poll."""
+        """The last snapshot by cluster, in the order of the settings; None before the end of the first poll."""
         return {cluster: each.latest() for cluster, each in self._running.items()}
 
     def whole(self) -> Clusters:

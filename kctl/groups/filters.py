@@ -44,7 +44,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def detail_of(without_partitions: Sequence[str], without_topics: Sequence[str]) -> Callable[[str], Detail]:
-    """By the patterns of `[exporter]`. Raises ValueError."""
+    """Returns a function that gives the detail of a group's series, by the patterns of `[exporter]`. Raises
+    ValueError."""
     no_partitions, no_topics = fits(without_partitions), fits(without_topics)
 
     def detail(group: str) -> Detail:

@@ -183,6 +183,6 @@ class HostsMember:
 
 
 def _answered_at(heartbeat: Any) -> float:
-    """Returns when the last heartbeat was sent, or 0 if it is unanswered. Not when its answer arrived, because a frozen
-    process reads an old answer late."""
+    """Returns when the last heartbeat was sent, or 0 if it is unanswered. The time of the answer does not count,
+    because a frozen process reads an old answer late."""
     return float(heartbeat.last_send) if heartbeat.last_receive >= heartbeat.last_send else 0.0

@@ -127,10 +127,11 @@ def _missing(before: Roster, now: float) -> list[Gone]:
 
 
 def _accepted(described: Iterable[Host], before: Roster) -> tuple[list[Host], list[Refused]]:
-    """Returns accepted and rejected hosts. If two share a name or URL, the known one stays, or else the older.
+    """Returns accepted and rejected hosts. If two hosts share a name or URL, the known one stays; if neither is known,
+    the older one.
 
     A restarted host never meets its predecessor, because the coordinator ends a rebalance only after the predecessor's
-    session. All hosts must use the protocol of most hosts; in a tie, the oldest.
+    session. All hosts must use the protocol of most hosts; in a tie, the protocol of the oldest.
     """
     accepted: list[Host] = []
     refused = []

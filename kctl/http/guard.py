@@ -231,7 +231,7 @@ class _Exchange:
 
 def host_name(host: str) -> str | None:
     """Name or address of a Host header in lower case, without the port; None if malformed. An IPv6 address keeps its
-    brackets, because it is not a host without them."""
+    brackets, because without them it is not a valid host."""
     match = _HOST.fullmatch(host)
     if match is None:
         return None
@@ -253,7 +253,7 @@ def is_loopback_name(name: str) -> bool:
 
 
 def _is_own(scope: Scope) -> bool:
-    """Whether a process of this user or root asks; no if the kernel does not show it."""
+    """Whether the caller is a process of this user or root; False if the kernel does not show the caller."""
     try:
         return owner_of_peer(scope["client"], scope["server"]) in (os.geteuid(), 0)
     except OSError:

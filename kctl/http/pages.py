@@ -1,4 +1,4 @@
-"""`/`, its assets and `/docs`: pages whose policy lets nothing run that is not served from here."""
+"""`/`, its assets and `/docs`: pages whose policy runs only scripts that this server serves."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def connection_bound(descriptors: int) -> int:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Returns a listening socket; port 0 takes any free one. Called early, to find a taken port before workers start.
+    """Returns a listening socket; port 0 takes any free one. Call it early, to find a taken port before workers start.
     `access_of` checks whether the address is allowed. Raises ConfigError, PortTaken."""
     ip = address_of(host)
     family = socket.AF_INET6 if ip.version == 6 else socket.AF_INET

@@ -93,7 +93,7 @@ class MemberCounts:
     def read(
         self, connection: ClusterConnection, groups: Mapping[tuple[int, str], list[str]]
     ) -> dict[str, int | KctlError]:
-        """Asks all brokers at once. Groups are given by coordinator and type; a failed count is an error."""
+        """Asks all brokers at once. `groups` are by coordinator and type; a failed count is an error."""
         known = {key: names for key, names in groups.items() if key[1] in _KINDS_BY_NAME}
         requests = [
             (node, self._requests.of(node, names, _count_request) if kind == "classic" else _requested(kind, names))

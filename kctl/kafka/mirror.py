@@ -1,7 +1,7 @@
 """Finds the offset where a reader resumes in a cluster that topics were copied to, for example by MirrorMaker.
 
-A copy has the same timestamp, key and value as the last message read, but another offset. Among equal messages, the
-search takes the one of the same rank, if both clusters have equally many.
+A copy has the same timestamp, key and value as the last message read, but another offset. If several messages are
+equal, the search takes the one at the same place among them, provided that both clusters have the same number.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Log:
         return None
 
     def equal(self, record: Record, has_enough: Callable[[list[int]], bool]) -> list[int]:
-        """Offsets of equal messages. Stops at the first later message once `has_enough`."""
+        """Offsets of equal messages. Stops at the first later message if `has_enough` is true."""
         if record.timestamp is None:
             raise OperationRefused("the last message that was stored has no timestamp to look for")
         begin = _offset(self.cluster, self.key, record.timestamp)

@@ -129,9 +129,9 @@ def log_offsets_on(
     is_read_committed: bool = False,
     kept: dict[tuple[int, int], Raw] | None = None,
 ) -> LogOffsets:
-    """Asks all leaders at once, once, for callers that poll and know the leaders. Takes LATEST or EARLIEST, and
-    partitions by leader and topic. `kept` has the last poll's requests by leader and `at`; the caller empties it when
-    partitions change."""
+    """Asks all leaders at once, without retries, for callers that poll and know the leaders. Takes LATEST or EARLIEST,
+    and partitions by leader and topic. `kept` has the last poll's requests by leader and `at`; the caller empties it
+    when partitions change."""
     logs, kept = LogOffsets({}, {}, {}), {} if kept is None else kept
     for node, topics in leaders.items():
         if (node, at) not in kept:

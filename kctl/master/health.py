@@ -60,7 +60,7 @@ class Unhealthy:
 
 
 def on_heartbeat(health: Health, beat: PingReply, now: float) -> Health:
-    """Health after an answer to a ping. An outage excuses a lack of progress."""
+    """Returns the health after an answer to a ping. An outage excuses a lack of progress."""
     is_moving = (
         beat.batches_total is None
         or beat.batches_total != health.batches_total

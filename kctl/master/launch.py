@@ -47,7 +47,7 @@ def names(config: Config) -> list[str]:
 def launches(
     config: Config, jars: Iterable[Path], command: Sequence[str] = WORKER_COMMAND, chosen: Iterable[str] | None = None
 ) -> list[Launch]:
-    """`chosen` is by default all configured processes; `command` is that of workers."""
+    """`chosen`: by default all configured processes; `command`: the command that starts a worker."""
     paths = [str(jar) for jar in jars]
     return [_launch(config, name, paths, command) for name in (names(config) if chosen is None else chosen)]
 
@@ -129,7 +129,7 @@ def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObjec
 
 
 def _instance_id(config: Config, name: str) -> str:
-    """Unique among all hosts, or the broker would fence one."""
+    """Unique among all hosts, or the broker would fence one of two members."""
     return "-".join(filter(None, (config.fleet.name, config.hosts.own_name, name)))
 
 

@@ -66,7 +66,7 @@ def read_elsewhere(
 ) -> dict[tuple[str, int], str]:
     """Partitions that workers of other hosts read -> worker as `node-2/worker-0`. Comes from the group's coordinator,
     so it is the same on every host. A dead worker keeps its partitions until its session expires; then, if its host is
-    gone too, they are judged here."""
+    gone too, this host judges the partitions."""
     if hosts is None:
         return {}
     present = {

@@ -98,8 +98,8 @@ class Pauses:
         return self._pauses[pause.key]
 
     def remove(self, worker: str | None, topic: str | None, partition: int | None) -> list[Pause]:
-        """Ends the pauses of this worker, topic with its partitions, or partition; with all None, all. Raises
-        OperationRefused if a wider pause would remain, there is none, or the file cannot be written."""
+        """Ends the pauses of this worker, topic with its partitions, or partition; if all are None, ends all pauses.
+        Raises OperationRefused if a wider pause would remain, there is none, or the file cannot be written."""
         ended = [
             pause
             for pause in self._pauses.values()

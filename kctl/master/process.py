@@ -85,9 +85,9 @@ class Child:
 async def kill_session(
     session: int, mark: str | None = None, seconds: float = KILL_SECONDS
 ) -> tuple[int, Mapping[int, str]]:
-    """Kills what is left of a session, with `mark` only processes started with it and their children, and waits up to
-    `seconds`. Returns how many were killed, and surviving pids with the reason. Repeats until it finds none, because a
-    process may fork between search and kill."""
+    """Kills what is left of a session, with `mark` only processes started with this mark and their children, and waits
+    up to `seconds`. Returns how many were killed, and surviving pids with the reason. Repeats until it finds none,
+    because a process may fork between search and kill."""
     killed: set[int] = set()
     deadline = time.monotonic() + seconds
     while members := await asyncio.to_thread(_members, session, mark, frozenset(killed)):
@@ -100,7 +100,7 @@ async def kill_session(
 
 
 def _kill(process: Process) -> str:
-    """Returns the reason in case the process survives."""
+    """Returns the reason to report if the process survives."""
     try:
         os.kill(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -162,7 +162,8 @@ class Process(NamedTuple):
 
     @property
     def is_dead(self) -> bool:
-        """A killed process's main thread is a zombie too while another thread is in the kernel."""
+        """False while another thread is in the kernel, although the main thread of a killed process is a zombie by
+        then."""
         return self.state == "Z" and self.threads == 1
 
 

@@ -2,7 +2,7 @@
 
 They share the open file, which must outlive the master. Like `logrotate` with `copytruncate`, kctl copies old lines to
 NAME.log.1 and removes them from the file's start: `fallocate(FALLOC_FL_COLLAPSE_RANGE)` removes exactly those (ext4,
-XFS), whereas a truncation loses lines written in between.
+XFS), whereas a truncation loses lines that are written meanwhile.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Keeps one process in its desired state: `restart` decides, `process` acts, this joins them.
+"""Keeps one process in its desired state: `restart` decides, `process` acts, and this module connects them.
 
 One task reads one queue, so a worker's events never overlap. The state that is entered determines the action.
 """
@@ -315,7 +315,7 @@ class ProcessSupervisor:
         self._post(Exited(code))
 
     async def _check_health(self, pid: int) -> None:
-        """Pings until the first answer, then every `ping_interval_seconds` unless another caller has had one."""
+        """Pings until the first answer, then every `ping_interval_seconds` unless another caller has had an answer."""
         deadline = time.monotonic() + self.launch.start_timeout_seconds
         while not await self._is_answering(pid, _PROBE_TIMEOUT_SECONDS):
             if time.monotonic() > deadline:

@@ -91,7 +91,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The process and all it had started are gone. A negative code is a signal."""
+    """The process and all processes that it had started are gone. A negative code is a signal."""
 
     code: int
 

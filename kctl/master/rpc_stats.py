@@ -24,7 +24,7 @@ class RpcCounts:
         self._stats: dict[str, RpcStats] = {}
 
     def count(self, command: str, outcome: Outcome, seconds: float) -> None:
-        """`command` must be known, or one word for all others, because each becomes a lasting series."""
+        """Pass a known command, or the same word for all others, because each `command` becomes a lasting series."""
         known, bucket = self._stats.get(command, _NONE), bisect_left(RPC_BUCKETS_SECONDS, seconds)
         self._stats[command] = RpcStats(
             {**known.outcomes, outcome: known.outcomes[outcome] + 1},

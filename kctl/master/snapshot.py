@@ -78,7 +78,8 @@ class RpcStats:
 class FleetSnapshot:
     """One collection: every command's replies reduced with the brokers' and the supervisor's view.
 
-    A field named like a command contains its result, empty if no agent was asked. `reduced` returns them by name.
+    A field named like a command contains its result, empty if no agent was asked. `reduced` returns these results by
+    name.
     """
 
     cluster: str

@@ -56,7 +56,7 @@ class Supervisor:
         return {name: process.launch.kind for name, process in self._processes.items()}
 
     def on_heartbeats(self, beats: Mapping[str, PingReply], at: float) -> None:
-        """Agents that answered a question `at` that monotonic time need no ping."""
+        """Records that these agents answered a question at the monotonic time `at`, so that they need no ping."""
         for name, beat in beats.items():
             process = self._processes.get(name)
             if process is not None:
@@ -116,7 +116,7 @@ class Supervisor:
         return await self._given_up.get()
 
     async def resident_bytes(self) -> dict[str, int]:
-        """Per worker, including the JVM; absent without a process."""
+        """Memory of each worker, including its JVM; a worker without a process is absent."""
         pids = {process.name: process.pid for process in self._processes.values() if process.pid is not None}
         is_old = time.monotonic() - self._sampled_at > min(_OLD_SECONDS, 0.9 * self._memory_interval_seconds)
         if is_old or not self._resident.keys() >= set(pids.values()):
@@ -166,7 +166,7 @@ class Supervisor:
 
     def _on_stalled_from_start(self, name: str, since: float) -> None:
         """Replaces the engine if a worker never progresses from its start and no worker has finished a batch in it
-        since: it may be broken although it answers."""
+        since: the engine may be broken although it answers."""
         if self.process(name).launch.kind != "worker":
             return
         healths = [process.health for process in self._processes.values() if process.launch.kind == "worker"]

@@ -55,8 +55,8 @@ def kafka_lag(partitions: PartitionColumns) -> LagTotals:
 def _claims(
     answers: Sequence[Answer[PartitionsReply]], brokers: PartitionColumns
 ) -> tuple[dict[Partition, _Claim], dict[str, dict[Partition, _Claim]]]:
-    """Returns the readers of the group's partitions, and other partitions that attached applications read, by name. An
-    application is the reader if nothing else in the fleet reads a partition."""
+    """Returns the readers of the group's partitions, and the other partitions that attached applications read, by the
+    application's name. An application is the reader if nothing else in the fleet reads a partition."""
     claims: dict[Partition, _Claim] = {}
     of_no_group: list[_Claim] = []
     for answer in per_sender(answers):

@@ -77,7 +77,7 @@ def ping(answers: Sequence[Answer[PingReply]], _brokers: BrokerSnapshot) -> Ping
 
 
 def workers(answers: Sequence[Answer[WorkerRow]], _brokers: BrokerSnapshot) -> Workers:
-    """Names each by its socket, whatever name it reports. The master adds the supervisor's view."""
+    """Names each process by its socket, whatever name it reports. The master adds the supervisor's view."""
     return Workers(
         tuple(
             replace(answer.result, name=answer.sender, age_seconds=answer.age_seconds, supervisor=None)

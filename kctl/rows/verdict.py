@@ -33,7 +33,7 @@ _SEVERITY = {level: number for number, level in enumerate(Level)}
 
 
 class Finding(Struct, frozen=True):
-    """A problem of a fleet, or that there is none."""
+    """A problem of a fleet, or the finding that there is no problem."""
 
     level: Level
     about: str

@@ -35,7 +35,7 @@ class Failed(Struct, frozen=True, rename={"sender": "from"}):
 
 @dataclass(frozen=True, slots=True)
 class FanOut(Generic[R]):
-    """All agents' answers. Every agent is in exactly one of the three, sorted by name."""
+    """All agents' answers. Every agent is in exactly one of the three fields, sorted by name."""
 
     answers: list[Answer[R]]
     failed: list[Failed]

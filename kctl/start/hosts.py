@@ -24,7 +24,7 @@ _PORT = re.compile(r":\d+\Z")
 
 
 def hosts_of(config: Config, port: int) -> Hosts | None:
-    """Starts nothing; None if the fleet runs on one host. `port` is that of HTTP. Raises ConfigError."""
+    """Starts nothing; None if the fleet runs on one host. `port` is the HTTP port. Raises ConfigError."""
     settings = config.hosts
     if not settings.url:
         return None

@@ -81,7 +81,7 @@ class Assessments(Sequence[Assessment]):
         return [STATUSES[number] for number in self.status.tolist()]
 
     def reason_of_all(self, rows: Rows) -> str:
-        """Returns the first partition's reason, with the sums of all."""
+        """Returns the first partition's reason, with the sums of all partitions."""
         places = rows + self._rows.start if isinstance(self._rows, range) else self._rows[rows]
         return self._reason(int(places[0]), places)
 

@@ -49,8 +49,9 @@ class Processed:
 def lag_seconds(lag: Ints, timestamp: Reals, caught_up_at: Reals, now: float, now_unix: float) -> Reals:
     """The smaller of two upper bounds; 0 without pending messages, NaN if unknown.
 
-    The last record's timestamp alone would give an hour when one message arrives after an hour of silence; the log's
-    growth alone is not enough at the start with a backlog. Timestamps in the future are ignored.
+    If one message arrives after an hour of silence, the last record's timestamp alone would give an hour. If kctl
+    starts while messages are pending, the log's growth alone is not known for long enough. Timestamps in the future are
+    ignored.
     """
     of_record = np.where(timestamp <= now_unix, now_unix - timestamp, np.nan)
     bound = np.fmin(now - caught_up_at, of_record)
@@ -139,7 +140,7 @@ class Assessor:
 
 
 def _oldest(lag_seconds: Reals, stored: Ints | None, stored_seconds: Reals | None) -> Reals:
-    """The age of the oldest message in Kafka or the storage; unknown if either is."""
+    """The age of the oldest message in Kafka or the storage; unknown if one of the two is unknown."""
     if stored is None or stored_seconds is None:
         return lag_seconds
     in_storage = np.where(stored == 0, 0.0, np.where(stored == ABSENT, np.nan, stored_seconds))
@@ -147,7 +148,7 @@ def _oldest(lag_seconds: Reals, stored: Ints | None, stored_seconds: Reals | Non
 
 
 def _rounded(values: Reals) -> Reals:
-    """To thousandths, which are shorter to write, send and store."""
+    """Rounds to thousandths, which are shorter to write, send and store."""
     return np.round(values, 3)
 
 

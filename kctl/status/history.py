@@ -157,7 +157,8 @@ class History:
         """Returns the last time at which the log ended at or before the committed offset: all pending messages came
         later.
 
-        If that was before the oldest observation, it is estimated by the pace of arrivals since. NaN: unknown.
+        If that time was before the oldest observation, it is estimated from the pace of arrivals since then. NaN:
+        unknown.
         """
         first_at, first_end = self.rows.at[0], self.rows.end[0]
         rows = np.flatnonzero((self.newest.lag > 0) & (first_end > self.newest.committed) & (self.rows.count > 0))
@@ -216,7 +217,8 @@ class History:
     def _learn(self, rows: Rows, silence_seconds: Reals) -> None:
         """Learns the cadence: the second longest of the last silences, because one accident is no cadence.
 
-        Ignores a silence that had already begun at the first observation, because it was longer than observed.
+        Ignores a silence that had already begun at the first observation, because that silence was longer than
+        observed.
         """
         if not len(rows):
             return

@@ -55,7 +55,7 @@ _SUMMED = frozenset(
 
 
 class Judgements:
-    """A judgement of each partition; the lag is the real one, whatever is allowed."""
+    """A judgement of each partition. The lag includes messages that are allowed to remain."""
 
     def __init__(self, lag: Ints, stored: Ints | None = None) -> None:
         size = len(lag)
@@ -81,7 +81,8 @@ class Judgements:
                 column[rows] = values
 
     def reason(self, row: int, owner: Owner, others: Rows | None = None) -> str:
-        """Returns the reason in words; with `others`, which include `row`, with the sums of all of them."""
+        """Returns the reason in words. With `others`, which include `row`, the numbers are the sums of all of these
+        rows."""
         reason, case = JudgementReason(int(self._reason[row])), _Case(self, row, owner)
         if others is not None:
             alike = others[self._reason[others] == reason]
@@ -228,7 +229,7 @@ class Hysteresis:
         self._better_since = rearranged(self._better_since, rows, np.nan)
 
     def settle(self, judged: NDArray[np.int8], now: float, hold_seconds: float, is_blind: Bools) -> NDArray[np.int8]:
-        """A change from trouble (`warn` and worse) to anything better takes `hold_seconds`.
+        """A change from trouble (`warn` and worse) to a better status takes `hold_seconds`.
 
         `unknown` is accepted at once unless `is_blind`, because trouble does not end when observations are missing. A
         partition that moves to another host becomes that host's at once. If the status is not the judged one, `Held` is

@@ -27,7 +27,8 @@ class Observations:
     """The observations of `size` partitions, oldest first. Times and ends of a partition never fall.
 
     A full window drops the row that is missed the least: the one whose gap is the shortest in proportion to its age. So
-    the last seconds and an hour both fit. Columns are read-only; a partition uses the first `count` of `WINDOW` rows.
+    a window can cover the last seconds closely and still reach back an hour. Columns are read-only; a partition uses
+    the first `count` of `WINDOW` rows.
     """
 
     at: Reals
@@ -110,8 +111,8 @@ class Observations:
         self.count[rows] -= 1
 
     def _least_missed(self) -> Numbers:
-        """Never the first or newest row. A row that shows what a commit left over stays as long as there is a later one
-        of the same commit."""
+        """Returns the row that is missed the least, never the first or newest. The first row after a commit, which
+        shows the remaining lag, stays as long as a later row has the same commit."""
         at, committed = self.at, self.committed
         least, found = np.full(at.shape[1], np.inf), np.ones(at.shape[1], np.int8)
         is_commit = committed[1] != committed[0]

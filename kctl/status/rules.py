@@ -251,10 +251,9 @@ def _rewound(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _rising(case: _Case, rows: Rows, found: Judgements) -> Bools:
-    """Finds rising lag: over the window, and over longer and longer times while there are observations.
-
-    A consumer that is much too slow shows soon; one that is slightly too slow shows later, when the rise exceeds that
-    between two commits.
+    """Finds rising lag, over the window and over longer and longer times while there are observations. A consumer that
+    is much too slow is found soon. One that is slightly too slow is found later, when the lag has risen more than it
+    does between two commits.
     """
     seen, fits = case.seen, np.zeros(len(rows), np.bool_)
     [left] = np.nonzero(seen.left_over[rows] > 0)
@@ -287,8 +286,8 @@ def _rise(case: _Case, rows: Rows, first: Numbers, began: Reals, least: Reals) -
     """Returns whether lag rises, and from which value: the least lag of the first half and the last lag, if lag never
     was zero, has clearly risen from half to half, and still rises.
 
-    Halves, because one lucky dip must not hide a growing lag, nor a burst that is being worked off imitate one; right
-    after commits, because every lag grows between commits.
+    Compares halves, so that one dip does not hide a growing lag, and a burst that is being worked off does not look
+    like one. Compares lag right after commits, because every lag grows between commits.
     """
     seen, kept = case.seen, case.seen.rows
     last, count, middle = seen.left_over[rows], kept.count[rows], (began + seen.newest.at[rows]) / 2

@@ -58,8 +58,8 @@ class UnhandledTrend:
 
     The age grows by a second per second, and drops with each commit. So time is divided into windows of one cycle, and
     the lows of the windows are compared. The age counts as falling once the lower of the last two lows is two windows
-    below the highest of `_MEMORY` windows. It no longer does when the lows have grown by a window, or have fallen too
-    slowly for that long.
+    below the highest of `_MEMORY` windows. It no longer counts as falling once the lows have grown by a window, or have
+    fallen too slowly for `_MEMORY` windows.
     """
 
     def __init__(self, hold_seconds: float) -> None:

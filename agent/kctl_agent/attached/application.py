@@ -1,8 +1,8 @@
 """`kctl_agent.attach`: shows how far a PySpark application has read, without changing its behaviour.
 
-In a fleet the agent answers as a worker does, for every Kafka source; with a shadow group it commits these offsets. It
-asks Spark every second: a listener would need a port in the application, and Spark drops events of a slow one
-(sparkMeasure #7). Needs PySpark 3.4 and kafka-python.
+In a fleet the agent answers as a worker does, for every Kafka source; with a shadow group it commits the offsets. It
+asks Spark every second, because a listener would need a port in the application, and Spark drops events of a slow
+listener (sparkMeasure #7). Needs PySpark 3.4 and kafka-python.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ Partition = tuple[str, int]
 
 
 def log_bounds(admin: Any, partitions: Collection[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
-    """Log starts and ends."""
+    """Returns the start and end offsets of logs."""
     from kafka import TopicPartition
     from kafka.admin import OffsetSpec
 

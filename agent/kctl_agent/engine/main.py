@@ -1,5 +1,5 @@
 """An engine's process: `python -m kctl_agent.engine` (see `process.bootstrap`). The agent's socket is up before Java
-starts; workers ask there for a gateway."""
+starts; workers request a gateway over this socket."""
 
 from __future__ import annotations
 

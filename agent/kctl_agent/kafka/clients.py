@@ -19,7 +19,8 @@ def opened(kind: Any, **settings: Any) -> Any:
 
 
 def forget_coordinators(admin: Any) -> None:
-    """Makes a `KafkaAdminClient` find coordinators again after a failed request: it keeps a dead one for ever."""
+    """Makes a `KafkaAdminClient` find coordinators again after a failed request: it keeps a dead coordinator for
+    ever."""
     admin._manager.cluster._coordinators.clear()  # noqa: SLF001 - see above
 
 
@@ -28,7 +29,7 @@ def take_up_forgotten_join(consumer: Any) -> None:
 
     - A join caused by new metadata: the leader's own assignment makes `need_rejoin` false, so the result is never
       awaited; with heartbeats off, the member is evicted for ever.
-    - A join that ends between two polls: the next poll starts another one instead of taking the result, so all members
+    - A join that ends between two polls: the next poll starts another join instead of taking the result, so all members
       rejoin. Two members whose polls are far apart can keep each other from reading for ever.
     """
     from kafka.coordinator.base import MemberState

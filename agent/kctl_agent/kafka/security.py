@@ -74,7 +74,8 @@ _MODULES = "org.apache.kafka.common.security"
 
 
 def spark_options(security: Security) -> dict[str, str]:
-    """Contains key and certificate as text, the only form that the Java client takes (KIP-651), and never logs."""
+    """Contains key and certificate as text, the only form that the Java client takes without a file (KIP-651). Do not
+    log them."""
     options: dict[str, str | None] = {"security.protocol": security.protocol}
     if security.is_encrypted:
         options |= {

@@ -57,7 +57,7 @@ def plain(text: str) -> str:
 
 
 def named(error: BaseException) -> str:
-    """Type and message; omits a message that the user's exception fails to produce."""
+    """An exception's type and message; only the type if the user's exception fails to produce a message."""
     with suppress(Exception):
         if text := str(error):
             return short(f"{type(error).__name__}: {text}")

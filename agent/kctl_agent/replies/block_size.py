@@ -46,8 +46,8 @@ class RecentDeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class StorageReply:
-    """Messages of a storage by state, and bytes. For several storages: sums (None if one is unknown), and the least
-    `free_bytes`."""
+    """Messages of a storage by state, and bytes. For several storages, these are sums (None if one of the numbers is
+    unknown), and `free_bytes` is the lowest."""
 
     storage: str | None = optional()
     """Identity of the storage, equal for workers that share it; None for several."""

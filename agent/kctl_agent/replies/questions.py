@@ -1,5 +1,5 @@
 """Declares the questions to the processes of a fleet, `getXxx` and `onXxx`, once for agents, master, HTTP and `kctl
-rpc`. Types and functions are given by name, so that only those of one command are imported."""
+rpc`. Types and functions are given by name, so that a command imports only its own."""
 
 from __future__ import annotations
 

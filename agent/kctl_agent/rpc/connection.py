@@ -103,7 +103,7 @@ class AcceptedConnection:
         return self._advance(now)
 
     def _wait_for_more(self, now: float) -> None:
-        """The frame time-out runs from a frame's first byte, the idle time-out between frames."""
+        """The frame time-out runs from the first byte of a frame; the idle time-out runs between frames."""
         service = self._service
         is_idle = self._decoder.at_boundary
         self.deadline = now + (service.idle_timeout_seconds if is_idle else service.frame_timeout_seconds)

@@ -137,7 +137,7 @@ class Inbox:
                 self._outcomes[id_] = outcome
 
     def outcome(self, id_: str) -> Outcome | None:
-        """None if this process never had the operation, or long ago."""
+        """None if this process never had the operation, or has forgotten it."""
         with self._lock:
             return self._outcomes.get(id_)
 

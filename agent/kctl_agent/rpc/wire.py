@@ -110,7 +110,7 @@ def _finite(text: str) -> float:
 
 
 def _json_encoder() -> Callable[[object], str]:
-    """`JSONEncoder.encode` makes a new C encoder per message, which costs as much as 200 bytes more."""
+    """`JSONEncoder.encode` makes a new C encoder for each message, which costs as much as encoding 200 more bytes."""
     encoder = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
     make = getattr(json.encoder, "c_make_encoder", None)  # CPython only, and not documented
     if make is None:

@@ -87,7 +87,7 @@ def described(messages: Sequence[Message]) -> str:
 
 
 class Handler:
-    """For the thread that made it; its event loop lives as long as it does."""
+    """For the thread that made it. Async handlers run in one event loop, which `close` ends."""
 
     def __init__(self, name: str, target: Any, timeout_seconds: float) -> None:
         self.name = name

@@ -27,7 +27,7 @@ class Final(str):
 
 @dataclass(slots=True, eq=False)
 class InFlightClaim:
-    """`acks` has None for a message if the handler has returned nothing for it alone."""
+    """`acks` has None for each message for which the handler has returned no result of its own."""
 
     claim: Claim
     acks: list[bool | None]

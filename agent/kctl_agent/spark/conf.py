@@ -187,7 +187,7 @@ def _kept_consumers(noted: Path) -> dict[str, str]:
 
 
 def _sharing(settings: SparkSettings) -> dict[str, str]:
-    """Without this, Spark keeps as many idle Pythons as all workers had tasks."""
+    """Limits idle Pythons: by default, Spark keeps as many as all workers together had tasks."""
     if settings.workers == 1:
         return {}
     return {
@@ -197,8 +197,8 @@ def _sharing(settings: SparkSettings) -> dict[str, str]:
 
 
 def _authentication(settings: SparkSettings) -> dict[str, str]:
-    """A local JVM, YARN and Kubernetes generate a secret for each application. A standalone cluster has its own; with
-    it, messages are encrypted too."""
+    """A local JVM, YARN and Kubernetes generate a secret for each application. A standalone cluster has a secret of its
+    own, with which messages are encrypted too."""
     if settings.auth_secret is not None:
         return {
             "spark.authenticate": "true",
@@ -224,7 +224,7 @@ def _escaped(text: str) -> str:
 
 def limit_kept_consumers(session: SparkSession, topics: Collection[int]) -> str | None:
     """Limits the pool of consumers. Call it before the first batch, because the pool reads its limit once. `topics`:
-    their numbers of partitions. Returns a sentence if not all consumers are kept."""
+    the number of partitions of each topic. Returns a sentence if not all consumers are kept."""
     context = session.sparkContext
     if not is_local(context.master):
         return None

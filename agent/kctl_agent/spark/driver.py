@@ -62,7 +62,7 @@ class Driver(ABC):
 
 
 class OwnDriver(Driver):
-    """A driver whose JVM is a child of this process, which ends with it (`session.lost_jvm`)."""
+    """A driver whose JVM is a child of this process. The process ends when the JVM ends (`session.lost_jvm`)."""
 
     def __init__(self, settings: SparkSettings) -> None:
         self._settings = settings

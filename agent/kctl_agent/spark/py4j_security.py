@@ -101,8 +101,8 @@ def _let_the_jvm_send(gateway: Any, token: str) -> None:
 
 @cache
 def guard_connections() -> None:
-    """A call that times out raises the same as a broken connection. A connection to another user's port is rejected
-    before anything is sent."""
+    """A call that times out raises the same error as a broken connection. A connection to another user's port is
+    rejected before anything is sent."""
     from py4j.clientserver import ClientServerConnection
 
     inner: Any = ClientServerConnection

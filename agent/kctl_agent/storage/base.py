@@ -114,7 +114,8 @@ class OffsetStore(ABC):
         """
 
     def moved_from(self) -> Binding | None:
-        """Returns the same group of another cluster, if it has stored offsets in this table and the owner has none."""
+        """Returns the owner's group in another cluster, if that has stored offsets in this table and the owner has
+        none."""
         return None
 
     @abstractmethod
@@ -264,8 +265,8 @@ class Storage(OffsetStore, DeadLetterStore):
 
     @abstractmethod
     def release(self, owner: str, *, count_try: bool = False) -> int:
-        """Makes blocks leased to `owner` claimable; returns the number of messages. Use `count_try` for an owner that
-        died, so that a message cannot kill its handler for ever."""
+        """Makes blocks leased to `owner` claimable; returns the number of messages. Use `count_try` if the owner died,
+        so that a message cannot kill its handler for ever."""
 
     @abstractmethod
     def dead_letter(

@@ -24,7 +24,7 @@ class StoredOffsetMissing(StorageError, code="stored_offset_missing"):
 
 
 class StoredOffsetMoved(StorageError, code="stored_offset_moved", retriable=True):
-    """Another owner has set or moved the stored offset since it was planned on. The worker decides again."""
+    """Another owner has set or moved the stored offset since the batch was planned. The worker decides again."""
 
 
 class OtherGroup(StorageError, code="other_group"):
@@ -85,8 +85,8 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Chunk(_OfPartition):
-    """Messages in offset order, covering `start` to before `end` (with gaps). `version` is that of the stored offset it
-    was planned on."""
+    """Messages in offset order, covering `start` to before `end` (with gaps). `version` is the version of the stored
+    offset for which the chunk was planned."""
 
     topic_id: str | None
     start: int

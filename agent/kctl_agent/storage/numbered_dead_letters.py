@@ -111,8 +111,8 @@ class NumberedDeadLetters(DeadLetterStore):
         return grouped(self.dead(selection, None, progress), hours, now)
 
     def recent_dead(self) -> RecentDeadLetters | None:
-        """Counts at most `RECENT_DEAD_COUNTED` and reads few of them for the class. Leaves out those dated later than
-        the storage's own clock, which was set back."""
+        """Counts at most `RECENT_DEAD_COUNTED` and reads a few of them for the class. Leaves out dead letters that are
+        dated later than the storage's own clock, because the clock was set back."""
         now = self._dead_now()
         recent = Selection(died_from=now - RECENT_DEAD_SECONDS, died_to=now)
         if not (places := self._dead_places(recent, None, RECENT_DEAD_COUNTED)):

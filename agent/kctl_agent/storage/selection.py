@@ -23,7 +23,8 @@ def _by(help_: str, **more: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """None does not restrict, bounds are inclusive. A block that overlaps the offsets is selected whole."""
+    """A criterion of None does not restrict; bounds are inclusive. A block that overlaps the offsets is selected
+    whole."""
 
     topic: str | None = _by("Only this topic.", metavar="NAME")
     partition: int | None = _by("Only this partition.", metavar="N")
@@ -62,7 +63,7 @@ class Selection:
         return replace(self, older_than_seconds=None, died_to=died_to)
 
     def of_blocks(self) -> Selection:
-        """Checks that it can select pending messages. Raises StorageError."""
+        """Checks that this selection can be used for pending messages. Raises StorageError."""
         if more := sorted(set(self.named) - OF_BLOCKS):
             raise StorageError(f"pending messages cannot be selected by {', '.join(more)}, only dead letters can")
         return self

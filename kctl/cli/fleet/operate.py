@@ -86,7 +86,7 @@ def _option(each: Field[Any]) -> Option:
 
 
 def _pairs(kind: type[FleetOperation]) -> Option | None:
-    """The parameters typed as NAME=N, as one argument."""
+    """Makes one argument of the parameters that are typed as NAME=N."""
     pairs = [each for each in fields(kind) if each.metadata.get("is_pair")]
     typed = "|".join(f"{each.name}=N" for each in pairs)
     return Option((typed,), pairs[0].metadata["summary"], "words", is_required=True) if pairs else None

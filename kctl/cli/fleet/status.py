@@ -94,7 +94,7 @@ def _storage(storage: StorageReply | None) -> Iterator[str]:
 
 
 def _master(fleet: fleets.Fleet) -> dict[str, Any]:
-    """Nulls if `master.json` cannot be read, because the master may still answer."""
+    """Returns None for every field if `master.json` cannot be read, because the master may still answer."""
     try:
         about = json.loads((fleet.run_dir / "master.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -71,8 +71,8 @@ def offset_checker(offsets: Offsets) -> list[str]:
 
 
 def _columns(rows: Sequence[Any], *names: str) -> tuple[list[Column], list[list[Any]]]:
-    """Column by column, because there may be 100,000 rows. Names of processes get a `host` column if there are several
-    hosts."""
+    """Formats column by column, because there may be 100,000 rows. Names of processes get a `host` column if there are
+    several hosts."""
     types = type(rows[0]).__annotations__ if rows else {}
     shown = [Column(name.replace("_", "-"), _is_number(types.get(name))) for name in names]
     values = [list(map(attrgetter(name), rows)) for name in names]

@@ -278,7 +278,7 @@ def _workers(rows: Sequence[WorkerRow], columns: int) -> list[Text]:
 
 
 def _with_pause(row: WorkerRow) -> WorkerRow:
-    """Shows a running process with paused partitions as paused; there is no room for which ones."""
+    """Shows a running process with paused partitions as paused; there is no room for the partitions."""
     is_paused = row.state == AgentState.RUNNING and row.supervisor is not None and row.supervisor.paused
     return replace(row, state=AgentState.PAUSED) if is_paused else row
 

@@ -57,7 +57,7 @@ def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str)
 
 
 def decoder(options: argparse.Namespace, env: Mapping[str, str]) -> Decoder | None:
-    """What decodes messages of the fleet's cluster; None: they are bytes, or it is another cluster."""
+    """Returns the decoder for messages of the fleet's cluster; None if messages are bytes, or for another cluster."""
     from kctl import schemas
 
     return schemas.decoder(_fleet_config(options, env)) if _named_cluster(options, env) is None else None

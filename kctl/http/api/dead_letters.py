@@ -201,8 +201,8 @@ async def export(request: Request, given: Annotated[Filter, Query()]) -> Respons
 
 @router.post("/requeue", summary="Put back what matches a filter, if it is as many as seen", responses=_LINES)
 async def requeue(request: Request, given: _Change) -> Response:
-    """Puts them back into the queue, or for a table passes them to the transform again. Each line has how many are
-    `done`; the last has `complete`, or an `error`. It stops when the caller closes the connection."""
+    """Puts matching dead letters back into the queue, or for a table passes them to the transform again. Each line has
+    the number `done`; the last has `complete`, or an `error`. It stops when the caller closes the connection."""
     return await _changed(request, "requeue", given)
 
 

@@ -36,9 +36,9 @@ async def history(
     until: Annotated[float | None, Query(ge=0, le=1e11, description="Unix seconds; now unless given.")] = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """For the fleet, unless a topic, partition, worker or group is named; groups are the 20 with the most lag. In steps
-    of 5 s for the last 15 minutes, 30 s for the last two hours, 5 minutes for the last day, with the least and the most
-    of each step."""
+    """Returns the history of the fleet, or of the topic, partition, worker or group that you name; only the 20 groups
+    with the most lag have one. Steps are 5 s for the last 15 minutes, 30 s for the last two hours, 5 minutes for the
+    last day. Each step has its minimum and maximum."""
     api = api_of(request)
     snapshot = api.latest()
     if same := api.unchanged(snapshot, if_none_match):

@@ -192,7 +192,7 @@ class ClusterConnection:
         return outcome
 
     def ask_each(self, questions: Iterable[tuple[Node, Any]]) -> list[Any]:
-        """Asks all at once; returns responses in order, or their KctlErrors."""
+        """Asks all brokers at once; returns responses in order, or their KctlErrors."""
         outcomes: list[Any] = self._net.run(
             self._send_each, [(self._as_first(node), self._named(node), request) for node, request in questions]
         )
@@ -275,13 +275,13 @@ class _Coordinators:
     """Finds the coordinators of groups once, and again after they have moved."""
 
     def __init__(self, *, takes_only_broker: bool) -> None:
-        """`takes_only_broker`: do not ask a single broker before the first `forget`."""
+        """`takes_only_broker`: until the first `forget`, take a single broker as coordinator without asking."""
         self._known: dict[str, int] = {}
         self._takes_only_broker = takes_only_broker
 
     def forget(self) -> None:
-        """Forgets coordinators. From now on even a single broker is asked, because that question creates a missing
-        offsets topic."""
+        """Forgets coordinators. From now on even a single broker is asked for coordinators, because this request
+        creates a missing offsets topic."""
         self._takes_only_broker = False
         self._known.clear()
 

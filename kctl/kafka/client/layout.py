@@ -104,7 +104,7 @@ def settings_of_topic(connection: ClusterConnection, topic: str) -> list[Setting
 
 
 def quorum_leader(connection: ClusterConnection) -> int | None:
-    """Metadata does not help, because KRaft hides the controller there."""
+    """Asks the quorum, because KRaft hides the controller in Metadata."""
     from kafka.protocol.admin import DescribeQuorumRequest  # as above
 
     topic = DescribeQuorumRequest.TopicData

@@ -63,8 +63,8 @@ class LogReader:
         """Adds log offsets to `reading`, which has the committed ones. Skips `silent` brokers, and adds those that do
         not answer.
 
-        Each poll asks again for topics with a missing or leaderless partition. After a partition's error, such as a new
-        leader, it asks at once, and then for the logs again. Raises KctlError if no broker answered.
+        Each poll asks again for topics with a missing or leaderless partition. After an error of a partition, such as a
+        new leader, it asks at once, and then reads the logs again. Raises KctlError if no broker answered.
         """
         committed = {topic for of_group in reading.committed.values() for topic, _ in of_group.topics}
         names = committed.union(self._wanted.topics)

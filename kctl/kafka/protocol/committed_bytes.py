@@ -1,7 +1,7 @@
 """Decodes committed offsets from the bytes of OffsetFetch responses. Pure. Encoding: KIP-482.
 
-kafka-python makes an object of each offset, which for 100,000 takes ten times as long as everything else. A later
-response with the same groups and partitions differs only in offsets and is not parsed again.
+kafka-python makes an object of each offset, which for 100,000 offsets takes ten times as long as everything else. A
+later response with the same groups and partitions differs only in offsets and is not parsed again.
 """
 
 from __future__ import annotations

@@ -78,7 +78,8 @@ class Context:
         return launches(config, self.jars, self.worker_command, names)
 
     async def run_on(self, name: str, rpc: str, params: JsonObject, report: Report) -> JsonObject:
-        """Has one agent execute an operation to its end. If it is given up while it waits there, the agent drops it.
+        """Has one agent execute an operation to its end. If the operation is given up while it waits at the agent, the
+        agent drops it.
 
         Raises: AgentRefused: rejected or failed. OperationUnknown: the agent does not report the outcome.
         """

@@ -1,6 +1,6 @@
 """Operations that another host's master, or the masters of all hosts one after another, execute.
 
-The roster's leader leads those of all hosts, so that no two conflict; a former leader starts no more.
+The roster's leader leads operations of all hosts, so that no two conflict; a former leader starts no more of them.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class OperationLog:
         self._ids = itertools.count(max((int(each.id) for each in found), default=0) + 1)
 
     async def submit(self, name: str, params: JsonObject, caller: Caller, wait_seconds: float) -> Operation:
-        """Starts an operation and returns it at its end, at the latest after `wait_seconds`; a long one at once.
+        """Starts an operation, and returns it at its end or after `wait_seconds`; returns a long operation at once.
 
         Raises: UnknownMethod, BadParams. OperationRefused: it conflicts with a running one, or is impossible.
         """

@@ -1,4 +1,5 @@
-"""The table of commands. A name from the wire is only a key of it; it never selects a module, class or attribute."""
+"""The table of commands. A name from the wire is only a key of this table; it never selects a module, class or
+attribute."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def copy(path: Path) -> None:
     restart.
 
     The second copy takes its turn among the puts, or it would hardly ever get the write lock. After a disk error
-    nothing is copied, because the log may be another (`recovery`).
+    nothing is copied, because `recovery` may replace the log.
     """
     if sync_failures(path):
         return

@@ -35,7 +35,8 @@ class MachineClock:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def boot_id(self) -> str:
-        """Containers of one machine share it, as they share the clock (random(4))."""
+        """Identifies the machine's boot. Containers of one machine share this id, as they share the clock
+        (random(4))."""
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
     def wall(self) -> float:

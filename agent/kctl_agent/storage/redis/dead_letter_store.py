@@ -62,7 +62,7 @@ class RedisDeadLetters(NumberedDeadLetters):
         return done if done >= 0 else self._put_back_dead(self._left(dead_letters))
 
     def _remove_dead(self, dead_letters: list[DeadLetter]) -> int:
-        """Deletes them by a requeue that makes no blocks."""
+        """Deletes dead letters by a requeue that makes no blocks."""
         removed = int(self._session.run_once("requeue_dead", len(dead_letters), *(each.id for each in dead_letters)))
         return removed if removed >= 0 else self._remove_dead(self._left(dead_letters))
 

@@ -37,8 +37,8 @@ def leader_announcing(
     """Returns assignor `name` as a class that also announces the leader.
 
     `own_member_id` is called in `assign`, `owned` at each join, `on_leader(generation, leader, partitions)` on
-    kafka-python's I/O thread at every assignment: `leader` is None if it is a client that writes no note; `partitions`
-    counts those of each topic.
+    kafka-python's I/O thread at every assignment: `leader` is None if the leader is a client that writes no note;
+    `partitions` has the number of partitions of each topic.
     """
 
     stock: Any = ASSIGNORS[name]

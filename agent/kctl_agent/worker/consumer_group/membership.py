@@ -43,7 +43,7 @@ class MemberLost(Exception):
 
 
 class MemberFenced(Exception):
-    """Another member has joined with this `group.instance.id`: joining again would fence that one."""
+    """Another member has joined with this `group.instance.id`; if this one joined again, it would fence the other."""
 
 
 class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
@@ -253,8 +253,8 @@ def take_in_metadata(consumer: Any) -> None:
 
 
 def watch_metadata(consumer: Any, partitions: Mapping[str, int]) -> None:
-    """Makes a leader join again, and so reassign, as soon as topics have other partition counts than these.
-    kafka-python 3.0.12 does this only after an assignment of its own; a restarted static leader leads without one."""
+    """Makes a leader join again, and so reassign, as soon as partition counts of topics differ from these. kafka-python
+    3.0.12 does this only in a leader that has made an assignment, which a restarted static leader has not."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._assignment_snapshot = {topic: set(range(count)) for topic, count in partitions.items()}  # noqa: SLF001
 

@@ -228,7 +228,8 @@ class Lifecycle:
         return [report, *self._stop_all(), *self._enter(WorkerState.ASSIGNED)]
 
     def seek_requested(self) -> list[Action]:
-        """An operation must move a stored offset: all queries drain, and none starts or stops until it ends."""
+        """An operation must move a stored offset: all queries drain, and no query starts or stops until the operation
+        ends."""
         self.is_seeking = True
         return [] if self._is_rebalancing else self._drain(set(self.queries))
 

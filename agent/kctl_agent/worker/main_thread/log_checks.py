@@ -1,5 +1,5 @@
 """Checks that stored records are still in the brokers' logs and in the storage. If not, the queries drain, and the next
-one begins where brokers and storage are."""
+query begins at the offsets that brokers and storage have."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LogChecks:
         epochs.observe({tp: seen for tp, seen in logs.items() if tp not in cut and tp not in unknown})
 
     def _check_storage(self) -> None:
-        """Drains the query if the storage holds less than was put into it; the next one reads that again."""
+        """Drains the query if the storage has lost messages; the next query reads them again."""
         if time.monotonic() < self._check_at or self._pipeline.batch_started_at is not None:
             return
         self._check_at = time.monotonic() + STORAGE_CHECK_SECONDS

@@ -105,7 +105,8 @@ class Requests:
     _waiting: list[AcceptedOperation] = field(default_factory=list)
 
     def carry_out(self) -> None:
-        """Executes as many as possible without waiting. If a waiting one is dropped, the queries restart."""
+        """Executes as many operations as possible without waiting. If an operation that waits is dropped, the queries
+        restart."""
         self._waiting += self._inbox.take()
         while self._waiting:
             operation = self._waiting[0]
@@ -132,7 +133,7 @@ class Requests:
             return Outcome("failed", str(error))
 
     def _pause(self, _operation: AcceptedOperation) -> Outcome:
-        """The inbox knows the scopes already; their partitions are no longer read once the query has drained."""
+        """The inbox has the scopes already. Their partitions are no longer read once the query has drained."""
         scopes = self._inbox.paused
         if any(is_paused(scopes, tp.topic, tp.partition) for tp in self._lifecycle.reading):
             return _WAITS

@@ -26,7 +26,7 @@ RECHECK_SECONDS = 60.0
 
 
 class Requeuing:
-    """For the main thread. `put_next` runs in another one: see `RequeuePut.put_next`."""
+    """For the main thread. `put_next` runs in another thread: see `RequeuePut.put_next`."""
 
     def __init__(
         self, dead_letters: Folder, begin: Callable[[], Callable[[], PutBack | None] | None], stats: WorkerStats

@@ -214,7 +214,7 @@ class Brokers:
         return diverged, unknown
 
     def _ends_of_epochs(self, asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]) -> dict[TopicPartition, int]:
-        """OffsetForLeaderEpoch, for which kafka-python has no method: the end of the older epoch's log."""
+        """Requests where logs end an older epoch (OffsetForLeaderEpoch), for which kafka-python has no method."""
         admin, ends = self._admin, dict[TopicPartition, int]()
 
         async def ask() -> None:
@@ -276,7 +276,7 @@ class Brokers:
         )
 
     def _controller(self, reported: int) -> int | None:
-        """With KRaft the leader of the quorum: DescribeCluster hides it there and names any broker."""
+        """With KRaft, returns the leader of the quorum, because DescribeCluster names any broker instead."""
         try:
             quorum = self._admin.describe_metadata_quorum()
         except UnsupportedVersionError:

@@ -64,8 +64,8 @@ class Epochs:
         self._seen = {**self._seen, **newer}
 
     def seen(self, tp: TopicPartition) -> LogSeen | None:
-        """Not usable as `committed_leader_epoch`: that is the epoch of the last record below the offset, and other
-        clients would treat a lower one as a truncation."""
+        """Not usable as `committed_leader_epoch`, the epoch of the last record below the offset: other clients would
+        treat a lower epoch as a truncation."""
         return self._seen.get(tp)
 
     def committed(self, partitions: Collection[TopicPartition]) -> None:

@@ -73,7 +73,7 @@ class Moved:
 @dataclass(frozen=True, slots=True)
 class StartOffset:
     """`must_commit`: this offset must be committed with a note before it is read, or the next put would make the
-    committed offset seem a reset, or once more a rolled-back storage."""
+    committed offset seem a reset, or the storage seem rolled back once more."""
 
     offset: int
     stored_offset: StoredOffset | None
@@ -91,8 +91,8 @@ def decide(found: Found, stored: StoredOffset | None, first: int, storage: Stora
       committed offset is higher, the storage was rolled back; if there is no stored offset, it was emptied.
     - An offset noted with another storage replaces the stored offset.
 
-    Finally the offset is moved into the log: above its end, or above the offset from which it differs, is truncation;
-    below its start is loss by retention.
+    Finally the offset is moved into the log: an offset above its end, or above the first offset that differs, shows a
+    truncation; an offset below its start shows loss by retention.
     """
     end = found.log_end if found.diverged is None else min(found.log_end, max(found.diverged, found.log_start))
     offset, moved = _go_on(found, stored, first, storage, end)

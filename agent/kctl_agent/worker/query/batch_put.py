@@ -39,8 +39,8 @@ def in_few_tasks(frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange],
 
 
 def task_count(sizes: Collection[int], at_a_time: int, least_records: int = 1) -> int:
-    """One per concurrent task; more if equal numbers of partitions would make unequal tasks; fewer if tasks would have
-    less than `least_records` on average."""
+    """One task per slot; more if equal numbers of partitions would make unequal tasks; fewer if tasks would have less
+    than `least_records` on average."""
     largest, total = max(sizes, default=0), sum(sizes)
     is_uneven = largest > 2 * total / max(len(sizes), 1) and largest > total / (UNEVEN_TASKS * at_a_time)
     most = UNEVEN_TASKS * at_a_time if is_uneven else at_a_time

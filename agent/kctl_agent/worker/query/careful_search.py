@@ -2,8 +2,8 @@
 are the caller's monotonic seconds.
 
 A failed group is divided until a partition fails alone. Smaller and smaller ranges of that partition are read, in turn
-with the others, until its next record fails alone; it is retried with a back-off. `next`, `failed` and `done` are for
-one thread, the others for any.
+with the others, until its next record fails alone; this record is retried with a back-off. `next`, `failed` and `done`
+are for one thread, the others for any.
 """
 
 from __future__ import annotations

@@ -56,7 +56,8 @@ class ExecutorCheck:
                 self._await_loss()
 
     def _await_executor(self) -> None:
-        """Waits for an executor; reports that there is none, and returns, because some clusters start one for a job."""
+        """Waits for an executor. If none comes, reports that and returns, because some clusters start executors only
+        for a job."""
         began = time.monotonic()
         while not self._has_executor() and not self._ended.wait(_POLL_SECONDS):
             if time.monotonic() > began + START_SECONDS:

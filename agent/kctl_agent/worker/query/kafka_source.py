@@ -41,7 +41,7 @@ WITHOUT_METRICS = {"kafka.enable.metrics.push": "false", "kafka.auto.include.jmx
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
-    """`version` is that of the stored offset that the start was decided on."""
+    """`version` is the version of the stored offset from which the start was decided."""
 
     start: int
     topic_id: str | None

@@ -201,7 +201,8 @@ class LakePut(BatchPut):
 
 
 def records(session: SparkSession, messages: Sequence[Message], errors: Sequence[str]) -> DataFrame:
-    """Messages in the form of Spark's source. A timestamp that Spark cannot represent becomes -1, Kafka's for none."""
+    """Messages in the form of Spark's source. A timestamp that Spark cannot represent becomes -1, Kafka's value for no
+    timestamp."""
     rows = [
         (m.topic, m.partition, m.offset, m.timestamp if is_readable(m.timestamp) else -1, m.key, m.value, m.headers, e)
         for m, e in zip(messages, errors, strict=True)
@@ -270,7 +271,7 @@ def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> 
 
 def _with_folder_names(rows: DataFrame, partition_by: Sequence[str]) -> DataFrame:
     """Makes values fit for a folder's name. Bytes that are not UTF-8, and NUL, become U+FFFD; the text that Hive has
-    for null becomes null. A row with a too long value fails with a sentence."""
+    for null becomes null. A row with a value that is too long fails with an explanation."""
     types = dict(rows.dtypes)
     for name in partition_by:
         if types.get(name) != "string":

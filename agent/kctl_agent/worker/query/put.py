@@ -33,7 +33,8 @@ SORTED = "the transform must not sort records"
 
 @dataclass(frozen=True, slots=True)
 class BatchRange:
-    """A batch's offsets of a partition. `end` is exclusive; planned on a stored offset's `version`."""
+    """A batch's offsets of a partition. `end` is exclusive; `version` is the version of the stored offset for which it
+    was planned."""
 
     start: int
     end: int

@@ -123,7 +123,7 @@ class Run:
 
 
 class CarefulRun(Run):
-    """Stores the ranges of a `CarefulSearch`, each as its own batch. It is its own `query`."""
+    """Stores the ranges of a `CarefulSearch`, each as its own batch. This object is also its `query`."""
 
     def __init__(
         self,

@@ -48,7 +48,7 @@ CANCELLED = -1
 
 
 class RequeueTaken(StorageError, code="requeue_taken", retriable=True):
-    """Another process has requeued the dead letters of a table, or cancelled that; nothing was written."""
+    """Another process has requeued the dead letters of a table, or cancelled their requeuing; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +193,8 @@ class Requeues:
     def cancel(self) -> int:
         """Cancels the requests of rows that no worker has requeued yet; returns their number. Raises RequeueTaken.
 
-        The number in the main table comes first: it stops a worker that is requeuing them, and the next call completes
-        an interrupted one.
+        Increases the number in the main table first, which stops a worker that is requeuing the rows. The next call
+        completes an interrupted call.
         """
         state = self._finished_state()
         if state.requested <= state.stored:

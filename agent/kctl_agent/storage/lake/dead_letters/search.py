@@ -1,5 +1,5 @@
 """Searches dead letters in their table, in the order of their deaths. The bounds of each file are the only index, so
-the coordinates of all are read first, then the rows of the next ones."""
+the search reads the coordinates of all dead letters first, then the rows of those to return."""
 
 from __future__ import annotations
 

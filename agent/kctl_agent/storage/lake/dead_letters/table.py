@@ -1,4 +1,4 @@
-"""Messages that a transform could not read: rows of a second Delta table next to their own.
+"""Messages that a transform could not read, as rows of a second Delta table next to the main table.
 
 Two tables have no common commit. So a batch's dead letters are committed first, with their own stored offsets, and then
 its rows with the group's. A repeated batch finds its stored dead letters (`earlier_try`) and omits those messages
@@ -57,7 +57,7 @@ class EarlierTry:
 class DeadLetterTable(DeadLetterStore):
     def __init__(self, lake: TableStorage, group: str, ask_cluster: Callable[[], str | None] | None = None) -> None:
         """`ask_cluster` returns the id of the group's current cluster; it is called if the group has stored offsets of
-        several. Without it, dead letters of every cluster are requeued."""
+        several clusters. Without it, dead letters of every cluster are requeued."""
         self.group = group
         self._lake = lake
         self._ask_cluster = ask_cluster
@@ -122,7 +122,7 @@ class DeadLetterTable(DeadLetterStore):
         return True
 
     def _bind(self, batch: LakeBatch) -> str:
-        """Returns this table's id. If the other table was replaced, this one starts again too."""
+        """Returns the dead-letter table's id. If the main table was replaced, stored offsets start again here too."""
         owner = self._lake.owner
         return self.storage.bind(dead_letter_owner(owner.group, batch.table_id, owner.cluster_id))
 
@@ -210,7 +210,7 @@ class DeadLetterTable(DeadLetterStore):
         expect: int | None = None,
         progress: Progress = silent,
     ) -> int:
-        """See `DeadLetterStore`. The sent ones of a file are removed after the whole file was read."""
+        """See `DeadLetterStore`. Dead letters of a file are removed after the whole file was read and sent."""
         if not self.storage.table.exists():
             return check_count(0, expect)
         selection, done = selection.dated(time.time()), 0

@@ -1,4 +1,5 @@
-"""Checkpoints of a table's log, by delta-rs in its own process: at 100,000 files one takes hundreds of megabytes."""
+"""Checkpoints of a table's log, by delta-rs in a separate process, because one for 100,000 files takes hundreds of
+megabytes of memory."""
 
 from __future__ import annotations
 

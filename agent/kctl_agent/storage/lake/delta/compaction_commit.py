@@ -1,5 +1,5 @@
 """The version that a compaction started from, and whether its commit may still follow. delta-rs accepts two compactions
-of the same files, which duplicates each row: so kctl writes the commit itself."""
+of the same files, which would duplicate each row, so kctl writes the commit itself."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def is_hidden(name: str) -> bool:
 
 
 def is_exact(footer: FileMetaData) -> bool:
-    """Whether statistics cover NaN, or are missing for its columns, as in files by Spark and kctl."""
+    """Whether statistics cover NaN, or are missing for columns with NaN, as in files that Spark or kctl wrote."""
     return footer.created_by.startswith("parquet-mr") or OWN_FOOTER.items() <= (footer.metadata or {}).items()
 
 

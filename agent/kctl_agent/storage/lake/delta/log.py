@@ -114,8 +114,8 @@ class LogFiles:
 
 
 def log_files(table: Folder, below: int | None = None) -> LogFiles:
-    """Lists the log from the checkpoint in `_last_checkpoint` on, because a newer one may exist; lists all if it does
-    not exist, or one below this version is wanted. Raises OSError."""
+    """Lists the log from the checkpoint in `_last_checkpoint` on, because a newer one may exist; lists the whole log if
+    that does not exist, or if a version below it is wanted. Raises OSError."""
     names = table.subfolder(LOG).names
     if below is None:
         found = _log_files(names(_pointed_at(table)))
@@ -155,7 +155,7 @@ def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]
     """Commits these actions as this version, and returns the bytes; None if another writer was first. Raises OSError;
     then the log shows whether the entry exists.
 
-    The entry is synced, unlike delta-rs' own: a power cut that damages one would make the table unreadable.
+    The entry is synced, unlike those of delta-rs: a power cut that damages an entry would make the table unreadable.
     """
     # No escapes: delta-rs decodes those from U+100000 on as another character.
     lines = (json.dumps(action, separators=(",", ":"), ensure_ascii=False) + "\n" for action in actions)

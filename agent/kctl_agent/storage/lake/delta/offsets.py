@@ -1,9 +1,9 @@
 """Stored offsets as `txn` actions of a Delta table's log. Pure.
 
-An action has a name and a 64-bit number and survives checkpoints of the log; of two commits with the same name on one
-snapshot the table accepts one. So each partition of a group has the name `kctl/CLUSTER/GROUP/TOPIC/N` for its next
-offset, which is part of every commit, and below it three for the version and the two halves of the topic's id. A fifth
-one, `claim`, changes each time a batch is about to store dead letters of the partition.
+An action has a name and a 64-bit number and survives checkpoints of the log; if two commits on one snapshot use the
+same name, the table accepts only one. So each partition of a group has the name `kctl/CLUSTER/GROUP/TOPIC/N` for its
+next offset, which is part of every commit. Three more names below this one have the version and the two halves of the
+topic's id. A fifth name, `claim`, changes each time a batch is about to store dead letters of the partition.
 """
 
 from __future__ import annotations

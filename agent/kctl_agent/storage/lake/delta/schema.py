@@ -1,7 +1,7 @@
 """The columns and features of a table: whether kctl can write a batch into it, and how the batch's columns are fitted.
 
-With `storage.merge_schema` new columns are added, null in existing rows; otherwise those of decoded values are left
-out, and numbers widened. A changed type is rejected, and a field inside a struct is never added.
+With `storage.merge_schema` new columns are added, null in existing rows; otherwise new columns of decoded values are
+left out, and numbers are widened. A changed type is rejected, and a field inside a struct is never added.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def nullable(type_: Any) -> Any:
 
 
 def unknown_type(type_: Any) -> str | None:
-    """The first type in this one (Spark's JSON) that a table cannot have. delta-rs accepts some, such as intervals,
-    that other engines cannot read."""
+    """The first type within this type (Spark's JSON) that a table cannot have. delta-rs accepts some types, such as
+    intervals, that other engines cannot read."""
     if isinstance(type_, str):
         return None if type_ in TYPES or type_.startswith(("decimal", "timestamp_ntz")) else type_
     if type_["type"] not in ("struct", "array", "map"):

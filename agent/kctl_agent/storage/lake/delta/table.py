@@ -127,8 +127,8 @@ class LakeTable:
             raise
 
     def _write(self, decided: Callable[[LogState], Iterator[dict[str, Any]]]) -> int:
-        """Commits, and again if another writer comes first; returns the new version. The caller holds the lock. Raises
-        StorageUnusable; then the log shows the result."""
+        """Commits, and repeats that if another writer comes first; returns the new version. The caller holds the lock.
+        Raises StorageUnusable; then the log shows the result."""
         given_up_at = time.monotonic() + COMMIT_SECONDS
         while True:
             state = self._log.newest()
@@ -165,7 +165,8 @@ class LakeTable:
         return version
 
     def rewrite(self, change: Callable[[DeltaTable], int]) -> int:
-        """Runs an UPDATE or DELETE of delta-rs, again if others came first. Raises StorageUnusable, TableRefused."""
+        """Runs an UPDATE or DELETE of delta-rs, and repeats it if another writer comes first. Raises StorageUnusable,
+        TableRefused."""
         refused: Exception | None = None
         with self._lock, self.errors():
             for _ in range(ATTEMPTS):

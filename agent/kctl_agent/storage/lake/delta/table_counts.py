@@ -122,7 +122,7 @@ def _rows(stats: str | None, deleted: Mapping[str, Any] | None) -> int | None:
 
 
 class TableCounter:
-    """Counts again when the version changes; in its own thread if that takes requests."""
+    """Counts again when the version changes; in a separate thread if the table is in an object store."""
 
     def __init__(self, lake: LakeTable, target_file_bytes: int) -> None:
         self._lake = lake

@@ -211,7 +211,7 @@ def _sync(path: Path) -> None:
 
 
 def _raise_unless_gone(error: OSError) -> None:
-    """Ignores only a missing folder: one that cannot be listed contains files that would be missed."""
+    """Ignores only a missing folder: a folder that cannot be listed may contain files that would be missed."""
     if not isinstance(error, FileNotFoundError):
         raise error
 

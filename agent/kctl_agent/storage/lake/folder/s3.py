@@ -144,8 +144,8 @@ class S3Folder(Folder):
             obstore.put(self._client, self._key(name), content, use_multipart=False)
 
     def create(self, name: str, content: bytes) -> bool:
-        """After a lost reply the request was repeated, so an existing object may be ours. It is also repeated after a
-        rejection although no object exists, such as a conflict (409) that no writer won."""
+        """After a lost reply the request was repeated, so an existing object may be ours. The request is also repeated
+        if it was rejected although no object exists, as after a conflict (409) that no writer won."""
         for _ in range(CREATES):
             if self._created(self._key(name), content):
                 return True

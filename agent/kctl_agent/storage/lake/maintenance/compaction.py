@@ -152,8 +152,8 @@ def _discard(table: Folder, made: Folder) -> None:
 
 
 def merge_files(table: Folder, to: Folder, files: Sequence[TableFile], columns: pa.Schema) -> list[DataFile]:
-    """Merges files by pyarrow. The footer hides no rows: Spark orders NaN above all numbers, others leave it out.
-    So a column that may have NaN gets no statistics.
+    """Merges files by pyarrow. Spark orders NaN above all numbers, other writers leave it out. So a column that may
+    have NaN gets no statistics, and the footer hides no rows.
 
     Returns no file if these files have no row. `columns` are the table's without those of its partitions.
     """
