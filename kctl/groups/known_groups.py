@@ -248,7 +248,8 @@ class KnownGroups:
 
 
 class _Shown:
-    """Names of shown partitions; cached, so that nothing moves while they stay the same."""
+    """The names of the partitions to show. Kept while the partitions stay the same, so that no values must be
+    rearranged."""
 
     def __init__(self, names: Names, is_shown: Bools) -> None:
         self.all, self.is_shown = names, is_shown

@@ -28,7 +28,7 @@ _LINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """`kind`: `CLASSIFIER@EXTENSION` of another file than the jar."""
+    """`kind`: `CLASSIFIER@EXTENSION` if the file is not the main jar."""
 
     group: str
     artifact: str

@@ -168,7 +168,8 @@ class ProcessStats(ABC):
 
 
 class StoringStats(ProcessStats):
-    """Counts the storage in a thread, so that a hang delays no snapshot; the age of the last count shows it."""
+    """Counts the storage in a thread, so that a hang does not delay snapshots; the age of the last count shows the
+    hang."""
 
     def __init__(self, name: str, server: AgentServer, storage: OffsetStore, inbox: Inbox) -> None:
         super().__init__(name, server, inbox)

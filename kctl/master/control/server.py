@@ -48,8 +48,8 @@ class SocketLimits:
 
 
 class ControlServer:
-    """The server of `master.sock`. Belongs to one event loop. `answer` gets well-formed requests with the sender from
-    the kernel; it may raise AgentError or KctlError."""
+    """The server of `master.sock`. Belongs to one event loop. `answer` gets well-formed requests, with the sender that
+    the kernel reports; it may raise AgentError or KctlError."""
 
     def __init__(
         self, answer: Callable[[Request, Caller], Awaitable[JsonObject]], limits: SocketLimits | None = None
