@@ -124,8 +124,8 @@ class BrokerCache:
             )
 
     async def refresh(self, timeout_seconds: float) -> None:
-        """Polls again and waits for at most `timeout_seconds`; a longer poll continues, and a later call gets its
-        result without waiting."""
+        """Polls again and waits for at most `timeout_seconds`; a longer poll continues in the background, and while it
+        runs, later calls return at once."""
         if self._clock() < self._not_before or not (self._running is None or self._running.done()):
             return
         self._running = asyncio.ensure_future(self._poll())

@@ -74,8 +74,8 @@ _MODULES = "org.apache.kafka.common.security"
 
 
 def spark_options(security: Security) -> dict[str, str]:
-    """Contains key and certificate as text, the only form that the Java client takes without a file (KIP-651). Do not
-    log them."""
+    """The options contain key and certificate as text, the only form in which the Java client takes them (KIP-651). The
+    client never logs them."""
     options: dict[str, str | None] = {"security.protocol": security.protocol}
     if security.is_encrypted:
         options |= {

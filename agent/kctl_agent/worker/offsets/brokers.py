@@ -214,7 +214,7 @@ class Brokers:
         return diverged, unknown
 
     def _ends_of_epochs(self, asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]) -> dict[TopicPartition, int]:
-        """Requests where logs end an older epoch (OffsetForLeaderEpoch), for which kafka-python has no method."""
+        """Asks where the logs of the older epochs end (OffsetForLeaderEpoch), for which kafka-python has no method."""
         admin, ends = self._admin, dict[TopicPartition, int]()
 
         async def ask() -> None:
