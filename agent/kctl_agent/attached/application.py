@@ -53,7 +53,7 @@ class Attached:
         self._queries = Queries(name)
         self._servers = servers
         self._settings = settings
-        self._active: dict[str, Any] = {}
+        self._active: dict[tuple[str, str], Any] = {}
         self._options: dict[str, list[dict[str, str]]] = {}
         self._commit_group = commit_group
         self._admin: Any = None
@@ -109,14 +109,18 @@ class Attached:
             return False
 
     def _poll(self) -> None:
-        active = {str(query.id): query for query in self._spark.streams.active}
+        # A query that restarts from its checkpoint keeps its id, but not its run id.
+        active = {(str(query.id), str(query.runId)): query for query in self._spark.streams.active}
         before, self._active = self._active, active
-        for id_ in before.keys() - active.keys():
-            self._queries.ended(id_, before[id_].exception())
-        for id_, query in active.items():
+        self._queries.keep({id_ for id_, _ in before.keys() & active.keys()})
+        known, self._options = self._options, {}
+        for (id_, run_id), query in active.items():
             self._queries.polled(id_, query.status["message"], last_progress(query))
-        known = self._options
-        self._options = {id_: known[id_] if id_ in known else options_of(query) for id_, query in active.items()}
+            is_known = (id_, run_id) in before and id_ in known
+            self._options[id_] = known[id_] if is_known else options_of(query)
+        # After the others, because their batches clear the error, and because Spark may have forgotten an ended query.
+        for run in before.keys() - active.keys():
+            self._queries.ended(before[run].exception())
         self._choose_cluster()
 
     def _choose_cluster(self) -> None:

@@ -31,7 +31,8 @@ def log_bounds(admin: Any, partitions: Collection[Partition]) -> tuple[dict[Part
 
 def last_progress(query: Any) -> str | None:
     if not hasattr(query, "_jsq"):  # Spark Connect
-        return json.dumps(query.lastProgress or {})
+        found = query.lastProgress  # a dict; since Spark 4 a subclass whose ids `json.dumps` cannot encode
+        return None if found is None else str(getattr(found, "json", None) or json.dumps(found))
     progress = query._jsq.lastProgress()  # noqa: SLF001 - the Python property changes its type between versions
     return None if progress is None else str(progress.json())
 

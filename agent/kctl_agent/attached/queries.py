@@ -73,8 +73,12 @@ class Queries:
         query.positions.update(ends)
         self._error = None
 
-    def ended(self, id_: str, error: object) -> None:
-        self._queries.pop(id_, None)
+    def keep(self, ids: set[str]) -> None:
+        """Forgets all queries except these."""
+        for id_ in self._queries.keys() - ids:
+            del self._queries[id_]
+
+    def ended(self, error: object) -> None:
         if error is not None:
             self._error = (str(error) or type(error).__name__).splitlines()[0][:300]
 

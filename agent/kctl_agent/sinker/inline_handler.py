@@ -221,6 +221,8 @@ class Slots:
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     return descriptor
-                except BlockingIOError:
+                except BaseException as error:
                     os.close(descriptor)
+                    if not isinstance(error, BlockingIOError):
+                        raise
             pause.wait(_POLL_SECONDS)

@@ -70,14 +70,15 @@ def test_a_partition_that_two_queries_read_is_as_far_as_the_slower_one() -> None
     queries.polled("q2", RUNS, progress(3, {"orders": {"0": 12, "1": 5}}))
 
     assert queries.positions() == {("orders", 0): 12, ("orders", 1): 5}
-    queries.ended("q2", None)
+    queries.keep({"q1"})
     assert queries.positions() == {("orders", 0): 30}
 
 
 def test_the_first_line_of_an_error_that_ended_a_query_is_kept_until_a_batch_is_finished() -> None:
     queries = Queries("report")
     queries.polled("q1", RUNS, progress(0, {"orders": {"0": 1}}))
-    queries.ended("q1", "there is no such column\n\tat org.apache.spark…")
+    queries.keep(set())
+    queries.ended("there is no such column\n\tat org.apache.spark…")
 
     assert queries.snapshot(1.0).worker.last_error == "there is no such column"
     queries.polled("q2", RUNS, progress(0, {"orders": {"0": 2}}))

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import errno
+import fcntl
 import multiprocessing
+import os
 import subprocess
 import sys
 import threading
 from pathlib import Path
+
+import pytest
 
 from kctl_agent.sinker.inline_handler import Slots
 from tests.conftest import eventually
@@ -64,3 +69,16 @@ def test_a_process_that_the_holder_has_forked_keeps_no_slot(tmp_path: Path) -> N
     finally:
         is_over.set()
         child.join()
+
+
+def test_a_lock_that_fails_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    before = os.listdir("/proc/self/fd")
+
+    with pytest.raises(OSError, match="no locks"):
+        Slots(tmp_path, 1)._take()
+
+    assert os.listdir("/proc/self/fd") == before
