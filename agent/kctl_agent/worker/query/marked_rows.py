@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import cached_property, reduce
 from typing import Any
 
@@ -78,7 +79,7 @@ class Marked(ABC):
         self._rows = rows
         self._first = Observation()
         self._counts = counts
-        self.others = rows.observe(self._first, *self._counts).where(f"{ERROR} is null").drop(ERROR)
+        self.others = rows.observe(self._first, *self._counts).where(f"{ERROR} is null").drop(ERROR, PREFIX)
 
     @cached_property
     def counted(self) -> dict[str, Any]:
@@ -106,7 +107,6 @@ class UndecodedRows(Marked):
 
     def __init__(self, rows: DataFrame) -> None:
         super().__init__(rows, [f.count(ERROR).alias("count"), f.count(PREFIX).alias("unknown")])
-        self.others = self.others.drop(PREFIX)
 
     @property
     def has_unknown(self) -> bool:
@@ -170,11 +170,17 @@ def _dead_letters(messages: DataFrame, cluster: Column, group: Column, tries: Co
         "value",
         "headers",
         "error",
-        f.current_timestamp().alias("failed_at"),
+        _now().alias("failed_at"),
         tries.cast("int").alias(TRIES),
         f.lit(None).cast("bigint").alias(NUMBER),
         reading.cast("string").alias(READING),
     )
+
+
+def _now() -> Column:
+    """The time, from a text and an empty part of a column: a constant would be in the code that Spark makes of a query,
+    and Spark would compile each batch again."""
+    return f.concat(f.lit(datetime.now(UTC).isoformat()), f.substring("topic", 1, 0)).cast("timestamp")
 
 
 def _counts(place: str) -> list[Column]:

@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -40,6 +41,16 @@ LOOKUPS = 8
 """How many requests run at a time."""
 
 
+class Columns(NamedTuple):
+    """Expressions in a JVM that decode the values of known schemas."""
+
+    context: SparkContext
+    fields: Sequence[str]
+    record: Column
+    error: Column
+    unknown: Column
+
+
 class TypedRows:
     """Decodes the values of these topics. `happened` reports an event. For one thread at a time."""
 
@@ -57,6 +68,7 @@ class TypedRows:
         self._mismatched: dict[bytes, str] = {}
         """Reasons why the reader's schema cannot read each message."""
         self._comparisons: dict[tuple[str, str], tuple[bool, str]] = {}
+        self._columns: Columns | None = None
 
     @property
     def label(self) -> str:
@@ -85,6 +97,7 @@ class TypedRows:
         newest = max(found, key=lambda each: (each.id or 0, each.version or 0))
         _check_names(newest)
         self._reader = newest
+        self._columns = None
 
     def fit(self, storage: TableStorage, schema: str) -> StructType | None:
         """Fits rows of this schema (Spark's JSON) to the table: leaves out columns and fields that the table lacks.
@@ -136,24 +149,33 @@ class TypedRows:
     def decoded(self, rows: DataFrame) -> DataFrame:
         """Returns the record's fields as columns, `_kafka` with the columns of these rows, `_kctl_error`, and the
         prefix of each row whose schema is not known yet. Raises RegistryUnusable."""
-        if self._reader is None:
-            self.refresh()
-        assert self._reader is not None
-        framed = _framed(rows, f.struct(*rows.columns).alias(KAFKA))
-        payload = f.expr(f"if(header is null, substring(value, octet_length({PREFIX}) + 1), value)")
+        framed = _framed(rows, f.struct("*").alias(KAFKA))
         try:
-            made = framed.select(KAFKA, "value", PREFIX, f.inline(f.array(self._record(rows.sparkSession, payload))))
+            made = self._columns_of(rows.sparkSession)
+            decoded = framed.select(KAFKA, "value", PREFIX, made.record)
         except (PySparkException, Py4JJavaError) as error:
             raise RegistryUnusable(f"{self.label} cannot become columns: {_sentence(error)}") from error
-        fields = [name for name in made.columns if name not in (KAFKA, "value", PREFIX, OK)]
-        return made.select(*fields, KAFKA, self._error().alias(ERROR), self._unknown().alias(PREFIX))
+        return decoded.select(*made.fields, KAFKA, made.error, made.unknown)
 
-    def _record(self, session: SparkSession, payload: Column) -> Column:
+    def _columns_of(self, session: SparkSession) -> Columns:
+        """Returns the columns for the schemas that are known, kept because the JVM makes them by many calls."""
+        context = session.sparkContext
+        if self._columns is None or self._columns.context is not context:
+            if self._reader is None:
+                self.refresh()
+            assert self._reader is not None
+            fields = [field["name"] for field in json.loads(self._reader.text)["fields"]]
+            record = f.inline(f.array(self._record(session)))
+            self._columns = Columns(context, fields, record, self._error().alias(ERROR), self._unknown().alias(PREFIX))
+        return self._columns
+
+    def _record(self, session: SparkSession) -> Column:
         """Returns the decoded record; every field is null if there is none, or if it does not fit."""
         assert self._reader is not None
         reader = json.loads(self._reader.text, object_hook=_without_time)
         reader["fields"] = [*reader["fields"], {"name": OK, "type": "boolean", "default": True}]
         text = json.dumps(reader)
+        payload = f.expr(f"if(header is null, substring(value, octet_length({PREFIX}) + 1), value)")
         self._mismatched = {}
         made: Any = f
         for writer, prefixes in self._writers.items():
@@ -225,10 +247,8 @@ def _is_one_of(prefixes: Sequence[bytes]) -> Column:
 def _named(prefix: str) -> Column:
     """As `framing.named`."""
     number, digits = f"conv(hex(substring({prefix}, 2)), 16, 10)", f"lower(hex(substring({prefix}, 2)))"
-    parts = ", ".join(f"substring({digits}, {at}, {size})" for at, size in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12)))
-    return f.expr(
-        f"if(substring({prefix}, 1, 1) = X'00', concat('id ', {number}), concat('GUID ', concat_ws('-', {parts})))"
-    )
+    guid = f"regexp_replace({digits}, '^(.{{8}})(.{{4}})(.{{4}})(.{{4}})', '$1-$2-$3-$4-')"
+    return f.expr(f"if(substring({prefix}, 1, 1) = X'00', concat('id ', {number}), concat('GUID ', {guid}))")
 
 
 def _compared(session: SparkSession, writer: str, reader: str) -> tuple[bool, str]:
