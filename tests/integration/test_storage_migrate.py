@@ -17,7 +17,7 @@ from kafka import KafkaProducer
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import topics_of
-from kctl.kafka.offsets import committed
+from kctl.kafka.offsets import commit, committed
 from kctl_agent.storage.base import OffsetStore
 from kctl_agent.storage.chunk import Advance, Binding, OtherGroup, StoredOffset
 from kctl_agent.storage.file import FileStorage
@@ -155,7 +155,7 @@ def test_a_table_that_moved_on_is_not_taken_back(storage: OffsetStore, migrate: 
     refused = migrate("--from", "old.toml", "--yes")
 
     assert refused.returncode == 1
-    assert f"the table already has it up to offset {AFTER[0] + 2}" in refused.stdout
+    assert f"the storage already has it up to offset {AFTER[0] + 2}" in refused.stdout
     assert offsets(storage) == AFTER | {0: AFTER[0] + 2}
 
 
@@ -196,6 +196,40 @@ def test_without_the_old_cluster_the_fleet_resumes_where_the_group_was_set_in_th
     assert done.returncode == 0, done.stderr
     storage.bind(Binding("g", mirror.cluster_id))
     assert offsets(storage) == {0: 13, 1: 13, 2: 13, 3: 12}
+
+
+@pytest.mark.parametrize("storage", ["file"], indirect=True)
+def test_a_committed_offset_outside_its_log_is_not_taken_over(
+    storage: OffsetStore, migrate: Migrate, mirror: KafkaBroker
+) -> None:
+    before = offsets(storage)
+    commit_all(mirror, 5000)
+
+    refused = migrate("--yes")
+
+    assert refused.returncode != 0
+    assert "offset 5000 is outside its log, 0 to 14: use `kctl kafka reset-offsets`" in refused.stdout
+    assert offsets(storage) == before
+
+
+def test_without_from_a_storage_does_not_go_back_in_its_own_cluster(
+    storage: OffsetStore, migrate: Migrate, mirror: KafkaBroker
+) -> None:
+    assert migrate("--from", "old.toml", "--yes").returncode == 0
+    commit_all(mirror, 2)
+
+    refused = migrate("--yes")
+
+    assert refused.returncode != 0
+    assert f"the storage already has it up to offset {AFTER[0]}" in refused.stdout
+    storage.bind(Binding("g", mirror.cluster_id))
+    assert offsets(storage) == AFTER
+
+
+def commit_all(to: KafkaBroker, offset: int) -> None:
+    with ClusterConnection(plain(to.bootstrap_servers), 30) as connection:
+        connection.open()
+        assert not any(commit(connection, "g", {(TOPIC, number): offset for number in range(PARTITIONS)}).values())
 
 
 @pytest.mark.parametrize("storage", ["lake"], indirect=True)

@@ -124,35 +124,45 @@ class _Target:
             return self._forward(changes, new.topics)
 
     def _forward(self, changes: list[OffsetChange], topics: Mapping[str, Topic]) -> list[OffsetChange]:
-        """Rejects offsets below those that a table already has for the new cluster, because it keeps them per
-        cluster."""
-        if not self.fleet.storage.kind.is_table:
-            return changes
-        self.storage.bind(self._owner)
+        """Rejects offsets below those that the storage already has for the same topic of the new cluster."""
+        is_table = self.fleet.storage.kind.is_table
+        if is_table:  # it keeps offsets for each cluster
+            self.storage.bind(self._owner)
         held = self.storage.stored_offsets([each[:2] for each in changes])
         return [
-            each._replace(error=f"the table already has it up to offset {of_new.next}")
+            each._replace(error=f"the storage already has it up to offset {of_new.next}")
             if (of_new := held.get(each[:2])) is not None
+            and each.error is None
             and of_new.topic_id == topics[each.topic].topic_id
+            and (is_table or of_new.topic_id is not None)
             and of_new.next > (each.new or 0)
             else each
             for each in changes
         ]
 
     def committed(self) -> list[OffsetChange]:
-        from kctl.kafka.offsets import Committed, committed
+        from kctl.kafka.offsets import EARLIEST, LATEST, Committed, committed, log_offsets
         from kctl.kafka.reset import OffsetChange
 
-        group, keys = self.fleet.kafka.group, _partitions(self._topics(self.connection))
+        group, topics = self.fleet.kafka.group, self._topics(self.connection)
+        keys = sorted(_partitions(topics))
         found = committed(self.connection, {group: keys})[group]
         if isinstance(found, KctlError):
             raise found
-        known = {key: found.get(key, Committed(None)) for key in sorted(keys)}
-        nothing = f"group {group} has committed nothing there: give --from, or use `kctl kafka reset-offsets`"
-        return [
-            OffsetChange(*key, None, each.offset, each.error or (nothing if each.offset is None else None))
-            for key, each in known.items()
-        ]
+        starts, ends = (log_offsets(self.connection, topics, keys, at) for at in (EARLIEST, LATEST))
+        changes = []
+        for key in keys:
+            known, start, end = found.get(key, Committed(None)), starts[key], ends[key]
+            error = known.error or start.error or end.error
+            if error is None and known.offset is None:
+                error = f"group {group} has committed nothing there: give --from, or use `kctl kafka reset-offsets`"
+            elif error is None and not (start.offset or 0) <= (known.offset or 0) <= (end.offset or 0):
+                error = (
+                    f"offset {known.offset} is outside its log, {start.offset} to {end.offset}: use `kctl kafka "
+                    "reset-offsets`"
+                )
+            changes.append(OffsetChange(*key, None, known.offset, error))
+        return self._forward(changes, topics)
 
     def take(self, changes: list[OffsetChange]) -> None:
         """Sets the offsets, then the owner, so that an interrupted call can be repeated. Raises StoredOffsetMoved if
