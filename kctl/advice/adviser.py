@@ -274,15 +274,15 @@ class Adviser:
     def _outcome(self, sample: Sample, rates: Reals, found: Advice) -> Outcome | None:
         """Returns the effect of a change, if it has become known now."""
         allowed = _NORMAL_CYCLES * _cycle(sample) * float(np.nansum(rates)) + len(sample.keys)
-        workers = found.workers if found.workers == found.needed and not found.hot else None
-        sinkers = found.sinkers if found.sinkers == found.needed_sinkers else None
+        workers = (None if found.hot else found.workers), found.needed
+        sinkers = found.sinkers, found.needed_sinkers
         lag = float(np.nansum(sample.lag))
         is_known, ended = found.answer is not Answer.UNKNOWN, None
         for what, kind, current, advised, waiting in (
             ("workers", self._workers, sample.workers, workers, lag),
             ("sinkers", self._sinkers, sample.sinkers, sinkers, sample.pending),
         ):
-            outcome = kind.expectation.outcome(sample.at, current, advised, waiting if is_known else None, allowed)
+            outcome = kind.expectation.outcome(sample.at, current, *advised, waiting if is_known else None, allowed)
             if outcome is not None:
                 number = 1 if self._last.outcome is None else self._last.outcome.number + 1
                 ended = Outcome(number, f"{what} {outcome[1]}", outcome[0])
