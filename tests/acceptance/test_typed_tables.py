@@ -23,7 +23,7 @@ def test_each_value_is_a_typed_row_or_a_dead_letter(short_dir: Path) -> None:
     evolution_is_right(found["evolving"], found["merged"])
     widened_is_right(found["widened"])
     outages_are_waited_for(found["away"])
-    assert found["transformed"]["rows"] == [{"id": "a", "count": 0, "_at": 0}, {"id": "c", "count": 4, "_at": 2}]
+    assert found["transformed"]["rows"] == [{"id": "a", "value": 0, "_at": 0}, {"id": "c", "value": 4, "_at": 2}]
     assert sorted(at for at, _ in found["transformed"]["dead"]) == [1, 3]
     unusable_schemas_are_named(found["unusable"])
     assert found["texts"] == ["b'{}'"] * 6 + ["None"]
@@ -51,20 +51,20 @@ def evolution_is_right(left_out: dict[str, Any], merged: dict[str, Any]) -> None
     first, second = {"id": "a", "item": {"sku": "x"}, "_at": 0}, {"id": "b", "item": {"sku": "y"}}
     assert left_out["rows"] == [first, {**second, "_at": 1}, {**second, "_at": 2}]
     assert left_out["events"] == [
-        "the table does not have item.note, count of version 2 of evolving-value; storage.merge_schema adds columns"
+        "the table does not have item.note, value of version 2 of evolving-value; storage.merge_schema adds columns"
     ]
-    assert merged["rows"] == [{**first, "count": None}, *({**second, "count": 3, "_at": at} for at in (1, 2))]
+    assert merged["rows"] == [{**first, "value": None}, *({**second, "value": 3, "_at": at} for at in (1, 2))]
     assert merged["events"] == ["the table does not have item.note of version 2 of merged-value"]
 
 
 def widened_is_right(found: dict[str, Any]) -> None:
     assert found["refused"] == (
-        "version 2 of widened-value does not fit the table: column count is integer in the table and long in the "
+        "version 2 of widened-value does not fit the table: column value is integer in the table and long in the "
         "schema; register a version that fits, change the column in workers.transform, or fill another table "
         "(storage.uri)"
     )
     assert found["then"] is None
-    assert found["rows"] == [{"id": "a", "count": 1, "_at": 0}]
+    assert found["rows"] == [{"id": "a", "value": 1, "_at": 0}]
     assert [at for at, error in found["dead"] if error.startswith("SchemaMismatch: version 3 of widened-value")] == [1]
 
 

@@ -50,7 +50,7 @@ Message = tuple[bytes | None, list[tuple[str, bytes]] | None]
 ID, NOTE = {"name": "id", "type": "string"}, {"name": "note", "type": ["null", "string"], "default": None}
 TIMES = {"name": "topic", "type": {"type": "long", "logicalType": "timestamp-millis"}}
 """A field with the name of one of Kafka's columns."""
-COUNT: dict[str, Any] = {"name": "count", "type": "int", "default": 0}
+VALUE: dict[str, Any] = {"name": "value", "type": "int", "default": 0}
 MOMENT = datetime(2026, 11, 28, 7, 45, tzinfo=UTC)
 
 
@@ -132,13 +132,13 @@ class Table:
 def mixed(table: Table) -> dict[str, Any]:
     first, old = table.register(ID, TIMES)
     second, new = table.register(ID, TIMES, NOTE)
-    third, newest = table.register(ID, TIMES, NOTE, COUNT)
+    third, newest = table.register(ID, TIMES, NOTE, VALUE)
     fourth = table.registry.registry.register("other-value", record(TIMES))
     payment = record(ID, TIMES, name="shop.Payment")
     fifth = table.registry.registry.register("payments-value", payment)
     a: dict[str, Any] = {"id": "a", "topic": MOMENT}
     b: dict[str, Any] = {"id": "b", "topic": MOMENT, "note": "hello"}
-    c: dict[str, Any] = {"id": "c", "topic": MOMENT, "note": None, "count": 7}
+    c: dict[str, Any] = {"id": "c", "topic": MOMENT, "note": None, "value": 7}
     in_header = [("__value_schema_id", framed(second, b"")), ("x", b"y")]
     table.put(
         (framed(first, encoded(old, a)), None),
@@ -157,12 +157,12 @@ def mixed(table: Table) -> dict[str, Any]:
     )
     asked = Counter(table.registry.asked)
     table.put((framed(first, encoded(old, a)), None))
-    nothing = {"id": None, "topic": None, "note": None, "count": None}
-    expected = [{**a, "note": None, "count": 0}, {**b, "count": 0}, c, {**b, "count": 0}, nothing]
+    nothing = {"id": None, "topic": None, "note": None, "value": None}
+    expected = [{**a, "note": None, "value": 0}, {**b, "value": 0}, c, {**b, "value": 0}, nothing]
     found = {
         "rows": table.rows(),
         "expected": [{**row, "_at": at} for at, row in enumerate(expected)]
-        + [{**a, "note": None, "count": 0, "_at": table.end - 1}],
+        + [{**a, "note": None, "value": 0, "_at": table.end - 1}],
         "dead": table.dead(),
         "ids": [third, fourth, fifth],
         "asked_again": table.registry.asked[f"/schemas/ids/{first}"] - asked[f"/schemas/ids/{first}"],
@@ -177,8 +177,8 @@ def evolving(table: Table) -> dict[str, Any]:
     wider = record({"name": "sku", "type": "string"}, NOTE, name="shop.Item")
     number, schema = table.register(ID, {"name": "item", "type": inner})
     table.put((framed(number, encoded(schema, {"id": "a", "item": {"sku": "x"}})), None))
-    number, schema = table.register(ID, {"name": "item", "type": wider}, COUNT)
-    value = {"id": "b", "item": {"sku": "y", "note": "n"}, "count": 3}
+    number, schema = table.register(ID, {"name": "item", "type": wider}, VALUE)
+    value = {"id": "b", "item": {"sku": "y", "note": "n"}, "value": 3}
     table.put((framed(number, encoded(schema, value)), None))
     table.put((framed(number, encoded(schema, value)), None))
     return {"rows": table.rows(), "events": table.events}
@@ -186,13 +186,13 @@ def evolving(table: Table) -> dict[str, Any]:
 
 def widened(table: Table) -> dict[str, Any]:
     """Widens int to long, which the table rejects; then the registry gets a version that fits."""
-    number, schema = table.register(ID, COUNT)
-    table.put((framed(number, encoded(schema, {"id": "a", "count": 1})), None))
-    long = {**COUNT, "type": "long"}
+    number, schema = table.register(ID, VALUE)
+    table.put((framed(number, encoded(schema, {"id": "a", "value": 1})), None))
+    long = {**VALUE, "type": "long"}
     number, schema = table.register(ID, long)
-    message = framed(number, encoded(schema, {"id": "b", "count": 2})), None
+    message = framed(number, encoded(schema, {"id": "b", "value": 2})), None
     refused = table.refused(message)
-    table.register(ID, {**COUNT, "doc": "it fits"})
+    table.register(ID, {**VALUE, "doc": "it fits"})
     return {"refused": refused, "then": table.refused(message), "dead": table.dead(), "rows": table.rows()}
 
 
@@ -220,14 +220,14 @@ def away(table: Table) -> dict[str, Any]:
 
 
 def transformed(table: Table) -> dict[str, Any]:
-    number, schema = table.register(ID, COUNT)
-    values = [framed(number, encoded(schema, {"id": name, "count": n})) for n, name in enumerate("abc")]
+    number, schema = table.register(ID, VALUE)
+    values = [framed(number, encoded(schema, {"id": name, "value": n})) for n, name in enumerate("abc")]
     table.put(*((value, None) for value in values), (b"bad", None))
     return {"rows": table.rows(), "dead": table.dead()}
 
 
 def doubling(frame: DataFrame) -> DataFrame:
-    both = frame.union(frame).groupBy("id", "_kafka").agg(f.sum("count").alias("count"))
+    both = frame.union(frame).groupBy("id", "_kafka").agg(f.sum("value").alias("value"))
     return both.withColumn(ERROR, f.when(f.col("id") == "b", f.lit("no b")))
 
 

@@ -152,7 +152,7 @@ class TypedRows:
         framed = _framed(rows, f.struct("*").alias(KAFKA))
         try:
             made = self._columns_of(rows.sparkSession)
-            decoded = framed.select(KAFKA, "value", PREFIX, made.record)
+            decoded = framed.select(KAFKA, PREFIX, made.record)
         except (PySparkException, Py4JJavaError) as error:
             raise RegistryUnusable(f"{self.label} cannot become columns: {_sentence(error)}") from error
         return decoded.select(*made.fields, KAFKA, made.error, made.unknown)
@@ -196,7 +196,7 @@ class TypedRows:
 
     def _error(self) -> Column:
         none = f.lit(None).cast("string")
-        error = f.when(f.col("value").isNull() | f.coalesce(OK, f.lit(False)), none)
+        error = f.when(f.col(f"{KAFKA}.value").isNull() | f.coalesce(OK, f.lit(False)), none)
         error = error.when(f.col(PREFIX).isNull(), f.lit(NOT_FRAMED))
         for prefix, why in self._unfit.items():
             error = error.when(f.col(PREFIX) == f.lit(prefix), f.lit(why))
