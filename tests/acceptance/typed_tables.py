@@ -91,14 +91,17 @@ class Table:
         schema = record(*fields, name=name)
         return self.registry.registry.register(f"{self.topic}-value", schema), schema
 
-    def put(self, *messages: Message) -> None:
-        frame = self._spark.createDataFrame(
+    def frame(self, *messages: Message) -> DataFrame:
+        return self._spark.createDataFrame(
             [
                 (self.topic, 0, self.end + number, MOMENT, 0, b"key", value, headers)
                 for number, (value, headers) in enumerate(messages)
             ],
             KAFKA,
         )
+
+    def put(self, *messages: Message) -> None:
+        frame = self.frame(*messages)
         if not self.is_running:
             self.put_.check(frame)
         self.storage.bind(GROUP)
@@ -223,6 +226,27 @@ def transformed(table: Table) -> dict[str, Any]:
     number, schema = table.register(ID, VALUE)
     values = [framed(number, encoded(schema, {"id": name, "value": n})) for n, name in enumerate("abc")]
     table.put(*((value, None) for value in values), (b"bad", None))
+    return {"rows": table.rows(), "dead": table.dead()}
+
+
+def shared(table: Table) -> dict[str, Any]:
+    """A requeue learns a schema while a batch makes the columns of what was known before."""
+    number, schema = table.register(ID)
+    table.put((framed(number, encoded(schema, {"id": "a"})), None))
+    number, schema = table.register(ID, NOTE)
+    new = framed(number, encoded(schema, {"id": "b", "note": "n"}))
+    messages = table.frame((new, None))
+    making = table.typed._record
+
+    def learning(*given: Any) -> Any:
+        table.typed._record = making  # type: ignore[method-assign]
+        made = making(*given)
+        table.typed.learn(messages)
+        return made
+
+    table.typed.refresh()
+    table.typed._record = learning  # type: ignore[method-assign, assignment]
+    table.put((new, None))
     return {"rows": table.rows(), "dead": table.dead()}
 
 
@@ -460,6 +484,7 @@ def main(folder: Path) -> None:
             "evolving": (evolving, {}),
             "merged": (evolving, {"merge_schema": True}),
             "widened": (widened, {}),
+            "shared": (shared, {}),
             "transformed": (transformed, {"transform": doubling}),
         }
         found = {name: run(Table(spark, folder / name, registry, **more)) for name, (run, more) in cases.items()}

@@ -132,7 +132,9 @@ class LakePut(BatchPut):
         Returns what was written, and the marked rows, if any. Raises BootstrapError, TableRefused, StorageUnusable,
         RegistryUnusable, and what Spark and the user's transform raise.
         """
+        typed = self._typed
         while True:
+            known_ids = 0 if typed is None else typed.known_ids
             rows, undecoded = self._decoded(messages)
             marked: list[Marked] = [] if undecoded is None else [undecoded]
             if is_marking(rows):
@@ -141,8 +143,9 @@ class LakePut(BatchPut):
             rows = self._fit(rows)
             written = write(rows, folder, self._storage.partition_by)
             # The files of a batch that is written again are in no commit.
-            typed = self._typed
-            if typed is None or undecoded is None or not (undecoded.has_unknown and typed.learn(messages)):
+            has_unknown = typed is not None and undecoded is not None and undecoded.has_unknown
+            # Another thread may have learnt the schema since these rows were decoded.
+            if typed is None or not has_unknown or not (typed.learn(messages) or typed.known_ids > known_ids):
                 return written, [each for each in marked if each.count]
 
     @property

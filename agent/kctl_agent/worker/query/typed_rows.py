@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from operator import or_
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JJavaError
@@ -41,10 +43,22 @@ LOOKUPS = 8
 """How many requests run at a time."""
 
 
+class Known(NamedTuple):
+    """What is known of the schemas. Threads share it, so it is replaced, never changed."""
+
+    reader: Schema | None = None
+    writers: Mapping[str, Sequence[bytes]] = MappingProxyType({})
+    """Prefixes by the text of their schema."""
+    labels: Mapping[bytes, str] = MappingProxyType({})
+    unfit: Mapping[bytes, str] = MappingProxyType({})
+    """Errors of messages whose schema is not Avro."""
+
+
 class Columns(NamedTuple):
     """Expressions in a JVM that decode the values of known schemas."""
 
     context: SparkContext
+    known: Known
     fields: Sequence[str]
     record: Column
     error: Column
@@ -52,35 +66,35 @@ class Columns(NamedTuple):
 
 
 class TypedRows:
-    """Decodes the values of these topics. `happened` reports an event. For one thread at a time."""
+    """Decodes the values of these topics. `happened` reports an event. For any thread."""
 
     def __init__(self, registry: Registry, topics: Sequence[str], happened: Callable[[str, str], object]) -> None:
         self._registry = registry
         self._happened = happened
         self._left_out: list[str] = []
         self._subjects = [f"{topic}-value" for topic in topics]
-        self._reader: Schema | None = None
-        self._writers: dict[str, list[bytes]] = {}
-        """Prefixes by the text of their schema."""
-        self._labels: dict[bytes, str] = {}
-        self._unfit: dict[bytes, str] = {}
-        """Errors of messages whose schema is not Avro."""
-        self._mismatched: dict[bytes, str] = {}
-        """Reasons why the reader's schema cannot read each message."""
+        self._known = Known()
+        self._lock = threading.Lock()
+        """Held while `_known` is replaced."""
         self._comparisons: dict[tuple[str, str], tuple[bool, str]] = {}
         self._columns: Columns | None = None
 
     @property
     def label(self) -> str:
         """The reader's schema, for people."""
-        return "" if self._reader is None else f"version {self._reader.version} of {self._reader.label}"
+        return _label(self._known)
+
+    @property
+    def known_ids(self) -> int:
+        """The number of schema ids that are known. It only grows."""
+        return len(self._known.labels)
 
     def begin(self) -> None:
         """Reads the newest schema; in an outage, a known one is enough. Raises RegistryUnusable."""
         try:
             self.refresh()
         except RegistryUnusable as error:
-            if self._reader is None:
+            if self._known.reader is None:
                 raise
             log.warning("%s; messages are read by %s", error, self.label)
 
@@ -96,8 +110,8 @@ class TypedRows:
             )
         newest = max(found, key=lambda each: (each.id or 0, each.version or 0))
         _check_names(newest)
-        self._reader = newest
-        self._columns = None
+        with self._lock:
+            self._known = self._known._replace(reader=newest)
 
     def fit(self, storage: TableStorage, schema: str) -> StructType | None:
         """Fits rows of this schema (Spark's JSON) to the table: leaves out columns and fields that the table lacks.
@@ -124,17 +138,20 @@ class TypedRows:
     def learn(self, rows: DataFrame) -> bool:
         """Fetches the unknown schemas of these rows; returns whether it found any. Raises RegistryUnusable."""
         prefixes = [bytes(row[0]) for row in _framed(rows).select(PREFIX).distinct().collect() if row[0]]
-        new = [each for each in prefixes if each not in self._labels]
+        new = [each for each in prefixes if each not in self._known.labels]
         with ThreadPoolExecutor(LOOKUPS) as pool:
             found = [each for each in pool.map(self._found, new) if each is not None]
         if found:
             self.refresh()  # its newest version may be that of a new id
-        for prefix, label, schema in found:
-            self._labels[prefix] = label
-            if isinstance(schema, Undecodable):
-                self._unfit[prefix] = str(schema)
-            else:
-                self._writers.setdefault(schema.text, []).append(prefix)
+        with self._lock:
+            writers, labels, unfit = dict(self._known.writers), dict(self._known.labels), dict(self._known.unfit)
+            for prefix, label, schema in found:
+                labels[prefix] = label
+                if isinstance(schema, Undecodable):
+                    unfit[prefix] = str(schema)
+                else:
+                    writers[schema.text] = *writers.get(schema.text, ()), prefix
+            self._known = self._known._replace(writers=writers, labels=labels, unfit=unfit)
         return bool(found)
 
     def _found(self, prefix: bytes) -> tuple[bytes, str, Schema | Undecodable] | None:
@@ -159,33 +176,37 @@ class TypedRows:
 
     def _columns_of(self, session: SparkSession) -> Columns:
         """Returns the columns for the schemas that are known, kept because the JVM makes them by many calls."""
-        context = session.sparkContext
-        if self._columns is None or self._columns.context is not context:
-            if self._reader is None:
-                self.refresh()
-            assert self._reader is not None
-            fields = [field["name"] for field in json.loads(self._reader.text)["fields"]]
-            record = f.inline(f.array(self._record(session)))
-            self._columns = Columns(context, fields, record, self._error().alias(ERROR), self._unknown().alias(PREFIX))
-        return self._columns
+        if self._known.reader is None:
+            self.refresh()
+        context, known, kept = session.sparkContext, self._known, self._columns
+        if kept is None or kept.context is not context or kept.known is not known:
+            assert known.reader is not None
+            fields = [field["name"] for field in json.loads(known.reader.text)["fields"]]
+            record, mismatched = self._record(session, known.reader, known.writers)
+            error = _error(known, mismatched).alias(ERROR)
+            kept = Columns(context, known, fields, f.inline(f.array(record)), error, _unknown(known).alias(PREFIX))
+            self._columns = kept
+        return kept
 
-    def _record(self, session: SparkSession) -> Column:
-        """Returns the decoded record; every field is null if there is none, or if it does not fit."""
-        assert self._reader is not None
-        reader = json.loads(self._reader.text, object_hook=_without_time)
+    def _record(
+        self, session: SparkSession, schema: Schema, writers: Mapping[str, Sequence[bytes]]
+    ) -> tuple[Column, dict[bytes, str]]:
+        """Returns the decoded record; every field is null if there is none, or if it does not fit. Also returns by
+        prefix why the reader's schema cannot read each message."""
+        reader = json.loads(schema.text, object_hook=_without_time)
         reader["fields"] = [*reader["fields"], {"name": OK, "type": "boolean", "default": True}]
         text = json.dumps(reader)
         payload = f.expr(f"if(header is null, substring(value, octet_length({PREFIX}) + 1), value)")
-        self._mismatched = {}
+        mismatched: dict[bytes, str] = {}
         made: Any = f
-        for writer, prefixes in self._writers.items():
+        for writer, prefixes in writers.items():
             is_usable, why = self._compared(session, writer, text)
-            self._mismatched |= dict.fromkeys(prefixes, why) if why else {}
+            mismatched |= dict.fromkeys(prefixes, why) if why else {}
             if is_usable:
                 record = from_avro(payload, writer, {**OPTIONS, "avroSchema": text})
                 made = made.when(_is_one_of(prefixes), record)
         none = from_avro(f.lit(None).cast("binary"), text, OPTIONS)
-        return none if made is f else made.otherwise(none)
+        return none if made is f else made.otherwise(none), mismatched
 
     def _compared(self, session: SparkSession, writer: str, reader: str) -> tuple[bool, str]:
         """Returns whether Avro accepts a schema, and why some of its records cannot be read; empty if all can."""
@@ -194,20 +215,26 @@ class TypedRows:
             self._comparisons[key] = _compared(session, writer, reader)
         return self._comparisons[key]
 
-    def _error(self) -> Column:
-        none = f.lit(None).cast("string")
-        error = f.when(f.col(f"{KAFKA}.value").isNull() | f.coalesce(OK, f.lit(False)), none)
-        error = error.when(f.col(PREFIX).isNull(), f.lit(NOT_FRAMED))
-        for prefix, why in self._unfit.items():
-            error = error.when(f.col(PREFIX) == f.lit(prefix), f.lit(why))
-        for prefix, label in self._labels.items():
-            mismatch = self._mismatched.get(prefix)
-            text = f"SchemaMismatch: {self.label} cannot read it: {mismatch}" if mismatch else f"BadRecord: not {label}"
-            error = error.when(f.col(PREFIX) == f.lit(prefix), f.lit(text))
-        return error.otherwise(f.concat(f.lit("UnknownSchema: the schema registry does not know "), _named(PREFIX)))
 
-    def _unknown(self) -> Column:
-        return f.when(~_is_one_of(list(self._labels)), f.col(PREFIX)) if self._labels else f.col(PREFIX)
+def _label(known: Known) -> str:
+    return "" if known.reader is None else f"version {known.reader.version} of {known.reader.label}"
+
+
+def _error(known: Known, mismatched: Mapping[bytes, str]) -> Column:
+    none = f.lit(None).cast("string")
+    error = f.when(f.col(f"{KAFKA}.value").isNull() | f.coalesce(OK, f.lit(False)), none)
+    error = error.when(f.col(PREFIX).isNull(), f.lit(NOT_FRAMED))
+    for prefix, why in known.unfit.items():
+        error = error.when(f.col(PREFIX) == f.lit(prefix), f.lit(why))
+    for prefix, label in known.labels.items():
+        mismatch = mismatched.get(prefix)
+        text = f"SchemaMismatch: {_label(known)} cannot read it: {mismatch}" if mismatch else f"BadRecord: not {label}"
+        error = error.when(f.col(PREFIX) == f.lit(prefix), f.lit(text))
+    return error.otherwise(f.concat(f.lit("UnknownSchema: the schema registry does not know "), _named(PREFIX)))
+
+
+def _unknown(known: Known) -> Column:
+    return f.when(~_is_one_of(list(known.labels)), f.col(PREFIX)) if known.labels else f.col(PREFIX)
 
 
 def _framed(rows: DataFrame, *more: Column) -> DataFrame:
