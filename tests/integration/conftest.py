@@ -128,7 +128,10 @@ class Master:
 
     def is_announced(self) -> bool:
         assert self.process.poll() is None, self.log.read_text()
-        return (self.run_dir / "master.json").exists() and self.about["pid"] == self.process.pid
+        try:
+            return bool(self.about["pid"] == self.process.pid)
+        except FileNotFoundError:  # a master that starts removes the file of a killed one
+            return False
 
     def kctl(self, *words: str) -> subprocess.CompletedProcess[str]:
         return run_process("-c", str(self.config), *words)

@@ -83,7 +83,7 @@ def every_view_shows_its_age(fleet: Master) -> None:
     calm = fleet.kctl("rpc", "block_size")
     assert (calm.returncode, calm.stderr.count("kctl: the fleet is ")) == (0, 1), "it rests on no broker"
     assert fleet.kctl("rpc", "workers").returncode == 0
-    for path in ("lag", "offsets", "lag?live=1", "brokers", "topics", "members"):
+    for path in ("lag", "lag?live=1", "brokers", "topics", "members"):
         answer = fetched(fleet, path)
         assert (answer["complete"], len(stale(answer))) == (False, 1), path
     assert fetched(fleet, "status")["brokers"]["age_seconds"] > 2

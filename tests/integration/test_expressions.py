@@ -19,6 +19,7 @@ from kctl.master.restart import Cause
 from kctl.master.snapshot import RPC_BUCKETS_SECONDS, FleetSnapshot, Reduced, RpcStats
 from kctl.reduce.base import GroupStats
 from kctl.reduce.partitions import kafka_lag
+from kctl.rows.advice import Advice, Answer
 from kctl.rows.verdict import Finding, Level, Verdict
 from kctl.rows.workers import GroupMembers, Pings, WorkerRow, Workers, WorkerStatus
 from kctl.status import Assessment, Status
@@ -104,6 +105,7 @@ def snapshot(cluster: str, tick: int) -> FleetSnapshot:
         },
         assessments=assessments_of(*assessments),
         group_assessment=assessments[1],
+        advice=Advice(Answer.KEEP, "the number fits", 1, workers=1),
         broker_group=GroupStats("empty", 0) if is_sick else GroupStats("stable", 1),
         rpc={"ping": RpcStats({"ok": tick, "incomplete": 0, "failed": 0}, counts, 0.001 * tick)},
         events_total={"rebalance": tick, **lost},
