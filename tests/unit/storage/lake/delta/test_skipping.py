@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from kctl_agent.storage.lake.delta.files import is_exact
@@ -111,7 +111,7 @@ def tables_and_predicates(draw: st.DrawFn) -> tuple[list[tuple[Rows, bool]], lis
 
 @pytest.mark.shows("queries with statistics find the same rows, for all types, also after a compaction")
 @given(tables_and_predicates(), st.booleans())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12, deadline=None, phases=[Phase.reuse, Phase.generate])  # to shrink these takes minutes
 def test_statistics_hide_no_row(drawn: tuple[list[tuple[Rows, bool]], list[Predicate]], is_compacted: bool) -> None:
     files, wanted = drawn
     with tempfile.TemporaryDirectory() as folder:
