@@ -245,9 +245,8 @@ def _framed(rows: DataFrame, *more: Column) -> DataFrame:
         f"then substring({start}, 1, {size})"
         for magic, size in SIZES.items()
     )
-    return rows.select("value", _header(VALUE_HEADER).alias("header"), *more).select(
-        "*", f.expr(f"case {cases} end").alias(PREFIX)
-    )
+    header, prefix = _header(VALUE_HEADER).alias("header"), f.expr(f"case {cases} end").alias(PREFIX)
+    return rows.select("value", header, prefix, *more)
 
 
 def unframed(rows: DataFrame) -> DataFrame:
