@@ -92,7 +92,7 @@ def test_a_killed_worker_is_seen_within_a_fifth_of_a_second(faulty: Callable[...
 @pytest.mark.shows("a hung process is detected within `ping_interval + ping_timeout`, its stacks are in its log")
 @pytest.mark.alone
 def test_a_stopped_process_is_found_in_time_and_its_stacks_are_in_its_log(faulty: Callable[..., Any]) -> None:
-    fleet, fault = faulty("")
+    fleet, fault = faulty("", backoff_min_seconds=2.0, backoff_max_seconds=2.0)  # or a slow probe misses the restart
     pid = row(fleet)["pid"]
 
     os.kill(pid, signal.SIGSTOP)
