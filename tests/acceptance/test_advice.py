@@ -20,8 +20,6 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(500)]
 HANDLED_PER_SECOND = 250
 CAPACITY = 200
 """What is left of it with Spark's part of each batch, on two busy processors."""
-TIMES = 2
-"""4 and 8 times are shown with stand-in workers (tests/integration/test_advice.py), which need fewer processors."""
 FOLLOWED_SECONDS = 360.0
 HANDLER = f"""
 import time
@@ -42,8 +40,9 @@ max_up = 16
 """
 
 
-@pytest.mark.shows("following the advice meets a load of twice a worker's capacity on a real Spark fleet")
-def test_following_the_advice_meets_the_load(make_fleet: MakeFleet) -> None:
+@pytest.mark.shows("following the advice meets a load of 2, 4 and 8 times a worker's capacity on a real Spark fleet")
+@pytest.mark.parametrize("times", [2, 4, 8])
+def test_following_the_advice_meets_the_load(times: int, make_fleet: MakeFleet) -> None:
     fleet = make_fleet(
         workers=1,
         partitions=40,
@@ -55,14 +54,14 @@ def test_following_the_advice_meets_the_load(make_fleet: MakeFleet) -> None:
         http=ADVICE,
     )
     (fleet.directory / "paced.py").write_text(HANDLER)
-    fleet.load(rate=TIMES * CAPACITY)
+    fleet.load(rate=times * CAPACITY)
     fleet.start("worker-0")
 
     outcome = eventually(lambda: followed(fleet), FOLLOWED_SECONDS, "the advice is followed, with an outcome")
 
     found = advice(fleet)
     assert outcome["is_met"], outcome
-    assert found["current"] > TIMES, "the utilisation leaves room"
+    assert found["current"] > times, "the utilisation leaves room"
     assert 0.5 * CAPACITY < found["capacity_per_second"] < HANDLED_PER_SECOND
     assert outcome["text"] in [event["text"] for event in history(fleet)["marks"] if event["kind"] == "advice"]
 
