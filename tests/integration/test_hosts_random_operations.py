@@ -126,7 +126,7 @@ def check(fleet: Fleet, storm: Storm, count: int) -> None:
 
     assert storm.outcomes.total() == count
     failed = Counter(line["text"] for lines in audits.values() for line in lines if line["state"] == "failed")
-    assert storm.outcomes["done"] > count // 20, (storm.outcomes, failed.most_common(20))
+    assert storm.outcomes["done"] >= count // 20, (storm.outcomes, failed.most_common(20))
     for name, lines in audits.items():
         keys = [(name, line["id"], line["started_at"]) for line in lines]
         assert len(keys) == len(set(keys)), "each has one end"
