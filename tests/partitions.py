@@ -116,7 +116,8 @@ class _Given:
         return self._assessments[row].reason
 
 
-def assessments_of(*assessments: Assessment) -> Assessments:
+def assessments_of(*assessments: Assessment, cycles: Sequence[float] = ()) -> Assessments:
+    """`cycles`: in seconds; 0 by default."""
     size = len(assessments)
 
     def reals(name: str) -> Reals:
@@ -132,6 +133,6 @@ def assessments_of(*assessments: Assessment) -> Assessments:
             reals("growth_per_second"),
             reals("catchup_seconds"),
             reals("oldest_unhandled_seconds"),
-            np.zeros(size),
+            np.array(cycles or [0.0] * size),
         )
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import nan
 from typing import overload
 
 import numpy as np
@@ -164,8 +165,13 @@ def judged_lag_seconds(assessments: Assessments) -> tuple[float | None, float]:
     others = NUMBERS[Status.ELSEWHERE], NUMBERS[Status.PAUSED]
     judged = np.flatnonzero(~np.isin(assessments.status, others))
     lags, cycles = (assessments.column(name)[judged] for name in ("lag_seconds", "cycle_seconds"))
-    middle = len(cycles) // 2  # `np.median` imports masked arrays, 1.6 MiB
-    return _known(lags.max(initial=0.0)), float(np.partition(cycles, middle)[middle]) if len(cycles) else 0.0
+    return _known(lags.max(initial=0.0)), _median(cycles) if len(cycles) else 0.0
+
+
+def _median(values: Reals) -> float:
+    """As `np.median`, which imports masked arrays: 1.6 MiB. NaN if any value is unknown."""
+    middle = [(len(values) - 1) // 2, len(values) // 2]
+    return nan if np.isnan(values).any() else float(np.partition(values, middle)[middle].mean())
 
 
 def longest_lag_seconds(assessments: Assessments) -> float | None:

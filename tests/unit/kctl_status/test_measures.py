@@ -19,8 +19,8 @@ from kctl.status.history import History, SeenOffsets
 from kctl.status.judgements import NUMBERS, STATUSES, Held, Hysteresis, Judgements
 from kctl.status.owners import Owners
 from kctl.status.rules import allowed_lag, growth_per_second, judge
-from kctl.status.words import Status
-from tests.partitions import Row, RowAssessor, of_group
+from kctl.status.words import Assessment, Status
+from tests.partitions import Row, RowAssessor, assessments_of, of_group
 
 READER = Owner("worker-0", "running")
 STEPS_IN_TIME = st.lists(
@@ -455,3 +455,10 @@ def test_the_lag_that_is_judged_is_known_of_each_partition_and_its_cycle_is_the_
     assert judged(row(7, 5, 9)) == (None, 2.0), "the age of its messages is not known"
     owners.update(dict.fromkeys(owners, owners[6]))
     assert judged() == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("cycles", [[2.0], [2.0, 600.0], [600.0, 4.0, 2.0], [9.0, 4.0, 2.0, 1.0], [2.0, nan, 2.0]])
+def test_the_usual_cycle_is_the_median_and_unknown_if_any_cycle_is(cycles: list[float]) -> None:
+    found = assessments_of(*[Assessment(Status.OK, "", 0.0)] * len(cycles), cycles=cycles)
+
+    assert judged_lag_seconds(found)[1] == pytest.approx(np.median(cycles), nan_ok=True)
