@@ -50,6 +50,7 @@ def some_operation(chance: random.Random) -> tuple[str, dict[str, Any]]:
         ("restart", {"all": True} if host == "all" else {"name": "worker-0"}),
         ("restart", {"name": "worker-9"}),
         ("reload", {}),
+        ("log_level", {"name": "master", "level": "INFO"}),  # contradicts no other
         ("nonsense", {}),
     ]
     name, more = chance.choice(operations)
@@ -126,7 +127,7 @@ def check(fleet: Fleet, storm: Storm, count: int) -> None:
 
     assert storm.outcomes.total() == count
     failed = Counter(line["text"] for lines in audits.values() for line in lines if line["state"] == "failed")
-    assert storm.outcomes["done"] >= count // 20, (storm.outcomes, failed.most_common(20))
+    assert storm.outcomes["done"] > count // 20, (storm.outcomes, failed.most_common(20))
     for name, lines in audits.items():
         keys = [(name, line["id"], line["started_at"]) for line in lines]
         assert len(keys) == len(set(keys)), "each has one end"
