@@ -6,7 +6,6 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -20,11 +19,10 @@ from pyarrow.parquet import FileMetaData
 
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.base import StorageUnusable, TableRefused
-from kctl_agent.storage.lake.folder import Folder, FolderFile
+from kctl_agent.storage.lake.folder import Folder, FolderFile, at_once
 
 OWN_FOOTER = {b"kctl": b"compaction"}
 NOTE = "_written.json"
-FOOTER_THREADS = 8
 STATS_COLUMNS = 32
 """Delta's own `delta.dataSkippingNumIndexedCols`."""
 STATS_CHARACTERS = 32
@@ -142,8 +140,7 @@ def read_files(table: Folder, folder: Folder, names: Collection[str] | None = No
             useless.append(file.name)
         else:
             useful.append(file)
-    with ThreadPoolExecutor(FOOTER_THREADS) as threads:
-        read = list(threads.map(partial(_read_file, folder), useful))
+    read = at_once(partial(_read_file, folder), useful)
     # For a batch without rows Spark writes a file without rows.
     useless += [file.name for file, each in zip(useful, read, strict=True) if not each.rows]
     if useless:

@@ -4,15 +4,28 @@ relative, with `/`, unescaped (a log has them escaped)."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import BinaryIO, Self, TypeVar
 
 from kctl_agent.storage.limits import Free
 
 FOLDER = "_kctl"
 """Holds plans; its prefix hides it from every engine."""
+THREADS = 8
+"""A journal combines concurrent syncs (400 files: 0.2 ms each instead of 4), and a store answers requests at once."""
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+def at_once(function: Callable[[A], B], files: Sequence[A]) -> list[B]:
+    if len(files) == 1:  # to start a thread would take a quarter of a small commit's time
+        return [function(files[0])]
+    with ThreadPoolExecutor(THREADS) as threads:
+        return list(threads.map(function, files))
 
 
 @dataclass(frozen=True, slots=True)
