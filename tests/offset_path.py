@@ -33,8 +33,8 @@ from kctl.kafka.client.access import plain
 from tests.servers.scripted_broker import Answers, ScriptedBroker
 from tests.unit.kctl_kafka.scripts import described, fetched, group, listed_offsets, member
 
-_OFFSET = 987_654_321_012
-_TEXT, _BYTES = str(_OFFSET), struct.pack(">q", _OFFSET)
+NUMBER = 987_654_321_012
+_TEXT, _BYTES = str(NUMBER), struct.pack(">q", NUMBER)
 _TOPIC = _collected.TOPIC_NAMES[0]
 _HERE = Path(__file__).parents[1]
 _ROOTS = f"{_HERE}/kctl/", f"{_HERE}/agent/kctl_agent/"
@@ -54,10 +54,10 @@ def walked() -> Walk:
     script = {
         "ListGroups": Answers({"groups": [{"group_id": "g", "protocol_type": "consumer", "group_state": "Stable"}]}),
         "DescribeGroups": described(group("g", members=[member("one", **{_TOPIC: [0]})])),
-        "OffsetFetch": fetched({"g": {key: _OFFSET}}),
-        "ListOffsets": listed_offsets({key: _OFFSET + 5}),
+        "OffsetFetch": fetched({"g": {key: NUMBER}}),
+        "ListOffsets": listed_offsets({key: NUMBER + 5}),
     }
-    with ScriptedBroker(script, topics=dict.fromkeys(_collected.TOPIC_NAMES, 1)) as broker, _watched(walk):
+    with ScriptedBroker(script, topics=dict.fromkeys(_collected.TOPIC_NAMES, 1)) as broker, watched(walk):
         with tempfile.TemporaryDirectory() as folder:
             asyncio.run(_fleet(broker.address, Path(folder)))
         asyncio.run(_groups(broker.address))
@@ -73,7 +73,7 @@ async def _fleet(servers: str, folder: Path) -> None:
         return caches[0]
 
     fleet = cast(Any, _collected._Fleet)
-    kept, fleet._committed = fleet._committed, lambda *_: _OFFSET
+    kept, fleet._committed = fleet._committed, lambda *_: NUMBER
     try:
         collector, _ = _collected.collector_over(1, folder, cluster=cache, servers=servers)
         snapshot = await collector.collect()
@@ -91,7 +91,7 @@ async def _groups(servers: str) -> None:
 
 
 @contextmanager
-def _watched(walk: Walk) -> Iterator[None]:
+def watched(walk: Walk) -> Iterator[None]:
     def seen(frame: FrameType, event: str, result: object) -> None:
         path = frame.f_code.co_filename
         if event in ("call", "return") and path.startswith(_ROOTS) and not path.startswith(_BESIDE):
@@ -129,10 +129,10 @@ def _holds(value: Any, depth: int) -> bool:
 
 def _is_offset(value: Any) -> bool:
     if isinstance(value, np.ndarray):
-        return value.dtype == np.int64 and bool((value == _OFFSET).any())
+        return value.dtype == np.int64 and bool((value == NUMBER).any())
     if isinstance(value, bytes):
         return _BYTES in value or _TEXT.encode() in value
-    return _TEXT in value if isinstance(value, str) else isinstance(value, int) and value == _OFFSET
+    return _TEXT in value if isinstance(value, str) else isinstance(value, int) and value == NUMBER
 
 
 def _inner(value: Any) -> list[Any]:

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from time import monotonic
-from types import FrameType
 from typing import Any, get_type_hints
 
 import pytest
 
-from kctl.cli.fleet.tables import VIEWS, View, lines_of, read
+from kctl.cli.fleet.tables import VIEWS, View
 from kctl.http.api.paging import Key
 from kctl.master.reduction import COMMANDS
-from kctl.reduce.base import Answer, BrokerSnapshot
+from kctl.reduce.base import Answer
 from kctl.rows.workers import WorkerRow
-from kctl.rpc.fan_out import AgentPool, fan_out
-from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.questions import QUESTIONS, named
 from kctl_agent.replies.workers import WorkerReply
-from kctl_agent.rpc.server import AgentServer
-from kctl_agent.rpc.snapshot import Snapshot
 from tests.house import tracked
-from tests.replies import raw
 
 ROOT = Path(__file__).parents[2]
 TYPES = {each.sent.rpartition(".")[2]: named(each.sent) for each in QUESTIONS.values()}
@@ -407,36 +397,3 @@ def test_what_a_question_names_is_there_and_fits(rpc: str) -> None:
     assert question.key or not question.filters
     if question.key and question.path:
         assert set(Key.of(sent, question.rows, question.key).types) <= {str, int}
-
-
-@pytest.mark.shows("an answer to `getXxx` passes at most 18 files from the snapshot to the printed table")
-async def test_an_answer_passes_through_few_files_from_the_snapshot_to_the_table(short_dir: Path) -> None:
-    files: set[str] = set()
-
-    def note(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and (found := re.search(r"/(kctl|kctl_agent)/.*", frame.f_code.co_filename)):
-            files.add(found[0])
-
-    loop, pool, command = asyncio.get_running_loop(), AgentPool(), COMMANDS["block_size"]
-    sockets = {"worker-0": short_dir / "worker-0.sock"}
-    with ExitStack() as stack:
-        stack.callback(threading.setprofile, None)
-        stack.callback(sys.setprofile, None)
-        stack.callback(pool.close)
-        threading.setprofile(note)
-        server = stack.enter_context(AgentServer(short_dir, "worker-0"))
-        replies = (StorageReply("file:/storage", pending=3),)
-        server.publish(Snapshot(monotonic(), WorkerReply.starting("worker-0", "worker"), replies=replies))
-        await fan_out(pool, sockets, "block_size", deadline=loop.time() + 60.0)  # it connects
-        files.clear()
-        sys.setprofile(note)
-
-        outcome = await fan_out(pool, sockets, "block_size", deadline=loop.time() + 60.0)
-        result = command.encoded(command.reduce(command.decoded(outcome).answers, BrokerSnapshot()))
-        lines = lines_of("block_size", read("block_size", raw(result)))
-        passed = sorted(files)
-    await asyncio.sleep(0)
-
-    assert lines[1].split()[0] == "3"
-    assert "/kctl_agent/rpc/server.py" in passed, "the agent's thread is seen too"
-    assert len(passed) <= 18, "\n".join(passed)

@@ -1,16 +1,11 @@
-"""How far a question of `kctl rpc` has to go, over the master's socket and an agent's and back."""
+"""How far an answer has to go from an agent's snapshot to the table of `kctl rpc`, over both sockets."""
 
 from __future__ import annotations
 
 import asyncio
-import re
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
-from types import FrameType
 
 import pytest
 
@@ -28,32 +23,15 @@ from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 from tests.fleet_snapshot import healthy
+from tests.offset_path import NUMBER, Walk, watched
 from tests.unit.kctl_master.no_brokers import NoBrokers
 
 
-@contextmanager
-def passed_files() -> Iterator[set[str]]:
-    """The files of which a function is called, in this thread and those that begin."""
-    files: set[str] = set()
-
-    def note(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and (found := re.search(r"/(kctl|kctl_agent)/.*", frame.f_code.co_filename)):
-            files.add(found[0])
-
-    threading.setprofile(note)
-    sys.setprofile(note)
-    try:
-        yield files
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
-
-
-@pytest.mark.shows("a question of `kctl rpc` passes at most 33 files, from the command line to the agent and back")
-async def test_a_question_passes_few_files_from_the_command_line_to_the_agent_and_back(
+@pytest.mark.shows("an answer to `getXxx` passes at most 18 files from the agent's snapshot to the table of `kctl rpc`")
+async def test_an_answer_passes_at_most_18_files_from_the_snapshot_to_the_printed_table(
     short_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_dir, pool, latest = short_dir / "run", AgentPool(), healthy()
+    run_dir, pool, latest, walk = short_dir / "run", AgentPool(), healthy(), Walk()
     run_dir.mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_dir))
     brokers = BrokerCache(NoBrokers(), "127.0.0.1:1", "g")
@@ -61,23 +39,18 @@ async def test_a_question_passes_few_files_from_the_command_line_to_the_agent_an
     verdicts = Verdicts(lambda: latest, 5.0, lambda: latest.taken_at)
     service = MasterService(members, brokers, lambda: (), verdicts, EventFeed())
     control = ControlServer(lambda request, _caller: service.answer(request))
-    with passed_files() as files, ExitStack() as stack:
+    replies = (StorageReply("file:/storage", pending=NUMBER),)
+    with watched(walk), ExitStack() as stack:
         server = stack.enter_context(AgentServer(run_dir, "worker-0"))
-        replies = (StorageReply("file:/storage", pending=3),)
         server.publish(Snapshot(monotonic(), WorkerReply.starting("worker-0", "worker"), replies=replies))
         await control.start(run_dir)
         entry = fleets.register("rpc-path", run_dir, short_dir / "kctl.toml", {"XDG_RUNTIME_DIR": str(short_dir)})
         stack.callback(fleets.unregister, entry)
-        await asyncio.to_thread(run, ["rpc", "block_size"])  # it connects
-        capsys.readouterr()
-        files.clear()
-
-        code = await asyncio.to_thread(run, ["rpc", "block_size"])
-        passed = sorted(files)
+        await asyncio.to_thread(run, ["rpc", "block_size"])
         await control.close()
         pool.close()
     await brokers.close()
 
-    assert (code, capsys.readouterr().out.splitlines()[1].split()[0]) == (0, "3")
-    assert {"/kctl_agent/rpc/server.py", "/kctl/reduce/reducers.py"} <= set(passed), "other threads are seen too"
-    assert len(passed) <= 33, "\n".join(passed)
+    assert str(NUMBER) in capsys.readouterr().out
+    assert {"agent/kctl_agent/rpc/dispatch.py", "kctl/reduce/base.py"} <= walk.files, "other threads are seen too"
+    assert len(walk.files) <= 18, sorted(walk.files)
