@@ -15,6 +15,7 @@ from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl.kafka.protocol.committed_bytes import by_topic
 from kctl.reduce.partitions import offset_checker
 from kctl.rows.partitions import PartitionRow
+from tests.clock import Clock
 
 A, B = ("orders", 0), ("orders", 1)
 
@@ -41,13 +42,6 @@ class ScriptedReader:
 
     def close(self) -> None:
         self.is_closed = True
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def reading(
@@ -125,26 +119,21 @@ async def test_of_a_recreated_topic_nothing_old_is_kept_even_when_nothing_new_is
     ]
 
 
-async def test_a_failed_part_leaves_the_other_fresh_and_its_own_offsets_old(cluster_of: Any) -> None:
-    commits_fail = reading({}, {A: 11, B: 21}, errors={"committed": "NotCoordinator"})
-    cluster, _, clock = cluster_of(FULL, commits_fail)
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        (reading({}, {A: 11, B: 21}, errors={"committed": "NotCoordinator"}), [(5, 11, 10), (None, 21, 10)]),
+        (reading({A: 6, B: None}, {A: 12}), [(6, 12, 0), (None, 20, 10)]),
+    ],
+    ids=["the commits", "one end"],
+)
+async def test_what_has_no_answer_ages_alone(cluster_of: Any, second: ClusterReading, expected: list[object]) -> None:
+    cluster, _, clock = cluster_of(FULL, second)
     await cluster.refresh(5)
     clock.now += 10
     await cluster.refresh(5)
 
-    assert [(row.current_offset, row.kafka_max_offset, row.age_seconds) for row in rows(cluster)] == [
-        (5, 11, 10),
-        (None, 21, 10),
-    ]
-
-
-async def test_one_partition_without_an_answer_ages_alone(cluster_of: Any) -> None:
-    cluster, _, clock = cluster_of(FULL, reading({A: 6, B: None}, {A: 12}))
-    await cluster.refresh(5)
-    clock.now += 10
-    await cluster.refresh(5)
-
-    assert [(row.kafka_max_offset, row.age_seconds) for row in rows(cluster)] == [(12, 0), (20, 10)]
+    assert [(row.current_offset, row.kafka_max_offset, row.age_seconds) for row in rows(cluster)] == expected
 
 
 async def test_a_deleted_topic_goes_and_one_that_is_only_unclear_stays(cluster_of: Any) -> None:

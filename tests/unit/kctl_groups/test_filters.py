@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from kctl.groups.filters import NameFilter, fits
+from kctl.groups.filters import NameFilter, bounded, detail_of, fits
+from kctl.groups.snapshot import GroupSnapshot
+from kctl.status.assessments import NOT_ASSESSED
+from tests.partitions import Row, columns_of
 
 NAMES = ["payments-eu", "payments-us", "billing", "a/b", 'quoted "name"\nin two lines']
 
@@ -33,3 +36,23 @@ def test_an_invalid_regular_expression_is_rejected_with_the_reason() -> None:
     with pytest.raises(ValueError, match="unterminated"):
         fits(["/(/"])
     assert fits(["("])("(")
+
+
+def test_the_detail_of_a_group_is_by_the_patterns_of_its_name() -> None:
+    detail = detail_of(["big-*"], ["/huge-.*/"])
+
+    assert [detail(name) for name in ("small", "big-one", "huge-one")] == ["partition", "topic", "group"]
+
+
+def test_of_too_many_partitions_those_of_the_largest_groups_are_cut() -> None:
+    def group(name: str, size: int) -> GroupSnapshot:
+        rows = (Row("t", number, 0, 1, None, 2, None, None, None, 0.1) for number in range(size))
+        return GroupSnapshot("main", name, columns_of(*rows).of_group(0), NOT_ASSESSED)
+
+    groups = (group("a", 5), group("b", 50), group("c", 20), group("d", 5))
+
+    kept, cut = bounded(groups, 30)
+
+    assert (cut, [each.detail for each in kept]) == (1, ["partition", "topic", "partition", "partition"])
+    assert bounded(groups, 0) == bounded(groups, 80) == (groups, 0)
+    assert [each.detail for each in bounded(groups, 4)[0]] == ["topic"] * 4

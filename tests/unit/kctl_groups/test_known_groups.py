@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 
 from kctl.groups.known_groups import KnownGroups
 from kctl.kafka.groups import ListedGroup
@@ -51,31 +52,37 @@ def row(
     return only.current_offset, only.remaining_count, only.age_seconds
 
 
-def test_a_part_that_was_not_answered_keeps_its_values_which_grow_older() -> None:
-    away = whole(committed={"other": by_topic({ORDERS: 10})}, members={}, end={ORDERS: 12}, start={})
-
-    found = known((100, whole()), (110, away))
-
-    assert row(found, "billing", 111) == (4, 8, 11)
-    assert row(found, "other", 111) == (10, 2, 1)
-    assert found.members(found.groups["billing"], 111) == 2
+AWAY = whole(committed={}, members={}, end={}, start={})
+NO_LOG = whole(end={}, start={})
+RECREATED = whole(end={}, start={}, topic_ids={"orders": "second"})
 
 
-def test_what_is_too_old_is_not_given() -> None:
-    away = whole(committed={}, members={}, end={}, start={})
+@pytest.mark.parametrize(
+    ("readings", "expected"),
+    [
+        ([(100, whole()), (110, AWAY), (111, AWAY)], (4, 6, 11)),
+        ([(100, whole()), (110, whole(committed={}, members={}, end={ORDERS: 12})), (111, AWAY)], (4, 8, 11)),
+        ([(100, whole()), (130, NO_LOG), (161, NO_LOG)], (4, None, 0)),
+        ([(100, whole()), (110, RECREATED)], (4, None, 0)),
+        ([(100, whole(share_lag={"billing": {ORDERS: 1}}))], (4, 1, 0)),
+    ],
+    ids=["nothing is answered", "an end is", "a log too old", "a recreated topic", "the lag of a share group"],
+)
+def test_a_part_that_was_not_answered_keeps_its_values_until_they_are_too_old(
+    readings: list[tuple[float, ClusterReading]], expected: tuple[int | None, ...]
+) -> None:
+    found = known(*readings)
 
-    found = known((100, whole()), (150, away), (161, away))
+    assert row(found, "billing", readings[-1][0]) == expected
+    assert found.members(found.groups["billing"], readings[-1][0]) == 2
+
+
+def test_what_is_too_old_or_does_not_exist_has_no_row() -> None:
+    found = known((100, whole()), (150, AWAY), (161, AWAY))
 
     assert not rows(found, "billing", 161)
     assert found.members(found.groups["billing"], 161) is None
-
-
-def test_a_log_that_is_not_known_for_too_long_leaves_the_committed_offset_without_a_lag() -> None:
-    away = whole(end={}, start={})
-
-    found = known((100, whole()), (130, away), (161, away))
-
-    assert row(found, "billing", 161) == (4, None, 0)
+    assert not rows(known((100, whole()), (110, whole(end={}, start={}, unknown={ORDERS}))), "billing", 110)
 
 
 def test_a_group_that_no_broker_lists_is_gone_only_if_all_have_listed_theirs() -> None:
@@ -86,27 +93,11 @@ def test_a_group_that_no_broker_lists_is_gone_only_if_all_have_listed_theirs() -
     assert known((100, whole()), (110, partial), (161, partial)).groups.keys() == {"other"}
 
 
-def test_a_partition_that_does_not_exist_has_no_row_and_one_of_a_recreated_topic_no_old_end() -> None:
-    gone = whole(end={}, start={}, unknown={ORDERS})
-    recreated = whole(end={}, start={}, topic_ids={"orders": "second"})
-
-    found = known((100, whole()), (110, gone))
-    assert not rows(found, "billing", 110)
-
-    assert row(known((100, whole()), (110, recreated)), "billing", 110) == (4, None, 0)
-
-
 def test_the_lag_of_a_group_that_reads_committed_records_is_counted_to_the_last_stable_offset() -> None:
     found = known((100, whole(stable_end={ORDERS: 7})))
 
     assert row(found, "billing", 100, is_read_committed=True) == (4, 3, 0)
     assert row(found, "billing", 100) == (4, 6, 0)
-
-
-def test_of_a_share_group_the_lag_is_that_of_its_coordinator() -> None:
-    found = known((100, whole(share_lag={"billing": {ORDERS: 1}})))
-
-    assert row(found, "billing", 100) == (4, 1, 0)
 
 
 def test_partitions_are_sorted_however_the_coordinator_orders_them() -> None:
@@ -168,5 +159,6 @@ def test_a_topic_of_another_cluster_has_no_lag_though_there_is_one_of_its_name()
 
 
 def test_offsets_of_a_checkpoint_are_as_old_as_its_reading() -> None:
-    assert row(known((100, watched({ORDERS: 4}))), "job", 105) == (4, 6, 55)
-    assert row(known((100, watched({ORDERS: 4}))), "job", 159) == (4, 6, 109)
+    found = known((100, watched({ORDERS: 4})))
+
+    assert [row(found, "job", now) for now in (105, 159)] == [(4, 6, 55), (4, 6, 109)]

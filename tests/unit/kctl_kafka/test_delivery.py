@@ -10,14 +10,16 @@ class Metadata(NamedTuple):
     offset: int
 
 
-def test_a_report_has_count_and_offsets_of_each_partition_in_order() -> None:
-    report = DeliveryReport()
+def test_a_report_has_count_and_offsets_of_each_partition_and_the_first_failure() -> None:
+    report, first = DeliveryReport(), OSError("first")
 
     for partition, offset in ((2, 7), (0, 40), (2, 8)):
         report.add(Metadata(partition, offset), 10)
+    for error in (first, OSError("second")):
+        report.add_failure(error)
 
     assert list(report.partitions().items()) == [(0, PartitionReport(1, 40, 40)), (2, PartitionReport(2, 7, 8))]
-    assert (report.messages, report.bytes, report.failed) == (3, 30, 0)
+    assert (report.messages, report.bytes, report.failed, report.first_failure) == (3, 30, 2, first)
 
 
 def test_without_acknowledgements_offsets_are_not_known() -> None:
@@ -26,12 +28,3 @@ def test_without_acknowledgements_offsets_are_not_known() -> None:
     report.add(Metadata(0, -1), 10)
 
     assert report.partitions() == {0: PartitionReport(1, None, None)}
-
-
-def test_the_first_of_several_failures_is_kept() -> None:
-    report, first = DeliveryReport(), OSError("first")
-
-    for error in (first, OSError("second")):
-        report.add_failure(error)
-
-    assert (report.failed, report.first_failure, report.messages) == (2, first, 0)

@@ -21,16 +21,6 @@ NOT_LEADER = 6
 ENDS = listed_offsets({FIRST: 10, SECOND: 20})
 
 
-def test_an_error_of_one_partition_stays_in_its_row() -> None:
-    script = {"ListOffsets": listed_offsets({FIRST: 10, SECOND: -1}, {SECOND: 56})}
-    with connection_to(script, topics={"orders": 2}) as (broker, connection):
-        found = log_offsets(connection, topics_of(connection.metadata(["orders"])), [FIRST, SECOND])
-
-    assert (found[FIRST].offset, found[FIRST].error) == (10, None)
-    assert (found[SECOND].offset, found[SECOND].error) == (None, "KAFKA_STORAGE_ERROR")
-    assert broker.asked.count("ListOffsets") == 1
-
-
 def test_a_leader_that_has_moved_is_found() -> None:
     steps: list[Step] = [listed_offsets({FIRST: 10}, {SECOND: NOT_LEADER}), ENDS]
     with connection_to({"ListOffsets": steps}, topics={"orders": 2}) as (broker, connection):

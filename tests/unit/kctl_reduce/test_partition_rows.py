@@ -16,17 +16,8 @@ offset_checker = partial(reduced_json, "offset_checker")
 
 
 def row(partition: int, committed: int | None, end: int | None, **more: Any) -> dict[str, Any]:
-    return {
-        "topic": "orders",
-        "partition": partition,
-        "start": 0,
-        "committed": committed,
-        "position": committed,
-        "end": end,
-        "generation": 1,
-        "age_seconds": 0.5,
-        **more,
-    }
+    offsets = {"start": 0, "committed": committed, "position": committed, "end": end}
+    return {"topic": "orders", "partition": partition, **offsets, "generation": 1, "age_seconds": 0.5, **more}
 
 
 def answer(sender: str, *rows: dict[str, Any], age: float = 0.0) -> Answer[JsonObject]:
@@ -34,30 +25,8 @@ def answer(sender: str, *rows: dict[str, Any], age: float = 0.0) -> Answer[JsonO
 
 
 def brokers(*partitions: tuple[int, int | None, int | None], age: float = 1.0) -> BrokerSnapshot:
-    return BrokerSnapshot(
-        columns_of(
-            *(
-                Row("orders", number, 0, committed, None, end, None, None, None, age)
-                for number, committed, end in partitions
-            )
-        )
-    )
-
-
-def test_a_partition_that_no_worker_answers_for_keeps_its_row_from_the_brokers() -> None:
-    result = offset_checker([answer("worker-0", row(0, 40, 100))], brokers((0, 40, 100), (1, 5, 25)))
-
-    assert result["rows"][1] == {
-        "topic": "orders",
-        "partition": 1,
-        "current_offset": 5,
-        "kafka_max_offset": 25,
-        "remaining_count": 20,
-        "worker": None,
-        "age_seconds": 1.0,
-        "stored_messages": None,
-        "stored_seconds": None,
-    }
+    rows = (Row("orders", number, 0, at, None, end, None, None, None, age) for number, at, end in partitions)
+    return BrokerSnapshot(columns_of(*rows))
 
 
 def test_without_workers_and_without_brokers_there_are_no_rows_and_the_total_is_unknown() -> None:
@@ -65,66 +34,41 @@ def test_without_workers_and_without_brokers_there_are_no_rows_and_the_total_is_
     assert kafka_lag([], None) == {"total": None, "unknown": [], "topics": {}, "behind_transaction": None}
 
 
-def test_of_two_claims_on_one_partition_the_higher_generation_wins_even_with_older_offsets() -> None:
-    old = answer("worker-0", row(0, 10, 100, generation=4, age_seconds=0.1))
-    new = answer("worker-1", row(0, 30, 100, generation=5, age_seconds=0.9))
+@pytest.mark.parametrize(
+    ("loses", "wins"),
+    [({"generation": 4, "age_seconds": 0.1}, {"generation": 5, "age_seconds": 0.9}), ({"age_seconds": 2.0}, {})],
+    ids=["the higher generation", "in one generation the newer offsets"],
+)
+def test_of_two_claims_on_one_partition_one_wins(loses: dict[str, Any], wins: dict[str, Any]) -> None:
+    claims = [answer("worker-0", row(0, 10, 100, **loses)), answer("worker-1", row(0, 30, 100, **wins))]
 
-    assert offset_checker([old, new], None)["rows"][0]["worker"] == "worker-1"
-    assert offset_checker([old, new], None)["rows"][0]["current_offset"] == 30
+    [found] = offset_checker(claims, None)["rows"]
 
-
-def test_of_two_claims_in_one_generation_the_newer_offsets_win() -> None:
-    older = answer("worker-0", row(0, 10, 100, age_seconds=2.0))
-    newer = answer("worker-1", row(0, 30, 100, age_seconds=0.2))
-
-    assert offset_checker([older, newer], None)["rows"][0]["worker"] == "worker-1"
+    assert (found["worker"], found["current_offset"]) == ("worker-1", 30)
 
 
-def test_committed_and_end_come_from_one_source_the_newer_one() -> None:
-    worker = answer("worker-0", row(0, 10, 100, age_seconds=30.0, stored_messages=7, stored_seconds=3.0))
+@pytest.mark.parametrize(
+    ("claim", "known", "expected"),
+    [
+        (row(0, 10, 100, age_seconds=30.0), brokers((0, 60, 150)), (60, 150, 90, 1.0)),
+        (row(0, None, 100, position=None), brokers((0, 60, 90)), (60, 100, 40, 1.0)),
+        (row(0, 10, 100, age_seconds=None), brokers((0, 60, 150), age=60.0), (60, 150, 90, 60.0)),
+        (row(0, None, None, position=None, age_seconds=None), None, (None, None, None, 0.7)),
+    ],
+    ids=["both from the newer source", "what it does not know from the older", "no age is oldest", "never fetched"],
+)
+def test_offsets_come_from_the_newer_source(
+    claim: dict[str, Any], known: BrokerSnapshot | None, expected: tuple[float | None, ...]
+) -> None:
+    [found] = offset_checker([answer("worker-0", claim, age=0.7 if known is None else 0.0)], known)["rows"]
 
-    result = offset_checker([worker], brokers((0, 60, 150), age=1.0))
-
-    assert result["rows"][0] == {
-        "topic": "orders",
-        "partition": 0,
-        "current_offset": 60,
-        "kafka_max_offset": 150,
-        "remaining_count": 90,
-        "worker": "worker-0",
-        "age_seconds": 1.0,
-        "stored_messages": 7,
-        "stored_seconds": 3.0,
-    }
-
-
-def test_what_the_newer_source_does_not_know_the_older_one_fills_in() -> None:
-    worker = answer("worker-0", row(0, None, 100, position=None, age_seconds=0.1))
-
-    result = offset_checker([worker], brokers((0, 60, 90), age=5.0))
-
-    assert result["rows"][0]["current_offset"] == 60
-    assert result["rows"][0]["kafka_max_offset"] == 100
-
-
-def test_offsets_without_an_age_are_older_than_any_with_one() -> None:
-    worker = answer("worker-0", row(0, 10, 100, age_seconds=None))
-
-    result = offset_checker([worker], brokers((0, 60, 150), age=60.0))
-
-    assert result["rows"][0]["current_offset"] == 60
-
-
-def test_offsets_that_were_never_fetched_are_as_old_as_the_answer() -> None:
-    worker = answer("worker-0", row(0, None, None, position=None, age_seconds=None), age=0.7)
-
-    assert offset_checker([worker], None)["rows"][0]["age_seconds"] == 0.7
+    columns = ("current_offset", "kafka_max_offset", "remaining_count", "age_seconds")
+    assert tuple(found[name] for name in columns) == expected
+    assert found["worker"] == "worker-0"
 
 
 def test_lag_is_never_negative() -> None:
-    result = kafka_lag([answer("worker-0", row(0, 101, 100))], None)
-
-    assert result["total"] == 0
+    assert kafka_lag([answer("worker-0", row(0, 101, 100))], None)["total"] == 0
 
 
 @pytest.mark.shows("lag without a commit follows the reset policy in every view")
@@ -147,12 +91,6 @@ def test_the_policy_decides_lag(reset: ResetPolicy, start: int | None, position:
         checked = offset_checker([claim], brokers)["rows"][0]
         assert (checked["current_offset"], checked["remaining_count"]) == (None, lag)
         assert kafka_lag([claim], brokers)["total"] == lag
-
-
-def test_what_is_committed_is_what_lag_is_counted_from_under_every_policy() -> None:
-    for reset in ResetPolicy:
-        checked = offset_checker([answer("worker-0", row(0, 90, 100, position=95))], BrokerSnapshot(reset=reset))
-        assert checked["rows"][0]["remaining_count"] == 10
 
 
 def test_a_partition_without_commit_and_reader_has_the_lag_of_its_log() -> None:

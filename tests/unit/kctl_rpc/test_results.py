@@ -1,86 +1,34 @@
 from __future__ import annotations
 
-from dataclasses import replace
+import subprocess
+import sys
 
 import pytest
 
 from kctl.master.reduction import COMMANDS
 from kctl.reduce.base import Answer
-from kctl.rows.partitions import PartitionRow
 from kctl.rows.workers import AgentState
 from kctl.rpc.decode import BadResult, decoded
-from kctl.rpc.fan_out import Failed
 from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.replies.encode import aged, encoded
-from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
 from kctl_agent.replies.workers import PingReply, WorkerReply
 from kctl_agent.rpc.wire import JsonObject
-from tests.replies import NOBODY, outcome_of, parsed, raw, reply_of
-
-ROW: JsonObject = {
-    "topic": "orders",
-    "partition": 3,
-    "start": 0,
-    "committed": 10,
-    "position": 12,
-    "end": 20,
-    "last_timestamp": 5.5,
-    "generation": 4,
-    "age_seconds": 0.5,
-}
-WRONG: list[tuple[str, JsonObject, str]] = [
-    ("block_size", {"pending": "many"}, "Expected `int | null`, got `str` - at `$.pending`"),
-    ("block_size", {"full": True}, "got `bool` - at `$.full`"),
-    ("describe", {"methods": [{"summary": "without a name"}]}, "missing required field `method` - at `$.methods[0]`"),
-    ("describe", {"methods": "all"}, "Expected `array`, got `str` - at `$.methods`"),
-    ("kafka_lag", {"rows": [ROW, {**ROW, "end": "20"}]}, "got `str` - at `$.rows[1].end`"),
-    ("kafka_lag", {"rows": {}}, "got `object` - at `$.rows`"),
-    ("member_leader", {"generation": 1.5}, "got `float` - at `$.generation`"),
-    ("member_leader", {"partitions": [{"topic": "orders"}]}, "required field `partition` - at `$.partitions[0]`"),
-    ("metadata_brokers", {"rows": [{"host": "b"}]}, "required field `node_id` - at `$.rows[0]`"),
-    ("metadata_topics", {"rows": [{"topic": "o", "partition": 0, "isr_nodes": ["1"]}]}, "`$.rows[0].isr_nodes[0]`"),
-    ("offset_checker", {"rows": [ROW, 7]}, "Expected `object`, got `int` - at `$.rows[1]`"),
-    ("offset_checker", {"rows": [{**ROW, "committed": 2**62}]}, "`int` <= 4611686018427387903 - at `$.rows[0].com"),
-    ("offset_checker", {"rows": [{**ROW, "partition": None}]}, "got `null` - at `$.rows[0].partition`"),
-    ("ping", {"name": "guest"}, "missing required field `pid`"),
-    ("ping", {"pid": True}, "got `bool` - at `$.pid`"),
-    ("workers", {"state": 7}, "got `int` - at `$.state`"),
-    ("workers", {"events": [{"at": "now", "kind": "x", "text": "y"}]}, "got `str` - at `$.events[0].at`"),
-    ("workers", {"sinker": {"handled": -1}}, "Expected `int` >= 0 - at `$.sinker.handled`"),
-    ("workers", {"state_seconds": 2.0**62}, "Expected `float` < 4.611686018427388e+18 - at `$.state_seconds`"),
-]
+from tests.replies import outcome_of, raw
 
 
-@pytest.mark.parametrize(("rpc", "result", "why"), WRONG, ids=lambda value: value if isinstance(value, str) else "")
-def test_a_wrong_reply_is_a_bad_result_and_names_the_wrong_field(rpc: str, result: JsonObject, why: str) -> None:
-    silent = Failed("worker-9", "timeout", "no answer in time")
+@pytest.mark.parametrize(
+    ("rpc", "result", "why"),
+    [
+        ("offset_checker", {"rows": [{"topic": "o", "partition": 0, "committed": 2**62}]}, "`$.rows[0].committed`"),
+        ("ping", {"pid": True}, "got `bool` - at `$.pid`"),
+        ("workers", {"sinker": {"handled": -1}}, "Expected `int` >= 0 - at `$.sinker.handled`"),
+        ("workers", {"state_seconds": 2.0**62}, "Expected `float` < 4.611686018427388e+18 - at `$.state_seconds`"),
+    ],
+)
+def test_a_number_that_no_process_can_mean_is_a_bad_result(rpc: str, result: JsonObject, why: str) -> None:
+    [failed] = COMMANDS[rpc].decoded(outcome_of(Answer("guest", result, 0.1))).failed
 
-    outcome = COMMANDS[rpc].decoded(
-        replace(outcome_of(Answer("guest", result, 0.1), failed=[silent]), stopped=("worker-1",))
-    )
-
-    assert (outcome.answers, outcome.stopped) == ([], ("worker-1",))
-    assert [(failure.sender, failure.code) for failure in outcome.failed] == [
-        ("guest", "bad_result"),
-        ("worker-9", "timeout"),
-    ]
-    assert why in outcome.failed[0].message
-
-
-def test_a_partition_is_read_as_it_was_sent() -> None:
-    result = COMMANDS["offset_checker"].reduce(
-        parsed("offset_checker", [Answer("worker-0", {"rows": [ROW]}, 0.0)]), NOBODY
-    )
-
-    assert [*result.rows()] == [PartitionRow("orders", 3, 10, 20, 10, "worker-0", 0.5)]
-    [row] = result.json_rows("start", "position", "last_timestamp", "generation")
-    assert [row[name] for name in ("start", "position", "last_timestamp", "generation")] == [0, 12, 5.5, 4]
-
-
-def test_what_is_not_sent_is_unknown_and_what_is_not_known_here_is_ignored() -> None:
-    reply = decoded(PartitionsReply, raw({"rows": [{"topic": "orders", "partition": 0, "colour": {"red": [1]}}]}))
-
-    assert reply == PartitionsReply((PartitionReply("orders", 0),))
+    assert (failed.code, why in failed.message) == ("bad_result", True)
 
 
 def test_a_state_of_a_newer_release_is_read_with_the_rest() -> None:
@@ -91,9 +39,7 @@ def test_a_state_of_a_newer_release_is_read_with_the_rest() -> None:
 
 
 def test_half_of_a_surrogate_pair_is_read_as_json_has_it() -> None:
-    heard = decoded(WorkerReply, raw({"last_error": "\udcff"}))
-
-    assert heard.last_error == "\udcff"
+    assert decoded(WorkerReply, raw({"last_error": "\udcff"})).last_error == "\udcff"
     with pytest.raises(BadResult, match="not JSON in UTF-8"):
         decoded(WorkerReply, b'{"last_error": "\xff"}')
 
@@ -108,8 +54,27 @@ def test_what_is_kept_grows_older() -> None:
     assert aged(StorageReply("file:/x"), 0.5) == StorageReply("file:/x"), "what is not known has no age"
 
 
-@pytest.mark.parametrize("rpc", ["block_size", "describe", "metadata_brokers", "metadata_topics", "ping"])
-def test_the_fields_of_an_agents_reply_are_printed_by_their_names(rpc: str) -> None:
-    sent = reply_of(rpc, 2)
+AT_ONCE = """
+import contextlib, sys, threading
+sys.setswitchinterval(1e-6)
+from kctl.rpc.decode import BadResult, decoded
+from kctl_agent.replies import workers
+kinds = [kind for kind in vars(workers).values() if hasattr(kind, "__dataclass_fields__")]
+together = threading.Barrier(8)
+def run(kinds):
+    together.wait()
+    for kind in kinds:
+        with contextlib.suppress(BadResult):
+            decoded(kind, b'{"name": "a", "state": "running", "pid": 1, "events": [{"at": 1, "kind": "x"}]}')
+threads = [threading.Thread(target=run, args=(kinds[:: 1 if number % 2 else -1],)) for number in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+"""When two threads made a decoder at once, 16 of 25 such processes ended by signal 11 (msgspec 0.22)."""
 
-    assert encoded(decoded(COMMANDS[rpc].reply, raw(sent))) == sent
+
+@pytest.mark.parametrize("attempt", range(5))
+def test_threads_that_decode_for_the_first_time_at_once_end_no_process(attempt: int) -> None:
+    ended = subprocess.run([sys.executable, "-c", AT_ONCE], check=False)
+
+    assert ended.returncode == 0, f"attempt {attempt}"

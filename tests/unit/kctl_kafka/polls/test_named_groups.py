@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from math import inf
 from typing import Any
 
@@ -68,6 +68,24 @@ def reader(broker: ScriptedBroker) -> Iterator[ClusterReader]:
 
 def reader_of(broker: ScriptedBroker) -> ClusterReader:
     return ClusterReader.of_group(plain(broker.address), "readers", ["orders"], "read_uncommitted", 10)
+
+
+@contextmanager
+def led_by(leaders: dict[str, list[int]], *list_offsets: Step) -> Iterator[tuple[ScriptedBroker, ClusterReader]]:
+    """Two brokers; `leaders` may change. `list_offsets` are the answers of the first."""
+    brokers = dict[int, str]()
+
+    def metadata(request: Any) -> Any:
+        return metadata_fields(brokers, leaders, [topic.name for topic in request.topics])
+
+    script = Coordinator().script() | {"Metadata": Answers(metadata), "ListOffsets": list_offsets or ENDS}
+    with (
+        ScriptedBroker(script) as broker,
+        ScriptedBroker({"ListOffsets": ENDS}, node_id=2) as other,
+        closing(reader_of(broker)) as reader,
+    ):
+        brokers |= {1: broker.address, 2: other.address}
+        yield broker, reader
 
 
 def committed(reading: ClusterReading) -> dict[str, dict[Partition, int]]:
@@ -146,21 +164,8 @@ def test_a_poll_is_three_requests(reader: ClusterReader, broker: ScriptedBroker)
 
 
 def test_a_leader_that_has_moved_is_found_within_the_poll() -> None:
-    leaders, brokers = {"orders": [1, 1]}, dict[int, str]()
-
-    def metadata(request: Any) -> Any:
-        return metadata_fields(brokers, leaders, [topic.name for topic in request.topics])
-
-    first = Coordinator().script() | {
-        "Metadata": Answers(metadata),
-        "ListOffsets": [ENDS, ENDS, listed_offsets({FIRST: 11}, {SECOND: NOT_LEADER}), ENDS],
-    }
-    with (
-        ScriptedBroker(first) as broker,
-        ScriptedBroker({"ListOffsets": ENDS}, node_id=2) as other,
-        closing(reader_of(broker)) as reader,
-    ):
-        brokers |= {1: broker.address, 2: other.address}
+    leaders = {"orders": [1, 1]}
+    with led_by(leaders, ENDS, ENDS, listed_offsets({FIRST: 11}, {SECOND: NOT_LEADER}), ENDS) as (broker, reader):
         reader.read()
         leaders["orders"] = [1, 2]
         before = len(broker.asked)
@@ -172,17 +177,9 @@ def test_a_leader_that_has_moved_is_found_within_the_poll() -> None:
 
 
 def test_a_topic_that_was_deleted_while_the_group_keeps_its_offsets_is_found_again() -> None:
-    leaders, brokers = {"orders": [1, 1]}, dict[int, str]()
-
-    def metadata(request: Any) -> Any:
-        return metadata_fields(brokers, leaders, [topic.name for topic in request.topics])
-
-    script = Coordinator().script() | {
-        "Metadata": Answers(metadata),
-        "ListOffsets": [ENDS, ENDS, listed_offsets({}, {FIRST: NO_SUCH_TOPIC, SECOND: NO_SUCH_TOPIC}), ENDS],
-    }
-    with ScriptedBroker(script) as broker, closing(reader_of(broker)) as reader:
-        brokers[1] = broker.address
+    leaders = {"orders": [1, 1]}
+    gone = listed_offsets({}, {FIRST: NO_SUCH_TOPIC, SECOND: NO_SUCH_TOPIC})
+    with led_by(leaders, ENDS, ENDS, gone, ENDS) as (_, reader):
         reader.read()
         leaders.clear()
         deleted = [reader.read() for _ in range(2)]
@@ -194,10 +191,8 @@ def test_a_topic_that_was_deleted_while_the_group_keeps_its_offsets_is_found_aga
 
 
 def test_a_partition_without_a_leader_is_named_and_asked_for_until_it_has_one() -> None:
-    leaders, brokers = {"orders": [1, -1]}, dict[int, str]()
-    script = Coordinator().script() | {"Metadata": Answers(lambda _: metadata_fields(brokers, leaders, ["orders"]))}
-    with ScriptedBroker(script) as broker, closing(reader_of(broker)) as reader:
-        brokers[1] = broker.address
+    leaders = {"orders": [1, -1]}
+    with led_by(leaders) as (_, reader):
         without = [reader.read() for _ in range(2)]
         leaders["orders"] = [1, 1]
         with_one = reader.read()
