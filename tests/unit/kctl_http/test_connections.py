@@ -5,8 +5,8 @@ import math
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +21,7 @@ from kctl.http.server import HttpServer, connection_bound
 from tests.certificates import make_certificate
 from tests.conftest import eventually
 from tests.fleet_snapshot import TOKEN, TOKENS, serving, snapshot, source_of
+from tests.unit.kctl_http.raw_requests import Streams, answer_to, closed, connected, ending
 
 GOOD = f"Authorization: Bearer {TOKEN}\r\n"
 
@@ -28,17 +29,7 @@ GOOD = f"Authorization: Bearer {TOKEN}\r\n"
 @dataclass
 class Secured:
     server: HttpServer
-    certificate: Path
-    key: Path
-    trusted: ssl.SSLContext = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.trusted = ssl.create_default_context(cafile=str(self.certificate))
-
-    @property
-    def address(self) -> tuple[str, int]:
-        host, port = self.server.url.removeprefix("https://").split(":")
-        return host, int(port)
+    trusted: ssl.SSLContext
 
     async def is_alive(self) -> bool:
         async with httpx.AsyncClient(verify=self.trusted, timeout=10) as client:
@@ -46,16 +37,20 @@ class Secured:
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    certificate = make_certificate(tmp_path_factory.mktemp("tls"))
-    return certificate, certificate.with_name("key.pem")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 @asynccontextmanager
-async def secured(pair: tuple[Path, Path]) -> AsyncIterator[Secured]:
-    certificate, key = pair
-    async with serving(source_of(snapshot()), AccessRights(tokens=TOKENS, certificate=certificate, key=key)) as server:
-        yield Secured(server, certificate, key)
+async def secured(certificate: Path) -> AsyncIterator[Secured]:
+    access = AccessRights(tokens=TOKENS, certificate=certificate, key=certificate.with_name("key.pem"))
+    async with serving(source_of(snapshot()), access) as server:
+        yield Secured(server, ssl.create_default_context(cafile=str(certificate)))
+
+
+def address_of(server: HttpServer) -> tuple[str, int]:
+    host, port = server.url.rpartition("/")[2].split(":")
+    return host, int(port)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -63,23 +58,20 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def silent(address: tuple[str, int], count: int) -> AsyncIterator[list[asyncio.StreamReader]]:
-    opened: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+async def silent(url: str, count: int, source: str = "127.0.0.1") -> AsyncIterator[list[asyncio.StreamReader]]:
+    opened: list[Streams] = []
     try:
-        opened += [await asyncio.open_connection(*address) for _ in range(count)]
+        opened += [await connected(url, source) for _ in range(count)]
         yield [reader for reader, _ in opened]
     finally:
-        for _, writer in opened:
-            writer.close()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
+        await closed(*(writer for _, writer in opened))
 
 
 @pytest.mark.shows("silent TLS handshakes and missing bodies do not keep a connection")
-async def test_an_endless_handshake_is_counted(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_endless_handshake_is_counted(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kctl.http.server.MAX_CONNECTIONS", 10)
-    async with secured(pair) as here:
-        async with silent(here.address, 40):
+    async with secured(certificate) as here:
+        async with silent(here.server.url, 40):
             await until(lambda: here.server.refusals["busy"] == 30)
             assert len(here.server.connections) == 10
 
@@ -87,11 +79,10 @@ async def test_an_endless_handshake_is_counted(pair: tuple[Path, Path], monkeypa
         assert await here.is_alive()
 
 
-async def test_an_endless_handshake_is_closed(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_endless_handshake_is_closed(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BoundedProtocol, "handshake_seconds", 0.3)
-    async with secured(pair) as here, silent(here.address, 5) as readers:
-        async with asyncio.timeout(10):
-            assert await asyncio.gather(*(ending(reader) for reader in readers)) == [b""] * 5
+    async with secured(certificate) as here, silent(here.server.url, 5) as readers:
+        assert await asyncio.gather(*map(ending, readers)) == [b""] * 5
 
         await until(lambda: not here.server.connections)
         assert here.server.refusals == {"tls_handshake": 5}
@@ -99,19 +90,12 @@ async def test_an_endless_handshake_is_closed(pair: tuple[Path, Path], monkeypat
         assert await here.is_alive()
 
 
-async def ending(reader: asyncio.StreamReader) -> bytes:
-    try:
-        return await reader.read()
-    except ConnectionError:
-        return b""
-
-
 @pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"\0" * 5000, b""])
 async def test_what_is_no_handshake_ends_the_connection_quietly(
-    pair: tuple[Path, Path], garbage: bytes, caplog: pytest.LogCaptureFixture
+    certificate: Path, garbage: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with secured(pair) as here:
-        _, writer = await asyncio.open_connection(*here.address)
+    async with secured(certificate) as here:
+        _, writer = await connected(here.server.url)
         writer.write(garbage)
         writer.write_eof()
 
@@ -122,12 +106,12 @@ async def test_what_is_no_handshake_ends_the_connection_quietly(
         writer.close()
 
 
-async def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(pair: tuple[Path, Path]) -> None:
-    async with secured(pair) as here:
+async def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(certificate: Path) -> None:
+    async with secured(certificate) as here:
         for _ in range(20):
             incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
             client = here.trusted.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
-            reader, writer = await asyncio.open_connection(*here.address)
+            reader, writer = await connected(here.server.url)
             with pytest.raises(ssl.SSLWantReadError):
                 client.do_handshake()
             while True:
@@ -152,11 +136,11 @@ async def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(pa
             writer.close()
 
 
-async def test_the_master_ends_while_handshakes_are_under_way(pair: tuple[Path, Path]) -> None:
+async def test_the_master_ends_while_handshakes_are_under_way(certificate: Path) -> None:
     with ExitStack() as stack:
-        async with secured(pair) as here:
+        async with secured(certificate) as here:
             for _ in range(5):
-                stack.enter_context(socket.create_connection(here.address))
+                stack.enter_context(socket.create_connection(address_of(here.server)))
             await until(lambda: len(here.server.connections) == 5)
         assert not here.server.connections
 
@@ -174,15 +158,10 @@ async def test_the_master_ends_while_handshakes_are_under_way(pair: tuple[Path, 
 )
 async def test_after_an_answer_a_body_that_is_still_to_come_is_not_waited_for(head: str) -> None:
     async with serving(source_of(snapshot()), AccessRights(tokens=TOKENS)) as server:
-        reader, writer = await asyncio.open_connection(*server.url.removeprefix("http://").split(":"))
-        writer.write(f"{head}Host: localhost\r\n\r\n".encode() + b"2")
-
-        async with asyncio.timeout(5):
-            answer = await ending(reader)
+        answer = await answer_to(server.url, f"{head}Host: localhost\r\n\r\n".encode() + b"2")
 
         assert b"\r\nconnection: close\r\n" in answer
         await until(lambda: not server.connections)
-        writer.close()
 
 
 async def test_a_body_that_is_read_leaves_the_connection_open() -> None:
@@ -200,8 +179,7 @@ async def test_a_body_that_is_read_leaves_the_connection_open() -> None:
 async def test_a_connection_closed_with_a_little_unread_is_cut(words: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BoundedProtocol, "unread_seconds", 0.5)
     async with serving(source_of(snapshot())) as server:
-        host, port = server.url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port))) as unread:
+        with socket.create_connection(address_of(server)) as unread:
             await until(lambda: len(server.connections) == 1)
             [connection] = server.connections
             assert isinstance(connection, BoundedProtocol)
@@ -225,17 +203,14 @@ def test_http_takes_a_quarter_of_the_descriptors_at_most(descriptors: int, bound
 async def test_one_address_beyond_loopback_may_have_half_of_the_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kctl.http.server.MAX_CONNECTIONS", 10)
     monkeypatch.setattr("kctl.http.protocol.is_loopback", lambda address: address == "127.0.0.1")
-    async with serving(source_of(snapshot())) as server:
-        host, port = server.url.removeprefix("http://").split(":")
-        strangers = [await asyncio.open_connection(host, int(port), local_addr=("127.0.0.2", 0)) for _ in range(5)]
-        reader, writer = await asyncio.open_connection(host, int(port), local_addr=("127.0.0.2", 0))
-        refused = await reader.read()
-        async with silent((host, int(port)), 4), httpx.AsyncClient(timeout=10) as client:
+    async with (
+        serving(source_of(snapshot())) as server,
+        silent(server.url, 5, "127.0.0.2"),
+        silent(server.url, 1, "127.0.0.2") as [one_more],
+    ):
+        refused = await ending(one_more)
+        async with silent(server.url, 4), httpx.AsyncClient(timeout=10) as client:
             answered = await client.get(f"{server.url}/healthz")
-        for each in [writer, *(writer for _, writer in strangers)]:
-            each.close()
-            with suppress(ConnectionError):
-                await each.wait_closed()
 
     assert b"503 Busy" in refused
     assert b"5 connections of your address are open already" in refused

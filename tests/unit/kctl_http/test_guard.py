@@ -5,9 +5,7 @@ import base64
 import signal
 import socket
 import ssl
-from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +14,6 @@ import pytest
 from fastapi import Request, Response
 
 from kctl.config.sections import HttpSection
-from kctl.errors import ConfigError
 from kctl.http import guard
 from kctl.http.access import AccessRights, Token, access_of
 from kctl.http.app import create_app
@@ -26,68 +23,87 @@ from kctl.http.server import bind
 from tests.certificates import make_certificate
 from tests.conftest import eventually
 from tests.fleet_snapshot import TOKEN, TOKENS, ask, healthy, serving, snapshot, source_of
+from tests.unit.kctl_http.raw_requests import answer_to, closed, connected
 
+NEW, READ = "a-new-token-0123456789", "a-read-token-0123456789"
+LOCAL = AccessRights()
 WITH_TOKEN = AccessRights(tokens=TOKENS)
-REMOTE = AccessRights(is_loopback=False, tokens=TOKENS)
 OWN = AccessRights(others_may_read=False, tokens=TOKENS)
-GOOD = {"authorization": f"Bearer {TOKEN}"}
-WRONG = {"authorization": "Bearer wrong-wrong-wrong-wrong"}
+CLOSED = AccessRights(tokens=(*TOKENS, Token(READ, "prometheus")))
+REMOTE = AccessRights(is_loopback=False, tokens=(*TOKENS, Token(NEW, may_act=True), Token(READ, "prometheus")))
+READ_ONLY = AccessRights(tokens=(Token(READ),))
+PROXIED = AccessRights(hosts=frozenset({"proxy.example"}))
 PATHS = ("/", "/docs", "/openapi.json", "/healthz", "/readyz", "/metrics", "/api/v1/lag", "/api/v1/events", "/nothing")
 
 
-async def refusal(
-    path: str, method: str = "GET", access: AccessRights | None = None, **options: Any
-) -> tuple[int, str]:
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+def basic(token: str) -> dict[str, str]:
+    return {"authorization": "Basic " + base64.b64encode(f"me:{token}".encode()).decode()}
+
+
+GOOD, WRONG = bearer(TOKEN), bearer("wrong-wrong-wrong-wrong")
+
+
+async def refusal(path: str, method: str = "GET", access: AccessRights | None = None, **options: Any) -> str:
     response = await ask(snapshot(), path, method, access, **options)
     assert response.headers["connection"] == "close"
     assert TOKEN not in response.text
-    return response.status_code, response.json()["error"]["code"]
+    if response.status_code == 401:
+        assert "Basic" in response.headers["www-authenticate"], "a browser can ask for it"
+    return f"{response.status_code} {response.json()['error']['code']}"
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_where_there_is_a_read_token_reading_needs_one_on_loopback_too(path: str) -> None:
-    read = "a-token-for-reading-alone"
-    closed = AccessRights(tokens=(*TOKENS, Token(read, "prometheus")))
-
-    assert await refusal(path, access=closed) == (401, "unauthorized")
-    assert "Basic" in (await ask(snapshot(), path, access=closed)).headers["www-authenticate"], (
-        "a browser can ask for it"
-    )
+@pytest.mark.parametrize("access", [CLOSED, REMOTE], ids=["where there is a read token", "beyond this host"])
+async def test_reading_anything_needs_a_token(access: AccessRights, path: str) -> None:
+    for headers in ({}, WRONG, {"authorization": TOKEN}, {"authorization": "Basic ???"}):
+        assert await refusal(path, access=access, headers=headers) == "401 unauthorized"
     if path in ("/", "/metrics", "/healthz"):
-        for token in (TOKEN, read):
-            headers = {"authorization": f"Bearer {token}"}
-            assert (await ask(snapshot(), path, access=closed, headers=headers)).status_code == 200
+        for headers in (GOOD, bearer(READ), basic(TOKEN), basic(READ)):
+            assert (await ask(snapshot(), path, access=access, headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_on_loopback_who_is_not_known_to_be_the_fleets_user_needs_a_token(path: str) -> None:
+    """This test has no connection at all."""
+    if path not in ("/healthz", "/metrics", "/readyz"):
+        assert await refusal(path, access=OWN) == "401 unauthorized"
+        if path != "/api/v1/events":  # its answer has no end
+            assert (await ask(snapshot(), path, access=OWN, headers=GOOD)).status_code in (200, 404)
+    elif path != "/readyz":
+        assert (await ask(snapshot(), path, access=OWN)).status_code == 200
 
 
 @pytest.mark.shows("a missing or wrong token or another origin is rejected; beyond loopback TLS is required")
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-async def test_what_changes_something_needs_the_token_even_on_loopback(method: str) -> None:
-    assert await refusal("/api/v1/lag", method) == (403, "not_allowed")
-    assert await refusal("/api/v1/lag", method, WITH_TOKEN) == (401, "unauthorized")
-    assert await refusal("/api/v1/lag", method, WITH_TOKEN, headers=WRONG) == (401, "unauthorized")
-    assert (await ask(snapshot(), "/api/v1/lag", method, WITH_TOKEN, headers=GOOD)).status_code == 405
+@pytest.mark.shows("the scraper's token only reads; two are valid during a rotation; the audit log names it")
+@pytest.mark.parametrize(
+    ("access", "headers", "expected"),
+    [
+        (LOCAL, {}, "403 not_allowed"),
+        (WITH_TOKEN, {}, "401 unauthorized"),
+        (WITH_TOKEN, WRONG, "401 unauthorized"),
+        (REMOTE, basic(TOKEN), "401 unauthorized"),
+        (REMOTE, bearer(READ), "403 not_allowed"),
+        (CLOSED, bearer(READ), "403 not_allowed"),
+        (READ_ONLY, bearer(READ), "403 not_allowed"),
+    ],
+)
+async def test_what_changes_something_needs_a_token_that_may_act_on_loopback_too(
+    access: AccessRights, headers: dict[str, str], expected: str
+) -> None:
+    for method in ("POST", "PUT", "PATCH", "DELETE", "X"):
+        assert await refusal("/api/v1/lag", method, access, headers=headers) == expected
 
 
-@pytest.mark.parametrize("path", PATHS)
-async def test_beyond_this_host_everything_needs_the_token(path: str) -> None:
-    assert await refusal(path, access=REMOTE) == (401, "unauthorized")
-    assert await refusal(path, access=REMOTE, headers=WRONG) == (401, "unauthorized")
-    assert await refusal(path, access=REMOTE, headers={"authorization": TOKEN}) == (401, "unauthorized")
-
-
-async def test_the_right_token_opens_by_whatever_name() -> None:
-    for access in (REMOTE, WITH_TOKEN):
-        response = await ask(snapshot(), "/api/v1/lag", access=access, headers={**GOOD, "host": "kctl.example:9750"})
-        assert response.status_code == 200
-
-
-async def test_a_browser_may_ask_a_person_for_the_token_but_only_to_read() -> None:
-    basic = {"authorization": "Basic " + base64.b64encode(f"me:{TOKEN}".encode()).decode()}
-
-    assert (await ask(snapshot(), "/api/v1/lag", access=REMOTE, headers=basic)).status_code == 200
-    assert "Basic" in (await ask(snapshot(), "/api/v1/lag", access=REMOTE)).headers["www-authenticate"]
-    assert await refusal("/api/v1/lag", "POST", REMOTE, headers=basic) == (401, "unauthorized")
-    assert await refusal("/api/v1/lag", access=REMOTE, headers={"authorization": "Basic ???"}) == (401, "unauthorized")
+async def test_while_a_token_is_rotated_the_old_and_the_new_one_are_valid_by_whatever_name() -> None:
+    for token in (TOKEN, NEW):
+        headers = {**bearer(token), "host": "kctl.example:9750"}
+        assert (await ask(snapshot(), "/api/v1/lag", access=REMOTE, headers=headers)).status_code == 200
+        let_in = await ask(snapshot(), "/api/v1/lag", "POST", REMOTE, headers=headers)
+        assert let_in.json()["error"]["code"] == "method_not_allowed", "there is no such route"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +112,7 @@ async def test_a_browser_may_ask_a_person_for_the_token_but_only_to_read() -> No
 async def test_pages_of_another_origin_are_rejected_with_or_without_a_token(origin: str) -> None:
     for method in ("GET", "POST", "OPTIONS"):
         headers = {**GOOD, "origin": origin}
-        assert await refusal("/api/v1/lag", method, WITH_TOKEN, headers=headers) == (403, "not_allowed")
+        assert await refusal("/api/v1/lag", method, WITH_TOKEN, headers=headers) == "403 not_allowed"
 
 
 async def test_our_own_page_is_let_in_and_no_other_origin_is_ever_allowed() -> None:
@@ -110,9 +126,7 @@ async def test_our_own_page_is_let_in_and_no_other_origin_is_ever_allowed() -> N
     "host", ["localhost:9750", "127.0.0.1", "[::1]:9750", "127.0.0.2:1", "LOCALHOST", "proxy.example"]
 )
 async def test_our_own_names_are_known(host: str) -> None:
-    access = AccessRights(hosts=frozenset({"proxy.example"}))
-
-    assert (await ask(snapshot(), "/api/v1/lag", access=access, headers={"host": host})).status_code == 200
+    assert (await ask(snapshot(), "/api/v1/lag", access=PROXIED, headers={"host": host})).status_code == 200
 
 
 @pytest.mark.shows("wrong tokens are logged, and lock no client out")
@@ -137,15 +151,12 @@ async def test_every_answer_forbids_what_a_browser_might_do_with_it() -> None:
         assert len(response.headers.get_list("content-security-policy")) == 1
 
 
-async def test_a_body_that_is_too_large_is_rejected_before_it_is_read() -> None:
+async def test_a_body_and_headers_that_are_too_large_are_rejected_before_they_are_read() -> None:
     headers = {**GOOD, "content-length": str(64 * 1024 + 1)}
 
-    assert await refusal("/api/v1/lag", "POST", WITH_TOKEN, headers=headers) == (413, "body_too_large")
-
-
-async def test_headers_that_are_too_large_are_rejected() -> None:
-    assert await refusal("/api/v1/lag", headers={"x": "y" * 20_000}) == (431, "headers_too_large")
-    assert await refusal(f"/api/v1/lag?topic={'y' * 20_000}") == (431, "headers_too_large")
+    assert await refusal("/api/v1/lag", "POST", WITH_TOKEN, headers=headers) == "413 body_too_large"
+    assert await refusal("/api/v1/lag", headers={"x": "y" * 20_000}) == "431 headers_too_large"
+    assert await refusal(f"/api/v1/lag?topic={'y' * 20_000}") == "431 headers_too_large"
 
 
 @pytest.fixture
@@ -155,17 +166,9 @@ def bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BoundedProtocol, "unread_seconds", 0.5)
 
 
-async def connected(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection(*url.removeprefix("http://").split(":"))
-
-
-async def answer_to(url: str, data: bytes) -> bytes:
-    reader, writer = await connected(url)
-    writer.write(data)
-    async with asyncio.timeout(5):
-        answer = await reader.read()
-    writer.close()
-    return answer
+async def is_alive(url: str) -> bool:
+    async with httpx.AsyncClient(timeout=5) as client:
+        return (await client.get(f"{url}/healthz")).status_code == 200
 
 
 @pytest.mark.usefixtures("bounds")
@@ -178,17 +181,12 @@ async def answer_to(url: str, data: bytes) -> bytes:
         (b"\x16\x03\x01 what is this\r\n\r\n", b"400", b"bad_request"),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 100_000, b"431", b"headers_too_large"),
         (b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n", b"403", b"not_allowed"),
-        (
-            b"GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
-            b"404",
-            b"not_found",
-        ),
     ],
-    ids=["half a line", "half a header", "nothing", "no http", "endless header", "body never comes", "websocket"],
+    ids=["half a line", "half a header", "nothing", "no http", "endless header", "body never comes"],
 )
 async def test_a_caller_that_never_comes_to_the_point_is_closed(data: bytes, status: bytes, code: bytes) -> None:
     async with serving(source_of(snapshot())) as server:
-        answer = await (once if status == b"404" else answer_to)(server.url, data)
+        answer = await answer_to(server.url, data)
 
         assert answer.startswith(b"HTTP/1.1 " + status)
         assert b'{"error":' in answer
@@ -196,19 +194,13 @@ async def test_a_caller_that_never_comes_to_the_point_is_closed(data: bytes, sta
         assert await is_alive(server.url)
 
 
-async def once(url: str, data: bytes) -> bytes:
-    reader, writer = await connected(url)
-    writer.write(data)
-    async with asyncio.timeout(5):
-        head = await reader.readuntil(b"\r\n\r\n")
-        body = await reader.read(4096)
-    writer.close()
-    return head + body
-
-
-async def is_alive(url: str) -> bool:
-    async with httpx.AsyncClient(timeout=5) as client:
-        return (await client.get(f"{url}/healthz")).status_code == 200
+async def test_a_websocket_is_not_found() -> None:
+    async with serving(source_of(snapshot())) as server:
+        reader, writer = await connected(server.url)
+        writer.write(b"GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+        async with asyncio.timeout(5):
+            assert (await reader.readline()).startswith(b"HTTP/1.1 404")
+        await closed(writer)
 
 
 @pytest.mark.usefixtures("bounds")
@@ -264,51 +256,6 @@ def test_answers_do_not_wait_for_the_caller_s_acknowledgement() -> None:
         assert sock.proto == socket.IPPROTO_TCP, "asyncio sets TCP_NODELAY only then"
 
 
-Settings = Callable[..., HttpSection]
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    for name, text in {"token": TOKEN, "short": "secret", "open": TOKEN}.items():
-        (tmp_path / name).touch(0o600)
-        (tmp_path / name).write_text(f"{text}\n")
-    (tmp_path / "open").chmod(0o644)
-    return lambda **more: replace(HttpSection(), **more)
-
-
-@pytest.mark.parametrize(
-    ("more", "sentence"),
-    [
-        ({"host": "0.0.0.0"}, "loopback address, so others can reach it: set http.token_file"),
-        ({"host": "::"}, "set http.token_file"),
-        ({"host": "10.0.0.1", "token_file": "token"}, "set http.tls_certificate, or http.insecure"),
-        ({"host": "example.org"}, "no IP address"),
-        ({"token_file": "nothing"}, "cannot be read"),
-        ({"token_file": "open"}, "every user of this machine may open it"),
-        ({"read_token_file": "open"}, "every user of this machine may open it"),
-        ({"tls_certificate": "token", "tls_key": "open"}, "every user of this machine may open it"),
-        ({"token_file": "short"}, "at least 16 characters"),
-        ({"read_token_file": "nothing"}, "http.read_token_file"),
-        ({"host": "0.0.0.0", "read_token_file": "short"}, "at least 16 characters"),
-        ({"tls_certificate": "nothing"}, "cannot be used"),
-        ({"tls_key": "token"}, "http.tls_certificate is not"),
-    ],
-)
-def test_open_servers_are_rejected(settings: Settings, tmp_path: Path, more: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ConfigError) as raised:
-        access_of(settings(**more), tmp_path)
-
-    assert sentence in str(raised.value)
-    assert "secret" not in str(raised.value)
-
-
-def test_what_is_configured_well_is_used(settings: Settings, tmp_path: Path) -> None:
-    assert access_of(settings(), tmp_path) == AccessRights(others_may_read=False)
-    open_to_others = settings(host="0.0.0.0", token_file="token", insecure=True, allowed_hosts=("Proxy.example",))
-
-    assert access_of(open_to_others, tmp_path) == AccessRights(False, False, TOKENS, frozenset({"proxy.example"}))
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.0.0.2"])
 async def test_it_serves_on_a_free_port_in_the_callers_loop_and_leaves_signals_alone(host: str) -> None:
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
@@ -317,28 +264,13 @@ async def test_it_serves_on_a_free_port_in_the_callers_loop_and_leaves_signals_a
         assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
-@pytest.fixture
-def certificate(tmp_path: Path) -> Path:
-    return make_certificate(tmp_path)
-
-
-async def test_on_loopback_the_fleets_user_needs_no_token(settings: Settings, certificate: Path) -> None:
-    access = access_of(settings(tls_certificate="cert.pem", tls_key="key.pem"), certificate.parent)
+async def test_on_loopback_the_fleets_user_needs_no_token(tmp_path: Path) -> None:
+    certificate = make_certificate(tmp_path)
+    access = access_of(HttpSection(tls_certificate="cert.pem", tls_key="key.pem"), tmp_path)
     trusted = ssl.create_default_context(cafile=str(certificate))
     for each, host in ((access, "127.0.0.1"), (OWN, "127.0.0.1"), (OWN, "::1")):
         async with serving(source_of(snapshot()), each, host) as server, httpx.AsyncClient(verify=trusted) as client:
             assert (await client.get(f"{server.url}/api/v1/workers")).status_code == 200
-
-
-@pytest.mark.parametrize("path", PATHS)
-async def test_on_loopback_who_is_not_known_to_be_the_fleets_user_needs_a_token(path: str) -> None:
-    """This test has no connection at all."""
-    if path not in ("/healthz", "/metrics", "/readyz"):
-        assert await refusal(path, access=OWN) == (401, "unauthorized")
-        if path != "/api/v1/events":  # its answer has no end
-            assert (await ask(snapshot(), path, access=OWN, headers=GOOD)).status_code in (200, 404)
-    elif path != "/readyz":
-        assert (await ask(snapshot(), path, access=OWN)).status_code == 200
 
 
 async def test_who_is_not_known_to_be_the_fleets_user_learns_no_reason_from_readyz() -> None:
@@ -356,8 +288,7 @@ async def test_a_defect_is_answered_with_500_and_logged_without_what_came_in(cap
     async def broken(_scope: Any, _receive: Any, _send: Any) -> None:
         raise RuntimeError(written)
 
-    guarded = Guard(broken, AccessRights())
-    transport = httpx.ASGITransport(guarded, raise_app_exceptions=False)
+    transport = httpx.ASGITransport(Guard(broken, AccessRights()), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         response = await client.get("/api/v1/lag")
 

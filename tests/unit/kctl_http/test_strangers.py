@@ -6,7 +6,6 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
 
 import httpx
 import pytest
@@ -18,6 +17,8 @@ from kctl.http.server import HttpServer
 from tests.fleet_snapshot import TOKEN, TOKENS, serving, snapshot, source_of
 from tests.idle_sockets import idle_sockets
 from tests.stranger import needs_root, run_as_nobody
+from tests.unit.kctl_http import raw_requests
+from tests.unit.kctl_http.raw_requests import status
 
 WITH_TOKEN = AccessRights(tokens=TOKENS)
 OWN_USER = AccessRights(others_may_read=False)
@@ -31,19 +32,8 @@ async def server() -> AsyncIterator[HttpServer]:
 
 
 async def answer_to(url: str, *headers: bytes, target: bytes = b"/api/v1/lag", method: bytes = b"GET") -> bytes:
-    reader, writer = await asyncio.open_connection(*url.removeprefix("http://").split(":"))
     lines = (method + b" " + target + b" HTTP/1.1", b"Connection: close", *headers)
-    writer.write(b"\r\n".join(lines) + b"\r\n\r\n")
-    async with asyncio.timeout(10):
-        answer = await reader.read()
-    writer.close()
-    with suppress(ConnectionError):
-        await writer.wait_closed()
-    return answer
-
-
-def status(answer: bytes) -> int:
-    return int(answer.split(b" ", 2)[1])
+    return await raw_requests.answer_to(url, b"\r\n".join(lines) + b"\r\n\r\n")
 
 
 LOCAL = b"Host: localhost"
