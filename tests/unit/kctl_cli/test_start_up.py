@@ -6,51 +6,39 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.kctl_cli.imported_modules import imported_by
-
-TOO_EXPENSIVE = {
-    "asyncio",
-    "fastapi",
-    "hypothesis",
-    "kafka",
-    "kctl.config",
-    "kctl.reduce",
-    "logging",
-    "prometheus_client",
-    "psutil",
-    "pydantic",
-    "pyspark",
-    "rich",
-    "subprocess",
-    "uvicorn",
-    "yaml",
+EXPENSIVE = {
+    *("asyncio", "fastapi", "hypothesis", "kafka", "kctl.config", "kctl.reduce", "logging", "prometheus_client"),
+    *("psutil", "pydantic", "pyspark", "rich", "subprocess", "uvicorn", "yaml"),
 }
+COMPUTING = {"numpy", "pyarrow", "redis", "zlib_ng", "kctl.status"}
 
 
-COMPUTING = {"numpy", "pyarrow", "redis", "zlib_ng"}
+@pytest.mark.parametrize(
+    ("words", "needed", "needless"),
+    [
+        ("rpc kafka_lag", "kctl.rpc.client", EXPENSIVE),
+        ("rpc offset_checker -o json", "kctl.rpc.client", EXPENSIVE),
+        ("status", "kctl.rpc.client", EXPENSIVE),
+        ("jars paths broker", "kctl.cli.jars", {"kctl.config", "kctl.master", "kctl.demo", "kctl.rpc"}),
+        ("kafka", "kctl.cli.kafka.commands", {"kafka", "kctl.config", "logging", "rich", "pydantic"}),
+        ("--help", "kctl.cli.help", COMPUTING),
+        ("groups --help", "kctl.cli.help", COMPUTING),
+        ("top --help", "kctl.cli.help", COMPUTING),
+        ("exporter --help", "kctl.cli.help", COMPUTING),
+    ],
+)
+def test_a_command_imports_only_what_it_needs(words: str, needed: str, needless: set[str]) -> None:
+    code = (
+        "import sys; from kctl.cli.entry import run; code = run(sys.argv[1:]);"
+        "print('modules:', *sys.modules, file=sys.stderr); sys.exit(code)"
+    )
+    command = [sys.executable, "-c", code, *words.split()]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
 
+    imported = set(done.stderr.rpartition("modules:")[2].split())
 
-@pytest.mark.parametrize("words", [("rpc", "kafka_lag"), ("rpc", "offset_checker", "-o", "json"), ("status",)])
-def test_kctl_rpc_and_status_import_nothing_expensive(words: tuple[str, ...]) -> None:
-    imported = imported_by(*words)
-
-    assert "kctl.rpc.client" in imported
-    assert not TOO_EXPENSIVE & imported
-
-
-def test_a_command_does_not_import_what_only_another_needs() -> None:
-    imported = imported_by("jars", "paths", "broker")
-
-    assert "kctl.cli.jars" in imported
-    assert not {"kctl.config", "kctl.master", "kctl.demo", "kctl.rpc"} & imported
-
-
-@pytest.mark.parametrize("words", [("--help",), ("groups", "--help"), ("top", "--help"), ("exporter", "--help")])
-def test_help_is_printed_without_what_collecting_and_storing_need(words: tuple[str, ...]) -> None:
-    imported = imported_by(*words)
-
-    assert "kctl.cli.help" in imported
-    assert not (COMPUTING | {"kctl.status"}) & imported
+    assert needed in imported
+    assert not needless & imported
 
 
 def test_all_that_was_printed_is_there_although_the_process_ends_at_once(tmp_path: Path) -> None:

@@ -21,6 +21,11 @@ from tests.lake_dead_letters import written
 from tests.lake_tables import begun, opened
 
 ODD = Message("t", 1, 5, b"\xff\x00", "käse".encode(), 1_700_000_000_000, (("h", b"1"), ("n", None)), 3)
+VALUE_ERROR = "the handler shop:handle raised ValueError: order on t-2 offset 7 (1 message)"
+TRACE = """Traceback (most recent call last):
+  File "shop.py", line 3, in handle
+    raise ValueError(order)
+ValueError: order"""
 
 
 @pytest.fixture
@@ -51,6 +56,10 @@ def storage(config: Path) -> Iterator[FileStorage]:
     storage.close()
 
 
+def add_dead_letter(storage: FileStorage, offset: int, sentence: str = VALUE_ERROR) -> None:
+    storage.dead_letter([Message("t", 2, offset, None, b"v", 0)], f"{sentence}\n{TRACE}", "A")
+
+
 @pytest.mark.shows("`kctl storage status`, `requeue`, `clear`, `dead`, `export` work with and without a running fleet")
 def test_status_is_exported_by_topic_and_partition(kctl: Kctl, storage: FileStorage) -> None:
     ran = kctl("storage", "status")
@@ -73,49 +82,37 @@ def test_a_storage_that_nothing_was_put_into_is_named_and_not_made(kctl: Kctl, c
 
 
 def test_dead_letters_are_listed_with_the_line_of_their_error(kctl: Kctl, storage: FileStorage) -> None:
-    ran = kctl("storage", "dead", "list")
+    listed, cut = kctl("storage", "dead", "list"), kctl("storage", "dead", "list", "--limit", "1")
 
-    rows = [line.split(maxsplit=6) for line in ran.out.splitlines()[1:]]
+    rows = [line.split(maxsplit=6) for line in listed.out.splitlines()[1:]]
     assert [(row[1], row[2], row[3], row[4], row[6]) for row in rows] == [
         ("t", "0", "1", "1", "KeyError: 1"),
         ("t", "1", "5", "3", "no such customer"),
     ]
-
-
-LONG = "the handler shop:handle raised ValueError: " + "no such customer " * 20
-TRACE = """Traceback (most recent call last):
-  File "shop.py", line 3, in handle
-    raise ValueError(order)
-ValueError: order"""
-
-
-def add_dead_letter(storage: FileStorage, offset: int, sentence: str) -> None:
-    storage.dead_letter([Message("t", 2, offset, None, b"v", 0)], f"{sentence}\n{TRACE}", "A")
+    assert (len(cut.out.splitlines()), "more than 1" in cut.err) == (2, True)
+    assert kctl("storage", "dead", "list", "--limit", "1", "-o", "json").document["more"] is True
 
 
 def test_a_wide_list_cuts_no_error(kctl: Kctl, storage: FileStorage) -> None:
-    add_dead_letter(storage, 7, f"{LONG}on t-2 offset 7 (1 message)")
+    error = f"the handler shop:handle raised ValueError: {'no such customer ' * 20}on t-2 offset 7 (1 message)"
+    add_dead_letter(storage, 7, error)
 
     table = kctl("storage", "dead", "list", "--partition", "2").out
     wide = kctl("storage", "dead", "list", "--partition", "2", "-o", "wide").out
 
     assert table.splitlines()[1].endswith("…")
-    assert wide.splitlines()[1].endswith(f"{LONG}on t-2 offset 7 (1 message)")
+    assert wide.splitlines()[1].endswith(error)
     assert len(wide.splitlines()) == 2
 
 
 def test_dead_letters_are_counted_by_error_whichever_message_it_was(kctl: Kctl, storage: FileStorage) -> None:
     for offset in range(5):
-        add_dead_letter(
-            storage,
-            offset,
-            f"the handler shop:handle raised ValueError: order {offset * 91} on t-2 offset 7 (1 message)",
-        )
+        add_dead_letter(storage, offset, VALUE_ERROR.replace("order", f"order {offset * 91}"))
     add_dead_letter(
         storage, 8, "the handler shop:handle returned None instead of a list of bools on t-2 offset 8 (1 message)"
     )
 
-    rows = json.loads(kctl("storage", "dead", "groups", "-o", "json").out)["rows"]
+    rows = kctl("storage", "dead", "groups", "-o", "json").rows
     table = kctl("storage", "dead", "groups").out.splitlines()
     cut = kctl("storage", "dead", "groups", "--limit", "1")
 
@@ -133,7 +130,7 @@ def test_dead_letters_are_counted_by_error_whichever_message_it_was(kctl: Kctl, 
 
 
 def test_dead_letters_are_chosen_by_every_filter(kctl: Kctl, storage: FileStorage) -> None:
-    add_dead_letter(storage, 7, "the handler shop:handle raised ValueError: order on t-2 offset 7 (1 message)")
+    add_dead_letter(storage, 7)
 
     def found(*options: str) -> list[int]:
         lines = kctl("storage", "dead", "export", *options).out.splitlines()
@@ -157,10 +154,8 @@ def test_dead_letters_are_chosen_by_every_filter(kctl: Kctl, storage: FileStorag
 
 
 def test_another_count_than_is_expected_changes_nothing(kctl: Kctl, storage: FileStorage) -> None:
-    for verb in ("requeue", "delete"):
-        refused = kctl(
-            "storage", "dead", verb, "--partition", "1", "--expect", "2", *(["-y"] if verb == "delete" else [])
-        )
+    for words in ("requeue", "delete -y"):
+        refused = kctl("storage", "dead", *words.split(), "--partition", "1", "--expect", "2")
         assert refused.code == 1
         assert "1 dead letters match, but 2 were expected" in refused.err
     assert storage.count_dead() == 2
@@ -192,47 +187,30 @@ def test_a_change_that_is_stopped_shows_what_was_done(
     assert (last["state"], last["text"]) == ("failed", "1 dead letter removed; stopped")
 
 
-def test_a_traceback_is_shown_with_its_dead_letter_and_apart_for_programs(kctl: Kctl, storage: FileStorage) -> None:
-    add_dead_letter(storage, 7, "the handler shop:handle raised ValueError: order on t-2 offset 7 (1 message)")
-    (dead_letter,) = storage.dead(Selection(partition=2))
+def test_a_dead_letter_is_shown_and_exported_with_its_payload_and_its_traceback(
+    kctl: Kctl, storage: FileStorage
+) -> None:
+    add_dead_letter(storage, 7)
+    ids = {each.offset: each.id for each in storage.dead()}
 
-    shown = kctl("storage", "dead", "show", dead_letter.id).out
-    (exported,) = map(json.loads, kctl("storage", "dead", "export", "--partition", "2").out.splitlines())
-
-    assert shown.endswith(f"on t-2 offset 7 (1 message)\n{TRACE}\n")
-    assert (exported["error"], exported["traceback"]) == (dead_letter.error.splitlines()[0], TRACE)
-
-
-def test_a_list_that_is_cut_is_marked_as_cut(kctl: Kctl, storage: FileStorage) -> None:
-    ran = kctl("storage", "dead", "list", "--limit", "1")
-
-    assert len(ran.out.splitlines()) == 2
-    assert "more than 1" in ran.err
-    assert json.loads(kctl("storage", "dead", "list", "--limit", "1", "-o", "json").out)["more"] is True
-
-
-def test_a_dead_letter_is_shown_with_its_payload(kctl: Kctl, storage: FileStorage) -> None:
-    (dead_letter,) = [x for x in storage.dead() if x.offset == 5]
-
-    ran = kctl("storage", "dead", "show", dead_letter.id)
-
-    assert ran.code == 0
-    assert "käse" in ran.out
-    assert "key_base64" in ran.out
-    assert "header h: 1" in ran.out
-    assert ran.out.endswith("no such customer\nsecond line\n")
+    odd, traced = kctl("storage", "dead", "show", ids[5]), kctl("storage", "dead", "show", ids[7])
+    exported = [json.loads(line) for line in kctl("storage", "dead", "export", "--offset-from", "5").out.splitlines()]
     missing = kctl("storage", "dead", "show", "4711")
-    assert (missing.code, "there is no dead letter 4711" in missing.err) == (2, True)
 
-
-def test_an_export_is_one_object_per_line_and_keeps_every_byte(kctl: Kctl, storage: FileStorage) -> None:
-    ran = kctl("storage", "dead", "export", "--partition", "1")
-
-    (line,) = map(json.loads, ran.out.splitlines())
+    assert odd.code == 0
+    assert [text in odd.out for text in ("käse", "key_base64", "header h: 1")] == [True] * 3
+    assert odd.out.endswith("no such customer\nsecond line\n")
+    assert traced.out.endswith(f"on t-2 offset 7 (1 message)\n{TRACE}\n")
+    assert [(each["error"], each["traceback"]) for each in exported] == [
+        ("no such customer", "second line"),
+        (VALUE_ERROR, TRACE),
+    ]
+    line = exported[0]
     assert (line["topic"], line["partition"], line["offset"], line["tries"]) == ("t", 1, 5, 3)
     assert (line["key_base64"], line["value"], line["timestamp"]) == ("/wA=", "käse", 1_700_000_000_000)
     assert line["headers"] == [{"key": "h", "value": "1"}, {"key": "n", "value": None}]
     assert line["damaged"] is False
+    assert (missing.code, "there is no dead letter 4711" in missing.err) == (2, True)
 
 
 def test_a_damaged_block_is_exported_with_its_bytes(kctl: Kctl, config: Path) -> None:
@@ -246,10 +224,10 @@ def test_a_damaged_block_is_exported_with_its_bytes(kctl: Kctl, config: Path) ->
     assert storage.claim("a", 10, 60.0) == []
     storage.close()
 
-    (line,) = map(json.loads, kctl("storage", "dead", "export").out.splitlines())
+    line = kctl("storage", "dead", "export").document
 
     assert (line["damaged"], line["offset"], line["messages"], line["block_base64"]) == (True, 0, 4, "AP8=")
-    (row,) = json.loads(kctl("storage", "dead", "list", "-o", "json").out)["rows"]
+    (row,) = kctl("storage", "dead", "list", "-o", "json").rows
     assert row["damaged"] is True
 
 
@@ -261,34 +239,53 @@ def test_expired_leases_are_requeued_and_current_ones_only_by_age(kctl: Kctl, st
     assert (storage.stats().pending, storage.stats().processing) == (5, 0)
 
 
-def test_clearing_without_a_person_to_ask_wants_yes_and_removes_nothing(kctl: Kctl, storage: FileStorage) -> None:
-    ran = kctl("storage", "clear")
-
-    assert ran.code == 2
-    assert f"Remove 2 messages (waiting) of {storage.identity} for good?" in ran.err
-    assert "--yes" in ran.err
+def test_clearing_asks_and_with_yes_removes_what_was_named(kctl: Kctl, storage: FileStorage) -> None:
+    asked = kctl("storage", "clear")
     assert storage.stats().pending == 1
+    cleared = kctl("storage", "clear", "--yes")
+    deleted = kctl("storage", "dead", "delete", "--partition", "1", "-y")
 
-
-def test_clearing_with_yes_removes_what_was_named(kctl: Kctl, storage: FileStorage) -> None:
-    assert kctl("storage", "clear", "--yes").out == "2 messages removed\n"
-    assert kctl("storage", "dead", "delete", "--partition", "1", "-y").out == "1 dead letter removed\n"
-
+    assert (asked.code, "--yes" in asked.err) == (2, True)
+    assert f"Remove 2 messages (waiting) of {storage.identity} for good?" in asked.err
+    assert (cleared.out, deleted.out) == ("2 messages removed\n", "1 dead letter removed\n")
     stats = storage.stats()
     assert (stats.pending, stats.processing, stats.delayed, stats.dead) == (0, 3, 0, 1)
 
 
-def test_a_table_has_version_rows_files_and_bytes_and_no_message_waits(kctl: Kctl, config: Path) -> None:
+@pytest.fixture
+def table(config: Path) -> Path:
+    """The place of a table; the first test to write there makes it."""
     table = config.parent / "orders"
     config.write_text(config.read_text() + f'mode = "lake"\nuri = "{table.as_uri()}"\n')
+    return table
+
+
+@pytest.fixture
+def ten_rows(table: Path) -> Path:
+    lake = opened(table)
+    lake.init_offsets([StoredOffset("t", 0, None, 0)])
+    begun(lake, 0, 10).commit()
+    return table
+
+
+@pytest.fixture
+def two_files(ten_rows: Path) -> Path:
+    begun(opened(ten_rows), 10, 20).commit()
+    return ten_rows
+
+
+def test_a_table_that_is_not_there_is_named(kctl: Kctl, table: Path) -> None:
     missing = kctl("storage", "status")
-    begun_lake(table)
-    status = kctl("storage", "status", "-o", "json")
+
+    assert (missing.code, "there is no Delta table in" in missing.err, table.exists()) == (1, True, False)
+
+
+@pytest.mark.usefixtures("ten_rows")
+def test_a_table_has_version_rows_files_and_bytes_and_no_message_waits(kctl: Kctl) -> None:
+    document = kctl("storage", "status", "-o", "json").document
     refused = kctl("storage", "clear", "--yes")
 
-    assert (missing.code, "there is no Delta table in" in missing.err) == (1, True)
     assert kctl("storage", "status").out.endswith("\n\nthe group g has stored nothing in it yet\n")
-    document = json.loads(status.out)
     assert (document["version"], document["rows"], document["files"]) == (2, 10, 1)
     assert (document["small_files"], document["target_file_bytes"]) == (1, 128 << 20)
     assert 0 <= document["last_commit_seconds"] < 60
@@ -296,59 +293,43 @@ def test_a_table_has_version_rows_files_and_bytes_and_no_message_waits(kctl: Kct
     assert (refused.code, 'storage.mode is "lake": rows go into a table' in refused.err) == (2, True)
 
 
-def test_of_a_table_the_stored_offsets_of_the_configured_group_are_printed(kctl: Kctl, config: Path) -> None:
-    table = config.parent / "orders"
-    config.write_text(config.read_text() + f'mode = "lake"\nuri = "{table.as_uri()}"\n')
-    begun_lake(table)
-    of_group = opened(table, Binding("g", "cluster/1"))
+def test_of_a_table_the_stored_offsets_of_the_configured_group_are_printed(kctl: Kctl, ten_rows: Path) -> None:
+    of_group = opened(ten_rows, Binding("g", "cluster/1"))
     of_group.init_offsets([StoredOffset("t", partition, None, 100 + partition) for partition in (0, 1)])
-    DeltaTable(table).create_checkpoint()
+    DeltaTable(ten_rows).create_checkpoint()
     of_group.init_offsets([StoredOffset("t", 10, None, 7)])
 
-    document = json.loads(kctl("storage", "status", "-o", "json").out)
+    partitions = kctl("storage", "status", "-o", "json").document["partitions"]
     lines = [line.split() for line in kctl("storage", "status").out.splitlines()]
 
-    assert document["partitions"] == [
-        {"cluster": "cluster/1", "topic": "t", "partition": partition, "stored": stored}
-        for partition, stored in ((0, 100), (1, 101), (10, 7))
-    ]
+    expected = [("cluster/1", "t", partition, stored) for partition, stored in ((0, 100), (1, 101), (10, 7))]
+    assert [tuple(each.values()) for each in partitions] == expected
     assert lines[2] == ["version", "rows", "files", "small-files", "bytes", "dead", "requeued", "last-commit"]
-    assert lines[5:] == [["cluster", "topic", "partition", "stored"]] + [
-        ["cluster/1", "t", str(partition), str(stored)] for partition, stored in ((0, 100), (1, 101), (10, 7))
-    ]
+    assert lines[5:] == [[*partitions[0]], *([*map(str, each)] for each in expected)]
 
 
-@pytest.fixture
-def small_table(config: Path) -> Path:
-    table = config.parent / "orders"
-    config.write_text(config.read_text() + f'mode = "lake"\nuri = "{table.as_uri()}"\n')
-    begun_lake(table)
-    begun(opened(table), 10, 20).commit()
-    return table
-
-
-def test_small_files_are_compacted_and_a_dry_run_only_shows_them(kctl: Kctl, small_table: Path) -> None:
+def test_small_files_are_compacted_and_a_dry_run_only_shows_them(kctl: Kctl, two_files: Path) -> None:
     dry = kctl("storage", "optimize", "--dry-run")
-    assert json.loads(kctl("storage", "status", "-o", "json").out)["files"] == 2
+    assert kctl("storage", "status", "-o", "json").document["files"] == 2
     done = kctl("storage", "optimize")
     again = kctl("storage", "optimize")
 
     assert (dry.code, dry.out.startswith("would compact 2 small files (")) == (0, True)
     assert (done.code, done.out.startswith("2 files ("), "became 1 file (" in done.out) == (0, True, True)
     assert (again.code, again.out) == (0, "no small files to compact\n")
-    document = json.loads(kctl("storage", "status", "-o", "json").out)
+    document = kctl("storage", "status", "-o", "json").document
     assert (document["files"], document["rows"]) == (1, 20)
-    log = small_table.parent / "logs" / "operations.jsonl"
+    log = two_files.parent / "logs" / "operations.jsonl"
     operations = [json.loads(line) for line in log.read_text().splitlines()]
     assert [line["operation"] for line in operations] == ["storage optimize"] * 2
 
 
-def test_vacuum_keeps_seven_days_and_removes_nothing_without_a_yes(kctl: Kctl, small_table: Path) -> None:
+def test_vacuum_keeps_seven_days_and_removes_nothing_without_a_yes(kctl: Kctl, two_files: Path) -> None:
     kctl("storage", "optimize")
     kept = kctl("storage", "vacuum", "--yes")
     dry = kctl("storage", "vacuum", "--retention-hours", "0", "--dry-run")
     asked = kctl("storage", "vacuum", "--retention-hours", "0")
-    assert len(list(small_table.glob("kctl-*/*.parquet"))) == 3
+    assert len(list(two_files.glob("kctl-*/*.parquet"))) == 3
     removed = kctl("storage", "vacuum", "--retention-hours", "0", "--yes")
 
     assert (kept.code, kept.out) == (0, "no files to remove\n")
@@ -356,19 +337,19 @@ def test_vacuum_keeps_seven_days_and_removes_nothing_without_a_yes(kctl: Kctl, s
     assert dry.out.splitlines()[2].startswith("would remove 2 files (")
     assert (asked.code, "use --yes" in asked.err) == (2, True)
     assert (removed.code, removed.out) == (0, "2 files removed\n")
-    assert len(list(small_table.glob("kctl-*/*.parquet"))) == 1
-    assert json.loads(kctl("storage", "status", "-o", "json").out)["rows"] == 20
+    assert len(list(two_files.glob("kctl-*/*.parquet"))) == 1
+    assert kctl("storage", "status", "-o", "json").document["rows"] == 20
 
 
-def test_vacuum_spares_what_is_needed_again(kctl: Kctl, small_table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = DeltaTable(small_table).version()
+def test_vacuum_spares_what_is_needed_again(kctl: Kctl, two_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = DeltaTable(two_files).version()
     kctl("storage", "optimize")
-    monkeypatch.setattr("kctl.cli.storage.maintenance.confirm", lambda _: DeltaTable(small_table).restore(before))
+    monkeypatch.setattr("kctl.cli.storage.maintenance.confirm", lambda _: DeltaTable(two_files).restore(before))
 
     removed = kctl("storage", "vacuum", "--retention-hours", "0")
 
     assert (removed.code, removed.out) == (0, "0 files removed\n")
-    assert DeltaTable(small_table).to_pyarrow_table().num_rows == 20
+    assert DeltaTable(two_files).to_pyarrow_table().num_rows == 20
 
 
 @pytest.mark.parametrize("command", ["optimize", "vacuum"])
@@ -378,38 +359,29 @@ def test_a_storage_that_is_no_table_has_no_files_to_look_after(kctl: Kctl, stora
     assert (ran.code, 'storage.mode is "file"' in ran.err) == (2, True)
 
 
-def test_dead_letters_of_a_table_are_requeued_for_its_workers(kctl: Kctl, config: Path) -> None:
-    path = config.parent / "orders"
-    config.write_text(config.read_text() + f'mode = "lake"\nuri = "{path.as_uri()}"\n')
-    lake = opened(path, Binding("g", "cluster-1"))
+def test_dead_letters_of_a_table_are_requeued_for_its_workers(kctl: Kctl, table: Path) -> None:
+    lake = opened(table, Binding("g", "cluster-1"))
     lake.init_offsets([StoredOffset("t", 0, None, 0)])
     none = kctl("storage", "dead", "requeue")
     written(DeadLetterTable(lake, "g"), begun(lake, 0, 10), [3, 7], group="g").commit()
 
-    ran = kctl("storage", "dead", "requeue", "--topic", "t", "--offset-to", "3")
-    again = kctl("storage", "dead", "requeue", "--topic", "t", "--offset-to", "3")
+    def dead() -> list[int]:
+        return [row["offset"] for row in kctl("storage", "dead", "list", "-o", "json").rows]
+
+    requeued = [kctl("storage", "dead", "requeue", "--topic", "t", "--offset-to", "3") for _ in range(2)]
     stuck = kctl("storage", "requeue")
 
-    assert (none.out, ran.out, again.out) == (
-        "0 dead letters requeued\n",
-        "1 dead letter requeued\n",
-        "0 dead letters requeued\n",
-    )
+    done = "".join(ran.out for ran in (none, *requeued))
+    assert done == "0 dead letters requeued\n1 dead letter requeued\n0 dead letters requeued\n"
     assert (stuck.code, "which has no queue" in stuck.err) == (2, True)
-    status = json.loads(kctl("storage", "status", "-o", "json").out)
+    status = kctl("storage", "status", "-o", "json").document
     assert (status["dead"], status["requeued"]) == (1, 1)
     assert "REQUEUED" in kctl("storage", "status").out.upper()
-    assert [row["offset"] for row in json.loads(kctl("storage", "dead", "list", "-o", "json").out)["rows"]] == [7]
+    assert dead() == [7]
 
     narrowed = kctl("storage", "requeue", "--cancel", "--topic", "t")
     cancelled = kctl("storage", "requeue", "--cancel")
 
     assert (narrowed.code, "leave out the other options" in narrowed.err) == (2, True)
     assert cancelled.out == "1 message that was requeued is a dead letter again\n"
-    assert [row["offset"] for row in json.loads(kctl("storage", "dead", "list", "-o", "json").out)["rows"]] == [3, 7]
-
-
-def begun_lake(path: Path) -> None:
-    lake = opened(path)
-    lake.init_offsets([StoredOffset("t", 0, None, 0)])
-    begun(lake, 0, 10).commit()
+    assert dead() == [3, 7]

@@ -14,6 +14,7 @@ def current() -> Mapping[str, str]:
     return outputs()
 
 
+@pytest.mark.shows("tables have the columns of Kafka's tools; unknown is `-`, and zero is 0")
 @pytest.mark.parametrize("name", RECORDED)
 def test_the_output_is_the_recorded_one(name: str, current: Mapping[str, str]) -> None:
     assert current[name].rstrip().split("\n") == RECORDED[name].rstrip().split("\n"), (
