@@ -10,8 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,6 @@ from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-WHEN = int(time.time() * 1000)
 
 
 class Job:
@@ -96,6 +94,7 @@ def offsets_of(broker: KafkaBroker, group: str) -> dict[tuple[str, int], int | N
 @pytest.mark.shows("`kctl checkpoint show` shows the lag of a Spark job from its checkpoint, without a fleet")
 def test_the_lag_of_a_job_is_that_of_its_newest_committed_batch(job: Job, kctl: Kctl) -> None:
     shown = kctl("show", job.folder, "-o", "json")
+    first, *_, head, row, _ = kctl("show", job.folder).out.splitlines()
 
     assert shown.code == 0
     assert shown.document["would_start"] is True
@@ -105,69 +104,55 @@ def test_the_lag_of_a_job_is_that_of_its_newest_committed_batch(job: Job, kctl: 
     ] * 2
     assert [row["verdict"] for row in shown.rows] == ["ok", "ok"]
     assert all(row["record_time"].endswith("Z") for row in shown.rows)
-
-
-def test_the_table_begins_with_the_verdict(job: Job, kctl: Kctl) -> None:
-    shown = kctl("show", job.folder)
-
-    first, *_, head, row, _ = shown.out.splitlines()
     assert first.startswith("Spark would start from it")
-    assert head.split() == [
-        *("topic", "partition", "next-offset", "log-start"),
-        *("log-end", "lag", "record-time", "verdict"),
-    ]
+    assert head.split()[:5] == ["topic", "partition", "next-offset", "log-start", "log-end"]
     assert row.split()[:6] == [job.topic, "0", "18", "0", "20", "2"]
 
 
-def verdicts(kctl: Kctl, job: Job) -> tuple[int, list[str]]:
-    shown = kctl("show", job.folder, "-o", "json")
-    return shown.code, [row["verdict"] for row in shown.rows]
-
-
-def test_a_topic_that_was_recreated_and_is_shorter_ends_before_the_next_offset(job: Job, kctl: Kctl) -> None:
-    job.recreate({0: 5, 1: 18})
-
-    assert verdicts(kctl, job) == (1, ["beyond the end", "looks recreated"])
-
-
-def test_a_topic_that_was_recreated_and_is_longer_is_known_by_the_time_of_its_messages(job: Job, kctl: Kctl) -> None:
-    job.recreate({0: 40, 1: 40})
-
-    shown = kctl("show", job.folder)
-
-    assert shown.code == 0
-    assert "looks recreated" in shown.out
-    assert "Spark skips new messages below the next offset" in shown.out
-
-
-def test_messages_that_were_deleted_unread_are_counted(job: Job, kctl: Kctl) -> None:
+def messages_were_deleted_unread(job: Job) -> None:
     job.produce({0: 5, 1: 5})
     topics.delete_records(job.broker.bootstrap_servers, job.topic, {0: 21, 1: 18})
 
-    assert verdicts(kctl, job) == (1, ["lost 3", "ok"])
 
-
-def test_a_new_partition_is_shown_with_its_whole_log(job: Job, kctl: Kctl) -> None:
+def two_partitions_are_new(job: Job) -> None:
     topics.add_partitions(job.broker.bootstrap_servers, job.topic, 4)
     job.produce({2: 7, 3: 7})
     topics.delete_records(job.broker.bootstrap_servers, job.topic, {3: 2})
 
-    shown = kctl("show", job.folder, "-o", "json")
 
-    assert shown.code == 1
-    assert [(row["verdict"], row["lag"]) for row in shown.rows][2:] == [
-        ("new partition", 7),
-        ("new partition, lost 2", 5),
-    ]
-
-
-def test_a_topic_that_is_gone_has_no_lag(job: Job, kctl: Kctl) -> None:
+def clocks_are_ten_minutes_apart(job: Job) -> None:
     topics.delete_topic(job.broker.bootstrap_servers, job.topic)
+    job.create({0: 20, 1: 20}, job.began_at + 600_000)
+
+
+def no_batch_was_read(job: Job) -> None:
+    for name in ("offsets", "commits"):
+        for _ in range(3):
+            removed(newest(job.folder / name))
+
+
+@pytest.mark.parametrize(
+    ("happens", "code", "rows"),
+    [
+        (lambda job: job.recreate({0: 5, 1: 18}), 1, [("beyond the end", None), ("looks recreated", 0)]),
+        (lambda job: job.recreate({0: 40, 1: 40}), 0, [("looks recreated", 22)] * 2),
+        (messages_were_deleted_unread, 1, [("lost 3", 7), ("ok", 7)]),
+        (two_partitions_are_new, 1, [("ok", 2)] * 2 + [("new partition", 7), ("new partition, lost 2", 5)]),
+        (lambda job: topics.delete_topic(job.broker.bootstrap_servers, job.topic), 1, [("gone", None)] * 2),
+        (clocks_are_ten_minutes_apart, 0, [("ok", 2)] * 2),
+        (no_batch_was_read, 0, [("ok", 20)] * 2),
+    ],
+    ids=["recreated and shorter", "recreated", "deleted unread", "new partitions", "gone", "clocks", "nothing read"],
+)
+def test_a_partition_has_a_verdict_and_lag_where_it_is_known(
+    job: Job, kctl: Kctl, happens: Callable[[Job], None], code: int, rows: list[tuple[str, int | None]]
+) -> None:
+    happens(job)
 
     shown = kctl("show", job.folder, "-o", "json")
 
-    assert shown.code == 1
-    assert [(row["verdict"], row["lag"]) for row in shown.rows] == [("gone", None)] * 2
+    assert (shown.code, [(row["verdict"], row["lag"]) for row in shown.rows]) == (code, rows)
+    assert ("Spark skips new messages below the next offset" in shown.out) == ("looks recreated" in shown.out)
 
 
 def test_without_an_answer_of_the_brokers_lag_is_not_known(job: Job, capfd: pytest.CaptureFixture[str]) -> None:
@@ -186,11 +171,18 @@ def test_exported_offsets_are_those_of_the_newest_committed_batch(job: Job, capf
     assert "batch 2, which was planned and is read again" in shown.err
 
 
+@pytest.fixture
+def commit(job: Job, kctl: Kctl) -> Kctl:
+    """`kctl checkpoint commit` into the group that has the topic's name."""
+    return lambda *words: kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", *words)
+
+
 @pytest.mark.shows("`kctl checkpoint commit` commits a Spark job's completed offsets and shows repeated ones")
-def test_the_completed_offsets_are_committed_and_the_repeated_ones_are_named(job: Job, kctl: Kctl) -> None:
+def test_the_completed_offsets_are_committed_and_the_repeated_ones_are_named(job: Job, commit: Kctl) -> None:
     removed(job.folder / "commits/2")
 
-    done = kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y", "-o", "json")
+    assert (commit().code, commit("--dry-run").code, of_group(job.broker, job.topic)) == (2, 0, {})
+    done = commit("-y", "-o", "json")
 
     assert done.code == 0, done.err
     assert [(row["old"], row["new"], row["repeated"]) for row in done.rows] == [(None, 15, "15-17")] * 2
@@ -199,17 +191,11 @@ def test_the_completed_offsets_are_committed_and_the_repeated_ones_are_named(job
     assert {(row.current_offset, row.lag) for row in described} == {(15, 5)}
 
 
-def test_nothing_is_committed_without_a_yes(job: Job, kctl: Kctl) -> None:
-    assert kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1").code == 2
-    assert kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "--dry-run").code == 0
-    assert of_group(job.broker, job.topic) == {}
-
-
-def test_a_checkpoint_that_still_moves_is_not_committed(job: Job, kctl: Kctl) -> None:
+def test_a_checkpoint_that_still_moves_is_not_committed(job: Job, commit: Kctl) -> None:
     timer = threading.Timer(0.5, job.finish_batch, (3, 19))
     timer.start()
 
-    refused = kctl("commit", job.folder, "-g", job.topic, "--interval", "2", "-y")
+    refused = commit("--interval", "2", "-y")
 
     timer.join()
     assert refused.code == 26
@@ -217,63 +203,56 @@ def test_a_checkpoint_that_still_moves_is_not_committed(job: Job, kctl: Kctl) ->
     assert of_group(job.broker, job.topic) == {}
 
 
-def test_a_group_with_members_is_left_alone(job: Job, kctl: Kctl) -> None:
+@contextmanager
+def reading(job: Job) -> Iterator[None]:
+    """A member of the group."""
     with closing(KafkaConsumer(bootstrap_servers=job.broker.bootstrap_servers, group_id=job.topic)) as consumer:
         consumer.subscribe([job.topic])
         until_assigned(consumer)
-
-        refused = kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y")
-
-    assert refused.code == 24
+        yield
 
 
-def test_a_group_is_never_moved_backwards_unless_it_is_forced(job: Job, kctl: Kctl) -> None:
+def test_a_group_with_members_is_left_alone(job: Job, commit: Kctl) -> None:
+    with reading(job):
+        assert commit("-y").code == 24
+
+
+def the_group_is_at_19(job: Job) -> None:
     topics.commit(job.broker.bootstrap_servers, job.topic, job.topic, {0: 19, 1: 3})
 
-    refused = kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y")
 
-    assert refused.code == 26
-    assert "the group is at 19 already: --force moves it back to 18" in refused.err
-    assert of_group(job.broker, job.topic) == {0: 19, 1: 3}
-    assert kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y", "--force").code == 0
-    assert of_group(job.broker, job.topic) == {0: 18, 1: 18}
+@pytest.mark.parametrize(
+    ("happens", "reason", "too_little", "enough"),
+    [
+        (the_group_is_at_19, "the group is at 19 already: --force moves it back to 18", ["--trust"], "--force"),
+        (lambda job: job.recreate({0: 40, 1: 40}), "the topic looks recreated", ["--force"], "--trust"),
+        (lambda job: removed(job.folder / "offsets/1"), "offsets/1 is missing", ["--force"], "--trust"),
+        (lambda job: job.recreate({0: 5, 1: 5}), "18 is beyond the end of the log", ["--force", "--trust"], ""),
+    ],
+    ids=["backwards", "recreated", "damaged", "beyond the end"],
+)
+def test_a_doubtful_offset_is_committed_only_with_the_option_that_allows_it(
+    job: Job, commit: Kctl, happens: Callable[[Job], None], reason: str, too_little: list[str], enough: str
+) -> None:
+    happens(job)
+    before = of_group(job.broker, job.topic)
 
+    for words in ([], too_little):
+        refused = commit("-y", *words)
+        assert (refused.code, of_group(job.broker, job.topic)) == (26, before)
+        assert reason in refused.err
 
-def test_offsets_of_a_recreated_topic_are_not_committed(job: Job, kctl: Kctl) -> None:
-    job.recreate({0: 40, 1: 40})
-
-    refused = kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y")
-
-    assert refused.code == 26
-    assert "the topic looks recreated" in refused.err
-    assert kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y", "--force").code == 26
-    assert kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y", "--trust").code == 0
-    assert of_group(job.broker, job.topic) == {0: 18, 1: 18}
-
-
-def test_an_offset_beyond_the_end_of_a_log_is_never_committed(job: Job, kctl: Kctl) -> None:
-    job.recreate({0: 5, 1: 5})
-
-    refused = kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y", "--force", "--trust")
-
-    assert refused.code == 26
-    assert "offset 18 is beyond the end of the log" in refused.err
-    assert of_group(job.broker, job.topic) == {}
+    if enough:
+        assert commit("-y", enough).code == 0
+        assert of_group(job.broker, job.topic) == {0: 18, 1: 18}
 
 
-def test_clocks_that_are_ten_minutes_apart_do_not_make_a_topic_look_recreated(job: Job, kctl: Kctl) -> None:
-    topics.delete_topic(job.broker.bootstrap_servers, job.topic)
-    job.create({0: 20, 1: 20}, job.began_at + 600_000)
-
-    assert verdicts(kctl, job) == (0, ["ok", "ok"])
-
-
-def test_the_logs_start_is_committed_of_new_partitions_and_where_messages_are_gone(job: Job, kctl: Kctl) -> None:
+def test_the_logs_start_is_committed_of_new_partitions_and_where_messages_are_gone(job: Job, commit: Kctl) -> None:
     topics.add_partitions(job.broker.bootstrap_servers, job.topic, 3)
     job.produce({0: 5, 2: 5})
     topics.delete_records(job.broker.bootstrap_servers, job.topic, {0: 21, 2: 2})
 
-    assert kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y").code == 0
+    assert commit("-y").code == 0
 
     assert of_group(job.broker, job.topic) == {0: 21, 1: 18, 2: 2}
 
@@ -330,9 +309,8 @@ def test_a_follower_tries_a_partition_that_failed_again_without_a_batch(job: Job
         eventually(lambda: offsets_of(job.broker, job.topic).get((other, 0)) == 18, 60, "it is committed, too")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.shows("`kctl checkpoint commit --follow` commits each finished batch and never moves a group back")
-def test_batches_are_committed_at_once(job: Job, follower: subprocess.Popen[str], number: signal.Signals) -> None:
+def test_batches_are_committed_at_once(job: Job, follower: subprocess.Popen[str]) -> None:
     eventually(lambda: of_group(job.broker, job.topic) == {0: 18, 1: 18}, what="the first commit")
     job.finish_batch(3, 19)
     eventually(lambda: of_group(job.broker, job.topic) == {0: 19, 1: 19}, what="the next batch")
@@ -340,23 +318,20 @@ def test_batches_are_committed_at_once(job: Job, follower: subprocess.Popen[str]
     job.finish_batch(5, 20)
     eventually(lambda: of_group(job.broker, job.topic) == {0: 20, 1: 20}, what="not backwards, then on")
 
-    follower.send_signal(number)
+    follower.send_signal(signal.SIGINT)
 
     assert follower.wait(20) == 0
 
 
 def test_a_follower_ends_when_a_member_joins_its_group(job: Job, follower: subprocess.Popen[str]) -> None:
     eventually(lambda: of_group(job.broker, job.topic) == {0: 18, 1: 18}, what="the first commit")
-    with closing(KafkaConsumer(bootstrap_servers=job.broker.bootstrap_servers, group_id=job.topic)) as consumer:
-        consumer.subscribe([job.topic])
-        until_assigned(consumer)
-
+    with reading(job):
         job.finish_batch(3, 19)
 
         assert follower.wait(20) == 24
 
 
-def test_a_follower_commits_again_without_a_batch(job: Job, kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_follower_commits_again_without_a_batch(job: Job, commit: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kctl.cli.checkpoint.commit._EVERYTHING_SECONDS", 0.5)
 
     def forget_and_wait() -> None:
@@ -372,21 +347,11 @@ def test_a_follower_commits_again_without_a_batch(job: Job, kctl: Kctl, monkeypa
     found: list[dict[int, int | None]] = []
     thread = threading.Thread(target=forget_and_wait)
     thread.start()
-    done = kctl("commit", job.folder, "-g", job.topic, "--follow", "--interval", "0.2", "-y")
+    done = commit("--follow", "-y")
     thread.join()
 
     assert found == [{0: 18, 1: 18}]
     assert done.code == 0
-
-
-def test_a_damaged_checkpoint_is_not_committed_unless_it_is_forced(job: Job, kctl: Kctl) -> None:
-    removed(job.folder / "offsets/1")
-
-    refused = kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y")
-
-    assert refused.code == 26
-    assert "offsets/1 is missing" in refused.err
-    assert kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", "-y", "--trust").code == 0
 
 
 def test_a_follower_waits_while_the_checkpoint_cannot_be_read(job: Job, follower: subprocess.Popen[str]) -> None:
@@ -398,6 +363,8 @@ def test_a_follower_waits_while_the_checkpoint_cannot_be_read(job: Job, follower
     job.finish_batch(3, 19)
 
     eventually(lambda: of_group(job.broker, job.topic) == {0: 19, 1: 19}, what="it goes on")
+    follower.send_signal(signal.SIGTERM)
+    assert follower.wait(20) == 0
 
 
 def test_checkpoints_in_buckets_are_read(job: Job, kctl: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -417,13 +384,3 @@ def test_checkpoints_in_buckets_are_read(job: Job, kctl: Kctl, tmp_path: Path, m
     assert (shown.code, [row["lag"] for row in shown.rows]) == (0, [2, 2])
     assert refused.code == 25
     assert "refuses these keys" in refused.err
-
-
-def test_a_source_that_has_not_been_read_begins_at_its_first_offsets(job: Job, kctl: Kctl) -> None:
-    for name in ("offsets", "commits"):
-        for _ in range(3):
-            removed(newest(job.folder / name))
-
-    shown = kctl("show", job.folder, "-o", "json")
-
-    assert [row["lag"] for row in shown.rows] == [20, 20]

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import Any
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
+from kctl.config.sections import KafkaSection
+from kctl.groups.broker_cache import BrokerCache
 from kctl.kafka.client.access import plain
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.kafka.polls.group_sources import AllGroups
+from kctl.reduce.partitions import offset_checker
 from tests.conftest import eventually
 from tests.consumers import until_assigned
 from tests.exporters import Exporter, Samples, running_exporter
@@ -22,6 +24,12 @@ from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+COLUMNS = {
+    "kctl_consumer_committed_offset": "current_offset",
+    "kctl_partition_end_offset": "log_end_offset",
+    "kctl_consumer_lag": "lag",
+}
+"""Of Kafka's tool, by our metric."""
 
 
 @pytest.fixture(scope="module")
@@ -39,20 +47,18 @@ def lag(samples: Samples, group: str) -> dict[tuple[str, ...], float]:
 def offsets_of_kafkas_tool(broker: KafkaBroker, group: str) -> dict[str, dict[tuple[str, ...], float]]:
     """By our metric's name; without partitions that the tool shows only because a member has them."""
     rows = [row for row in kafka_tools.describe_group(broker.bootstrap_servers, group) if row.lag is not None]
-    columns = {
-        "kctl_consumer_committed_offset": "current_offset",
-        "kctl_partition_end_offset": "log_end_offset",
-        "kctl_consumer_lag": "lag",
-    }
     return {
         name: {(row.topic, str(row.partition)): float(getattr(row, column)) for row in rows}
-        for name, column in columns.items()
+        for name, column in COLUMNS.items()
     }
 
 
-def offsets_of_ours(samples: Samples, group: str) -> dict[str, dict[tuple[str, ...], float]]:
-    names = ("kctl_consumer_committed_offset", "kctl_partition_end_offset", "kctl_consumer_lag")
-    return {name: samples.of(name, "topic", "partition", group=group) for name in names}
+def member_of(broker: KafkaBroker, group: str, topic: str = "orders") -> KafkaConsumer:
+    """A member; the caller closes it."""
+    servers = broker.bootstrap_servers
+    consumer = KafkaConsumer(topic, bootstrap_servers=servers, group_id=group, enable_auto_commit=False)
+    until_assigned(consumer)
+    return consumer
 
 
 def words_of(samples: Samples, name: str, label: str, group: str) -> set[str]:
@@ -67,19 +73,14 @@ def test_a_classic_group_is_as_kafkas_tool_reports_it(broker: KafkaBroker, expor
     expected = {("orders", "0"): 6, ("orders", "1"): 0, ("orders", "3"): 0}
     eventually(lambda: lag(exporter.samples(), "billing") == expected, what="its lag")
 
-    with closing(
-        KafkaConsumer(
-            "orders", bootstrap_servers=broker.bootstrap_servers, group_id="billing", enable_auto_commit=False
-        )
-    ) as member:
-        until_assigned(member)
+    with closing(member_of(broker, "billing")):
         eventually(lambda: words_of(exporter.samples(), "kctl_group_state", "state", "billing") == {"stable"})
         samples, state = exporter.samples(), kafka_tools.describe_state(broker.bootstrap_servers, "billing")
         reported = offsets_of_kafkas_tool(broker, "billing")
         [of_tool] = kafka_tools.describe_members(broker.bootstrap_servers, "billing")
         [ours] = json.loads(exporter.get("/api/v1/groups/billing")[1])["members"]
 
-    assert offsets_of_ours(samples, "billing") == reported
+    assert {name: samples.of(name, "topic", "partition", group="billing") for name in COLUMNS} == reported
     held = tuple((topic, number) for topic, numbers in ours["assigned"].items() for number in numbers)
     assert (ours["member_id"], f"/{ours['host']}".replace("//", "/"), held) == (
         of_tool.consumer_id,
@@ -113,12 +114,7 @@ def test_a_group_is_watched_for_advice_from_the_first_question_on(broker: KafkaB
 
     first = reason("advised")
     eventually(lambda: reason("advised") == "503 the group has no members", what="it has been seen")
-    with closing(
-        KafkaConsumer(
-            "orders", bootstrap_servers=broker.bootstrap_servers, group_id="advised", enable_auto_commit=False
-        )
-    ) as member:
-        until_assigned(member)
+    with closing(member_of(broker, "advised")):
         eventually(lambda: reason("advised").startswith("503 arrivals have been observed for "), what="its members")
 
     assert first == "503 the group is watched from now on: ask again in a minute"
@@ -143,9 +139,25 @@ def test_an_open_transaction_is_no_lag_of_committed_records(broker: KafkaBroker,
             producer.send("paid", b"open", partition=0)
         producer.flush()
         eventually(lambda: lags() == ({(): 0}, {(): 3}), what="lag while it is open")
+        assert asyncio.run(end_of_fleet(broker, "paid")) == (4, 3)
         producer.commit_transaction()
 
     eventually(lambda: lags() == ({(): 4}, {(): 4}), what="its messages and its marker")
+
+
+async def end_of_fleet(broker: KafkaBroker, topic: str) -> tuple[int | None, int | None]:
+    """The end for a fleet that reads only committed records, and how many messages come after it."""
+    section = KafkaSection(
+        bootstrap_servers=broker.bootstrap_servers, group="readers", topics=(topic,), isolation_level="read_committed"
+    )
+    cache = BrokerCache.of(section, plain(broker.bootstrap_servers), 5)
+    try:
+        async with asyncio.timeout(30):
+            while not (rows := list(offset_checker((), cache.snapshot()).rows())):
+                await cache.refresh(5)
+    finally:
+        await cache.close()
+    return rows[0].kafka_max_offset, rows[0].behind_transaction
 
 
 @pytest.mark.shows("group ids may have quotes, backslashes, newlines and Unicode")
@@ -170,26 +182,6 @@ def test_many_scrapes_at_once_ask_the_brokers_nothing_and_get_one_page(exporter:
     assert len({page.page for page in pages}) == len(taken) < 16
 
 
-@pytest.mark.shows("with `exporter.all_groups` the master's page has every other group of its cluster")
-def test_a_master_shows_all_groups_of_its_cluster(broker: KafkaBroker, master: Callable[..., Any]) -> None:
-    topics.commit(broker.bootstrap_servers, "a-foreign-one", "orders", {3: 0})
-
-    fleet = master(exporter={"all_groups": True, "interval_seconds": 0.2, "groups_except": ["billing"]})
-    own = fleet.config.parent.name
-
-    def samples() -> Samples:
-        with urllib.request.urlopen(fleet.about["http_url"] + "/metrics", timeout=20) as response:
-            return Samples(response.read().decode())
-
-    eventually(lambda: lag(samples(), "a-foreign-one"), what="the other group")
-    found = samples()
-    assert found.of("kctl_group_members", "cluster", group="a-foreign-one") == {("default",): 0}
-    assert len(lag(found, own)) == 4
-    assert lag(found, "billing") == {}
-    assert (own,) not in found.of("kctl_group_info", "group")
-    assert fleet.stop() == 0
-
-
 @pytest.mark.shows("a cycle sends one request per broker, two per coordinator and leader; Metadata for new topics")
 def test_a_cycle_asks_each_broker_once_and_for_new_metadata_only(broker: KafkaBroker) -> None:
     topics.create_topic(broker.bootstrap_servers, "counted", 2)
@@ -205,10 +197,7 @@ def test_a_cycle_asks_each_broker_once_and_for_new_metadata_only(broker: KafkaBr
         first, asked_first = reader.read(), dict(reader.asked)
         reader.read()
         again = dict(reader.asked)
-        with closing(
-            KafkaConsumer("counted", bootstrap_servers=broker.bootstrap_servers, group_id="counted-1")
-        ) as member:
-            until_assigned(member)
+        with closing(member_of(broker, "counted-1", "counted")):
             with_members, asked_with_members = reader.read(), dict(reader.asked)
         topics.commit(broker.bootstrap_servers, "counted-2", "orders", {0: 0})
         filtered = reader.read()

@@ -162,8 +162,8 @@ def test_every_expression_of_a_dashboard_returns_data_of_every_cluster_apart(pro
 
 
 NOT_OF_THESE = ("KctlMasterDown", "KctlClusterNotCollected", "KctlFleetDegraded", "KctlHostMissing")
-"""No fleet here has the first two (test_exporter_dashboards.py has the second) or several hosts; a failing fleet is not
-also degraded. deploy/prometheus/tests has them.
+"""No fleet here has the first two (test_exporter_in_prometheus.py has the second) or several hosts; a failing fleet is
+not also degraded. deploy/prometheus/tests has them.
 """
 
 

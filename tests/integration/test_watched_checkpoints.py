@@ -9,7 +9,8 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,28 @@ def batch(checkpoint: Path, number: int, offset: int, *, is_committed: bool = Tr
         (checkpoint / "commits" / str(number)).write_text((checkpoint / "commits" / "2").read_text())
 
 
+@dataclass(frozen=True)
+class Bench:
+    servers: str
+    folder: Path
+
+    def job(self, topic: str, at: str = "job") -> Path:
+        """The checkpoint of a query that has read 18 of 30 and of 20 messages of a new topic."""
+        topics.create_topic(self.servers, topic, 2)
+        topics.produce(self.servers, topic, {0: 30, 1: 20})
+        return copied(RECORDED / "4.2.0" / "plain", self.folder / at, orders=topic)
+
+    def exporter(self, *checkpoints: str) -> AbstractContextManager[Exporter]:
+        file = self.folder / "kctl.toml"
+        file.write_text(SETTINGS.format(servers=self.servers) + "".join(checkpoints))
+        return running_exporter(self.folder, "-c", str(file))
+
+
+@pytest.fixture
+def bench(broker: KafkaBroker, tmp_path: Path) -> Bench:
+    return Bench(broker.bootstrap_servers, tmp_path)
+
+
 def lag(samples: Samples, group: str) -> dict[tuple[str, ...], float]:
     return samples.of("kctl_consumer_lag", "topic", "partition", group=group)
 
@@ -77,15 +100,11 @@ def reason(exporter: Exporter, name: str, words: str) -> bool:
 
 
 @pytest.mark.shows("a checkpoint shows a Spark job as a group with exact lag, status, and why offsets are unknown")
-def test_a_checkpoint_is_a_group_with_its_querys_lag(broker: KafkaBroker, tmp_path: Path) -> None:
-    topics.create_topic(broker.bootstrap_servers, "watched", 2)
-    topics.produce(broker.bootstrap_servers, "watched", {0: 30, 1: 20})
-    job = copied(RECORDED / "4.2.0" / "plain", tmp_path / "job", orders="watched")
+def test_a_checkpoint_is_a_group_with_its_querys_lag(bench: Bench) -> None:
+    job = bench.job("watched")
     files = {each: each.stat().st_mtime_ns for each in job.rglob("*") if each.is_file()}
-    file = tmp_path / "kctl.toml"
-    file.write_text(SETTINGS.format(servers=broker.bootstrap_servers) + checkpoint_of("report", job, every="1s"))
 
-    with running_exporter(tmp_path, "-c", str(file)) as exporter:
+    with bench.exporter(checkpoint_of("report", job, every="1s")) as exporter:
         expected = {("watched", "0"): 12, ("watched", "1"): 2}
         eventually(lambda: lag(exporter.samples(), "report") == expected, 30, "its lag")
         assert group(exporter, "report")["type"] == "checkpoint"
@@ -110,14 +129,10 @@ def test_a_checkpoint_is_a_group_with_its_querys_lag(broker: KafkaBroker, tmp_pa
 
 
 @pytest.mark.shows("a watched job and `kctl checkpoint show` have the same lag, unknown where nobody can know it")
-def test_the_lag_is_that_of_show(broker: KafkaBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    servers = broker.bootstrap_servers
-    topics.create_topic(servers, "here", 2)
-    topics.produce(servers, "here", {0: 30, 1: 20})
-    job = copied(RECORDED / "4.2.0" / "two_sources", tmp_path / "job", orders="here", payments="there")
-    file = tmp_path / "kctl.toml"
-    own = checkpoint_of("both", job) + checkpoint_of("here", job, topics=["here"])
-    file.write_text(SETTINGS.format(servers=servers) + own)
+def test_the_lag_is_that_of_show(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    servers = bench.servers
+    bench.job("here", "another")
+    job = copied(RECORDED / "4.2.0" / "two_sources", bench.folder / "job", orders="here", payments="there")
 
     def watched(name: str = "both") -> dict[tuple[str, int], int | None]:
         return {
@@ -129,7 +144,7 @@ def test_the_lag_is_that_of_show(broker: KafkaBroker, tmp_path: Path, capfd: pyt
         return {(row["topic"], row["partition"]): row["lag"] for row in found.rows}
 
     unknown = {("there", 0): None, ("there", 1): None}
-    with running_exporter(tmp_path, "-c", str(file)) as exporter:
+    with bench.exporter(checkpoint_of("both", job), checkpoint_of("here", job, topics=["here"])) as exporter:
         eventually(lambda: watched() == {("here", 0): 12, ("here", 1): 2} | unknown, 30)
         eventually(lambda: shown() == watched() == watched("here"), 10)
         assert "there is no there-0 in this cluster" in group(exporter, "both")["reason"]
@@ -148,23 +163,18 @@ def test_the_lag_is_that_of_show(broker: KafkaBroker, tmp_path: Path, capfd: pyt
 
 
 @pytest.mark.shows("a checkpoint whose store hangs delays no scrape, no other checkpoint and no group")
-def test_a_store_that_hangs_does_not_delay_other_checkpoints(broker: KafkaBroker, tmp_path: Path) -> None:
-    topics.create_topic(broker.bootstrap_servers, "hung", 2)
-    topics.produce(broker.bootstrap_servers, "hung", {0: 30, 1: 20})
-    topics.commit(broker.bootstrap_servers, "of-kafka", "hung", {0: 30})
-    hung = copied(RECORDED / "4.2.0" / "plain", tmp_path / "nfs" / "hung", orders="hung")
-    well = copied(RECORDED / "4.2.0" / "plain", tmp_path / "disk" / "well", orders="hung")
+def test_a_store_that_hangs_does_not_delay_other_checkpoints(bench: Bench) -> None:
+    hung = bench.job("hung", "nfs/hung")
+    well = copied(hung, bench.folder / "disk" / "well")
+    topics.commit(bench.servers, "of-kafka", "hung", {0: 30})
     (hung / "offsets" / "2").unlink()
     os.mkfifo(hung / "offsets" / "2")  # opening it never returns
-    file = tmp_path / "kctl.toml"
-    checkpoints = checkpoint_of("hung", hung) + checkpoint_of("well", well, every="24h")
-    file.write_text(SETTINGS.format(servers=broker.bootstrap_servers) + checkpoints)
 
-    with running_exporter(tmp_path, "-c", str(file)) as exporter:
+    with bench.exporter(checkpoint_of("hung", hung), checkpoint_of("well", well, every="24h")) as exporter:
         eventually(lambda: sum(lag(exporter.samples(), "well").values()) == 14, 30)
         eventually(is_so(exporter, "hung", status="unknown", lag=None), 30)
         batch(well, 3, 20)
-        topics.commit(broker.bootstrap_servers, "of-kafka", "hung", {0: 25})
+        topics.commit(bench.servers, "of-kafka", "hung", {0: 25})
         eventually(lambda: sum(lag(exporter.samples(), "well").values()) == 10, 30, "the other one is read")
         eventually(lambda: sum(lag(exporter.samples(), "of-kafka").values()) == 5, 30, "so is Kafka")
         began = time.monotonic()
@@ -173,23 +183,10 @@ def test_a_store_that_hangs_does_not_delay_other_checkpoints(broker: KafkaBroker
         assert group(exporter, "well")["status"] == "ok", "it is started every 24 h"
 
 
-def test_a_checkpoint_needs_a_cluster_of_the_file(broker: KafkaBroker, tmp_path: Path) -> None:
-    file = tmp_path / "kctl.toml"
-    file.write_text(SETTINGS.format(servers=broker.bootstrap_servers) + checkpoint_of("job", "/srv/job", cluster="m"))
-
-    exporter = Exporter(tmp_path, "-c", str(file))
-
-    assert exporter.process.wait(60) != 0
-    assert "checkpoints.job.cluster is `m`: it takes the name of a cluster: main" in exporter.log.read_text()
-
-
 @pytest.mark.shows("a fleet shows the checkpoints of its file beside its own group, and those that a reload brings")
-def test_a_reload_adds_checkpoints(broker: KafkaBroker, tmp_path: Path, master: Callable[..., Any]) -> None:
-    topics.create_topic(broker.bootstrap_servers, "of-jobs", 2)
-    topics.produce(broker.bootstrap_servers, "of-jobs", {0: 30, 1: 20})
-    jobs = {
-        name: copied(RECORDED / "4.2.0" / "plain", tmp_path / name, orders="of-jobs") for name in ("first", "other")
-    }
+def test_a_reload_adds_checkpoints(bench: Bench, master: Callable[..., Any]) -> None:
+    first = bench.job("of-jobs", "first")
+    jobs = {"first": first, "other": copied(first, bench.folder / "other")}
     sections = {name: {"uri": str(job), "interval_seconds": 1.0} for name, job in jobs.items()}
     fleet = master(exporter={"interval_seconds": 0.2}, workers={"count": 1}, checkpoints={"first": sections["first"]})
 
@@ -237,23 +234,18 @@ class HangingProxy(UnconditionalProxy):
 
 @pytest.mark.long
 @pytest.mark.shows("a bucket that hangs for a minute delays no checkpoint in a folder and no scrape, and comes back")
-def test_a_hung_bucket_delays_no_folder(broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    topics.create_topic(broker.bootstrap_servers, "stored", 2)
-    topics.produce(broker.bootstrap_servers, "stored", {0: 30, 1: 20})
-    folder = copied(RECORDED / "4.2.0" / "plain", tmp_path / "folder", orders="stored")
-    with ObjectStoreServer(tmp_path / "s3") as server, HangingProxy(server.port) as proxy:
-        bucket, sections = server.folder("job"), checkpoint_of("folder", folder)
+def test_a_hung_bucket_delays_no_folder(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = bench.job("stored", "folder")
+    with ObjectStoreServer(bench.folder / "s3") as server, HangingProxy(server.port) as proxy:
+        bucket = server.folder("job")
         for each in (each for each in folder.rglob("*") if each.is_file()):
             bucket.write(str(each.relative_to(folder)), each.read_bytes())
-        for number in range(6):
-            sections += checkpoint_of(f"bucket-{number}", f"s3://{BUCKET}/job")
         assert server.keys is not None
         keys = {"ACCESS_KEY_ID": server.keys.id, "SECRET_ACCESS_KEY": server.keys.secret, "REGION": "us-east-1"}
         for name, value in {**keys, "ENDPOINT_URL": proxy.endpoint, "ALLOW_HTTP": "true"}.items():
             monkeypatch.setenv(f"AWS_{name}", value)
-        file = tmp_path / "kctl.toml"
-        file.write_text(SETTINGS.format(servers=broker.bootstrap_servers) + sections)
-        with running_exporter(tmp_path, "-c", str(file)) as exporter:
+        of_bucket = [checkpoint_of(f"bucket-{number}", f"s3://{BUCKET}/job") for number in range(6)]
+        with bench.exporter(checkpoint_of("folder", folder), *of_bucket) as exporter:
             names = {"folder", *(f"bucket-{number}" for number in range(6))}
             eventually(lambda: names <= lag_of(exporter.samples()).keys(), 60, "all are shown")
             proxy.answers.clear()
