@@ -62,7 +62,7 @@ class Command(NamedTuple):
     details: str = ""
     epilog: str = ""
     run: Callable[[argparse.Namespace, Mapping[str, str]], int | None] | None = None
-    """(parsed options, environment) -> exit code or None (0). A table sets it where it is used."""
+    """(parsed options, environment) -> exit code or None (0)."""
 
 
 class CommandGroup(NamedTuple):
@@ -75,27 +75,14 @@ class CommandGroup(NamedTuple):
     examples: str = ""
 
 
-def option(
-    *names: str,
-    help: str,  # noqa: A002 - as argparse calls it
-    metavar: str | None = None,
-    least: float | None = None,
-    choices: tuple[str, ...] = (),
-) -> Option:
-    """Annotates a parameter, which has the type and the default."""
-    return Option(names, help, metavar=metavar, least=least, choices=choices)
-
-
-def argument(name: str, help: str) -> Option:  # noqa: A002 - as above
-    return Option((name,), help)
-
-
 CONFIG = Option(
     ("-c", "--config"),
     "the fleet's kctl.toml. Default: KCTL_CONFIG, ./kctl.toml, or your only running fleet",
     "path",
     "FILE",
 )
+FILE = CONFIG._replace(help="the fleet's kctl.toml. Default: KCTL_CONFIG, else ./kctl.toml")
+SET = Option(("--set",), "override a setting; may be repeated", "texts", "SECTION.KEY=VALUE")
 OUTPUT = Option(("-o", "--output"), "how the result is printed", choices=OUTPUTS, default="table")
 WIDE_OUTPUT = OUTPUT._replace(choices=("table", "wide", "json", "yaml"))
 YES = Option(("-y", "--yes"), "do not ask", "flag")

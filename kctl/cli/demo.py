@@ -2,71 +2,59 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+import argparse
+from collections.abc import Mapping
 
-from kctl.cli.command import option
-from kctl.cli.options import OutputOption
-from kctl.cli.signature import command
+from kctl.cli.command import OUTPUT, Command, Option
 from kctl.errors import UsageError
 from kctl_agent.storage.kinds import KINDS
 
 _STORAGES = tuple(name for name, kind in KINDS.items() if kind.is_file or kind.is_table)
 
 
-def _demo(
-    workers: Annotated[int, option("--workers", least=1, metavar="N", help="How many Spark workers.")] = 2,
-    partitions: Annotated[
-        int, option("--partitions", least=1, metavar="N", help="How many partitions the topic has.")
-    ] = 8,
-    rate: Annotated[float, option("--rate", least=0, metavar="N", help="Messages produced per second.")] = 2000,
-    seconds: Annotated[float | None, option("--for", least=0, metavar="SECONDS", help="Default: until Ctrl-C.")] = None,
-    storage: Annotated[
-        str,
-        option(
-            "--storage",
-            choices=_STORAGES,
-            help="Where messages wait for the handler; lake: a Delta table, without a handler.",
-        ),
-    ] = _STORAGES[0],
-    sinkers: Annotated[
-        int, option("--sinkers", least=0, metavar="N", help="How many sinkers handle what is stored.")
-    ] = 0,
-    broker: Annotated[
-        bool, option("--broker-only", help="Only a broker, for experiments; --dir keeps its topics.")
-    ] = False,
-    port: Annotated[
-        int | None, option("--port", least=1, metavar="N", help="For --broker-only. Default: any free port.")
-    ] = None,
-    output: OutputOption = "table",
-    directory: Annotated[
-        Path | None,
-        option("--dir", metavar="PATH", help="The folder for all files. Default: a temporary one."),
-    ] = None,
-) -> int:
-    """Run a demonstration: a broker, a producer and workers.
-
-    Starts a real Kafka broker and Spark workers, produces messages, and counts what was lost or stored twice.
-
-    kctl demo                              until Ctrl-C; ask it from another terminal: kctl rpc offset_checker
-    kctl demo --for 60 -o json             exit 0 only if nothing was lost and nothing stored twice
-    kctl demo --sinkers 2 --for 60         and everything was handled
-    kctl demo --storage lake --for 60      into a Delta table, counted by delta-rs
-    kctl demo --broker-only --dir kafka    no demo: a broker, with the topics that it had there
-    """
-    if output == "yaml":
+def _run(options: argparse.Namespace, _env: Mapping[str, str]) -> int:
+    if options.output == "yaml":
         raise UsageError("kctl demo prints a table or json")
-    if sinkers and not KINDS[storage].is_queue:
-        why = "messages become rows of a table" if KINDS[storage].is_table else "the workers call the handler"
-        raise UsageError(f"with --storage {storage} {why}: leave out --sinkers")
+    kind = KINDS[options.storage]
+    if options.sinkers and not kind.is_queue:
+        why = "messages become rows of a table" if kind.is_table else "the workers call the handler"
+        raise UsageError(f"with --storage {options.storage} {why}: leave out --sinkers")
     from kctl.demo.run import broker_only, main
     from kctl.demo.summary import DemoOptions
 
-    if broker:
-        return broker_only(directory, port)
-    if port is not None:
+    if options.broker_only:
+        return broker_only(options.dir, options.port)
+    if options.port is not None:
         raise UsageError("--port is for --broker-only")
-    return main(DemoOptions(workers, partitions, rate, seconds, storage, sinkers), output, directory)
+    numbers = options.workers, options.partitions, options.rate, options.for_
+    return main(DemoOptions(*numbers, options.storage, options.sinkers), options.output, options.dir)
 
 
-COMMAND = command("demo", _demo)
+COMMAND = Command(
+    "demo",
+    "Run a demonstration: a broker, a producer and workers.",
+    (
+        Option(("--workers",), "how many Spark workers", "int", "N", 2, least=1),
+        Option(("--partitions",), "how many partitions the topic has", "int", "N", 8, least=1),
+        Option(("--rate",), "messages produced per second", "number", "N", 2000, least=0),
+        Option(("--for",), "default: until Ctrl-C", "number", "SECONDS", least=0),
+        Option(
+            ("--storage",),
+            "where messages wait for the handler; lake: a Delta table, without a handler",
+            default=_STORAGES[0],
+            choices=_STORAGES,
+        ),
+        Option(("--sinkers",), "how many sinkers handle what is stored", "int", "N", 0),
+        Option(("--broker-only",), "only a broker, for experiments; --dir keeps its topics", "flag"),
+        Option(("--port",), "for --broker-only. Default: any free port", "int", "N", least=1),
+        OUTPUT,
+        Option(("--dir",), "the folder for all files. Default: a temporary one", "path", "PATH"),
+    ),
+    "kctl demo                              until Ctrl-C; ask it from another terminal: kctl rpc offset_checker\n"
+    "kctl demo --for 60 -o json             exit 0 only if nothing was lost and nothing stored twice\n"
+    "kctl demo --sinkers 2 --for 60         and everything was handled\n"
+    "kctl demo --storage lake --for 60      into a Delta table, counted by delta-rs\n"
+    "kctl demo --broker-only --dir kafka    no demo: a broker, with the topics that it had there",
+    "Starts a real Kafka broker and Spark workers, produces messages, and counts what was lost or stored twice.",
+    run=_run,
+)

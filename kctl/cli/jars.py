@@ -2,46 +2,34 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from typing import Annotated
+from collections.abc import Mapping
 
-from kctl.cli.command import CommandGroup, argument
+from kctl.cli.command import Command, CommandGroup, Option
 from kctl.cli.output import echo
-from kctl.cli.signature import command
 from kctl.errors import UsageError
 from kctl.jars.fetcher import fetch
 from kctl.jars.lock import LOCKS, USUAL, LockName, jar_paths, jars_dir
 
-LocksArgument = Annotated[
-    list[str] | None,
-    argument("LOCK", help=f"{', '.join(LOCKS)}; default: {' and '.join(USUAL)}."),
-]
+_LOCKS = Option(("LOCK",), f"{', '.join(LOCKS)}; default: {' and '.join(USUAL)}", "words")
 
 
-def _fetch(locks: LocksArgument = None) -> None:
-    """Download missing jars.
-
-    They go into a cache, verified by sha256. KCTL_MAVEN_REPOSITORY names a mirror, KCTL_CACHE_DIR the cache.
-    """
-    _bring(_chosen(locks), verify=False)
+def _fetch(options: argparse.Namespace, _env: Mapping[str, str]) -> None:
+    _bring(options, verify=False)
 
 
-def _verify(locks: LocksArgument = None) -> None:
-    """Check the jars in the cache.
-
-    Compares the sha256 of each, and downloads the wrong ones again.
-    """
-    _bring(_chosen(locks), verify=True)
+def _verify(options: argparse.Namespace, _env: Mapping[str, str]) -> None:
+    _bring(options, verify=True)
 
 
-def _paths(lock: Annotated[str, argument("LOCK", help=f"{', '.join(LOCKS)}.")]) -> None:
-    """Print the paths of a lock's jars, separated by commas as `spark-submit --jars` takes them."""
-    (chosen,) = _chosen([lock])
+def _paths(options: argparse.Namespace, _env: Mapping[str, str]) -> None:
+    (chosen,) = _chosen([options.lock])
     echo(",".join(map(str, jar_paths(chosen))))
 
 
-def _bring(locks: list[LockName], *, verify: bool) -> None:
-    downloaded = fetch(locks, sys.stderr.write, verify=verify)
+def _bring(options: argparse.Namespace, *, verify: bool) -> None:
+    downloaded = fetch(_chosen(options.lock), sys.stderr.write, verify=verify)
     echo(f"{downloaded} downloaded, all in {jars_dir()}")
 
 
@@ -55,5 +43,27 @@ def _chosen(locks: list[str] | None) -> list[LockName]:
 COMMAND = CommandGroup(
     "jars",
     "Fetch, verify or locate the jars of Spark and the demo.",
-    (command("fetch", _fetch), command("verify", _verify), command("paths", _paths)),
+    (
+        Command(
+            "fetch",
+            "Download missing jars.",
+            (_LOCKS,),
+            details="They go into a cache, verified by sha256. KCTL_MAVEN_REPOSITORY names a mirror, KCTL_CACHE_DIR "
+            "the cache.",
+            run=_fetch,
+        ),
+        Command(
+            "verify",
+            "Check the jars in the cache.",
+            (_LOCKS,),
+            details="Compares the sha256 of each, and downloads the wrong ones again.",
+            run=_verify,
+        ),
+        Command(
+            "paths",
+            "Print the paths of a lock's jars, separated by commas as `spark-submit --jars` takes them.",
+            (Option(("LOCK",), ", ".join(LOCKS), is_required=True),),
+            run=_paths,
+        ),
+    ),
 )

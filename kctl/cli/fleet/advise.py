@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kctl import fleets
 from kctl.cli.command import CONFIG, OUTPUT, Command, Option
 from kctl.cli.fleet.ask import ask
-from kctl.cli.groups.api_client import URL, GroupsApi
+from kctl.cli.groups.api_client import CLUSTER, TOKEN_FILE, URL_OPTION, GroupsApi
 from kctl.cli.output import as_text
 from kctl.cli.table import cell, clean
 from kctl.fields import moment
@@ -63,9 +63,7 @@ COMMAND = Command(
         Option(
             ("--group", "-g"), "a group of other clients that an exporter collects, instead of a fleet", metavar="GROUP"
         ),
-        Option(("--url",), "with --group: a `kctl exporter`, or a master with exporter.all_groups", default=URL),
-        Option(("--cluster",), "with --group: only this cluster's"),
-        Option(("--token-file",), "with --group: a file with the bearer token", "path"),
+        *(each._replace(help=f"with --group: {each.help}") for each in (URL_OPTION, CLUSTER, TOKEN_FILE)),
     ),
     "kctl advise                    the answer and its reason\n"
     "kctl advise -o json            for a script or an autoscaler\n"

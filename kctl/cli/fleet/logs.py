@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
+import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
-from typing import Annotated
 
-from kctl.cli.command import argument, option
+from kctl.cli.command import CONFIG, Command, Option
 from kctl.cli.fleet.ask import ask
 from kctl.cli.fleet.log_files import Follower, tail
-from kctl.cli.options import ConfigOption
-from kctl.cli.signature import command
 from kctl.errors import KctlError, NoMaster, UsageError
 from kctl.fields import host_and_name
 from kctl.fleets import Fleet, find
@@ -26,34 +23,16 @@ _POLL_SECONDS = 0.2
 _MASTER = "master"
 
 
-def _logs(
-    names: Annotated[
-        list[str] | None,
-        argument("NAME", help="Workers, sinkers, `engine`, `master`; by default all that have a log."),
-    ] = None,
-    config: ConfigOption = None,
-    follow: Annotated[bool, option("--follow", "-f", help="Print new lines until Ctrl-C.")] = False,
-    lines: Annotated[int, option("--limit", "-n", least=0, metavar="N", help="How many last lines of each log.")] = 50,
-) -> None:
-    """Show logs of workers, sinkers, the engine and the master of this host.
-
-    The fleet need not run. With several logs, each line begins with the name of its process. A log above 16 MiB moves
-    to NAME.log.1, which is shown too. The master has a log file with `kctl start --daemon`.
-
-    kctl logs worker-0 -f
-    kctl logs worker-0 worker-1 master -n 20
-    """
-    fleet = find(config, os.environ)
-    paths = _paths(fleet, names or [])
+def _run(options: argparse.Namespace, env: Mapping[str, str]) -> None:
+    paths = _paths(_known(find(options.config, env), env), options.name or [])
     widest = max(map(len, paths)) if len(paths) > 1 else 0
     outputs = [(_Lines(f"{name:<{widest}} | " if widest else ""), path) for name, path in paths.items()]
-    ends = [_show(out, path, lines) for out, path in outputs]
-    if follow:
+    ends = [_show(out, path, options.limit) for out, path in outputs]
+    if options.follow:
         _follow([(out, path, end) for (out, path), end in zip(outputs, ends, strict=True)])
 
 
-def _paths(fleet: Fleet, names: list[str]) -> dict[str, Path]:
-    logs = _known(fleet)
+def _paths(logs: dict[str, Path], names: list[str]) -> dict[str, Path]:
     if not logs:
         raise UsageError("there are no logs: no process of this fleet has started yet")
     for name in names:
@@ -70,7 +49,7 @@ def _paths(fleet: Fleet, names: list[str]) -> dict[str, Path]:
     return {name: logs[name] for name in names or sorted(logs)}
 
 
-def _known(fleet: Fleet) -> dict[str, Path]:
+def _known(fleet: Fleet, env: Mapping[str, str]) -> dict[str, Path]:
     """The logs that the supervisor names, or else those in the configured folder."""
     try:
         reply = ask(fleet, "status", {"local": True}, 5.0, of_master=True)
@@ -81,7 +60,7 @@ def _known(fleet: Fleet) -> dict[str, Path]:
     if not logs:
         from kctl.config.load import load
 
-        folders = {load(fleet.config, os.environ).fleet.log_dir}
+        folders = {load(fleet.config, env).fleet.log_dir}
         logs = {path.stem: path for folder in folders for path in folder.glob("*.log")}
     for folder in folders:
         if (folder / "master.log").exists():
@@ -143,4 +122,17 @@ def _readable(path: Path) -> Iterator[None]:
         raise KctlError(f"the log {path} cannot be read: {error.strerror}") from None
 
 
-COMMAND = command("logs", _logs)
+COMMAND = Command(
+    "logs",
+    "Show logs of workers, sinkers, the engine and the master of this host.",
+    (
+        Option(("NAME",), "workers, sinkers, `engine`, `master`; by default all that have a log", "words"),
+        CONFIG,
+        Option(("--follow", "-f"), "print new lines until Ctrl-C", "flag"),
+        Option(("--limit", "-n"), "how many last lines of each log", "int", "N", 50),
+    ),
+    "kctl logs worker-0 -f\nkctl logs worker-0 worker-1 master -n 20",
+    "The fleet need not run. With several logs, each line begins with the name of its process. A log above 16 MiB "
+    "moves to NAME.log.1, which is shown too. The master has a log file with `kctl start --daemon`.",
+    run=_run,
+)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
@@ -14,7 +15,6 @@ from typing import Any
 from kctl.cli.command import CONFIG, OUTPUT, YES, Command, Option
 from kctl.cli.confirm import confirmed
 from kctl.cli.fleet.operations import carry_out, follow, show, submit
-from kctl.cli.signature import help_parts
 from kctl.cli.table import clean, columns, render
 from kctl.errors import OperationFailed, UsageError
 from kctl.fleets import Fleet, find
@@ -36,9 +36,10 @@ _WAIT = Option(("--wait",), "wait for the outcome and show progress; otherwise p
 
 def command(name: str) -> Command:
     kind = operation(name)
-    summary, details, examples = help_parts(kind)
-    options = tuple(_options(kind))
-    return Command(name.replace("_", "-"), summary, options, examples, details, run=partial(_run, name))
+    summary, *details = (inspect.getdoc(kind) or "").split("\n\n")
+    examples = details.pop() if details and details[-1].startswith("kctl ") else ""
+    options, text = tuple(_options(kind)), "\n\n".join(details)
+    return Command(name.replace("_", "-"), summary, options, examples, text, run=partial(_run, name))
 
 
 def _run(name: str, options: argparse.Namespace, env: Mapping[str, str]) -> None:

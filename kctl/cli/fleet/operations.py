@@ -3,20 +3,19 @@ outcome in one line."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Mapping
 from threading import Event
-from typing import Annotated, Any
+from typing import Any
 
-from kctl.cli.command import argument, option
+from kctl.cli.command import CONFIG, OUTPUT, Command, Option
 from kctl.cli.fleet.ask import ask, incomplete
-from kctl.cli.options import ConfigOption, OutputOption, fleet_of
 from kctl.cli.output import as_text, echo
-from kctl.cli.signature import command
 from kctl.cli.table import Column, clean, columns, duration, render
 from kctl.errors import OperationFailed, OperationUnknown
 from kctl.fields import moment
-from kctl.fleets import Fleet
+from kctl.fleets import Fleet, find
 from kctl_agent.errors import AgentTimeout, AgentUnreachable
 
 _COLUMNS = columns(">id operation by via at >took state what-happened")
@@ -29,20 +28,12 @@ _POLL_SECONDS = 0.2
 _ERRORS = {"failed": OperationFailed, "unknown": OperationUnknown}
 
 
-def _operations(
-    config: ConfigOption = None,
-    local: Annotated[bool, option("--local", help="Do not ask other hosts of the fleet.")] = False,
-    output: OutputOption = "table",
-) -> None:
-    """List the last 500 operations, newest first.
-
-    Shows what was requested, by which user (`by`), over the socket or HTTP (`via`), when, and how it ended.
-    """
-    params = {"local": True} if local else {}
-    reply = ask(fleet_of(config), "operations", params, _OPERATION_LOG_SECONDS, of_master=True)
+def _operations(options: argparse.Namespace, env: Mapping[str, str]) -> None:
+    params = {"local": True} if options.local else {}
+    reply = ask(find(options.config, env), "operations", params, _OPERATION_LOG_SECONDS, of_master=True)
     rows = reply.result["rows"]
-    if output != "table":
-        echo(as_text(reply.result, output))
+    if options.output != "table":
+        echo(as_text(reply.result, options.output))
     elif any("host" in row for row in rows):
         echo("\n".join(render([Column("host"), *_COLUMNS], [(row["host"], *_cells(row)) for row in rows])))
     else:
@@ -70,27 +61,16 @@ def _typed(operation: dict[str, Any]) -> str:
     return " ".join([name, *words])
 
 
-def _operation(
-    id_: Annotated[str, argument("ID", help="The id that was printed when the operation was submitted.")],
-    config: ConfigOption = None,
-    cancel: Annotated[bool, option("--cancel", help="End it, and show the outcome.")] = False,
-    wait: Annotated[bool, option("--wait", help="Wait until it ends, and show its progress.")] = False,
-    output: OutputOption = "table",
-) -> None:
-    """Show the progress of an operation.
-
-    Exit code 1 if it has failed, 3 if it may still happen. If the outcome of `--cancel` is `failed`, the operation has
-    no later effect.
-    """
-    fleet = fleet_of(config)
-    if cancel:
-        ask(fleet, "cancel", {"id": id_}, _OPERATION_LOG_SECONDS)
-    operation = asked(fleet, id_)
-    operation = follow(fleet, operation) if wait or cancel else operation
-    if cancel and output == "table" and operation["state"] == "failed":
-        echo(f"operation {id_} has ended: {clean(operation['text'])}")
+def _operation(options: argparse.Namespace, env: Mapping[str, str]) -> None:
+    fleet = find(options.config, env)
+    if options.cancel:
+        ask(fleet, "cancel", {"id": options.id}, _OPERATION_LOG_SECONDS)
+    operation = asked(fleet, options.id)
+    operation = follow(fleet, operation) if options.wait or options.cancel else operation
+    if options.cancel and options.output == "table" and operation["state"] == "failed":
+        echo(f"operation {options.id} has ended: {clean(operation['text'])}")
     else:
-        show(operation, output)
+        show(operation, options.output)
 
 
 def carry_out(
@@ -146,5 +126,24 @@ def show(operation: dict[str, Any], output: str) -> None:
         )
 
 
-COMMAND = command("operations", _operations)
-OPERATION = command("operation", _operation)
+COMMAND = Command(
+    "operations",
+    "List the last 500 operations, newest first.",
+    (CONFIG, Option(("--local",), "do not ask other hosts of the fleet", "flag"), OUTPUT),
+    details="Shows what was requested, by which user (`by`), over the socket or HTTP (`via`), when, and how it ended.",
+    run=_operations,
+)
+OPERATION = Command(
+    "operation",
+    "Show the progress of an operation.",
+    (
+        Option(("ID",), "the id that was printed when the operation was submitted", is_required=True),
+        CONFIG,
+        Option(("--cancel",), "end it, and show the outcome", "flag"),
+        Option(("--wait",), "wait until it ends, and show its progress", "flag"),
+        OUTPUT,
+    ),
+    details="Exit code 1 if it has failed, 3 if it may still happen. If the outcome of `--cancel` is `failed`, the "
+    "operation has no later effect.",
+    run=_operation,
+)

@@ -2,73 +2,47 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from kctl.children import PRIVATE, python_module, safe_environment
-from kctl.cli.command import argument, option
+from kctl.cli.command import CONFIG, SET, Command, Option
 from kctl.cli.fleet.operations import carry_out
-from kctl.cli.options import SetOption, config_file, fleet_of, overrides
+from kctl.cli.options import config_file, overrides
 from kctl.cli.output import echo
-from kctl.cli.signature import command
 from kctl.errors import RunDirUnusable
+from kctl.fleets import find
 from kctl.regular_files import open_regular
 
 if TYPE_CHECKING:
     from kctl.config.sections import Config
 
 _POLL_SECONDS = 0.05
-_StartOption = Annotated[
-    Path | None,
-    option(
-        "--config",
-        "-c",
-        metavar="FILE",
-        help="The fleet's kctl.toml. Default: KCTL_CONFIG, ./kctl.toml; with NAME also your only running fleet.",
-    ),
-]
 
 
-def _start(
-    name: Annotated[
-        str | None, argument("NAME", help="A worker, a sinker or `engine` that was stopped or given up.")
-    ] = None,
-    config: _StartOption = None,
-    set_: SetOption = None,
-    daemon: Annotated[
-        bool, option("--daemon", help="Return once it runs; log_dir/master.log, run_dir/master.pid.")
-    ] = False,
-) -> int:
-    """Run a fleet, or start a process of a running one.
-
-    The master runs in this process and starts the workers. Ctrl-C, SIGTERM or `kctl stop` stop it in order; a second
-    signal ends it at once, with exit code 1 if that killed workers. SIGHUP is `kctl reload`. It notifies systemd when
-    it is ready and while it is alive (Type=notify, WatchdogSec=).
-
-    kctl start -c kctl.toml
-    kctl start -c kctl.toml --set workers.count=4 --set http.port=0
-    kctl start worker-1
-    """
-    if name is not None:
-        carry_out(fleet_of(config), "start", {"name": name}, "table", deadline=None)
+def _run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
+    if options.name is not None:
+        carry_out(find(options.config, env), "start", {"name": options.name}, "table", deadline=None)
         return 0
     from kctl import logs
     from kctl.config.load import load
 
-    path = config_file(config)
-    loaded = load(path, os.environ, overrides(set_))
-    if daemon:
-        return _detach(loaded, path, set_ or [])
+    path, settings = config_file(options, env), overrides(options)
+    loaded = load(path, env, settings)
+    if options.daemon:
+        return _detach(loaded, path, options.set or [])
     logs.configure(loaded.log.level)
 
     from kctl.start.main import run  # half a second of imports, not needed to refuse a configuration
 
-    return run(loaded, path.absolute(), reread=lambda: load(path, os.environ, overrides(set_)))
+    return run(loaded, path.absolute(), reread=lambda: load(path, env, settings))
 
 
 def _detach(config: Config, path: Path, assignments: list[str]) -> int:
@@ -111,4 +85,20 @@ def _is_announced(path: Path, pid: int) -> bool:
         return False
 
 
-COMMAND = command("start", _start)
+COMMAND = Command(
+    "start",
+    "Run a fleet, or start a process of a running one.",
+    (
+        Option(("NAME",), "a worker, a sinker or `engine` that was stopped or given up"),
+        CONFIG._replace(
+            help="the fleet's kctl.toml. Default: KCTL_CONFIG, ./kctl.toml; with NAME also your only running fleet"
+        ),
+        SET,
+        Option(("--daemon",), "return once it runs; log_dir/master.log, run_dir/master.pid", "flag"),
+    ),
+    "kctl start -c kctl.toml\nkctl start -c kctl.toml --set workers.count=4 --set http.port=0\nkctl start worker-1",
+    "The master runs in this process and starts the workers. Ctrl-C, SIGTERM or `kctl stop` stop it in order; a second "
+    "signal ends it at once, with exit code 1 if that killed workers. SIGHUP is `kctl reload`. It notifies systemd "
+    "when it is ready and while it is alive (Type=notify, WatchdogSec=).",
+    run=_run,
+)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import select
 import signal
 import sys
 import time
-from typing import Annotated
+from collections.abc import Mapping
 
-from kctl.cli.command import argument, option
+from kctl.cli.command import CONFIG, Command, Option
 from kctl.cli.fleet.operations import carry_out
-from kctl.cli.options import ConfigOption
-from kctl.cli.signature import command
 from kctl.errors import NobodyListening, NoSocketFile, SocketNotPermitted, StopTimeout
 from kctl.fleets import Fleet, find
 from kctl.master.process import session_members
@@ -23,20 +22,10 @@ _PROGRESS_SECONDS = 5.0
 _SUPERVISED = ("engine", "worker", "sinker")
 
 
-def _stop(
-    name: Annotated[str | None, argument("NAME", help="Stop only this worker, sinker or `engine`.")] = None,
-    config: ConfigOption = None,
-    timeout: Annotated[float, option("--timeout", least=0, metavar="SECONDS", help="How long to wait.")] = 60.0,
-) -> None:
-    """Stop a fleet in order, or one of its processes.
-
-    Asks the master to stop (SIGTERM) and waits until it has ended; it kills no process. Exit code 1 names the pid of a
-    process that survives the master, 5 means that there is no master. With NAME, only that process leaves its group
-    and stays stopped until `kctl start NAME`; it is killed after `workers.stop_timeout_seconds`.
-    """
-    fleet = find(config, os.environ)
-    if name is not None:
-        carry_out(fleet, "stop", {"name": name}, "table", deadline=max(timeout, 0.1))
+def _run(options: argparse.Namespace, env: Mapping[str, str]) -> None:
+    fleet, timeout = find(options.config, env), options.timeout
+    if options.name is not None:
+        carry_out(fleet, "stop", {"name": options.name}, "table", deadline=max(timeout, 0.1))
         return
     master = fleet.master or _master_of(fleet)
     started = time.monotonic()
@@ -117,4 +106,16 @@ def _survivor(owner: ProcessIdentity) -> int | None:
     return owner.pid if is_alive(owner) else min(session_members(owner.pid), default=None)
 
 
-COMMAND = command("stop", _stop)
+COMMAND = Command(
+    "stop",
+    "Stop a fleet in order, or one of its processes.",
+    (
+        Option(("NAME",), "stop only this worker, sinker or `engine`"),
+        CONFIG,
+        Option(("--timeout",), "how long to wait", "number", "SECONDS", 60.0, least=0),
+    ),
+    details="Asks the master to stop (SIGTERM) and waits until it has ended; it kills no process. Exit code 1 names "
+    "the pid of a process that survives the master, 5 means that there is no master. With NAME, only that process "
+    "leaves its group and stays stopped until `kctl start NAME`; it is killed after `workers.stop_timeout_seconds`.",
+    run=_run,
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import select
 import sys
@@ -14,16 +15,14 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import repeat
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from kctl.cli.command import option
-from kctl.cli.fleet.ask import ask, lacks, verdict_of
+from kctl.cli.command import CONFIG, Command, Option
+from kctl.cli.fleet.ask import OF_HOSTS, ask, lacks, of_hosts, verdict_of
 from kctl.cli.fleet.worker_table import TOP, worker_table
-from kctl.cli.options import ConfigOption
 from kctl.cli.output import echo
-from kctl.cli.signature import command
 from kctl.cli.table import UNKNOWN, Column, clean, clip, duration, render
 from kctl.errors import KctlError, NoMaster
 from kctl.fields import moment
@@ -137,28 +136,12 @@ class FleetTopView:
         return sum(rates) if rates else None
 
 
-def _top(
-    config: ConfigOption = None,
-    sort: Annotated[
-        str, option("--sort", choices=tuple(map(str, SortOrder)), help="How partitions are sorted at first.")
-    ] = SortOrder.LAG,
-    every: Annotated[float, option("--every", least=0.2, metavar="SECONDS", help="How often it refreshes.")] = 2.0,
-    host: Annotated[str | None, option("--host", metavar="NAME", help="Only this host of the fleet.")] = None,
-    local: Annotated[bool, option("--local", help="Not the other hosts of the fleet.")] = False,
-) -> None:
-    """Watch a fleet.
-
-    Shows the verdict, workers, partitions by lag, and the storage. Keys: l, p, w sort by lag, partition or worker; q
-    quits. Without a terminal it prints one line each time, and ends with exit code 5 if no master answers at the start.
-
-    kctl top --sort worker
-    """
-    scope = {name: value for name, value in (("host", host), ("local", local)) if value}
+def _run(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     with suppress(KeyboardInterrupt):
-        _top_of_fleet(find(config, os.environ), scope, SortOrder(sort), every)
+        _top(find(options.config, env), of_hosts(options), SortOrder(options.sort), options.every)
 
 
-def _top_of_fleet(fleet: Fleet, scope: Scope, sort: SortOrder, every: float) -> None:
+def _top(fleet: Fleet, scope: Scope, sort: SortOrder, every: float) -> None:
     if sys.stdin.isatty() and sys.stdout.isatty():
         _on_screen(fleet, scope, sort, every)
         return
@@ -321,4 +304,23 @@ def _whole(number: float | None) -> str:
     return UNKNOWN if number is None else f"{number:,.0f}"
 
 
-COMMAND = command("top", _top)
+COMMAND = Command(
+    "top",
+    "Watch a fleet.",
+    (
+        CONFIG,
+        Option(
+            ("--sort",),
+            "how partitions are sorted at first",
+            default=SortOrder.LAG,
+            choices=tuple(map(str, SortOrder)),
+        ),
+        Option(("--every",), "how often it refreshes", "number", "SECONDS", 2.0, least=0.2),
+        *OF_HOSTS,
+    ),
+    "kctl top --sort worker",
+    "Shows the verdict, workers, partitions by lag, and the storage. Keys: l, p, w sort by lag, partition or worker; q "
+    "quits. Without a terminal it prints one line each time, and ends with exit code 5 if no master answers at the "
+    "start.",
+    run=_run,
+)

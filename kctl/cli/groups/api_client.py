@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from kctl.cli.command import option
+from kctl.cli.command import Option
 from kctl.errors import ClusterMissing, ConfigError, GroupMissing, IncompleteAnswer, KctlError, NoMaster, UsageError
 from kctl_agent.errors import NotReady
 from kctl_agent.secrecy import read_private
@@ -26,9 +26,9 @@ _ERRORS: Mapping[str, type[KctlError]] = {
     NotReady.code: IncompleteAnswer,
 }
 
-UrlOption = Annotated[str, option("--url", help="A `kctl exporter`, or a master with exporter.all_groups.")]
-ClusterOption = Annotated[str | None, option("--cluster", help="Only this cluster's.")]
-TokenOption = Annotated[Path | None, option("--token-file", help="A file with the bearer token.")]
+URL_OPTION = Option(("--url",), "a `kctl exporter`, or a master with exporter.all_groups", default=URL)
+CLUSTER = Option(("--cluster",), "only this cluster's")
+TOKEN_FILE = Option(("--token-file",), "a file with the bearer token", "path")
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

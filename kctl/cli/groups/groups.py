@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-from kctl.cli.command import argument, option
-from kctl.cli.groups.api_client import URL, ClusterOption, GroupsApi, TokenOption, UrlOption, unanswered
-from kctl.cli.options import OutputOption
+from kctl.cli.command import OUTPUT, Command, Option
+from kctl.cli.groups.api_client import CLUSTER, TOKEN_FILE, URL_OPTION, GroupsApi, unanswered
 from kctl.cli.output import as_text, echo
-from kctl.cli.signature import command
 from kctl.cli.table import UNKNOWN, Column, cell, clean, clip, columns, duration, ranges, render
 
 _MOST = 10_000
@@ -24,47 +23,29 @@ _SORTS = ("group", "lag", "lag_seconds", "growth", "status")
 _TROUBLE = ("losing", "stopped", "stalled", "rewind", "warn", "unknown")
 
 
-def _groups(
-    patterns: Annotated[
-        list[str] | None,
-        argument("GROUP", help="Only these groups; globs such as `payments-*` are allowed."),
-    ] = None,
-    url: UrlOption = URL,
-    cluster: ClusterOption = None,
-    sort: Annotated[str, option("--sort", choices=_SORTS, help="Largest or worst first.")] = "status",
-    limit: Annotated[int, option("--limit", "-n", least=1, metavar="N", help="The most rows.")] = 1000,
-    watch: Annotated[float | None, option("--watch", metavar="SECONDS", least=0.1, help="Repeat.")] = None,
-    token_file: TokenOption = None,
-    output: OutputOption = "table",
-) -> int:
-    """List every consumer group with its lag and status.
-
-    Lists the groups that a running `kctl exporter` collects; a status appears once a group has been observed for a
-    while. Exit code 3, with the reason, if part of a cluster did not answer or is not known yet.
-
-    kctl groups 'payments-*' --sort growth --watch 5
-    kctl groups --url https://monitor:9308 --token-file token -o json
-    """
-    api, wanted = GroupsApi(url, token_file), patterns or []
+def _groups(options: argparse.Namespace, _env: Mapping[str, str]) -> int:
+    api = GroupsApi(options.url, options.token_file)
 
     def view() -> tuple[str, str | None, str | None]:
-        answer = api.groups(cluster, wanted, sort, limit)
-        text = "\n".join(_lines(answer, watch is not None)) if output == "table" else as_text(answer, output)
+        answer = api.groups(options.cluster, options.group or [], options.sort, options.limit)
+        is_table, is_watched = options.output == "table", options.watch is not None
+        text = "\n".join(_lines(answer, is_watched)) if is_table else as_text(answer, options.output)
         return text, _cut(answer), unanswered(answer)
 
-    return _shown(view, f"groups at {url}", watch, output)
+    return _shown(view, "groups", options)
 
 
-def _shown(view: Callable[[], tuple[str, str | None, str | None]], title: str, watch: float | None, output: str) -> int:
+def _shown(view: Callable[[], tuple[str, str | None, str | None]], what: str, options: argparse.Namespace) -> int:
     """`view` returns a text, a remark on it, and what is missing (exit code 3)."""
-    if watch is not None:
+    if options.watch is not None:
         from kctl.cli.fleet.watch import watch as again
 
         def remarked() -> tuple[str, str | None]:
             text, *remarks = view()
             return text, "; ".join(filter(None, remarks)) or None
 
-        again(remarked, watch, f"{title}  every {watch:g} s", "\n" if output == "table" else "")
+        title = f"{what} at {options.url}  every {options.watch:g} s"
+        again(remarked, options.watch, title, "\n" if options.output == "table" else "")
         return 0
     text, *remarks = view()
     echo(text)
@@ -115,30 +96,15 @@ def _summary(answer: dict[str, Any]) -> str:
     return " · ".join([f"{answer['total']:,} group{'' if answer['total'] == 1 else 's'}", *trouble, f"lag {lag}"])
 
 
-def _group(
-    name: Annotated[str, argument("GROUP", help="Its full name; `kctl groups` lists them.")],
-    url: UrlOption = URL,
-    cluster: ClusterOption = None,
-    watch: Annotated[float | None, option("--watch", metavar="SECONDS", least=0.1, help="Repeat.")] = None,
-    token_file: TokenOption = None,
-    output: OutputOption = "table",
-) -> int:
-    """Show one consumer group: its partitions and members.
-
-    Shows what each current member owns, with its lag. Exit code 3, with the reason, if the coordinator does not answer
-    or it is not known yet whether the group exists; 19 if it does not exist.
-
-    kctl group billing
-    kctl group billing --url https://monitor:9308 --token-file token --watch 5
-    """
-    api = GroupsApi(url, token_file)
+def _group(options: argparse.Namespace, _env: Mapping[str, str]) -> int:
+    api = GroupsApi(options.url, options.token_file)
 
     def view() -> tuple[str, None, str | None]:
-        answer = api.group(cluster, name)
-        text = "\n".join(_group_lines(answer)) if output == "table" else as_text(answer, output)
+        answer, is_table = api.group(options.cluster, options.group), options.output == "table"
+        text = "\n".join(_group_lines(answer)) if is_table else as_text(answer, options.output)
         return text, None, answer["members_error"] and f"its members are not known: {answer['members_error']}"
 
-    return _shown(view, f"group at {url}", watch, output)
+    return _shown(view, "group", options)
 
 
 def _group_lines(answer: dict[str, Any]) -> Iterator[str]:
@@ -176,5 +142,32 @@ def _member(member: dict[str, Any]) -> tuple[object, ...]:
     return *(member[name] for name in ("member_id", "client_id", "host", "instance_id", "lag")), holds
 
 
-COMMAND = command("groups", _groups)
-GROUP = command("group", _group)
+_WATCH = Option(("--watch",), "repeat", "number", "SECONDS", least=0.1)
+COMMAND = Command(
+    "groups",
+    "List every consumer group with its lag and status.",
+    (
+        Option(("GROUP",), "only these groups; globs such as `payments-*` are allowed", "words"),
+        *(URL_OPTION, CLUSTER),
+        Option(("--sort",), "largest or worst first", default="status", choices=_SORTS),
+        Option(("--limit", "-n"), "the most rows", "int", "N", 1000, least=1),
+        *(_WATCH, TOKEN_FILE, OUTPUT),
+    ),
+    "kctl groups 'payments-*' --sort growth --watch 5\n"
+    "kctl groups --url https://monitor:9308 --token-file token -o json",
+    "Lists the groups that a running `kctl exporter` collects; a status appears once a group has been observed for a "
+    "while. Exit code 3, with the reason, if part of a cluster did not answer or is not known yet.",
+    run=_groups,
+)
+GROUP = Command(
+    "group",
+    "Show one consumer group: its partitions and members.",
+    (
+        Option(("GROUP",), "its full name; `kctl groups` lists them", is_required=True),
+        *(URL_OPTION, CLUSTER, _WATCH, TOKEN_FILE, OUTPUT),
+    ),
+    "kctl group billing\nkctl group billing --url https://monitor:9308 --token-file token --watch 5",
+    "Shows what each current member owns, with its lag. Exit code 3, with the reason, if the coordinator does not "
+    "answer or it is not known yet whether the group exists; 19 if it does not exist.",
+    run=_group,
+)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from kctl.audit import fleet_log, operation
-from kctl.cli.command import CommandGroup, option
+from kctl.cli.command import CONFIG, OUTPUT, YES, Command, CommandGroup, Option
 from kctl.cli.confirm import confirm
-from kctl.cli.options import ConfigOption, OutputOption, YesOption, load_fleet
+from kctl.cli.options import load_fleet
 from kctl.cli.output import as_text, echo
-from kctl.cli.signature import command
-from kctl.cli.storage import dead as dead_letters
-from kctl.cli.storage.maintenance import optimize, vacuum
-from kctl.cli.storage.migrate import migrate
-from kctl.cli.storage.selection import choosing
+from kctl.cli.storage import dead, maintenance, migrate
+from kctl.cli.storage.selection import SELECTION, selection
 from kctl.cli.storage.tables import status_document, status_lines, table_document, table_lines
 from kctl.dead_letters.storage import opened, opened_lake
 from kctl.errors import UsageError
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
     from kctl.config.sections import Config
 
 
-def status(config: ConfigOption = None, output: OutputOption = "table") -> None:
-    """Count messages by state; for a table its rows, files and bytes."""
-    fleet = load_fleet(config)
+def _status(options: argparse.Namespace, env: Mapping[str, str]) -> None:
+    fleet = load_fleet(options, env)
     if fleet.storage.kind.is_table:
         with opened_lake(fleet) as lake:
             document = table_document(lake, fleet.kafka.group)
@@ -35,29 +33,15 @@ def status(config: ConfigOption = None, output: OutputOption = "table") -> None:
         with opened(fleet) as storage:
             document = status_document(storage.identity, storage.stats())
         lines = status_lines(document)
-    echo("\n".join(lines) if output == "table" else as_text(document, output))
+    echo("\n".join(lines) if options.output == "table" else as_text(document, options.output))
 
 
-def requeue(
-    selection: Selection,
-    config: ConfigOption = None,
-    cancel: Annotated[
-        bool,
-        option("--cancel", help="For a table: requeued messages that no worker has taken yet are dead letters again."),
-    ] = False,
-) -> None:
-    """Make delayed messages and expired leases available at once; with --older-than also leases that old.
-
-    For dead letters use `kctl storage dead requeue`.
-
-    kctl storage requeue --topic orders --partition 3
-    kctl storage requeue --older-than 600
-    kctl storage requeue --cancel
-    """
-    if cancel and selection.named:
+def _requeue(options: argparse.Namespace, env: Mapping[str, str]) -> None:
+    chosen = selection(options)
+    if options.cancel and chosen.named:
         raise UsageError("--cancel applies to all requeued messages: leave out the other options")
-    fleet = load_fleet(config)
-    echo(_cancelled(fleet) if cancel else _unstuck(fleet, selection))
+    fleet = load_fleet(options, env)
+    echo(_cancelled(fleet) if options.cancel else _unstuck(fleet, chosen))
 
 
 def _unstuck(fleet: Config, selection: Selection) -> str:
@@ -87,17 +71,8 @@ def _cancelled(fleet: Config) -> str:
     return running.text
 
 
-def clear(
-    selection: Selection,
-    config: ConfigOption = None,
-    yes: YesOption = False,
-) -> None:
-    """Delete pending and delayed messages, but not leased ones.
-
-    Shows how many there are and asks first. Stored offsets stay, so the messages are not read from Kafka again. For
-    dead letters use `kctl storage dead delete`.
-    """
-    echo(_cleared(load_fleet(config), selection, yes=yes))
+def _clear(options: argparse.Namespace, env: Mapping[str, str]) -> None:
+    echo(_cleared(load_fleet(options, env), selection(options), yes=options.yes))
 
 
 def _cleared(fleet: Config, selection: Selection, *, yes: bool) -> str:
@@ -116,29 +91,41 @@ def _cleared(fleet: Config, selection: Selection, *, yes: bool) -> str:
     return running.text
 
 
-_DEAD = CommandGroup(
-    "dead",
-    "Messages that failed too often.",
-    (
-        choosing("list", dead_letters.list_dead),
-        choosing("groups", dead_letters.groups),
-        command("show", dead_letters.show_dead),
-        choosing("export", dead_letters.export_dead),
-        choosing("requeue", dead_letters.requeue),
-        choosing("delete", dead_letters.delete),
-        choosing("send", dead_letters.send),
-    ),
-)
 COMMAND = CommandGroup(
     "storage",
     "Pending, failed and dead messages; files of a table.",
     (
-        command("status", status),
-        choosing("requeue", requeue),
-        choosing("clear", clear),
-        command("optimize", optimize),
-        command("vacuum", vacuum),
-        command("migrate", migrate),
-        _DEAD,
+        Command(
+            "status", "Count messages by state; for a table its rows, files and bytes.", (CONFIG, OUTPUT), run=_status
+        ),
+        Command(
+            "requeue",
+            "Make delayed messages and expired leases available at once; with --older-than also leases that old.",
+            (
+                CONFIG,
+                Option(
+                    ("--cancel",),
+                    "for a table: requeued messages that no worker has taken yet are dead letters again",
+                    "flag",
+                ),
+                *SELECTION,
+            ),
+            "kctl storage requeue --topic orders --partition 3\n"
+            "kctl storage requeue --older-than 600\n"
+            "kctl storage requeue --cancel",
+            "For dead letters use `kctl storage dead requeue`.",
+            run=_requeue,
+        ),
+        Command(
+            "clear",
+            "Delete pending and delayed messages, but not leased ones.",
+            (CONFIG, YES, *SELECTION),
+            details="Shows how many there are and asks first. Stored offsets stay, so the messages are not read from "
+            "Kafka again. For dead letters use `kctl storage dead delete`.",
+            run=_clear,
+        ),
+        *maintenance.COMMANDS,
+        migrate.COMMAND,
+        dead.COMMAND,
     ),
 )

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import argparse
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from kctl.audit import fleet_log, operation
-from kctl.cli.command import option
+from kctl.cli.command import CONFIG, YES, Command, Option
 from kctl.cli.confirm import confirm
-from kctl.cli.options import ConfigOption, YesOption, load_fleet
+from kctl.cli.options import load_fleet
 from kctl.cli.output import echo
 from kctl.cli.table import columns, render
 from kctl.dead_letters.storage import opened, opened_lake
@@ -33,34 +33,17 @@ if TYPE_CHECKING:
 _TIMEOUT_SECONDS = 10.0
 
 
-def migrate(
-    from_: Annotated[
-        Path | None, option("--from", metavar="FILE", help="The fleet's former kctl.toml, with the old cluster.")
-    ] = None,
-    config: ConfigOption = None,
-    dry_run: Annotated[bool, option("--dry-run", help="Only show the offsets.")] = False,
-    yes: YesOption = False,
-) -> None:
-    """Move a storage to the cluster that kctl.toml names now.
-
-    For topics copied there with keys, values and timestamps, as MirrorMaker does: with --from each partition continues
-    after the copy of the last stored message, so none is lost and none stored twice. Without --from it continues at the
-    offset that the group has committed in the new cluster, for example by `kctl kafka reset-offsets`. Stop the fleet
-    before, and start it afterwards. Pending messages stay in the storage. The command sets all partitions or none.
-
-    kctl storage migrate --from kctl.old.toml --dry-run
-    kctl storage migrate --from kctl.old.toml
-    """
-    fleet = load_fleet(config)
+def _run(options: argparse.Namespace, env: Mapping[str, str]) -> None:
+    fleet = load_fleet(options, env)
     with _connected(fleet) as new, _opened(fleet) as storage:
         target = _Target(fleet, new, storage)
-        changes = target.committed() if from_ is None else target.copied(from_)
+        changes = target.committed() if options.from_ is None else target.copied(options.from_)
         echo("\n".join(render(columns("topic >partition >old >new error"), [tuple(each) for each in changes])))
         if failed := sum(each.error is not None for each in changes):
             raise OperationRefused(f"{number_of(failed, 'partition')} cannot be taken over: nothing was changed")
-        if dry_run:
+        if options.dry_run:
             return
-        if not yes:
+        if not options.yes:
             confirm(f"Take {storage.identity} to these offsets of {fleet.kafka.bootstrap_servers}?")
         params = {"offsets": [list(each[:4]) for each in changes]}
         with operation(fleet_log(fleet), "storage migrate", params) as running:
@@ -76,7 +59,7 @@ def _connected(fleet: Config) -> Iterator[ClusterConnection]:
     from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.reset import refuse_active
 
-    with ClusterConnection(of_fleet(fleet, os.environ), _TIMEOUT_SECONDS) as connection:
+    with ClusterConnection(of_fleet(fleet), _TIMEOUT_SECONDS) as connection:
         connection.open()
         refuse_active(connection, fleet.kafka.group)
         yield connection
@@ -216,3 +199,22 @@ class _Target:
 
 def _partitions(topics: Mapping[str, Topic]) -> list[Partition]:
     return [(topic.name, each.partition) for topic in topics.values() for each in topic.partitions]
+
+
+COMMAND = Command(
+    "migrate",
+    "Move a storage to the cluster that kctl.toml names now.",
+    (
+        Option(("--from",), "the fleet's former kctl.toml, with the old cluster", "path", "FILE"),
+        CONFIG,
+        Option(("--dry-run",), "only show the offsets", "flag"),
+        YES,
+    ),
+    "kctl storage migrate --from kctl.old.toml --dry-run\nkctl storage migrate --from kctl.old.toml",
+    "For topics copied there with keys, values and timestamps, as MirrorMaker does: with --from each partition "
+    "continues after the copy of the last stored message, so none is lost and none stored twice. Without --from it "
+    "continues at the offset that the group has committed in the new cluster, for example by `kctl kafka "
+    "reset-offsets`. Stop the fleet before, and start it afterwards. Pending messages stay in the storage. The command "
+    "sets all partitions or none.",
+    run=_run,
+)

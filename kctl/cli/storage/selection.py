@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from dataclasses import Field, fields
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from kctl.cli.command import Command, Option
-from kctl.cli.signature import command
+from kctl.cli.command import Option
 from kctl.errors import UsageError
 from kctl.fields import unix_seconds
 from kctl_agent.storage.selection import Selection
 
 _FLAGS = MappingProxyType({"older_than_seconds": "--older-than", "ids": "--id"})
 _KINDS = MappingProxyType({"int | None": "int", "float | None": "number", "tuple[str, ...] | None": "texts"})
-
-
-def choosing(name: str, function: Callable[..., None]) -> Command:
-    """The function takes a `selection`, with an option for each of its fields."""
-    return command(name, function, map(_option, fields(Selection)), selection=_selection)
 
 
 def _option(declared: Field[Any]) -> Option:
@@ -36,8 +29,9 @@ def _option(declared: Field[Any]) -> Option:
     )
 
 
-def _selection(given: argparse.Namespace) -> Selection:
-    return Selection(**{each.name: _value(each, getattr(given, each.name)) for each in fields(Selection)})
+def selection(options: argparse.Namespace) -> Selection:
+    """Raises UsageError for a time that cannot be read."""
+    return Selection(**{each.name: _value(each, getattr(options, each.name)) for each in fields(Selection)})
 
 
 def _value(declared: Field[Any], given: Any) -> Any:
@@ -51,3 +45,6 @@ def _value(declared: Field[Any], given: Any) -> Any:
 
 def _is_time(declared: Field[Any]) -> bool:
     return bool(declared.metadata["metavar"] == "TIME")
+
+
+SELECTION = tuple(map(_option, fields(Selection)))
