@@ -59,7 +59,6 @@ def _errors(reading: ClusterReading, group: str) -> dict[str, str]:
 class OwnGroupReader(Protocol):
     """The part of `ClusterReader` that `BrokerCache` needs; every method blocks and is called on one thread."""
 
-    def missing_topics(self) -> list[str]: ...
     def read(self) -> ClusterReading: ...
     def close(self) -> None: ...
 
@@ -114,10 +113,9 @@ class BrokerCache:
 
         Raises: BrokerUnreachable, WrongProtocol, AuthenticationFailed, NotAuthorised, TopicMissing.
         """
-        missing = await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.missing_topics)
-        if missing:
-            names = ", ".join(missing)
-            is_one = len(missing) == 1
+        reading = await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.read)
+        if missing := reading.missing_topics:
+            names, is_one = ", ".join(missing), len(missing) == 1
             raise TopicMissing(
                 f"{'topic' if is_one else 'topics'} {names} {'does' if is_one else 'do'} not exist on {self._servers}: "
                 f"create {'it' if is_one else 'them'} or correct kafka.topics"

@@ -61,19 +61,6 @@ class ClusterReader:
         )
         return cls(access, timeout_seconds, NamedGroups([group]), logs, wants_topic=names.__contains__)
 
-    def missing_topics(self) -> list[str]:
-        """Asks the brokers again. Raises KctlError if none answers."""
-        try:
-            if self._connection is None:
-                self._open()
-            else:
-                self._connection.deadline.renew()
-                self._logs.learn(self._connection.metadata(self._logs.names))
-        except BaseException:
-            self.close()
-            raise
-        return self._logs.missing_topics()
-
     def read(self) -> ClusterReading:
         """Reads committed offsets first and ends last, so that a lag may be slightly too large but never too small.
         Raises KctlError."""

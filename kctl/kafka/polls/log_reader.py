@@ -52,13 +52,6 @@ class LogReader:
         self._asked = {*self._topics}
         self._keys = PartitionKeys()  # drops keys of deleted topics
 
-    def missing_topics(self) -> list[str]:
-        return [
-            name
-            for name in sorted(self._wanted.topics)
-            if name not in self._topics or self._topics[name].error_code == _NO_SUCH_TOPIC[1]
-        ]
-
     def read(self, connection: ClusterConnection, reading: ClusterReading, silent: set[int]) -> None:
         """Adds log offsets to `reading`, which has the committed ones. Skips `silent` brokers, and adds those that do
         not answer.
@@ -133,7 +126,8 @@ class LogReader:
         topics = self._topics.values()
         reading.topic_ids = {topic.name: topic.topic_id for topic in topics if topic.topic_id is not None}
         reading.partitions = {topic.name: len(topic.partitions) for topic in topics if topic.partitions}
-        reading.missing_topics = tuple(self.missing_topics())
+        gone = {topic.name for topic in topics if topic.error_code == _NO_SUCH_TOPIC[1]}
+        reading.missing_topics = tuple(n for n in sorted(self._wanted.topics) if n in gone or n not in self._topics)
         reading.unclear_topics = {topic.name for topic in topics if topic.error_code not in _NO_SUCH_TOPIC}
 
 

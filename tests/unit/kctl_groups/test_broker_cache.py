@@ -21,14 +21,10 @@ A, B = ("orders", 0), ("orders", 1)
 
 
 class ScriptedReader:
-    def __init__(self, *polls: ClusterReading | Exception | threading.Event, missing: list[str] | None = None) -> None:
+    def __init__(self, *polls: ClusterReading | Exception | threading.Event) -> None:
         self.polls = list(polls)
-        self.missing = missing or []
         self.threads: set[str] = set()
         self.is_closed = False
-
-    def missing_topics(self) -> list[str]:
-        return self.missing
 
     def read(self) -> ClusterReading:
         self.threads.add(threading.current_thread().name)
@@ -76,8 +72,8 @@ FULL = reading({A: 5, B: None}, {A: 10, B: 20})
 async def cluster_of(anyio_backend: str) -> AsyncIterator[Callable[..., tuple[BrokerCache, ScriptedReader, Clock]]]:
     made = []
 
-    def make(*polls: Any, missing: list[str] | None = None) -> tuple[BrokerCache, ScriptedReader, Clock]:
-        clock, reader = Clock(), ScriptedReader(*polls, missing=missing)
+    def make(*polls: Any) -> tuple[BrokerCache, ScriptedReader, Clock]:
+        clock, reader = Clock(), ScriptedReader(*polls)
         cluster = BrokerCache(reader, "broker:9092", "readers", clock)
         made.append((cluster, reader))
         return cluster, reader, clock

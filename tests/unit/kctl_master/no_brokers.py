@@ -4,9 +4,6 @@ from kctl.kafka.polls.cluster_reading import ClusterReading
 
 
 class NoBrokers:
-    def missing_topics(self) -> list[str]:
-        return []
-
     def read(self) -> ClusterReading:
         raise ConnectionError
 
