@@ -15,10 +15,7 @@ _KEPT_NAMES = 200_000
 
 def fits(patterns: Sequence[str]) -> Callable[[str], bool]:
     """A pattern is a glob such as `payments-*`, or a regular expression for the whole name between slashes, such as
-    `/payments-(eu
-
-    us)/`. Caches results. Raises ValueError for an invalid regular expression.
-    """
+    `/payments-(eu|us)/`. Caches results. Raises ValueError for an invalid regular expression."""
     if not patterns:
         return lambda _: False
     expression = re.compile("|".join(f"(?:{_compiled(pattern).pattern})" for pattern in patterns), re.DOTALL)

@@ -82,31 +82,12 @@ class Owners:
         return self._flags([each.state == state for each in self._owners])
 
     @property
-    def trigger_seconds(self) -> Reals:
-        return self._seconds([each.trigger_seconds for each in self._owners])
-
-    @property
-    def last_batch_seconds(self) -> Reals:
-        return self._seconds([each.last_batch_seconds for each in self._owners])
-
-    @property
-    def batch_running_seconds(self) -> Reals:
-        return self._seconds([each.batch_running_seconds for each in self._owners])
-
-    @property
-    def interval_seconds(self) -> Reals:
-        return self._seconds([each.interval_seconds for each in self._owners])
-
-    @property
-    def transaction_seconds(self) -> Reals:
-        return self._seconds([each.transaction_seconds for each in self._owners])
-
-    @property
     def behind_transaction(self) -> Ints:
         return np.array([each.behind_transaction for each in self._owners], np.int64)[self._numbers]
 
     def _flags(self, of_owners: list[bool]) -> Bools:
         return np.array(of_owners, np.bool_)[self._numbers]
 
-    def _seconds(self, of_owners: list[float | None]) -> Reals:
-        return np.array(of_owners, np.float64)[self._numbers]
+    def seconds(self, name: str) -> Reals:
+        """A field of all owners, such as `trigger_seconds`; NaN: unknown."""
+        return np.array([getattr(each, name) for each in self._owners], np.float64)[self._numbers]

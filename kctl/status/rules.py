@@ -61,7 +61,9 @@ def allowed_lag(settings: Sequence[str], group: str) -> int:
 
 
 def cycle_seconds(seen: History, owners: Owners) -> Reals:
-    known = np.fmax(np.fmax(seen.cadence_seconds, owners.trigger_seconds), owners.last_batch_seconds)
+    known = np.fmax(
+        np.fmax(seen.cadence_seconds, owners.seconds("trigger_seconds")), owners.seconds("last_batch_seconds")
+    )
     return np.fmax(known, 0.0)
 
 
@@ -77,7 +79,9 @@ def kept_seconds(cycle: Reals) -> Reals:
 
 def is_blind(seen: History, owners: Owners, rules: StatusRules, now: float) -> Bools:
     """Whether the newest offsets are too old for a judgement."""
-    found: Bools = now - seen.newest.at > min(rules.window_seconds, rules.blind_seconds) + owners.interval_seconds
+    found: Bools = now - seen.newest.at > min(rules.window_seconds, rules.blind_seconds) + owners.seconds(
+        "interval_seconds"
+    )
     return found
 
 
@@ -123,11 +127,11 @@ def _normal_silence(seen: History, owners: Owners, rules: StatusRules, cycle: Re
     """A batch past its limit is no excuse, however long batches are; and with a trigger of an hour, a warning must not
     take three hours."""
     limit = np.maximum(rules.window_seconds, np.minimum(_CYCLES_OF_SILENCE * cycle, cycle + rules.batch_limit_seconds))
-    is_learned = ~np.isnan(owners.trigger_seconds) | ~np.isnan(seen.cadence_seconds)
+    is_learned = ~np.isnan(owners.seconds("trigger_seconds")) | ~np.isnan(seen.cadence_seconds)
     unlearned = np.where(owners.has_no_members, 0.0, rules.batch_limit_seconds)
     unlearned = np.where(np.isnan(seen.moved_at), unlearned, _UNLEARNED * rules.batch_limit_seconds)
     limit = np.where(is_learned, limit, np.maximum(limit, unlearned))
-    is_long = owners.batch_running_seconds > rules.batch_limit_seconds
+    is_long = owners.seconds("batch_running_seconds") > rules.batch_limit_seconds
     return np.where(is_long, rules.window_seconds, limit)
 
 
@@ -203,7 +207,7 @@ def _owner_is(word: str, status: Status, reason: JudgementReason) -> _Rule:
 
 
 def _behind_transaction(case: _Case, rows: Rows, found: Judgements) -> Bools:
-    seconds = case.owners.transaction_seconds[rows]
+    seconds = case.owners.seconds("transaction_seconds")[rows]
     fits: Bools = seconds > _TRANSACTION_SECONDS
     these, seconds = rows[fits], seconds[fits]
     is_hanging = seconds > _HANGING_SECONDS
@@ -228,7 +232,7 @@ def _silent(case: _Case, rows: Rows, found: Judgements) -> Bools:
     quiet, limit, owners = case.quiet(rows), case.limit[rows], case.owners
     fits: Bools = quiet > limit
     these, quiet, limit = rows[fits], quiet[fits], limit[fits]
-    running, last = owners.batch_running_seconds[these], owners.last_batch_seconds[these]
+    running, last = owners.seconds("batch_running_seconds")[these], owners.seconds("last_batch_seconds")[these]
     is_named, has_members = owners.is_named[these], owners.has_members[these]
     is_seen = is_named & ~owners.is_in(UNSEEN)[these]
     status = np.where(is_seen | has_members, NUMBERS[Status.STALLED], NUMBERS[Status.STOPPED]).astype(np.int8)
@@ -313,7 +317,7 @@ def _changing_hands(case: _Case, rows: Rows, found: Judgements) -> Bools:
     found.put(rows[is_sharing], Status.REBALANCING, JudgementReason.REBALANCING)
     is_named, moved_at = owners.is_named[rows], seen.moved_at[rows]
     is_unclear = ~(is_starting | is_sharing)
-    never = is_unclear & np.isnan(moved_at) & ~(is_named & ~np.isnan(owners.trigger_seconds[rows]))
+    never = is_unclear & np.isnan(moved_at) & ~(is_named & ~np.isnan(owners.seconds("trigger_seconds")[rows]))
     found.put(rows[never], Status.UNKNOWN, JudgementReason.NO_COMMIT, case.quiet(rows[never]))
     last = seen.newest.at[rows] - moved_at
     long_ago = is_unclear & ~never & ~is_named & ~owners.has_members[rows] & (last > case.limit[rows])
