@@ -79,8 +79,7 @@ async def _measure(partitions: int, scrapes: int, folder: Path) -> None:
     await _measure_render(collector)
     exposition = Exposition(collector.latest)
     expositions.append(exposition)
-    metrics = {"render_metrics": exposition.render, "ready_metrics": exposition.ready}
-    async with served(collector, feed, 2, **metrics) as server:
+    async with served(collector, feed, 2, metrics=exposition.page) as server:
         await _measure_http("scrape_p99", server.url, scrapes, collector, AS_PROMETHEUS)
         await _measure_http("scrape_plain_p99", server.url, scrapes, collector, {})
 

@@ -123,12 +123,15 @@ def history_of(*snapshots: FleetSnapshot) -> FleetHistory:
     return history
 
 
+async def _metrics(accept: str, _encoding: str) -> tuple[bytes, str, bool]:
+    return f"metrics for {accept}\n".encode(), "text/plain", False
+
+
 def source_of(latest: FleetSnapshot | None, /, **more: Any) -> SnapshotSource:
     """No fleet can be asked, except through `more`."""
     given: dict[str, Any] = {
         "latest": lambda: latest,
-        "render_metrics": lambda accept, _: (f"metrics for {accept}\n".encode(), "text/plain", False),
-        "ready_metrics": lambda _accept, _encoding: None,
+        "metrics": _metrics,
         "ask": None,
         "answer": None,
         "for_other_host": None,

@@ -149,7 +149,7 @@ async def _master(folder: Path) -> AsyncIterator[SnapshotSource]:
         yield source_of(
             snapshots[0],
             verdicts=verdicts,
-            render_metrics=exposition.render,
+            metrics=exposition.page,
             feed=feed,
             ask=service.ask,
             clock=lambda: snapshots[0].taken_at + 1.0,

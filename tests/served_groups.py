@@ -44,13 +44,16 @@ def cluster(name: str, *groups: GroupSnapshot, errors: dict[str, str] | None = N
     return ClusterSnapshot(name, groups, 1000.0, 1.7e9, 0.1, up, {}, reasons, 0, not errors, columns=columns)
 
 
+async def _no_metrics(_accept: str, _encoding: str) -> tuple[bytes, str, bool]:
+    return b"", "text/plain", False
+
+
 def source_of_groups(latest: Callable[[], Latest]) -> GroupsSource:
     """No coordinator answers for `lost`; each other group has two members."""
     return GroupsSource(
         latest=latest,
         describe=_described,
-        render_metrics=lambda _accept, _encoding: (b"", "text/plain", False),
-        ready_metrics=lambda _accept, _encoding: None,
+        metrics=_no_metrics,
     )
 
 

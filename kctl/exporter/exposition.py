@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
@@ -55,6 +56,10 @@ class Exposition:
         self._asked: dict[Format, int] = {}
         self._pages: tuple[_Pages, ...] = ()
         """Pages of the last snapshot, and of the one that is about to replace it."""
+
+    async def page(self, accept: str, accept_encoding: str) -> Page:
+        """Rendering many series takes time, so a page that is not ready is rendered in a thread."""
+        return self.ready(accept, accept_encoding) or await asyncio.to_thread(self.render, accept, accept_encoding)
 
     def render(self, accept: str = "", accept_encoding: str = "") -> Page:
         """The last snapshot in a format that the scraper accepts."""

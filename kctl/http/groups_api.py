@@ -7,7 +7,7 @@ import asyncio
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import Annotated, Literal
@@ -118,8 +118,7 @@ def reason_not_ready(cluster: str, snapshot: ClusterSnapshot | None) -> str | No
 class GroupsSource(GroupsView):
     """The data behind the routes of `kctl exporter`. Belongs to one event loop."""
 
-    render_metrics: Callable[[str, str], tuple[bytes, str, bool]]
-    ready_metrics: Callable[[str, str], tuple[bytes, str, bool] | None]
+    metrics: Callable[[str, str], Awaitable[tuple[bytes, str, bool]]]
 
     def ready(self) -> JsonObject:
         """Answers `/readyz`. Raises NotReady if a cluster's groups are not known yet."""

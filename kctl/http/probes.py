@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
@@ -28,14 +26,7 @@ async def readyz(request: Request) -> Response:
 
 
 async def metrics(request: Request) -> Response:
-    source = request.app.state.source
     wants = request.headers.get("accept", ""), request.headers.get("accept-encoding", "")
-    made = source.ready_metrics(*wants)
-    if made is None:  # rendering many series takes time
-        made = await asyncio.to_thread(source.render_metrics, *wants)
-    body, content_type, is_gzipped = made
-    return Response(
-        body,
-        media_type=content_type,
-        headers={"vary": "accept, accept-encoding", **({"content-encoding": "gzip"} if is_gzipped else {})},
-    )
+    body, content_type, is_gzipped = await request.app.state.source.metrics(*wants)
+    headers = {"vary": "accept, accept-encoding"} | ({"content-encoding": "gzip"} if is_gzipped else {})
+    return Response(body, media_type=content_type, headers=headers)

@@ -26,9 +26,8 @@ class SnapshotSource:
 
     latest: Callable[[], FleetSnapshot | None]
     verdicts: Verdicts
-    render_metrics: Callable[[str, str], tuple[bytes, str, bool]]
+    metrics: Callable[[str, str], Awaitable[tuple[bytes, str, bool]]]
     """Accept and Accept-Encoding headers -> body, content type, and whether the body is gzipped."""
-    ready_metrics: Callable[[str, str], tuple[bytes, str, bool] | None]
     history: FleetHistory
     feed: EventFeed
     ask: Callable[[Request], Awaitable[Reduced[Any]]]

@@ -46,11 +46,7 @@ async def _run(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> 
     advisers = GroupAdvisers()
     collectors.prepare += [exposition.prepare, advisers.prepare]
     source = GroupsSource(
-        latest=collectors.latest,
-        describe=collectors.describe,
-        advisers=advisers,
-        render_metrics=exposition.render,
-        ready_metrics=exposition.ready,
+        latest=collectors.latest, describe=collectors.describe, advisers=advisers, metrics=exposition.page
     )
     async with contextlib.AsyncExitStack() as stack:
         signals = stack.enter_context(StopSignals())

@@ -205,8 +205,10 @@ async def test_a_websocket_is_not_found() -> None:
 
 @pytest.mark.usefixtures("bounds")
 async def test_a_caller_that_does_not_read_its_answer_is_let_go() -> None:
-    huge = source_of(snapshot(), render_metrics=lambda *_: (b"x" * 50_000_000, "text/plain", False))
-    async with serving(huge) as server:
+    async def huge(*_: str) -> tuple[bytes, str, bool]:
+        return b"x" * 50_000_000, "text/plain", False
+
+    async with serving(source_of(snapshot(), metrics=huge)) as server:
         host, port = server.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as unread:
             unread.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
