@@ -76,8 +76,6 @@ class Sample:
 
 
 class _Finding(NamedTuple):
-    """The advice on the processes of one kind."""
-
     answer: Answer
     reason: str = ""
     advised: int | None = None
@@ -97,8 +95,6 @@ class _Need(NamedTuple):
 
 
 class _Rise(NamedTuple):
-    """The last rise of a number."""
-
     before: int
     after: int
     total: float | None
@@ -108,8 +104,6 @@ class _Rise(NamedTuple):
 
 
 class _Kind:
-    """The processes of one kind over time."""
-
     def __init__(self, rules: AdviceSection) -> None:
         self.policy, self.expectation = Policy(rules), Expectation(rules)
         self._batches, self._undone_seconds = BatchWindow(rules.window_seconds), rules.down_after_seconds
@@ -272,7 +266,6 @@ class Adviser:
         return _Finding(Answer.KEEP if advised == current else Answer.SINKERS, why, advised, needed)
 
     def _outcome(self, sample: Sample, rates: Reals, found: Advice) -> Outcome | None:
-        """Returns the effect of a change, if it has become known now."""
         allowed = _NORMAL_CYCLES * _cycle(sample) * float(np.nansum(rates)) + len(sample.keys)
         workers = (None if found.hot else found.workers), found.needed
         sinkers = found.sinkers, found.needed_sinkers
@@ -290,7 +283,6 @@ class Adviser:
 
 
 def _unknown(sample: Sample, rates: Reals, seconds: float, least: float) -> str:
-    """The reason why no advice can be given yet; empty if advice can be given."""
     if not sample.keys:
         return "no partition is known"
     if seconds < least:

@@ -55,7 +55,6 @@ class Policy:
             self._wanted.popleft()
 
     def _since(self, since: float) -> list[int]:
-        """Returns the numbers that were needed since that time, newest first."""
         found = []
         for at, needed in reversed(self._wanted):
             found.append(needed)

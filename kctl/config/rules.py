@@ -170,7 +170,6 @@ def _is_folder(path: str) -> bool:
 
 
 def _unused_of_lake(config: Config) -> Iterator[str]:
-    """Yields settings that have no effect, because only kctl can reveal that mistake."""
     storage = config.storage
     if not storage.uri or storage.uri.startswith("s3://"):
         return

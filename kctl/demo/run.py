@@ -186,8 +186,6 @@ def _demo(
 
 @dataclass(slots=True)
 class _Load:
-    """Messages are produced until the time is over; then all that was produced is stored and handled."""
-
     broker: KafkaBroker
     fleet: DemoFleet
     producer: Producer
@@ -198,7 +196,6 @@ class _Load:
     line_at: float = 0.0
 
     def run(self) -> None:
-        """Returns when the demo's time is over, or after Ctrl-C. Raises PartEnded."""
         self.producer.start()
         sinkers = f" and {number_of(self.options.sinkers, 'sinker')}" if self.options.sinkers else ""
         started = number_of(self.options.workers, "worker") + sinkers
@@ -228,7 +225,6 @@ class _Load:
                 return
 
     def _until(self, is_done: Callable[[], bool]) -> None:
-        """Waits until the condition is true, for another Ctrl-C, or for the deadline."""
         deadline, already = time.monotonic() + DRAIN_SECONDS, self.interrupts.count
         while self.interrupts.count <= already and time.monotonic() < deadline and not is_done():
             self._refresh()

@@ -27,7 +27,6 @@ def _assessed(name: str) -> Callable[[GroupColumns], Reals]:
 
 
 def _ahead(shown: GroupColumns) -> Ints:
-    """How far offsets are above the end, else `ABSENT`."""
     end, committed = shown.partitions.end, shown.partitions.committed
     return np.where((end != ABSENT) & (committed > end), committed - end, ABSENT)
 

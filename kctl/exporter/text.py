@@ -201,7 +201,6 @@ class _Part:
         return "".join([line % (*map(_escaped, labels), value) for labels, value in samples])
 
     def _columns(self, metric: PartitionColumn | WordColumn, values: NDArray[Any]) -> list[TextBlock]:
-        """Unknown values have no line."""
         is_known = _is_known(values)
         if not is_known.any():
             return []

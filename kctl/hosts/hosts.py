@@ -354,7 +354,6 @@ def _not_counted(refused: Refused) -> Failed:
 
 
 def _missed(gone: Gone, answer: HostReplies | Failed) -> Failed:
-    """Reports that a host has left without notice, and whether it still answers."""
     what, name = _left(gone), gone.host.name
     if isinstance(answer, HostReplies):
         return Failed(name, "gone", f"{what}, but answers: it may be cut off from Kafka")

@@ -73,7 +73,6 @@ def _parts(finding: Finding) -> tuple[str, str, str]:
 
 
 def _reason(what: str, found: Sequence[tuple[str, Finding]], since: float, *, is_of_all: bool) -> str:
-    """Names the hosts unless all of them have the finding."""
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     hosts = "" if is_of_all else ", ".join(host for host, _ in found[:_NAMED]) + f"{more}: "
     if shares := [share for _, each in found if each.about == "partitions" and (share := _SHARE.match(each.reason))]:

@@ -144,7 +144,7 @@ def groups_app(source: GroupsSource, access: AccessRights) -> App:
 
 
 def _chosen(view: GroupsView, cluster: str | None) -> Latest:
-    """The snapshots of one cluster, or of all. Raises ClusterMissing, HTTPException (no groups are collected)."""
+    """Raises ClusterMissing, HTTPException (no groups are collected)."""
     latest = view.latest()
     if not latest:
         raise HTTPException(404, "all groups are collected with `exporter.all_groups = true` alone")
@@ -157,8 +157,7 @@ def _chosen(view: GroupsView, cluster: str | None) -> Latest:
 
 
 def _only(latest: Latest, group: str) -> tuple[ClusterSnapshot, GroupSnapshot]:
-    """The group with its cluster's snapshot. Raises GroupMissing, NotReady (it may be in a cluster not polled yet),
-    UsageError (several clusters have one)."""
+    """Raises GroupMissing, NotReady (it may be in a cluster not polled yet), UsageError (several clusters have one)."""
     found = [
         (snapshot, each)
         for snapshot in latest.values()
@@ -274,7 +273,6 @@ def _detailed(view: GroupsView, snapshot: ClusterSnapshot, group: GroupSnapshot)
 
 
 def _members(described: Group, group: GroupSnapshot) -> list[JsonObject] | None:
-    """Members with the lag of what they own, without partitions of unknown lag."""
     if described.error is not None:
         raise described.error
     if described.members is None:

@@ -178,8 +178,6 @@ class Guard:
 
 
 class _Exchange:
-    """`receive` and `send` of one request, with limits on its body and the headers of every answer."""
-
     def __init__(self, receive: Receive, send: Send, *, has_body: bool) -> None:
         self._receive = receive
         self._send = send

@@ -200,7 +200,6 @@ def _ask_as(connection: ClusterConnection, groups: dict[str, int], kind: _Kind, 
 
 
 def _listed_only(connection: ClusterConnection, groups: dict[str, int], answered: _Answered) -> None:
-    """Handles groups of a type that kctl or the broker cannot describe, and missing ones."""
     if not groups:
         return
     nodes = sorted(set(groups.values()))

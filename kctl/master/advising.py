@@ -58,7 +58,6 @@ class FleetAdviser:
 
 
 def _blocked(snapshot: FleetSnapshot, workers: int) -> Iterator[str]:
-    """Yields the reasons why no advice can be given at present."""
     brokers, group = snapshot.brokers, snapshot.broker_group
     if brokers is not None and brokers.error is not None:
         yield f"the brokers do not answer: {brokers.error}"

@@ -39,7 +39,6 @@ class Changes:
                     yield _reported_by(row.name, event)
 
     def _of_advice(self, after: FleetSnapshot) -> Iterator[Event]:
-        """Events when the advice changes, and whether the last change that followed advice has helped."""
         old, new = self._advice, after.advice
         if new.answer is Answer.UNKNOWN:
             return

@@ -187,7 +187,6 @@ class Collector:
         return replace(snapshot, verdict=verdict, advice=advice)
 
     def _begun(self, of_brokers: BrokerSnapshot, freshness: Freshness) -> FleetSnapshot:
-        """Leaves out the parts that `_digested` and the end of the collection add."""
         taken_at = time.monotonic()
         return FleetSnapshot(
             cluster=self._config.kafka.cluster,

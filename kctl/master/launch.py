@@ -209,7 +209,6 @@ def _tasks(master: str) -> int:
 
 
 def _heap(driver_bytes: int, workers: int) -> str:
-    """One driver's heap, plus a quarter of it for each further worker."""
     return f"{max((driver_bytes + driver_bytes * (workers - 1) // _HEAP_SHARE) >> 20, 1)}m"
 
 

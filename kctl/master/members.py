@@ -78,8 +78,7 @@ class Members:
         return FanOut(outcome.answers, failed, tuple(stopped))
 
     async def _is_missed(self, failure: Failed) -> bool:
-        """Whether an attached agent has answered before and its recorded process lives. Removes the files of a dead
-        one."""
+        """Also removes the files of a dead one."""
         name = failure.sender
         # Only if no process listens, because the pid of a process in another container means nothing here.
         with suppress(TimeoutError):

@@ -315,7 +315,6 @@ class ProcessSupervisor:
         self._post(Exited(code))
 
     async def _check_health(self, pid: int) -> None:
-        """Pings until the first answer, then every `ping_interval_seconds` unless another caller has had an answer."""
         deadline = time.monotonic() + self.launch.start_timeout_seconds
         while not await self._is_answering(pid, _PROBE_TIMEOUT_SECONDS):
             if time.monotonic() > deadline:
@@ -342,7 +341,6 @@ class ProcessSupervisor:
         return True
 
     def _forget_error(self) -> None:
-        """Acts only if the process was started on request or is stable."""
         if self.health is not None and self._last_error is not None:
             seconds = time.monotonic() - self._status.since
             if (self._status.failures == 0 and not self._was_killed) or seconds >= self.policy.restart.stable_seconds:

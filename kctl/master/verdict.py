@@ -176,7 +176,6 @@ def _engine(snapshot: FleetSnapshot) -> Iterator[Found]:
 
 
 def _waiting(snapshot: FleetSnapshot, known: Container[str]) -> Iterator[Found]:
-    """Yields outages that only waiting processes know of."""
     processes = [*_supervised(snapshot, "worker"), *_supervised(snapshot, "sinker")]
     waiting: dict[str, list[tuple[str, str | None]]] = {}
     for status, row in processes:
@@ -216,7 +215,6 @@ def _processes(snapshot: FleetSnapshot, kind: str) -> Iterator[Found]:
 
 
 def _handling(snapshot: FleetSnapshot) -> Iterator[Found]:
-    """Yields findings about the handler and messages that have left Kafka."""
     storage = snapshot.block_size.result
     rows = (row for _, row in _supervised(snapshot, "sinker"))
     sinkers = {row.name: row.sinker for row in rows if row is not None and row.sinker is not None}

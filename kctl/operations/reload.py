@@ -76,7 +76,6 @@ def _after_restart(context: Context) -> str:
 
 
 def _applicable(context: Context, changed: list[SettingChange], wanted: Config) -> Config:
-    """Returns the configuration with the new values, except numbers of processes, which `scaled` applies."""
     config = replace(context.config, checkpoints=wanted.checkpoints)
     for change in changed:
         section, _, key = change.name.partition(".")

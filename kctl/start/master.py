@@ -82,7 +82,6 @@ class Master:
         return 1 if failed or not is_orderly else 0
 
     async def _rotate_logs(self) -> None:
-        """Includes the master's own log if kctl appends to it (`kctl start --daemon`)."""
         path = self._config.fleet.log_dir / "master.log"
         own = [ProcessLog(path)] if is_own_output(path) else []
         rotation = LogRotation()
@@ -91,7 +90,6 @@ class Master:
             await asyncio.sleep(_ROTATE_SECONDS)
 
     async def _until_stopped(self, tasks: list[asyncio.Task[object]], stop: asyncio.Event) -> bool:
-        """Returns whether a task ended before the stop, or a worker was given up."""
         signalled, given_up = task(stop.wait(), "signal"), task(self._until_given_up(), "given up")
         done, _ = await asyncio.wait([*tasks, signalled, given_up], return_when=asyncio.FIRST_COMPLETED)
         failed = [each for each in tasks if each in done]

@@ -147,7 +147,6 @@ class History:
         self.waiting_since[is_waiting] = self.newest.at[is_waiting]
 
     def _forget_others(self, rows: Rows, old: SeenOffsets, new: SeenOffsets, is_shorter: Bools) -> Bools:
-        """Forgets and returns the recreated logs among those that became shorter."""
         is_other: Bools = is_shorter & (np.maximum(new.committed, new.end) < old.committed)
         if is_other.any():
             self._forget(rows[is_other])
@@ -179,7 +178,6 @@ class History:
         self.rows.forget(rows)
 
     def _hold(self, *names: str) -> None:
-        """Allocates columns that most partitions never need."""
         for name in names:
             column = getattr(self, name)
             if not column.flags.writeable:

@@ -369,8 +369,6 @@ def growth_per_second(seen: History, span: Reals) -> Reals:
 
 
 def _commits(committed: NDArray[Any], rows: Rows, first: Numbers, last: Numbers) -> tuple[Numbers, Numbers]:
-    """Returns the rows of the first and last commit between `first` and `last`; those two if there is none, or only
-    one."""
     begin, end = first.copy(), last.copy()
     oldest, newest = committed[first, rows], committed[last, rows]
     more = np.arange(len(rows))

@@ -41,7 +41,6 @@ def commit(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _commit(options: argparse.Namespace, env: Mapping[str, str], checkpoint: Checkpoint) -> int:
-    """Shows the changes, asks, and commits all. Raises CheckpointUnusable if a partition cannot be committed."""
     with connected(options, env) as connection:
         changes = _planned(options, connection, checkpoint)
         if any(each.error for each in changes):
@@ -119,7 +118,6 @@ def _until_stopped() -> Iterator[threading.Event]:
 
 
 def _read_still(folder: Folder, seconds: float) -> Checkpoint:
-    """Reads a checkpoint twice. Raises CheckpointUnusable if it has changed in between."""
     before = read(folder)
     threading.Event().wait(seconds)
     after = read(folder)
@@ -132,11 +130,8 @@ def _read_still(folder: Folder, seconds: float) -> Checkpoint:
 
 
 def _planned(options: argparse.Namespace, connection: ClusterConnection, checkpoint: Checkpoint) -> list[OffsetChange]:
-    """Plans the commit of each partition; changes nothing.
-
-    With --force, also commits offsets below the group's; with --trust, those of a damaged checkpoint or of a topic that
-    seems recreated. Raises GroupActive, CheckpointUnusable, KctlError.
-    """
+    """With --force, also commits offsets below the group's; with --trust, those of a damaged checkpoint or of a topic
+    that seems recreated. Raises GroupActive, CheckpointUnusable, KctlError."""
     rows, group = read_rows(connection, checkpoint, options.topic or ()), options.group
     if not rows or (checkpoint.would_start is False and not options.trust):
         why = "; ".join(each.text for each in checkpoint.findings) or "no Kafka source has read anything yet"

@@ -33,7 +33,6 @@ def tail(path: Path, lines: int) -> tuple[bytes, int]:
 
 
 def _from_end(path: Path, end: int, lines: int) -> bytes:
-    """Reads in chunks, because a log may be large."""
     parts: list[bytes] = []
     found = 0
     with _open(path) as log:
@@ -80,7 +79,6 @@ class Follower:
         self._file.close()
 
     def _take_up_rotation(self) -> bytes:
-        """Returns the unread part that is now in NAME.log.1."""
         self._older = self._inode_of_older()
         with _open(rotated(self._path)) as moved:
             size = moved.seek(0, os.SEEK_END)

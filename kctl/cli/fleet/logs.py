@@ -50,7 +50,6 @@ def _paths(logs: dict[str, Path], names: list[str]) -> dict[str, Path]:
 
 
 def _known(fleet: Fleet, env: Mapping[str, str]) -> dict[str, Path]:
-    """The logs that the supervisor names, or else those in the configured folder."""
     try:
         reply = ask(fleet, "status", {"local": True}, 5.0, of_master=True)
         logs = {each.name: Path(each.log) for each in answered("status", Statuses, reply.raw).rows}

@@ -87,7 +87,6 @@ def _option(each: Field[Any]) -> Option:
 
 
 def _pairs(kind: type[FleetOperation]) -> Option | None:
-    """Makes one argument of the parameters that are typed as NAME=N."""
     pairs = [each for each in fields(kind) if each.metadata.get("is_pair")]
     typed = "|".join(f"{each.name}=N" for each in pairs)
     return Option((typed,), pairs[0].metadata["summary"], "words", is_required=True) if pairs else None
@@ -147,7 +146,6 @@ def _seek(find_fleet: Callable[[], Fleet], params: dict[str, Any], options: argp
 
 
 def _confirmed(plan: dict[str, Any]) -> str:
-    """The offsets that the operator confirmed. Raises UsageError, OperationFailed."""
     if plan["state"] != "done":
         raise OperationFailed(f"operation {plan['id']}, seek: {clean(plan['text'])}")
     sys.stderr.write("\n".join([*_table(plan), ""]))

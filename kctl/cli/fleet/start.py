@@ -46,8 +46,6 @@ def _run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _detach(config: Config, path: Path, assignments: list[str]) -> int:
-    """Starts the master as another process and waits until it is announced or has failed. Its pid is in
-    run_dir/master.pid."""
     log_path = config.fleet.log_dir / "master.log"
     os.umask(PRIVATE)
     try:

@@ -68,7 +68,6 @@ def _lines(fleet: fleets.Fleet, master: Mapping[str, Any], status: StatusAnswer)
 
 
 def _head(verdict: Verdict, lag: LagGlance | None) -> Iterator[str]:
-    """The verdict, other problems, the lag, and the worst partitions."""
     yield clean(verdict.sentence)
     yield from (f"  and {each.level}: {clean(each.reason)}" for each in verdict.also)
     if lag is None:
@@ -103,8 +102,6 @@ def _master(fleet: fleets.Fleet) -> dict[str, Any]:
 
 
 def _joined(supervised: list[dict[str, Any]], reported: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """The supervisor's rows, each with the worker's own answer as `worker`; attached applications have only the
-    latter."""
     unsupervised = [
         {"name": name, "kind": row.get("kind"), "state": None, "pid": row.get("pid")}
         for name, row in reported.items()
@@ -114,8 +111,7 @@ def _joined(supervised: list[dict[str, Any]], reported: dict[str, dict[str, Any]
 
 
 def _remarks(statuses: Iterable[WorkerStatus]) -> Iterator[str]:
-    """Yields what does not fit into the table: warnings, pauses with their callers, and logs of unhealthy workers. A
-    topic's pause is printed once, without a worker, because it applies to any worker that gets the topic."""
+    """A topic's pause is printed once, without a worker, because it applies to any worker that gets the topic."""
     statuses = list(statuses)
     yield from dict.fromkeys(pause_text(pause) for each in statuses for pause in each.paused if pause.topic is not None)
     for status in statuses:

@@ -48,7 +48,6 @@ def _run(options: argparse.Namespace, env: Mapping[str, str]) -> None:
 
 
 def _master_of(fleet: Fleet) -> ProcessIdentity:
-    """The recorded owner (pid and start time) of the fleet's `master.sock`."""
     path = fleet.run_dir / f"{MASTER_NAME}.pid"
     try:
         check_run_dir(fleet.run_dir)  # another user's file could name any process of ours

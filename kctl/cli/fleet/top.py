@@ -178,7 +178,6 @@ def _poll(fleet: Fleet, scope: Scope, *, needs_master: bool = False) -> FleetTop
 
 
 def _of_now(offsets: Offsets) -> tuple[PartitionRow, ...]:
-    """Drops the lag of partitions with stale offsets."""
     unknown, limit = {"remaining_count": None}, offsets.stale_after_seconds
     return tuple(structs.replace(row, **unknown) if (row.age_seconds or 0) > limit else row for row in offsets.rows)
 

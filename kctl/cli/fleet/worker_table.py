@@ -52,7 +52,6 @@ def _field(name: str, digits: int | None) -> Callable[[WorkerRow], object]:
 
 
 def _of_supervisor(cell_of: Callable[[WorkerStatus], object]) -> Callable[[WorkerRow], object]:
-    """Unknown for an attached application."""
     return lambda row: None if row.supervisor is None else cell_of(row.supervisor)
 
 

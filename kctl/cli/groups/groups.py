@@ -54,7 +54,6 @@ def _shown(view: Callable[[], tuple[str, str | None, str | None]], what: str, op
 
 
 def _growth(per_second: float | None) -> str | None:
-    """`+1.5`, `-3.0`, `0`"""
     return None if per_second is None else f"{per_second:+.1f}" if per_second else "0"
 
 
@@ -68,7 +67,6 @@ def _cut(answer: dict[str, Any]) -> str | None:
 
 
 def _lines(answer: dict[str, Any], is_watched: bool) -> list[str]:
-    """Has a cluster column if there are several; with --watch a summary below."""
     shown = (*(columns("cluster") if len(answer["clusters"]) > 1 else ()), *_COLUMNS)
     if not is_watched:
         return render(shown, [_cells(row, shown) for row in answer["rows"]])
@@ -90,7 +88,6 @@ def _cells(row: dict[str, Any], shown: Sequence[Column]) -> list[object]:
 
 
 def _summary(answer: dict[str, Any]) -> str:
-    """`2,345 groups · 1 losing · 3 stalled · lag 1,200`"""
     trouble = [f"{answer['statuses'][status]:,} {status}" for status in _TROUBLE if status in answer["statuses"]]
     lag = UNKNOWN if answer["lag"] is None else f"{answer['lag']:,}"
     return " · ".join([f"{answer['total']:,} group{'' if answer['total'] == 1 else 's'}", *trouble, f"lag {lag}"])

@@ -94,7 +94,6 @@ def _lines(document: dict[str, Any]) -> str:
 
 
 def _rows(member: dict[str, Any]) -> list[dict[str, Any]]:
-    """One row per topic, or one for a member without partitions."""
     assigned = member["assigned"] or {None: []}
     return [
         {**member, "topic": topic, "partitions": ranges(assigned[topic]) or None}

@@ -70,7 +70,6 @@ def _produce_many(
     key: bytes | None,
     headers: list[tuple[str, bytes]],
 ) -> None:
-    """Sends a file or stdin with progress. Raises KctlError after the report if messages were not acknowledged."""
     began = time.monotonic()
     pace, size = Pace(options.rate), 0
     with line_of(sys.stderr) as write:
@@ -113,7 +112,7 @@ def _header(text: str) -> tuple[str, bytes]:
 def _progress(
     report: DeliveryReport, total_bytes: int | None, began: float, write: Callable[[str], None]
 ) -> Callable[[], None]:
-    """Returns a function that shows the progress. It may be called for each message; it writes five times a second."""
+    """The function may be called for each message; it writes five times a second."""
     shown_at = began
 
     def show() -> None:

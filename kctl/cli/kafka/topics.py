@@ -205,7 +205,6 @@ def _settings(options: argparse.Namespace) -> dict[str, str | None]:
 def _plan(
     connection: ClusterConnection, topic: Topic, total: int | None, settings: Mapping[str, str | None]
 ) -> list[dict[str, Any]]:
-    """Includes the old values. Raises UsageError for an unknown setting or fewer partitions."""
     rows: list[dict[str, Any]] = []
     if total is not None:
         count = len(topic.partitions)

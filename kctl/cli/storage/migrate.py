@@ -54,7 +54,6 @@ def _run(options: argparse.Namespace, env: Mapping[str, str]) -> None:
 
 @contextmanager
 def _connected(fleet: Config) -> Iterator[ClusterConnection]:
-    """A connection to a cluster where the group has no members. Raises GroupActive."""
     from kctl.kafka.client.access import of_fleet
     from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.reset import refuse_active
@@ -189,7 +188,6 @@ class _Target:
             yield Cluster(connection, self._topics(connection), read)
 
     def _topics(self, connection: ClusterConnection) -> dict[str, Topic]:
-        """Requires all topics of the fleet. Raises TopicMissing."""
         from kctl.kafka.client.layout import require, topics_of
 
         connection.deadline.renew()

@@ -246,8 +246,6 @@ async def one(
 def _page(
     row: Callable[[DeadLetter], dict[str, Any]], selection: Selection, limit: int, seconds: float, after: str | None
 ) -> Callable[[DeadLetterStore, Progress], tuple[list[dict[str, Any]], str | None]]:
-    """Returns a function that reads a page: its rows, and where the next begins."""
-
     def read(store: DeadLetterStore, _: Progress) -> tuple[list[dict[str, Any]], str | None]:
         page = store.dead_page(selection, after, limit, seconds)
         return list(map(row, page.rows)), page.next
@@ -260,7 +258,6 @@ async def _read(request: Request, work: Callable[[DeadLetterStore, Progress], T]
 
 
 async def _unless_gone(request: Request, answer: Awaitable[T]) -> T:
-    """Cancels the answer when the caller closes the connection."""
     waiting, gone = asyncio.ensure_future(answer), asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)

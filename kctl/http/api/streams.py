@@ -66,7 +66,6 @@ class Streams:
             self._open -= 1
 
     async def _woken(self, collections: int, closing: asyncio.Event) -> bool:
-        """Whether there was news, or the end, within the silence interval."""
         waiting = [
             asyncio.ensure_future(self._source.feed.wait_beyond(collections)),
             asyncio.ensure_future(closing.wait()),

@@ -236,7 +236,6 @@ class ClusterConnection:
         ]
 
     def _sent(self, node: Node, request: Any) -> Any:
-        """Returns the future response, or why nothing could be sent."""
         self.asked[request.name.removesuffix("Request")] += 1
         try:
             # `refresh_metadata_on_err=False`, or a broken connection would start kafka-python's own metadata loop.
@@ -272,8 +271,6 @@ def _settings(timeout_seconds: float) -> dict[str, Any]:
 
 
 class _Coordinators:
-    """Finds the coordinators of groups once, and again after they have moved."""
-
     def __init__(self, *, takes_only_broker: bool) -> None:
         """`takes_only_broker`: until the first `forget`, take a single broker as coordinator without asking."""
         self._known: dict[str, int] = {}

@@ -81,8 +81,6 @@ class CommittedResponses:
 
 
 class _Layout:
-    """Where the offsets are in a response, and all its other bytes."""
-
     def __init__(self, body: bytes) -> None:
         self._groups: list[tuple[str, int, tuple[TopicPartitions, ...]]] = []
         places: list[NDArray[np.intp]] = []
@@ -124,7 +122,6 @@ class _Layout:
 
 
 def _topics(body: bytes, at: int) -> tuple[list[tuple[str, tuple[int, ...], NDArray[np.intp]]], int]:
-    """Returns topics, partitions, and positions of offsets; and where they end."""
     count, at = count_of(body, at)
     topics = []
     for _ in range(count):
