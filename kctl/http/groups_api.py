@@ -144,7 +144,6 @@ def groups_app(source: GroupsSource, access: AccessRights) -> App:
 
 
 def _chosen(view: GroupsView, cluster: str | None) -> Latest:
-    """Raises ClusterMissing, HTTPException (no groups are collected)."""
     latest = view.latest()
     if not latest:
         raise HTTPException(404, "all groups are collected with `exporter.all_groups = true` alone")
@@ -157,7 +156,7 @@ def _chosen(view: GroupsView, cluster: str | None) -> Latest:
 
 
 def _only(latest: Latest, group: str) -> tuple[ClusterSnapshot, GroupSnapshot]:
-    """Raises GroupMissing, NotReady (it may be in a cluster not polled yet), UsageError (several clusters have one)."""
+    """If there is none, it may be in a cluster that was not polled yet (NotReady)."""
     found = [
         (snapshot, each)
         for snapshot in latest.values()

@@ -30,7 +30,6 @@ def _option(declared: Field[Any]) -> Option:
 
 
 def selection(options: argparse.Namespace) -> Selection:
-    """Raises UsageError for a time that cannot be read."""
     return Selection(**{each.name: _value(each, getattr(options, each.name)) for each in fields(Selection)})
 
 
