@@ -59,7 +59,8 @@ class Exposition:
 
     async def page(self, accept: str, accept_encoding: str) -> Page:
         """Rendering many series takes time, so a page that is not ready is rendered in a thread."""
-        return self.ready(accept, accept_encoding) or await asyncio.to_thread(self.render, accept, accept_encoding)
+        made = self.ready(accept, accept_encoding)
+        return await asyncio.to_thread(self.render, accept, accept_encoding) if made is None else made
 
     def render(self, accept: str = "", accept_encoding: str = "") -> Page:
         """The last snapshot in a format that the scraper accepts."""
