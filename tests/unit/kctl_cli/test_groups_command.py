@@ -142,6 +142,7 @@ def test_a_cluster_that_is_not_collected_is_wrong_usage_and_those_that_are_are_n
         assert ran.err == "kctl: there is no cluster `mian` among those that are collected, which are: main\n"
 
 
+@pytest.mark.shows("members of a group and their partitions are shown on demand, never as labels")
 def test_a_group_is_shown_with_its_partitions_and_what_its_members_hold(kctl: Kctl, url: str) -> None:
     ran = kctl("group", "payments-eu", "--url", url)
 

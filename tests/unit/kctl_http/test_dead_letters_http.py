@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,62 +33,67 @@ Traceback (most recent call last):
   File "/srv/app/shop.py", line 7, in handle
     orders[order["id"]] = order
 KeyError: 'id'"""
-SENT: list[DeadLetter] = []
-"""What the last workbench sent to the topic `parked`."""
 PATHS = ("", "/groups", "/export", "/1", "/", "?limit=5")
 
 
-def sent(dead_letters: list[DeadLetter]) -> list[DeadLetter]:
-    SENT.extend(dead_letters)
-    return dead_letters
-
-
-@pytest.fixture
-def storage(tmp_path: Path) -> Iterator[FileStorage]:
+class Bench:
     """Seven dead letters: the handler rejected two and failed at five."""
-    storage = FileStorage(tmp_path / "storage.sqlite")
-    storage.prepare()
-    odd = Message(
-        "t", 0, 0, b"\xff\x00", b'{"id": [1, "k\xc3\xa4se"]}', 1_700_000_000_000, (("h", b"1"), ("n", None)), 3
-    )
-    storage.dead_letter([odd, Message("t", 0, 1, None, None, 0)], "no such customer")
-    storage.dead_letter([Message("t", 1, n, f"k{n}".encode(), b"v%d" % n, 0) for n in range(5)], TRACE)
-    yield storage
-    storage.close()
+
+    def __init__(self, folder: Path) -> None:
+        self.audit_log = folder / "operations.jsonl"
+        self.sent: list[DeadLetter] = []
+        """To the topic `parked`; there is no other."""
+        self.storage = FileStorage(folder / "storage.sqlite")
+        self.storage.prepare()
+        odd = Message(
+            "t", 0, 0, b"\xff\x00", b'{"id": [1, "k\xc3\xa4se"]}', 1_700_000_000_000, (("h", b"1"), ("n", None)), 3
+        )
+        self.storage.dead_letter([odd, Message("t", 0, 1, None, None, 0)], "no such customer")
+        self.storage.dead_letter([Message("t", 1, n, f"k{n}".encode(), b"v%d" % n, 0) for n in range(5)], TRACE)
+
+    def workbench(self, store: DeadLetterStore | None = None, *attend: Attend) -> Workbench:
+        """`store` stands in for the storage."""
+
+        def sent(dead_letters: list[DeadLetter]) -> list[DeadLetter]:
+            self.sent.extend(dead_letters)
+            return dead_letters
+
+        @contextmanager
+        def sending(topic: str) -> Iterator[Callable[[list[DeadLetter]], list[DeadLetter]]]:
+            if topic != "parked":
+                raise TopicMissing(f"topic {topic} does not exist")
+            yield sent
+
+        return Workbench(lambda: nullcontext(store or self.storage), lambda: self.audit_log, sending, *attend)
+
+    @asynccontextmanager
+    async def client(
+        self, workbench: Workbench | None = None, access: AccessRights = ACCESS, **source: Any
+    ) -> AsyncIterator[httpx.AsyncClient]:
+        """Shows the token that may act."""
+        found = source_of(snapshot(), dead_letters=workbench or self.workbench(), **source)
+        async with (
+            serving(found, access) as server,
+            httpx.AsyncClient(timeout=10, base_url=f"{server.url}/api/v1", headers=BEARER) as client,
+        ):
+            yield client
+
+    @property
+    def logged(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.audit_log.read_text().splitlines()]
 
 
 @pytest.fixture
-def audit_log(tmp_path: Path) -> Path:
-    return tmp_path / "operations.jsonl"
-
-
-def workbench(store: DeadLetterStore, audit_log: Path, *attend: Attend) -> Workbench:
-    @contextmanager
-    def opened() -> Iterator[DeadLetterStore]:
-        yield store
-
-    @contextmanager
-    def sending(topic: str) -> Iterator[Callable[[list[DeadLetter]], list[DeadLetter]]]:
-        if topic != "parked":
-            raise TopicMissing(f"topic {topic} does not exist")
-        yield sent
-
-    SENT.clear()
-    return Workbench(opened, lambda: audit_log, sending, *attend)
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    bench.storage.close()
 
 
 @pytest.fixture
-async def client(storage: FileStorage, audit_log: Path) -> AsyncIterator[httpx.AsyncClient]:
-    source = source_of(snapshot(), dead_letters=workbench(storage, audit_log))
-    async with (
-        serving(source, ACCESS) as server,
-        httpx.AsyncClient(timeout=10, base_url=f"{server.url}/api/v1", headers=BEARER) as client,
-    ):
+async def client(bench: Bench) -> AsyncIterator[httpx.AsyncClient]:
+    async with bench.client() as client:
         yield client
-
-
-def lines_of(log: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in log.read_text().splitlines()]
 
 
 async def rows(client: httpx.AsyncClient, query: str = "") -> list[dict[str, Any]]:
@@ -142,22 +147,11 @@ with socket.socket() as server:
 
 @needs_root
 @pytest.mark.parametrize(("others_may_read", "code"), [(True, "200"), (False, "401")])
-async def test_others_may_read_classes(storage: FileStorage, audit_log: Path, others_may_read: bool, code: str) -> None:
-    source = source_of(snapshot(), dead_letters=workbench(storage, audit_log))
-    async with serving(source, AccessRights(others_may_read=others_may_read)) as server:
-        port = server.url.rpartition(":")[2]
-        done = await asyncio.to_thread(run_as_nobody, _READS_CLASSES, port)
+async def test_others_may_read_classes(bench: Bench, others_may_read: bool, code: str) -> None:
+    async with bench.client(access=AccessRights(others_may_read=others_may_read)) as client:
+        done = await asyncio.to_thread(run_as_nobody, _READS_CLASSES, str(client.base_url.port))
 
     assert done.stdout == f"{code}\n", done.stderr
-
-
-async def test_a_caller_without_such_a_token_cannot_read_them(storage: FileStorage, audit_log: Path) -> None:
-    source = source_of(snapshot(), dead_letters=workbench(storage, audit_log))
-    async with serving(source) as server, httpx.AsyncClient(timeout=10) as client:
-        refused = await client.get(f"{server.url}/api/v1/dead-letters")
-
-    assert error_of(refused) == (403, "not_allowed")
-    assert "http.token_file" in refused.json()["error"]["message"]
 
 
 async def test_a_list_has_what_is_known_of_each_but_not_its_value(client: httpx.AsyncClient) -> None:
@@ -265,8 +259,8 @@ async def test_one_is_shown_as_text_as_json_and_in_hexadecimal(client: httpx.Asy
 
 
 @pytest.mark.parametrize("value", [b"{", b"[" * 100_000, b"NaN", b"1e999", b'"\\ud800"', b"\xff", b"1" * 5000])
-async def test_what_is_no_json_is_shown_as_it_is(client: httpx.AsyncClient, storage: FileStorage, value: bytes) -> None:
-    storage.dead_letter([Message("u", 0, 0, None, value, 0)], "no")
+async def test_what_is_no_json_is_shown_as_it_is(client: httpx.AsyncClient, bench: Bench, value: bytes) -> None:
+    bench.storage.dead_letter([Message("u", 0, 0, None, value, 0)], "no")
     (row,) = await rows(client, "topic=u")
 
     answer = await client.get(f"dead-letters/{row['id']}?as=json")
@@ -294,7 +288,7 @@ def steps_of(answer: httpx.Response) -> list[dict[str, Any]]:
 
 @pytest.mark.shows("HTTP changes only the number of dead letters that the caller saw; otherwise 409")
 @pytest.mark.parametrize("verb", ["requeue", "delete"])
-async def test_another_count_than_seen_is_rejected(client: httpx.AsyncClient, storage: FileStorage, verb: str) -> None:
+async def test_another_count_than_seen_is_rejected(client: httpx.AsyncClient, bench: Bench, verb: str) -> None:
     for count in (4, 6, 0):
         refused = await client.post(
             f"dead-letters/{verb}", json={"filter": {"error_class": "KeyError"}, "count": count}
@@ -302,18 +296,18 @@ async def test_another_count_than_seen_is_rejected(client: httpx.AsyncClient, st
 
         assert error_of(refused) == (409, "count_changed")
         assert (refused.json()["expected"], refused.json()["found"]) == (count, 5)
-    assert storage.count_dead() == 7
+    assert bench.storage.count_dead() == 7
 
 
-async def test_matching_messages_are_requeued(client: httpx.AsyncClient, storage: FileStorage, audit_log: Path) -> None:
+async def test_matching_messages_are_requeued(client: httpx.AsyncClient, bench: Bench) -> None:
     chosen = {"filter": {"line": "shop.py:7", "offset_from": 1}, "count": 4}
 
     steps = steps_of(await client.post("dead-letters/requeue", json=chosen))
 
     assert steps[-1] == {"done": 4, "complete": True}
-    assert [(each.block.partition, each.offset) for each in storage.dead()] == [(0, 0), (0, 1), (1, 0)]
-    assert storage.stats().pending == 4
-    begun, ended = lines_of(audit_log)
+    assert [(each.block.partition, each.offset) for each in bench.storage.dead()] == [(0, 0), (0, 1), (1, 0)]
+    assert bench.storage.stats().pending == 4
+    begun, ended = bench.logged
     assert (begun["operation"], begun["state"], begun["by"], begun["via"]) == (
         "dead letters requeue",
         "running",
@@ -326,14 +320,14 @@ async def test_matching_messages_are_requeued(client: httpx.AsyncClient, storage
     )
 
 
-async def test_some_are_deleted_by_their_ids(client: httpx.AsyncClient, storage: FileStorage) -> None:
+async def test_some_are_deleted_by_their_ids(client: httpx.AsyncClient, bench: Bench) -> None:
     steps = steps_of(await client.post("dead-letters/delete", json={"filter": {"ids": ["2", "4"]}, "count": 2}))
 
     assert steps[-1] == {"done": 2, "complete": True}
-    assert [each.id for each in storage.dead()] == ["1", "3", "5", "6", "7"]
+    assert [each.id for each in bench.storage.dead()] == ["1", "3", "5", "6", "7"]
 
 
-async def test_an_unknown_change_is_rejected(client: httpx.AsyncClient, storage: FileStorage) -> None:
+async def test_an_unknown_change_is_rejected(client: httpx.AsyncClient, bench: Bench) -> None:
     bodies: list[dict[str, Any]] = [
         {"filter": {}},
         {"count": 7},
@@ -352,25 +346,25 @@ async def test_an_unknown_change_is_rejected(client: httpx.AsyncClient, storage:
                 f"dead-letters/{verb}", content=json.dumps(body).encode(), headers={"content-type": "application/json"}
             )
             assert error_of(answer) == (400, "bad_params"), body
-        assert storage.count_dead() == 7, body
+        assert bench.storage.count_dead() == 7, body
 
 
 @pytest.mark.shows("HTTP can send dead letters to a topic")
-async def test_what_matches_is_sent_away(client: httpx.AsyncClient, storage: FileStorage, audit_log: Path) -> None:
+async def test_what_matches_is_sent_away(client: httpx.AsyncClient, bench: Bench) -> None:
     chosen = {"filter": {"line": "shop.py:7", "offset_from": 1}, "count": 4, "to": "parked"}
     without = await client.post("dead-letters/send", json={"filter": {}, "count": 7})
     other = await client.post("dead-letters/send", json=chosen | {"count": 5})
     missing = await client.post("dead-letters/send", json=chosen | {"to": "nowhere"})
     assert (error_of(without), error_of(other)) == ((400, "bad_params"), (409, "count_changed"))
     assert error_of(missing)[1] == "topic_missing"
-    assert (storage.count_dead(), SENT) == (7, [])
+    assert (bench.storage.count_dead(), bench.sent) == (7, [])
 
     steps = steps_of(await client.post("dead-letters/send", json=chosen))
 
     assert steps[-1] == {"done": 4, "complete": True}
-    assert [(each.block.partition, each.offset) for each in SENT] == [(1, 1), (1, 2), (1, 3), (1, 4)]
-    assert (storage.count_dead(), storage.stats().pending) == (3, 0)
-    assert lines_of(audit_log)[-1]["text"] == "4 of 4 dead letters sent"
+    assert [(each.block.partition, each.offset) for each in bench.sent] == [(1, 1), (1, 2), (1, 3), (1, 4)]
+    assert (bench.storage.count_dead(), bench.storage.stats().pending) == (3, 0)
+    assert bench.logged[-1]["text"] == "4 of 4 dead letters sent"
 
 
 class Endless(FileStorage):
@@ -393,20 +387,17 @@ class Endless(FileStorage):
 
 @pytest.mark.shows("a search for dead letters ends when its caller leaves or the master ends")
 @pytest.mark.parametrize("leaves", [True, False])
-async def test_a_query_is_given_up_when_its_caller_leaves(storage: FileStorage, audit_log: Path, leaves: bool) -> None:
-    endless = Endless(storage.path)
-    bench = workbench(endless, audit_log)
-    async with (
-        serving(source_of(snapshot(), dead_letters=bench), ACCESS) as server,
-        httpx.AsyncClient(timeout=10, base_url=f"{server.url}/api/v1", headers=BEARER) as client,
-    ):
+async def test_a_query_is_given_up_when_its_caller_leaves(bench: Bench, leaves: bool) -> None:
+    endless = Endless(bench.storage.path)
+    workbench = bench.workbench(endless)
+    async with bench.client(workbench) as client:
         asked = asyncio.ensure_future(client.get("dead-letters/groups?text=x"))
         await asyncio.to_thread(endless.begun.wait, 10)
         assert not endless.ended.is_set()
         if leaves:
             asked.cancel()
         else:
-            bench.close()
+            workbench.close()
 
         assert await asyncio.to_thread(endless.ended.wait, 10)
         await asyncio.gather(asked, return_exceptions=True)
@@ -426,26 +417,26 @@ class Held(FileStorage):
 
 
 @pytest.mark.shows("a change of many dead letters shows progress and ends when its caller leaves")
-async def test_a_left_change_ends_soon(storage: FileStorage, audit_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_left_change_ends_soon(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numbered_dead_letters, "PAGE", 2)
-    held = Held(storage.path)
-    bench = workbench(held, audit_log)
-    steps = bench.change("delete", EVERYTHING, 7, "ann")
+    held = Held(bench.storage.path)
+    workbench = bench.workbench(held)
+    steps = workbench.change("delete", EVERYTHING, 7, "ann")
     first = asyncio.ensure_future(anext(steps))
     await asyncio.to_thread(held.reached.acquire, timeout=10)
 
-    assert len((await bench.read(lambda store, _: store.dead_page())).rows) == 7, "it is read meanwhile"
+    assert len((await workbench.read(lambda store, _: store.dead_page())).rows) == 7, "it is read meanwhile"
     with pytest.raises(OperationRefused, match="another request is changing dead letters"):
-        await anext(bench.change("requeue", EVERYTHING, 7, "ann"))
+        await anext(workbench.change("requeue", EVERYTHING, 7, "ann"))
     held.go_on.release()
     assert await first == {"done": 2}
     await asyncio.to_thread(held.reached.acquire, timeout=10)
     await steps.aclose()
     held.go_on.release()
-    await asyncio.to_thread(bench.close)
+    await asyncio.to_thread(workbench.close)
 
-    assert storage.count_dead() == 3
-    ended = lines_of(audit_log)[-1]
+    assert bench.storage.count_dead() == 3
+    ended = bench.logged[-1]
     assert (ended["state"], ended["text"]) == (
         "failed",
         "4 of 7 dead letters deleted; stopped by its caller, a cancel, or the end of the master",
@@ -454,16 +445,12 @@ async def test_a_left_change_ends_soon(storage: FileStorage, audit_log: Path, mo
 
 
 @pytest.mark.shows("changes of dead letters are operations: listed, logged and cancellable")
-async def test_a_change_is_cancelled(storage: FileStorage, audit_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_is_cancelled(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numbered_dead_letters, "PAGE", 2)
-    held = Held(storage.path)
-    operations = OperationLog({}, cast("Any", None), audit_log)
-    bench = workbench(held, audit_log, operations.attend)
+    held = Held(bench.storage.path)
+    operations = OperationLog({}, cast("Any", None), bench.audit_log)
     chosen = {"filter": {"text": "v", "offset_from": 0}, "count": 2}
-    async with (
-        serving(source_of(snapshot(), dead_letters=bench, operations=operations), ACCESS) as server,
-        httpx.AsyncClient(timeout=10, base_url=f"{server.url}/api/v1", headers=BEARER) as client,
-    ):
+    async with bench.client(bench.workbench(held, operations.attend), operations=operations) as client:
         await client.post("dead-letters/requeue", json={**chosen, "count": 9})
         changing = asyncio.create_task(client.post("dead-letters/delete", json={"filter": {}, "count": 7}))
         await asyncio.to_thread(held.reached.acquire, timeout=10)
@@ -488,9 +475,9 @@ async def test_a_change_is_cancelled(storage: FileStorage, audit_log: Path, monk
         "cancelled by http token ann; 4 of 7 dead letters deleted; "
         "stopped by its caller, a cancel, or the end of the master"
     )
-    assert (storage.count_dead(), ended["state"], ended["started_at"] < ended["ended_at"]) == (3, "failed", True)
-    assert lines_of(audit_log)[0]["params"]["text"] == "v", "the audit log has all of the filter, once"
-    assert len(lines_of(audit_log)) == 4
+    assert (bench.storage.count_dead(), ended["state"], ended["started_at"] < ended["ended_at"]) == (3, "failed", True)
+    assert bench.logged[0]["params"]["text"] == "v", "the audit log has all of the filter, once"
+    assert len(bench.logged) == 4
 
 
 class Broken(FileStorage):
@@ -501,13 +488,11 @@ class Broken(FileStorage):
         raise StorageError("there is no queue to put dead letters back into")
 
 
-async def test_a_storage_that_cannot_is_an_error_in_our_shape(storage: FileStorage, audit_log: Path) -> None:
-    broken = Broken(storage.path)
-    source = source_of(snapshot(), dead_letters=workbench(broken, audit_log))
-    async with serving(source, ACCESS) as server, httpx.AsyncClient(timeout=10, headers=BEARER) as client:
-        url = f"{server.url}/api/v1/dead-letters"
-        away = await client.get(url)
-        refused = await client.post(f"{url}/requeue", json={"filter": {"ids": ["1"]}, "count": 1})
+async def test_a_storage_that_cannot_is_an_error_in_our_shape(bench: Bench) -> None:
+    broken = Broken(bench.storage.path)
+    async with bench.client(bench.workbench(broken)) as client:
+        away = await client.get("dead-letters")
+        refused = await client.post("dead-letters/requeue", json={"filter": {"ids": ["1"]}, "count": 1})
 
     assert error_of(away) == (503, "storage_unusable")
     assert error_of(refused) == (409, "operation_refused")

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -72,14 +72,12 @@ def test_every_answer_is_as_it_is_described(operation: Any) -> None:
     every_answer_is_as_described(operation, 10)
 
 
-def nothing_sent(_: str) -> AbstractContextManager[Any]:
-    return nullcontext(list)
-
-
 def test_every_answer_about_dead_letters_is_as_it_is_described(tmp_path: Path) -> None:
     storage = ScratchStorage()
     storage.dead_letter([Message("t", 0, n, b"k", b"v", 0) for n in range(3)], "no")
-    workbench = Workbench(lambda: nullcontext(storage), lambda: tmp_path / "operations.jsonl", nothing_sent)
+    workbench = Workbench(
+        lambda: nullcontext(storage), lambda: tmp_path / "operations.jsonl", lambda _: nullcontext(list)
+    )
     app = create_app(source_of(healthy(), dead_letters=workbench), AccessRights(tokens=TOKENS))
     schema = schemathesis.openapi.from_asgi("/openapi.json", app.guarded, headers=HEADERS)
     found: list[Any] = list(schema.include(path_regex=DEAD_LETTERS).get_all_operations())
