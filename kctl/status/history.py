@@ -47,58 +47,76 @@ class SeenOffsets(NamedTuple):
         return lag
 
 
+class _Column(NamedTuple):
+    fill: Any
+    depth: int
+    """Number of values per partition; 0: one, without a dimension for it."""
+    is_rare: bool
+    """Most partitions never need it: one read-only value for all, until the first differs."""
+    is_reset: bool
+    """Whether it is reset with the observations."""
+
+    def filled(self, size: int) -> NDArray[Any]:
+        shape = (self.depth, size) if self.depth else (size,)
+        return np.broadcast_to(self.fill, shape) if self.is_rare else np.full(shape, self.fill)
+
+
+def _column(fill: object, depth: int = 0, *, is_rare: bool = False, is_reset: bool = True) -> Any:
+    return _Column(fill, depth, is_rare, is_reset)
+
+
 class History:
     """Observations of `size` partitions. Not thread-safe.
 
     Columns are read-only. If `rows.count` is 0 nothing was observed yet, and `newest` is undefined.
     """
 
-    uncommitted: NDArray[np.int8]
+    uncommitted: NDArray[np.int8] = _column(np.int8(Uncommitted.COMMITTED), is_reset=False)
     """Without a commit, `newest.committed` is the basis of the lag; if that is unknown too (`is_lag_known`), the log
     start is."""
-    is_lag_known: Bools
-    moved_at: Reals
+    is_lag_known: Bools = _column(True, is_reset=False)
+    moved_at: Reals = _column(_UNKNOWN)
     """When the committed offset was last seen to change."""
-    left_over: Ints
-    waiting_since: Reals
+    left_over: Ints = _column(0)
+    waiting_since: Reals = _column(_UNKNOWN)
     """Since when messages are pending without a commit; else NaN.
 
     Time without observations does not count, because a commit may have happened then, or been impossible.
     """
-    cadence_seconds: Reals
+    cadence_seconds: Reals = _column(_UNKNOWN)
     """How long messages usually wait for a commit; NaN with too few observations."""
-    interval_seconds: Reals
+    interval_seconds: Reals = _column(0.0)
     """Seconds between the last two observations."""
-    rewind_at: Reals
+    rewind_at: Reals = _column(_UNKNOWN, is_rare=True)
     """The last time the offset went back; NaN once it has recovered."""
-    rewind_from: Ints
+    rewind_from: Ints = _column(0, is_rare=True)
     """The highest offset before the rewind."""
-    rewind_to: Ints
-    start: Ints
-    removed_at: Reals
+    rewind_to: Ints = _column(0, is_rare=True)
+    start: Ints = _column(ABSENT)
+    removed_at: Reals = _column(_UNKNOWN, depth=2, is_rare=True)
     """The last two removals by retention that are at least five minutes apart, as two columns, the older first."""
-    removed_start: Ints
-    removed_committed: Ints
-    ahead_since: Reals
+    removed_start: Ints = _column(0, depth=2, is_rare=True)
+    removed_committed: Ints = _column(0, depth=2, is_rare=True)
+    ahead_since: Reals = _column(_UNKNOWN, is_rare=True)
     """Since when the committed offset is above the log's end; else NaN."""
-    lagged_at: Reals
-    _caught_up_at: Reals
-    _silences: Reals
-    _silence_count: NDArray[np.int32]
+    lagged_at: Reals = _column(_UNKNOWN)
+    _caught_up_at: Reals = _column(_UNKNOWN)
+    _silences: Reals = _column(-np.inf, depth=_SILENCES)
+    _silence_count: NDArray[np.int32] = _column(np.int32(0))
 
     def __init__(self, size: int) -> None:
         self.newest = SeenOffsets(np.full(size, _UNKNOWN), *(np.zeros(size, np.int64) for _ in range(3)))
         self.rows = Observations(size)
-        for name, fill in (_COLUMNS | _KINDS).items():
-            setattr(self, name, _filled(name, size, fill))
+        for name, declared in _COLUMNS.items():
+            setattr(self, name, declared.filled(size))
 
     def choose(self, rows: Rows) -> None:
         self.newest = SeenOffsets._make(rearranged(column, rows, 0) for column in self.newest)
         self.newest.at[rows < 0] = _UNKNOWN
-        for name, fill in (_COLUMNS | _KINDS).items():
+        for name, declared in _COLUMNS.items():
             column = getattr(self, name)
             is_kept = column.flags.writeable
-            setattr(self, name, rearranged(column, rows, fill) if is_kept else _filled(name, len(rows), fill))
+            setattr(self, name, rearranged(column, rows, declared.fill) if is_kept else declared.filled(len(rows)))
         self.rows.choose(rows)
 
     def begin(self, rows: Rows, uncommitted: NDArray[np.int8], is_lag_known: Bools, committed_at: Reals) -> None:
@@ -171,10 +189,10 @@ class History:
 
     def _forget(self, rows: Rows) -> None:
         self.newest.at[rows] = _UNKNOWN
-        for name, fill in _COLUMNS.items():
+        for name, declared in _COLUMNS.items():
             column = getattr(self, name)
-            if column.flags.writeable:
-                column[..., rows] = fill
+            if declared.is_reset and column.flags.writeable:
+                column[..., rows] = declared.fill
         self.rows.forget(rows)
 
     def _hold(self, *names: str) -> None:
@@ -276,38 +294,7 @@ class History:
             self._caught_up_at[these] = np.fmax(self._caught_up_at[these], self.rows.ended_at(these, committed))
 
 
-_COLUMNS: dict[str, Any] = {
-    "moved_at": _UNKNOWN,
-    "left_over": 0,
-    "waiting_since": _UNKNOWN,
-    "cadence_seconds": _UNKNOWN,
-    "interval_seconds": 0.0,
-    "rewind_at": _UNKNOWN,
-    "rewind_from": 0,
-    "rewind_to": 0,
-    "start": ABSENT,
-    "removed_at": _UNKNOWN,
-    "removed_start": 0,
-    "removed_committed": 0,
-    "ahead_since": _UNKNOWN,
-    "lagged_at": _UNKNOWN,
-    "_caught_up_at": _UNKNOWN,
-    "_silences": -np.inf,
-    "_silence_count": np.int32(0),
-}
-"""Columns that are reset with the observations, and their first values."""
-_KINDS: dict[str, Any] = {"uncommitted": np.int8(Uncommitted.COMMITTED), "is_lag_known": True}
-_DEPTHS = {"removed_at": 2, "removed_start": 2, "removed_committed": 2, "_silences": _SILENCES}
-"""Number of values per partition."""
-_RARE = frozenset(
-    {*("rewind_at", "rewind_from", "rewind_to"), *("removed_at", "removed_start", "removed_committed", "ahead_since")}
-)
-"""Most partitions never need them: one read-only value for all, until the first differs."""
-
-
-def _filled(name: str, size: int, fill: Any) -> NDArray[Any]:
-    value, shape = np.asarray(fill), (_DEPTHS[name], size) if name in _DEPTHS else (size,)
-    return np.broadcast_to(value, shape) if name in _RARE else np.full(shape, value)
+_COLUMNS = {name: each for name, each in vars(History).items() if isinstance(each, _Column)}
 
 
 def _part(offsets: SeenOffsets, rows: Rows | slice) -> SeenOffsets:
