@@ -24,6 +24,7 @@ def programs(short_dir: Path) -> Path:
     return programs
 
 
+@pytest.mark.shows("an installed `kctl` fetches, verifies and keeps its jars without the repository")
 def test_an_installed_kctl_fetches_its_jars_and_runs_the_demo(programs: Path, short_dir: Path) -> None:
     place, home = short_dir / "empty", short_dir / "home"
     place.mkdir()

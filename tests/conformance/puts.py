@@ -31,6 +31,7 @@ class Puts(StoredOffsets[Storage]):
         assert [record.value for block in storage.blocks() for record in block.messages()][3] == b"0003"
         assert {block.partition: block.topic_id for block in storage.blocks()} == {0: TOPIC_ID, 1: None}
 
+    @pytest.mark.shows("a put of several partitions is stored for all of them or for none")
     def test_chunks_of_several_partitions_are_put_at_once_all_or_none(self, storage: Storage) -> None:
         storage.init_offsets([StoredOffset("t", partition, TOPIC_ID, 0) for partition in range(3)])
         self.put(storage, chunk(0, 2, partition=1))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +29,22 @@ from tests.servers.redis_server import RedisServer
 KILLS = int(os.environ.get("KCTL_TEST_KILLS", "3"))
 """20 in a full run."""
 COUNT = 2000 * (KILLS + 1)
-PARKED = "parked"
 PARTITIONS = 2
 
 
-@pytest.fixture(params=["file", "redis"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
-    if request.param == "redis":
-        with RedisServer(tmp_path / "redis") as server, closing(RedisStorage(server.url, "g")) as redis:
-            (tmp_path / "kctl.toml").write_text(f'[storage]\nmode = "redis"\nurl = "{server.url}"\n')
-            yield filled(redis)
-    else:
-        with closing(FileStorage(tmp_path / "data" / "storage.sqlite")) as file:
-            (tmp_path / "kctl.toml").write_text('[storage]\nmode = "file"\n')
-            yield filled(file)
+@pytest.fixture(params=["file", pytest.param("redis", marks=pytest.mark.long)])
+def storage(request: pytest.FixtureRequest, broker: KafkaBroker, tmp_path: Path) -> Iterator[Storage]:
+    kafka = f'[kafka]\nbootstrap_servers = "{broker.bootstrap_servers}"\ngroup = "g"\ntopics = ["{TOPIC}"]\n'
+    with ExitStack() as stack:
+        storage: Storage
+        if request.param == "redis":
+            server = stack.enter_context(RedisServer(tmp_path / "redis"))
+            storage = stack.enter_context(closing(RedisStorage(server.url, "g")))
+            kafka += f'[storage]\nmode = "redis"\nurl = "{server.url}"\n'
+        else:
+            storage = stack.enter_context(closing(FileStorage(tmp_path / "data" / "storage.sqlite")))
+        (tmp_path / "kctl.toml").write_text(kafka)
+        yield filled(storage)
 
 
 def filled(storage: Storage) -> Storage:
@@ -57,11 +59,14 @@ def filled(storage: Storage) -> Storage:
 
 
 @pytest.fixture
-def config(storage: Storage, broker: KafkaBroker, tmp_path: Path) -> Path:
-    path = tmp_path / "kctl.toml"
-    kafka = f'[kafka]\nbootstrap_servers = "{broker.bootstrap_servers}"\ngroup = "g"\ntopics = ["{TOPIC}"]\n'
-    path.write_text(kafka + path.read_text())
-    return path
+def config(storage: Storage, tmp_path: Path) -> Path:
+    return tmp_path / "kctl.toml"
+
+
+@pytest.fixture(scope="module")
+def parked(broker: KafkaBroker) -> str:
+    topics.create_topic(broker.bootstrap_servers, "parked", PARTITIONS)
+    return "parked"
 
 
 def started(config: Path, *words: str) -> subprocess.Popen[str]:
@@ -86,17 +91,17 @@ def killed_while(config: Path, words: tuple[str, ...], left: Callable[[], int]) 
 
 
 @pytest.mark.shows("dead letters sent to a topic survive kills; repeated ones carry the same header")
-def test_under_kills_all_is_sent_and_repeats_are_marked(storage: Storage, config: Path, broker: KafkaBroker) -> None:
-    if not topics.has_topic(broker.bootstrap_servers, PARKED):
-        topics.create_topic(broker.bootstrap_servers, PARKED, PARTITIONS)
-    begin = ends(broker)
+def test_under_kills_all_is_sent_and_repeats_are_marked(
+    storage: Storage, config: Path, broker: KafkaBroker, parked: str
+) -> None:
+    begin = ends(broker, parked)
 
-    out = killed_while(config, ("send", PARKED), storage.count_dead)
+    out = killed_while(config, ("send", parked), storage.count_dead)
 
-    assert out.endswith(f" dead letters sent to {PARKED}\n")
+    assert out.endswith(f" dead letters sent to {parked}\n")
     assert storage.count_dead() == 0
     names, found = defaultdict(set), 0
-    for record in records(broker, begin):
+    for record in records(broker, parked, begin):
         headers = dict(record.headers)
         assert (record.key, record.value) == (b"k" + headers["n"], b"v" + headers["n"])
         names[int(headers["n"])].add(headers[HEADER])
@@ -117,6 +122,7 @@ def test_messages_requeued_under_kills_are_all_there_once(storage: Storage, conf
     assert offsets == list(range(COUNT))
 
 
+@pytest.mark.parametrize("storage", ["file"], indirect=True)
 def test_a_topic_that_is_not_there_is_named_and_nothing_is_changed(storage: Storage, config: Path) -> None:
     process = started(config, "send", "nowhere", "--expect", str(COUNT))
 
@@ -128,14 +134,12 @@ def test_a_topic_that_is_not_there_is_named_and_nothing_is_changed(storage: Stor
 
 
 @pytest.mark.parametrize("storage", ["file"], indirect=True)
-def test_one_that_cannot_be_sent_stays_and_the_others_go(storage: Storage, config: Path, broker: KafkaBroker) -> None:
-    if not topics.has_topic(broker.bootstrap_servers, PARKED):
-        topics.create_topic(broker.bootstrap_servers, PARKED, PARTITIONS)
+def test_one_that_cannot_be_sent_stays_and_the_others_go(storage: Storage, config: Path, parked: str) -> None:
     large = b"x" * 1_500_000  # a broker accepts 1 MiB unless its topic is configured otherwise
     for partition, (key, value) in enumerate([(b"k", None), (None, None), (b"k", large), (None, b"v")], 1):
         storage.dead_letter([Message("u", partition, 7, key, value, 0)], "no such customer")
 
-    process = started(config, "send", PARKED, "--topic", "u", "--expect", "4")
+    process = started(config, "send", parked, "--topic", "u", "--expect", "4")
     out, err = process.communicate(timeout=120)
 
     assert (process.returncode, out) == (1, "")
@@ -143,15 +147,14 @@ def test_one_that_cannot_be_sent_stays_and_the_others_go(storage: Storage, confi
     assert [each.block.partition for each in storage.dead(Selection(topic="u"))] == [2, 3]
 
 
-def ends(broker: KafkaBroker) -> dict[TopicPartition, int]:
-    partitions = [TopicPartition(PARKED, number) for number in range(PARTITIONS)]
+def ends(broker: KafkaBroker, topic: str) -> dict[TopicPartition, int]:
     with KafkaConsumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
-        found: dict[TopicPartition, int] = consumer.end_offsets(partitions)
+        found: dict[TopicPartition, int] = consumer.end_offsets([TopicPartition(topic, n) for n in range(PARTITIONS)])
     return found
 
 
-def records(broker: KafkaBroker, begin: dict[TopicPartition, int]) -> Iterator[Any]:
-    end = ends(broker)
+def records(broker: KafkaBroker, topic: str, begin: dict[TopicPartition, int]) -> Iterator[Any]:
+    end = ends(broker, topic)
     with KafkaConsumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
         consumer.assign(list(begin))
         for tp, offset in begin.items():

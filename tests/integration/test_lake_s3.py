@@ -1,4 +1,6 @@
-"""A table without Spark on a real S3-compatible server, and on servers that lack what a table needs."""
+"""A table without Spark on a real S3-compatible server passes the conformance suite; servers that lack what a table
+needs are rejected.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import re
 import socket
 import time
 import urllib.request
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,18 +24,17 @@ from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.kinds import open_lake
 from kctl_agent.storage.lake.dead_letters.requeue import count, numbered
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
-from kctl_agent.storage.lake.delta import checkpoint
 from kctl_agent.storage.lake.delta.files import read_files
 from kctl_agent.storage.lake.delta.log import entry_name
 from kctl_agent.storage.lake.folder import Folder, LocalFolder
 from kctl_agent.storage.lake.folder import s3 as s3_module
 from kctl_agent.storage.lake.folder.s3 import S3Folder
-from kctl_agent.storage.lake.maintenance.vacuum import remove, unused
 from kctl_agent.storage.lake.storage import LakeStorage
-from tests.lake_tables import FIELDS, GROUP, TOPIC_ID, TP, at, before_the_write, begun, schema
+from tests.lake_tables import FIELDS, GROUP, TOPIC_ID, TP, at, begun, schema
 from tests.object_store_server import BUCKET, ObjectStoreServer
 from tests.proxies import UnconditionalProxy
-from tests.table_conformance import DEAD_LETTER_SCHEMA, compact, dead_rows, write
+from tests.table_conformance import DEAD_LETTER_SCHEMA, OpenTable, TableDead, TableOffsets, dead_rows, write
+from tests.table_conformance import opened as of_conformance
 
 DEFAULTS = {"partition_by": [], "target_file_bytes": 1 << 20, "merge_schema": False}
 
@@ -163,50 +165,6 @@ def test_a_commit_that_another_writer_has_overwritten_is_reported(storage: LakeS
         begun(storage, 120, 130)
 
 
-def test_small_files_are_compacted_and_removed_once_no_version_needs_them(storage: LakeStorage) -> None:
-    for start in range(100, 160, 10):
-        begun(storage, start, start + 10).commit()
-    waiting = begun(storage, 160, 170)
-    before = table_of(storage).version()
-
-    done = compact(storage.table, 1 << 20)
-
-    assert (len(done.removed), len(done.added)) == (6, 1)
-    assert table_of(storage).history(1)[0]["kctl"] == "compaction"
-    assert offsets(storage, before) == offsets(storage) == list(range(100, 160))
-    waiting.commit()
-    assert not unused(storage.table)
-    abandoned = begun(storage, 170, 180)
-    found = unused(storage.table, 0)
-    assert len(found) == 6
-    assert remove(storage.table, found) == 6
-    assert abandoned.folder.exists()
-    abandoned.commit()
-    assert offsets(storage) == list(range(100, 180))
-
-
-def test_a_compaction_that_stands_still_keeps_its_files_until_another_one_takes_its_place(
-    storage: LakeStorage, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for start in range(100, 160, 10):
-        begun(storage, start, start + 10).commit()
-    other = opened(settings)
-    left: list[str] = []
-
-    def another_host_is_at_it() -> None:
-        left.extend(file.name for file in unused(other.table, 0))
-        compact(other.table, 1 << 20)
-
-    before_the_write(monkeypatch, another_host_is_at_it)
-
-    with pytest.raises(StorageUnusable, match="another process has compacted the table"):
-        compact(storage.table, 1 << 20)
-
-    assert left == []
-    assert offsets(storage) == list(range(100, 160))
-    assert len(unused(storage.table, 0)) == 6
-
-
 def test_a_hundredth_commit_writes_a_checkpoint_by_a_process_that_hides_its_keys(storage: LakeStorage) -> None:
     table_of(storage).alter.set_table_properties({"delta.checkpointInterval": "2"})
     for start in range(100, 130, 10):
@@ -215,16 +173,6 @@ def test_a_hundredth_commit_writes_a_checkpoint_by_a_process_that_hides_its_keys
 
     assert [name for name in storage.folder.subfolder("_delta_log").names() if ".checkpoint." in name]
     assert at(storage) == StoredOffset(*TP, TOPIC_ID, 130, 1)
-
-
-def test_several_processes_may_write_the_checkpoint_of_one_version(storage: LakeStorage) -> None:
-    begun(storage, 100, 110).commit()
-    folder = storage.folder
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(lambda _: checkpoint.main(folder.uri, folder.options, False), range(8)))
-
-    assert [name for name in folder.subfolder("_delta_log").names() if ".checkpoint." in name]
-    assert offsets(storage) == list(range(100, 110))
 
 
 @pytest.mark.parametrize(
@@ -256,15 +204,6 @@ def test_what_is_wrong_is_one_sentence(
     assert "\n" not in str(caught.value)
     assert server.keys is not None
     assert server.keys.secret not in str(caught.value)
-
-
-def test_a_store_that_heeds_conditions_is_taken(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_module, "AT_ONCE", 8)
-    storage = open_lake(settings)
-
-    storage.prepare()
-
-    assert list(storage.folder.files()) == []
 
 
 @pytest.mark.shows("a store without `If-None-Match`, wrong keys or a missing bucket are rejected at the start")
@@ -333,8 +272,13 @@ def test_other_threads_go_on_while_a_store_is_waited_for(
             assert count(dead_letters, numbered(GROUP, 0, 1)) == (2, 1)
 
 
-def test_a_prefix_that_contains_something_else_is_rejected(storage: LakeStorage, settings: dict[str, Any]) -> None:
-    storage.folder.write("letters/a.txt", b"x")
+@pytest.fixture
+def open_table(server: ObjectStoreServer) -> OpenTable:
+    place = uuid.uuid4().hex
+    return lambda: of_conformance(LakeStorage(server.folder(place)))
 
-    with pytest.raises(StorageUnusable, match="is no Delta table and not empty"):
-        open_lake(settings | {"uri": f"{settings['uri']}/letters"}).prepare()
+
+class TestOffsets(TableOffsets): ...
+
+
+class TestDead(TableDead): ...

@@ -1,18 +1,24 @@
-"""The schema registry client against Apicurio: what it asks for, and that a bad record is not an outage."""
+"""The schema registry client against Apicurio: what it asks for, that a bad record is not an outage, and what commands
+show.
+"""
 
 from __future__ import annotations
 
 import io
 import json
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import fastavro
 import pytest
+from kafka import KafkaProducer
 
+from kctl.cli.output import as_json
+from kctl.dead_letters.documents import dead_letter_document
 from kctl_agent.errors import RegistryUnusable, Undecodable
 from kctl_agent.message import Headers, Message, decode_by
 from kctl_agent.schemas import registry as client
@@ -20,7 +26,10 @@ from kctl_agent.schemas.decoding import Decoded, Decoder
 from kctl_agent.schemas.formats import Formats, RegistrySettings
 from kctl_agent.schemas.in_process import decode_messages
 from kctl_agent.schemas.registry import Registry
+from kctl_agent.storage.file import FileStorage
 from tests.certificates import make_certificate
+from tests.command_lines import run_here
+from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.schema_registry import FaultyRegistry, SchemaRegistry, framed, guid_of
 
 pytestmark = pytest.mark.timeout(180)
@@ -143,21 +152,19 @@ def test_an_outage_is_named_and_schemas_that_are_known_keep_working(
 
 
 @pytest.mark.shows("a registry that is killed is an outage, and the next one on its port ends it")
-def test_a_registry_that_is_killed_is_an_outage(tmp_path: Path) -> None:
+def test_a_registry_that_is_killed_is_an_outage(apicurio: SchemaRegistry, order_id: int) -> None:
     now = [0.0]
-    with SchemaRegistry(tmp_path) as apicurio:
-        numbers = [apicurio.register(f"{name}-value", {**ITEM, "name": name}) for name in ("Known", "New")]
-        known, new = map(prefix, numbers)
-        registry = Registry(RegistrySettings(apicurio.url), clock=lambda: now[0])
-        schema = registry.by_prefix(known)
+    new = prefix(apicurio.register("new-value", {**ITEM, "name": "New"}))
+    with FaultyRegistry(apicurio) as first:
+        registry = Registry(RegistrySettings(first.url), clock=lambda: now[0])
+        schema = registry.by_prefix(prefix(order_id))
 
-        apicurio.kill()
-        with pytest.raises(RegistryUnusable, match="Connection refused"):
-            registry.by_prefix(new)
-        assert registry.by_prefix(known) is schema
-        apicurio.start()
-        now[0] += client.RETRY_SECONDS
+    with pytest.raises(RegistryUnusable, match="Connection refused"):
+        registry.by_prefix(new)
+    assert registry.by_prefix(prefix(order_id)) is schema
+    now[0] += client.RETRY_SECONDS
 
+    with FaultyRegistry(apicurio, port=int(first.url.rpartition(":")[2])):
         assert registry.by_prefix(new).name == "shop.New"
 
 
@@ -196,8 +203,8 @@ def test_unknown_ids_take_a_bounded_amount_of_memory(proxy: FaultyRegistry, monk
         (framed(1, b""), "BadRecord"),
     ],
 )
-def test_bytes_that_do_not_fit_have_their_reason(proxy: FaultyRegistry, order_id: int, data: bytes, words: str) -> None:
-    del order_id
+@pytest.mark.usefixtures("order_id")
+def test_bytes_that_do_not_fit_have_their_reason(proxy: FaultyRegistry, data: bytes, words: str) -> None:
     decode = decoder(proxy)
 
     with pytest.raises(Undecodable, match=f"^{words}"):
@@ -287,3 +294,74 @@ def test_a_message_is_decoded_once_when_it_is_read(proxy: FaultyRegistry, order_
     finally:
         decode_by(lambda data, _: data, lambda data, _: data)
     assert Message("t", 0, 0, None, b"x", 0).decoded == b"x"
+
+
+VIEWED = {
+    "type": "record",
+    "name": "shop.Viewed",
+    "fields": [
+        {"name": "id", "type": "string"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "raw", "type": "bytes"},
+        {"name": "amount", "type": "double"},
+    ],
+}
+SHOWN = {"id": "a", "at": "2026-11-28 07:45:00+00:00", "raw": "\u00ff", "amount": "nan"}
+NOT_FRAMED = "NotFramed: no schema id precedes it, and no header names one"
+
+
+@pytest.fixture
+def viewed(apicurio: SchemaRegistry) -> tuple[str, bytes]:
+    """The name of its schema, and a value."""
+    written = io.BytesIO()
+    record = {"id": "a", "at": 1795851900000, "raw": b"\xff", "amount": float("nan")}
+    fastavro.schemaless_writer(written, fastavro.parse_schema(VIEWED), record)
+    number = apicurio.register("viewed-value", VIEWED)
+    return f"shop.Viewed (id {number})", framed(number, written.getvalue())
+
+
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+@pytest.mark.shows("`kctl kafka consume` prints decoded values with the name and id of the schema, or why it cannot")
+def test_consume_prints_decoded_values(
+    apicurio: SchemaRegistry,
+    viewed: tuple[str, bytes],
+    broker: KafkaBroker,
+    config_file: Callable[..., Path],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    schema, good = viewed
+    with closing(KafkaProducer(bootstrap_servers=broker.bootstrap_servers)) as producer:
+        for each in (good, b"plain", None):
+            producer.send("orders", each, key=b'{"k": 1}', partition=0)
+    formats: dict[str, object] = {"value_format": "avro", "key_format": "json"}
+    config = str(config_file(kafka=formats, schema_registry={"url": apicurio.url}))
+
+    def consumed(form: str, *words: str) -> list[str]:
+        ran = run_here(capfd, "kafka", "consume", "-t", "orders", "-p", "0", "--format", form, *words)
+        assert ran.code == 0, ran.err
+        return ran.out.splitlines()
+
+    first, second, third = map(json.loads, consumed("json", "-c", config))
+    assert (first["key_decoded"], first["value_decoded"], first["value_schema"]) == ({"k": 1}, SHOWN, schema)
+    assert (second["value"], second["value_error"]) == ("plain", NOT_FRAMED)
+    assert third["value"] is None
+    assert "value_decoded" not in third
+    assert consumed("value", "-c", config)[0] == f"{as_json(SHOWN, in_one_line=True)} {schema}"
+    assert consumed("line", "-c", config)[1].endswith(NOT_FRAMED)
+    assert consumed("value", "-b", broker.bootstrap_servers)[1] == "plain"
+
+
+def test_a_dead_letter_has_its_decoded_value(
+    apicurio: SchemaRegistry, viewed: tuple[str, bytes], tmp_path: Path
+) -> None:
+    schema, good = viewed
+    decoder = Decoder(Formats(value="avro", registry=RegistrySettings(apicurio.url)))
+    with closing(FileStorage(tmp_path / "s.sqlite")) as storage:
+        storage.prepare()
+        storage.dead_letter([Message("orders", 0, 0, b"k", good, 0)], "no")
+        [dead] = storage.dead()
+
+    document = dead_letter_document(dead, decoder=decoder)
+
+    assert (document["value_decoded"], document["value_schema"]) == (SHOWN, schema)
+    assert "value_decoded" not in dead_letter_document(dead)

@@ -1,8 +1,7 @@
-"""Real sinkers on a file storage: what they handle, and what a kill leaves."""
+"""Real sinkers: what they handle, what a kill leaves, and several of them on one storage."""
 
 from __future__ import annotations
 
-import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,10 +18,12 @@ from kctl_agent.storage.block import pack
 from kctl_agent.storage.chunk import Chunk, StoredOffset
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.kinds import open_storage
+from kctl_agent.storage.redis import RedisStorage
 from tests.conformance.given import fill, is_empty, put
 from tests.conftest import eventually
 from tests.integration.sinker_handlers import DEATHS, POISON, ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
+from tests.redis_server import require_redis
 from tests.servers.redis_server import RedisServer
 
 __all__ = ["place", "sinker"]
@@ -115,12 +116,11 @@ def test_fatal_messages_cost_others_one_delivery(handler: str, code: int, sinker
 @pytest.fixture(params=["file", "redis"])
 def own_storage(request: pytest.FixtureRequest, place: Path) -> Iterator[dict[str, Any]]:
     if request.param == "file":
-        yield storage_settings(place, block_messages=50)
+        yield storage_settings(place, block_messages=20)
         return
-    if shutil.which("redis-server") is None:
-        pytest.skip("there is no redis-server on the PATH")
+    require_redis()
     with RedisServer(place / "r") as server:
-        yield storage_settings(place, block_messages=50, mode="redis", url=server.url, namespace="g")
+        yield storage_settings(place, block_messages=20, mode="redis", url=server.url, namespace="g")
 
 
 @pytest.mark.shows("20 SIGKILLs inside the handler lose nothing; only messages in flight are handled twice")
@@ -157,6 +157,42 @@ def test_sinkers_killed_in_a_handler_repeat_only_what_they_held(own_storage: dic
     assert deaths[0] == DEATHS
     assert twice <= deaths[0] * 50
     assert dead_letters == []
+
+
+@pytest.mark.shows("two sinkers of one name, or clocks set back by an hour, double and block nothing")
+def test_a_second_sinker_of_one_name_is_turned_away(place: Path, sinker: Start, storage: FileStorage) -> None:
+    fill(storage, 10)
+    first = sinker("waits_for_gate")
+    eventually(lambda: len(ledger()) == 10)
+
+    second = sinker("counts")
+    assert second.process.wait(60) == 1
+    assert "sinker-0" in second.last_line
+    assert storage.stats().processing == 10, "it released what the first holds"
+    (place / "gate").write_bytes(b"x")
+
+    eventually(lambda: first.stats.get("handled") == 10)
+    assert first.leave() == 0
+    assert len(ledger()) == 10
+
+
+def test_clocks_set_back_an_hour_leave_nothing_stuck_or_twice(own_storage: dict[str, Any], sinker: Start) -> None:
+    """The storage's clock goes back, too: it has then seen a later time before."""
+    with closing(open_storage(own_storage)) as storage:
+        storage.prepare()
+        fill(storage, 400)
+        sinkers = [
+            sinker("sets_the_clock_back", name, storage=own_storage, batch_size=20, lease_seconds=2.0)
+            for name in ("sinker-0", "sinker-1")
+        ]
+        if isinstance(storage, RedisStorage):
+            eventually(lambda: len(ledger()) > 100)
+            storage._session.client.hincrby(storage._session.prefix + "clock", "machine", 3_600_000)
+        eventually(lambda: is_empty(storage), what="everything is handled")
+        assert [one.leave() for one in sinkers] == [0, 0]
+        assert list(storage.dead()) == []
+
+    assert Counter(ledger()) == {(offset, 0): 2 for offset in range(400)}
 
 
 @pytest.mark.shows("a settle after its lease expired changes nothing and is reported")

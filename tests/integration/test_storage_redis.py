@@ -6,28 +6,27 @@ import itertools
 import logging
 import pickle
 import re
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import redis
 
+from kctl.demo.kafka_broker import free_ports
 from kctl_agent.message import Message
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.block import BinaryColumn, Columns
-from kctl_agent.storage.chunk import Advance, Binding, Chunk, StoredOffset
+from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
 from kctl_agent.storage.claim import Settled
 from kctl_agent.storage.redis import RedisStorage, client
 from kctl_agent.storage.redis.client import _source
 from kctl_agent.storage.selection import Selection
 from tests.certificates import make_certificate
 from tests.conformance.given import TOPIC_ID, chunk, everything, fill, offsets, put, settle_dead, total
+from tests.conftest import eventually
+from tests.meanwhile import Meanwhile
 from tests.proxies import CuttingProxy
 from tests.redis_server import require_redis
 from tests.servers.redis_server import RedisServer
@@ -74,33 +73,30 @@ def client_of(server: RedisServer) -> Any:
     return redis.Redis(unix_socket_path=str(server.socket))
 
 
+class Putting(Meanwhile):
+    def __init__(self, storage: RedisStorage) -> None:
+        super().__init__()
+        self._storage = storage
+        self._start = 0
+
+    def turn(self) -> None:
+        put(self._storage, chunk(self._start, self._start + 10))
+        self._start += 10
+
+
 def test_nothing_is_lost_when_redis_is_killed_and_started_again(server: RedisServer, storage: RedisStorage) -> None:
     storage.init_offsets([StoredOffset("t", 0, "A", 0)])
-    has_put, done = threading.Event(), threading.Event()
-    stop = threading.Event()
 
-    def work() -> None:
-        start = 0
-        while not stop.is_set() or start < 300:
-            put(storage, chunk(start, start + 10))
-            start += 10
-            has_put.set()
-        done.set()
+    with Putting(storage) as putting:
+        for _ in range(5):
+            before = putting.turns
+            eventually(lambda before=before: putting.turns > before, what="it puts")
+            server.kill()
+            server.start()
+        eventually(lambda: putting.turns >= 30, what="it puts on")
 
-    worker = threading.Thread(target=work)
-    worker.start()
-    for _ in range(5):
-        has_put.clear()
-        assert has_put.wait(60)
-        server.kill()
-        server.start()
-    stop.set()
-    worker.join(60)
-
-    assert done.is_set()
-    end = storage.stored_offsets([("t", 0)])[("t", 0)].next
-    assert end >= 300
-    assert [message.offset for message in everything(storage)] == list(range(end))
+    assert putting.wrong == []
+    assert [message.offset for message in everything(storage)] == list(range(putting.turns * 10))
 
 
 def test_a_redis_that_hangs_is_given_up_and_not_waited_for_at_each_of_seven_tries(server: RedisServer) -> None:
@@ -196,21 +192,6 @@ def test_a_server_that_forgot_the_scripts_is_sent_them_again(server: RedisServer
         assert list(client.scan_iter("*sent:*")) == []
 
 
-@pytest.mark.shows("a put of several partitions is stored for all of them or for none")
-def test_small_chunks_of_many_partitions_go_in_one_portion_and_none_twice(storage: RedisStorage) -> None:
-    chunks = [chunk(0, 40, partition=partition) for partition in range(300)]
-    large = BinaryColumn(np.full(3000, 1000, np.int32), bytes(3_000_000))
-    chunks.append(
-        Chunk("u", 0, None, 0, 3000, 1, Columns(np.arange(3000), np.zeros(3000, np.int64), None, large, None))
-    )
-
-    with storage.writer() as writer:
-        portions = list(writer.portions(chunks))
-
-    assert [len(portion) for portion in portions] == [300, 1, 1]
-    assert [(part.start, part.end) for part in (portions[1][0], portions[2][0])] == [(0, 2097), (2097, 3000)]
-
-
 @pytest.mark.shows("no Redis command has a cost that grows with the database: no `KEYS`, no `MAXLEN`")
 def test_no_command_is_used_whose_cost_grows_with_the_database(server: RedisServer, storage: RedisStorage) -> None:
     fill(storage, 6)
@@ -232,8 +213,7 @@ def test_storages_in_one_database_are_kept_apart_by_their_namespace(server: Redi
 
     with closing(RedisStorage(server.url, "others")) as other:
         other.prepare()
-        assert total(other) == (0, 0, 0, 0)
-        assert other.stored_offsets([("t", 0)]) == {}
+        assert (total(other), other.stored_offsets([("t", 0)])) == ((0, 0, 0, 0), {})
         assert other.identity != storage.identity
     with client_of(server) as client:
         assert all(key.startswith(b"{kctl:") for key in client.scan_iter())
@@ -304,7 +284,7 @@ def test_a_user_with_the_documented_rights_can_do_everything(server: RedisServer
 
 def test_it_speaks_tls(short_dir: Path, start: Callable[..., RedisServer]) -> None:
     certificate = make_certificate(short_dir)
-    port = free_port()
+    [port] = free_ports(1)
     start(
         "--tls-port", str(port), "--tls-cert-file", str(certificate), "--tls-key-file", str(short_dir / "key.pem"),
         "--tls-ca-cert-file", str(certificate), "--tls-auth-clients", "no",
@@ -318,18 +298,20 @@ def test_it_speaks_tls(short_dir: Path, start: Callable[..., RedisServer]) -> No
         opened(f"rediss://localhost:{port}/0")
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
-
-
 @pytest.mark.shows("a Redis that could lose messages is rejected or causes a warning")
-def test_a_redis_that_evicts_keys_is_rejected(start: Callable[..., RedisServer]) -> None:
-    server = start("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
-
-    with pytest.raises(StorageUnusable, match="maxmemory-policy allkeys-lru"):
-        opened(server.url)
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"), "maxmemory-policy allkeys-lru"),
+        (("--replicaof", "127.0.0.1", "1"), "replica"),
+    ],
+    ids=["it evicts keys", "it is a replica"],
+)
+def test_a_redis_that_could_lose_messages_is_rejected(
+    start: Callable[..., RedisServer], options: tuple[str, ...], reason: str
+) -> None:
+    with pytest.raises(StorageUnusable, match=reason):
+        opened(start(*options).url)
 
 
 @pytest.mark.parametrize(
@@ -350,13 +332,6 @@ def test_a_redis_that_forgets_when_it_is_killed_is_warned_of(
 
     assert warning in caplog.text
     assert bool(caplog.text) == bool(warning)
-
-
-def test_a_replica_is_rejected(start: Callable[..., RedisServer]) -> None:
-    server = start("--replicaof", "127.0.0.1", "1")
-
-    with pytest.raises(StorageUnusable, match="replica"):
-        opened(server.url)
 
 
 def test_another_layout_is_rejected(server: RedisServer, storage: RedisStorage) -> None:

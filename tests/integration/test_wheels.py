@@ -15,12 +15,11 @@ from zipfile import ZipFile
 
 import pytest
 
-from kctl.jars.lock import USUAL, read_lock
 from tests.checkpoint_faults import NEXT_OFFSETS, RECORDED, copied
 from tests.conftest import eventually
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
-from tests.wheels import ROOT, build_wheels, clean_environment, install, make_environment, maven_repository
+from tests.wheels import ROOT, build_wheels, clean_environment, install, make_environment
 
 SERVES = """
 import importlib, sys, time
@@ -78,30 +77,6 @@ def test_the_agent_s_wheel_serves_with_nothing_but_the_standard_library(wheels: 
     (site_packages,) = (short_dir / "venv").glob("lib/python*/site-packages")
     assert served.stdout.strip() == f"['kctl_agent'] {site_packages / 'kctl_agent'}"
     assert [path.name for path in site_packages.glob("*.dist-info")] == ["kctl_agent-0.1.0.dist-info"]
-
-
-@pytest.mark.shows("an installed `kctl` fetches, verifies and keeps its jars without the repository")
-@pytest.mark.timeout(900)  # PySpark is downloaded and built if uv's cache is empty
-def test_an_installed_kctl_fetches_and_verifies_its_jars_without_the_repository(wheels: Path, short_dir: Path) -> None:
-    programs, home = make_environment(short_dir / "venv"), short_dir / "home"
-    repository = maven_repository(short_dir / "maven")
-    home.mkdir()
-
-    def kctl(*words: str) -> subprocess.CompletedProcess[str]:
-        variables = clean_environment(HOME=str(home), KCTL_MAVEN_REPOSITORY=str(repository))
-        return subprocess.run(
-            [programs / "kctl", *words], cwd=home, env=variables, capture_output=True, text=True, check=False
-        )
-
-    install(programs, "kctl[spark]", wheels)
-    fetched, verified = kctl("jars", "fetch"), kctl("jars", "verify")
-
-    jars = len({jar for lock in USUAL for jar in read_lock(lock)})
-    assert fetched.stdout == f"{jars} downloaded, all in {home / '.cache' / 'kctl' / 'jars'}\n", fetched.stderr
-    assert fetched.stderr.startswith(f"jars: downloading {jars} ")
-    assert f"jars: {jars} of {jars}, " in fetched.stderr
-    assert verified.stdout == f"0 downloaded, all in {home / '.cache' / 'kctl' / 'jars'}\n"
-    assert kctl("demo", "--help").returncode == 0
 
 
 @pytest.mark.alone

@@ -130,13 +130,13 @@ class FaultyRegistry:
     knows schemas by GUID. With `tls`, it serves HTTPS.
     """
 
-    def __init__(self, registry: SchemaRegistry, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, registry: SchemaRegistry, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
         self.registry = registry
         self.fault: tuple[int, bytes] | bool | None = False
         self.asked: Counter[str] = Counter()
         self.headers: list[dict[str, str]] = []
         self.stopped = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Passing, self))
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), partial(_Passing, self))
         self._scheme = "http" if tls is None else "https"
         if tls is not None:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
