@@ -147,8 +147,6 @@ class _Kind:
 
 
 class Adviser:
-    """Gives advice from sample to sample."""
-
     def __init__(self, rules: AdviceSection, assignor: str) -> None:
         self._rules = rules
         self._shares = Shares(assignor)
@@ -157,7 +155,6 @@ class Adviser:
         self._last = Advice.unknown("nothing was observed yet", 0)
 
     def seen(self, sample: Sample) -> Advice:
-        """Returns the advice after one more sample."""
         rates, seconds = self._arrivals.per_second(sample.at, sample.keys, sample.end)
         is_interrupted = bool(sample.blocked)
         self._workers.add(sample.at, sample.workers, sample.work, sample.full_batch, is_interrupted=is_interrupted)

@@ -16,8 +16,6 @@ class _Change(NamedTuple):
 
 
 class Expectation:
-    """Follows the number of processes of one kind."""
-
     def __init__(self, rules: AdviceSection) -> None:
         self._pause, self._within = rules.pause_seconds, rules.pause_seconds + rules.catch_up_seconds
         self._current = 0

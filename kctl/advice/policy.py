@@ -12,8 +12,6 @@ _RECENT = 1 / 3
 
 
 class Policy:
-    """The advice on one number over time."""
-
     def __init__(self, rules: AdviceSection) -> None:
         self._rules = rules
         self._wanted: deque[tuple[float, int]] = deque()
@@ -28,7 +26,6 @@ class Policy:
         self._steady_at = inf
 
     def advised(self, at: float, needed: int, current: int) -> int:
-        """Returns the number to advise."""
         rules = self._rules
         self._note(at, needed)
         if current != self._current:

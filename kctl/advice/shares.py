@@ -30,7 +30,6 @@ class Shares:
         self._kept: dict[int, Rows] = {}
 
     def use(self, keys: tuple[Partition, ...], owners: tuple[str | None, ...]) -> None:
-        """Sets the partitions and their present owners."""
         if (keys, owners) != (self._keys, self._owners):
             self._keys, self._owners, self._kept = keys, owners, {}
 

@@ -61,7 +61,6 @@ class BatchWindow:
     _settled_at: float = 0.0
 
     def add(self, at: float, count: int, work: Mapping[str, Work], *, is_interrupted: bool = False) -> None:
-        """Adds the batches since the last call."""
         if is_interrupted or count != self._count:
             self._settled_at, self._count, self._warm = at + self.window_seconds * _SETTLING, count, {}
         done = np.zeros(6)

@@ -78,7 +78,6 @@ class CheckpointSection(Section):
 
 
 def by_group(checkpoints: Mapping[str, CheckpointSection]) -> dict[str, CheckpointSection]:
-    """The checkpoints by the group that represents each."""
     return {each.group or name: each for name, each in checkpoints.items()}
 
 

@@ -62,7 +62,6 @@ class Findings:
         self.mistakes.append(sentence + (f"; the nearest is `{close[0]}`" if close else otherwise))
 
     def missing(self, section: str, kind: type[Section]) -> list[str]:
-        """Returns a sentence for each required setting that was not found."""
         sentences = []
         for setting in fields(kind):
             name = f"{section}.{setting.name}"

@@ -28,14 +28,11 @@ def single(value: float | None) -> list[Sample]:
 
 
 def by_label(values: Mapping[str, float]) -> list[Sample]:
-    """One sample for each value of the last label."""
     return [((name,), value) for name, value in values.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """Fields of every kind of metric."""
-
     name: str
     labels: tuple[str, ...]
     sentence: str
@@ -65,16 +62,12 @@ class WordColumn(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Single(Metric):
-    """A metric of a fleet."""
-
     labels: tuple[str, ...] = GROUP
     samples: Callable[[FleetSnapshot], Iterable[Sample]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfGroup(Metric):
-    """A metric of a group, the fleet's or another."""
-
     samples: Callable[[GroupSnapshot], Iterable[Sample]]
 
 

@@ -37,8 +37,6 @@ _KEPT_OWNERS = 1000
 
 @dataclass(frozen=True, slots=True)
 class CollectedCluster:
-    """A cluster whose groups are collected, with the settings for them."""
-
     cluster: str
     access: ClusterAccess
     exporter: ExporterSection

@@ -52,8 +52,6 @@ NOTHING_KNOWN = GroupColumns(PartitionColumns(Names({})), NOT_ASSESSED)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterSnapshot:
-    """The state of a cluster's groups after one collection."""
-
     cluster: str
     groups: tuple[GroupSnapshot, ...]
     """Sorted by name; none before the first poll without a failure."""

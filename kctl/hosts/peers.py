@@ -57,7 +57,6 @@ class Peers:
         await self.keep(())
 
     async def keep(self, urls: Collection[str]) -> None:
-        """Closes connections to all other addresses."""
         former, self._former = self._former, []
         for pool in [*former, *(self._pools.pop(url) for url in self._pools.keys() - set(urls))]:
             await pool.aclose()

@@ -50,8 +50,6 @@ router = APIRouter(prefix="/api/v1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsView:
-    """The data behind these routes (`app.state.groups`)."""
-
     latest: Callable[[], Latest]
     describe: Callable[[str, str], Group]
     """Asks the cluster's brokers for a group and its members. Blocks; raises KctlError."""
@@ -105,7 +103,6 @@ async def group_advice(
 
 
 def reason_not_ready(cluster: str, snapshot: ClusterSnapshot | None) -> str | None:
-    """The reason why a cluster's groups are not known yet."""
     if snapshot is None:
         return f"the first poll of cluster {cluster} is not finished yet"
     if snapshot.is_ready:

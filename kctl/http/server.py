@@ -62,8 +62,6 @@ def bind(host: str, port: int) -> socket.socket:
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """An ASGI application and how to end it."""
-
     guarded: Guard
     restart: Callable[[], None] = lambda: None
     """Ends open streams, whose tokens are no longer valid."""

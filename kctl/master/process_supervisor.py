@@ -139,7 +139,6 @@ class ProcessSupervisor:
         self._request(Start())
 
     def restart(self) -> None:
-        """Replaces a living process, or starts a dead one now."""
         alive = self._status.state in (SupervisionState.STARTING, SupervisionState.RUNNING)
         self._request(Replace(Cause.REQUESTED) if alive else Start())
 

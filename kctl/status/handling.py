@@ -22,8 +22,6 @@ _NAMED = 3
 
 
 class Found(NamedTuple):
-    """A finding before it is dated."""
-
     level: Level
     about: str
     what: str

@@ -154,8 +154,6 @@ def read(command: str, result: Any) -> Any:
 
 
 class View(NamedTuple):
-    """How the answer to a question is printed."""
-
     lines: Callable[[Any], list[str]] = listed
     wide: Callable[[Any], list[str]] | None = None
     """For `-o wide`, if different."""

@@ -139,7 +139,6 @@ class Api:
         return max(self.source.clock() - snapshot.taken_at, 0.0)
 
     def unchanged(self, snapshot: FleetSnapshot, if_none_match: str | None) -> Response | None:
-        """304 for a client that already has this snapshot's answer."""
         tag = self._tag(snapshot)
         wanted = [each.strip() for each in (if_none_match or "").split(",")]
         return Response(status_code=304, headers={"etag": tag}) if tag in wanted else None

@@ -23,14 +23,12 @@ class Key(NamedTuple):
 
     @classmethod
     def of(cls, answer: type, rows: str, names: tuple[str, ...]) -> Key:
-        """Makes the key of the rows in the field `rows` of an answer."""
         row_type, _ = get_args(get_type_hints(answer)[rows])
         hints = get_type_hints(row_type)
         return cls(names, tuple(hints[name] for name in names))
 
     @property
     def pattern(self) -> str:
-        """The regular expression of `text`."""
         return f"^{'/'.join('-?[0-9]{1,18}' if kind is int else '.+' for kind in self.types)}$"
 
     def values(self, row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -206,7 +206,6 @@ class ClusterConnection:
         self._coordinators.drop(groups)
 
     def pause(self) -> None:
-        """Waits before a retry, which then finds coordinators again."""
         self._coordinators.forget()
         self._net.run(self._pause)
 
