@@ -24,13 +24,7 @@ class Expectation:
         self._change: _Change | None = None
 
     def outcome(
-        self,
-        at: float,
-        current: int,
-        advised: int | None,
-        needed: int | None,
-        waiting: float | None,
-        allowed: float,
+        self, at: float, current: int, advised: int | None, needed: int | None, waiting: float | None, allowed: float
     ) -> tuple[bool, str] | None:
         """Returns whether the last advised change had the expected effect, with a sentence, as soon as this is known.
         `waiting` has the pending messages, None while the effect cannot be judged; `allowed` of them are normal."""

@@ -104,13 +104,7 @@ def sending(config: Config, topic: str) -> Iterator[Sender]:
     # Batches of 16 KiB, because a broker rejects a batch as a whole if it is larger than the topic accepts. Not
     # idempotent, because such a producer stops after a rejected message, and the header reveals repeats anyway.
     with Production(
-        access,
-        topic,
-        acks="all",
-        codec="none",
-        timeout_seconds=TIMEOUT_SECONDS,
-        is_bulk=False,
-        is_idempotent=False,
+        access, topic, acks="all", codec="none", timeout_seconds=TIMEOUT_SECONDS, is_bulk=False, is_idempotent=False
     ) as production:
         sender = Sender(production)
         yield sender

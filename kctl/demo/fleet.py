@@ -96,13 +96,7 @@ class DemoFleet:
         return self.directory / "data" / "ledger"
 
     def configure(
-        self,
-        *,
-        bootstrap_servers: str,
-        topic: str,
-        workers: int,
-        storage: str = "file",
-        sinkers: int = 0,
+        self, *, bootstrap_servers: str, topic: str, workers: int, storage: str = "file", sinkers: int = 0
     ) -> None:
         settings = {
             "bootstrap_servers": bootstrap_servers,

@@ -59,11 +59,7 @@ async def _run(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> 
 
 class _Exporter:
     def __init__(
-        self,
-        config: ExporterConfig,
-        reread: Callable[[], ExporterConfig],
-        collectors: Collectors,
-        http: HttpServer,
+        self, config: ExporterConfig, reread: Callable[[], ExporterConfig], collectors: Collectors, http: HttpServer
     ) -> None:
         self._config = config
         self._reread = reread

@@ -18,14 +18,7 @@ from kctl.http.server import bind
 from kctl.kafka.client.access import of_fleet
 from kctl.logs import written_behind
 from kctl.master.launch import WORKER_COMMAND, names
-from kctl.start.checks import (
-    await_former_workers,
-    find_jars,
-    make_folders,
-    own_data_dir,
-    own_run_dir,
-    refusals,
-)
+from kctl.start.checks import await_former_workers, find_jars, make_folders, own_data_dir, own_run_dir, refusals
 from kctl.start.master import Master
 from kctl.start.signals import StopSignals, tune_interpreter
 from kctl.start.wiring import wired

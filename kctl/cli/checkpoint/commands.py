@@ -33,11 +33,7 @@ COMMANDS: dict[str, Command] = {
         Command(
             "export",
             "Print what a query has processed as startingOffsets for a new one.",
-            (
-                _URI,
-                _TOPICS,
-                Option(("--source",), "only this Kafka source of the query, counted from 0", "int", "N"),
-            ),
+            (_URI, _TOPICS, Option(("--source",), "only this Kafka source of the query, counted from 0", "int", "N")),
             "kctl checkpoint export /srv/checkpoints/orders",
             "Prints the JSON on stdout, and on stderr what it does not contain (state, watermark, batch numbers). It "
             "does not connect to brokers.",

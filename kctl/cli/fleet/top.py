@@ -309,10 +309,7 @@ COMMAND = Command(
     (
         CONFIG,
         Option(
-            ("--sort",),
-            "how partitions are sorted at first",
-            default=SortOrder.LAG,
-            choices=tuple(map(str, SortOrder)),
+            ("--sort",), "how partitions are sorted at first", default=SortOrder.LAG, choices=tuple(map(str, SortOrder))
         ),
         Option(("--every",), "how often it refreshes", "number", "SECONDS", 2.0, least=0.2),
         *OF_HOSTS,

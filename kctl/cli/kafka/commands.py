@@ -19,10 +19,7 @@ _SOME_TOPICS = Option(
 _GROUP = Option(("-g", "--group"), "the group", metavar="GROUP", is_required=True)
 _GROUPS = Option(("-g", "--group"), "this group; may be repeated", "texts", "GROUP")
 _DRY_RUN = Option(("--dry-run",), "only show what would be done", "flag")
-_CHANGE = (
-    Option(("-y", "--execute", "--yes"), "do it without asking; required without a terminal", "flag"),
-    _DRY_RUN,
-)
+_CHANGE = (Option(("-y", "--execute", "--yes"), "do it without asking; required without a terminal", "flag"), _DRY_RUN)
 _THE_TOPIC = Option(("TOPIC",), "the topic", is_required=True)
 _SET = Option(("--set",), "a setting of the topic, such as retention.ms=3600000; may be repeated", "texts", "KEY=VALUE")
 _READ_COMMITTED = Option(("--read-committed",), "up to the last stable offset, without open transactions", "flag")
@@ -73,12 +70,7 @@ COMMANDS: dict[str, Command] = {
             "kctl kafka delete-group billing --execute",
             "Shows its committed offsets, and asks.",
         ),
-        Command(
-            "topics",
-            "List the topics and their problems.",
-            common_options(),
-            "kctl kafka topics",
-        ),
+        Command("topics", "List the topics and their problems.", common_options(), "kctl kafka topics"),
         Command(
             "topic",
             "Show a topic: its partitions and its configuration.",
@@ -135,13 +127,7 @@ COMMANDS: dict[str, Command] = {
         Command(
             "lag",
             "Show how far a group is behind, per partition.",
-            (
-                _GROUPS,
-                _TOPICS,
-                Option(("--all",), "every group", "flag"),
-                _READ_COMMITTED,
-                *common_options(),
-            ),
+            (_GROUPS, _TOPICS, Option(("--all",), "every group", "flag"), _READ_COMMITTED, *common_options()),
             "kctl kafka lag -g billing\n"
             "kctl kafka lag -g billing -t orders    all its partitions\n"
             "kctl kafka lag --all -o json",
@@ -217,7 +203,7 @@ COMMANDS: dict[str, Command] = {
                 Option(("--repeat",), "how many times to send it", "int", "N", 1, least=1),
                 Option(("--rate",), "at most this many messages per second", "number", "N"),
                 *common_options(
-                    timeout=Option(("--timeout",), "for each message's acknowledgement", "number", "SECONDS", 60.0),
+                    timeout=Option(("--timeout",), "for each message's acknowledgement", "number", "SECONDS", 60.0)
                 ),
             ),
             'kctl kafka produce -t orders -k 17 "hello"\n'

@@ -45,10 +45,7 @@ def produce(options: argparse.Namespace, env: Mapping[str, str]) -> None:
 
 
 def _produce_one(
-    options: argparse.Namespace,
-    production: Production,
-    key: bytes | None,
-    headers: list[tuple[str, bytes]],
+    options: argparse.Namespace, production: Production, key: bytes | None, headers: list[tuple[str, bytes]]
 ) -> None:
     value = value_of(options)
     sent = production.sent(production.send(value, key, options.partition, headers))
@@ -65,10 +62,7 @@ def _produce_one(
 
 
 def _produce_many(
-    options: argparse.Namespace,
-    production: Production,
-    key: bytes | None,
-    headers: list[tuple[str, bytes]],
+    options: argparse.Namespace, production: Production, key: bytes | None, headers: list[tuple[str, bytes]]
 ) -> None:
     began = time.monotonic()
     pace, size = Pace(options.rate), 0

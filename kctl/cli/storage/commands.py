@@ -59,10 +59,7 @@ def _cancelled(fleet: Config) -> str:
             f'storage.mode is "{fleet.storage.mode}": only a table (mode `lake`) has requeued messages that no worker '
             "has taken yet"
         )
-    with (
-        opened_lake(fleet) as lake,
-        operation(fleet_log(fleet), "storage requeue", {"what": "cancel"}) as running,
-    ):
+    with opened_lake(fleet) as lake, operation(fleet_log(fleet), "storage requeue", {"what": "cancel"}) as running:
         from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 
         count = DeadLetterTable(lake, fleet.kafka.group).cancel_requeued()

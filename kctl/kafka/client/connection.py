@@ -82,10 +82,7 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is
         return transport
 
 
-_NOT_NOW = {
-    errors.CoordinatorNotAvailableError.errno,
-    errors.CoordinatorLoadInProgressError.errno,
-}
+_NOT_NOW = {errors.CoordinatorNotAvailableError.errno, errors.CoordinatorLoadInProgressError.errno}
 
 
 class Broker(NamedTuple):

@@ -82,10 +82,7 @@ def _speaks_tls(server: str, seconds: float) -> bool:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE  # sends and trusts nothing: does it answer a handshake?
     try:
-        with (
-            socket.create_connection(_address(server), seconds) as plain,
-            context.wrap_socket(plain) as encrypted,
-        ):
+        with socket.create_connection(_address(server), seconds) as plain, context.wrap_socket(plain) as encrypted:
             return encrypted.version() is not None
     except ssl.SSLError as error:
         return "ALERT" in str(error.reason or "").upper()  # the server wants our certificate, so it speaks TLS
