@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks._collected import collector_over, served
 from kctl.master.history import FleetHistory
-from kctl.start.signals import tune_interpreter
+from kctl.start.signals import tune_process
 
 TARGET_P99_MS = 20.0
 
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 async def _measure(rate: float, seconds: float, partitions: int, folder: Path) -> None:
-    tune_interpreter()
+    tune_process()
     processors = os.sched_getaffinity(0)
     collector, feed = collector_over(partitions, folder)
     history = FleetHistory()

@@ -36,7 +36,7 @@ from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import topics_of
 from kctl.kafka.lag import read_lag
 from kctl.kafka.offsets import commit, log_offsets
-from kctl.start.signals import tune_interpreter
+from kctl.start.signals import tune_process
 from tests.servers.kafka_cluster import KafkaCluster
 
 PARTITIONS = 10_000
@@ -95,7 +95,7 @@ def main() -> None:
     library = Library()
     library.count(KafkaConnectionManager)
     library.watch(NetworkSelector, ["run"])
-    tune_interpreter()
+    tune_process()
     with tempfile.TemporaryDirectory(prefix="b", dir="/tmp") as place:
         folder = Path(place)
         # Small index files: they are mapped into memory, and a thousand partitions would map gigabytes.

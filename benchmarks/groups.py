@@ -33,7 +33,7 @@ from kctl.exporter import Exposition
 from kctl.groups.collector import ClusterCollector, CollectedCluster
 from kctl.groups.snapshot import Clusters
 from kctl.kafka.client.access import plain
-from kctl.start.signals import tune_interpreter
+from kctl.start.signals import tune_process
 
 GZIPPED = ("", "gzip")
 
@@ -151,7 +151,7 @@ def main() -> int:
     parser.add_argument("--cycles", type=int, default=5)
     parser.add_argument("--sizes", nargs="+", default=["S", "M", "L"], choices=list(SIZES))
     options = parser.parse_args()
-    tune_interpreter()
+    tune_process()
     is_met = True
     for name in options.sizes:
         size = SIZES[name]

@@ -31,7 +31,7 @@ from kctl.kafka.client.access import plain
 from kctl.master.reduction import COMMANDS, WORKERS, reduced
 from kctl.reduce.base import Answer, BrokerSnapshot, Freshness
 from kctl.rpc.fan_out import FanOut
-from kctl.start.signals import tune_interpreter
+from kctl.start.signals import tune_process
 from tests.partitions import Row, columns_of
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.topics import create_topic
@@ -53,7 +53,7 @@ def main() -> None:
     hosts = [Host(f"host-{n}", f"http://127.0.0.1:{each.getsockname()[1]}", 1) for n, each in enumerate(sockets)]
     others = multiprocessing.get_context("fork").Process(target=_serve, args=(sockets, hosts), daemon=True)
     others.start()
-    tune_interpreter()
+    tune_process()
     try:
         asyncio.run(_measure(hosts, options.questions))
     finally:

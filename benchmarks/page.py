@@ -34,7 +34,7 @@ from kctl.hosts.peers import Peers, PeersAccess
 from kctl.hosts.roster import Host, Roster
 from kctl.http.server import HttpServer
 from kctl.master.history import FleetHistory
-from kctl.start.signals import tune_interpreter
+from kctl.start.signals import tune_process
 from tests.browser import browser
 
 PERCENT, FIRST_BYTE_MS, USABLE_MS = 1.0, 5.0, 1000.0
@@ -112,7 +112,7 @@ def main() -> None:
 
 
 async def _measure(given: argparse.Namespace) -> None:
-    tune_interpreter()
+    tune_process()
     with tempfile.TemporaryDirectory() as folder:
         async with _others(given) as others, _served(given, Path(folder), others) as server:
             await _master(given, server, others)
@@ -160,7 +160,7 @@ async def _others(given: argparse.Namespace) -> AsyncIterator[list[_Other]]:
 
 async def _other(given: argparse.Namespace) -> None:
     """Serves as a host until its input ends."""
-    tune_interpreter()
+    tune_process()
     with tempfile.TemporaryDirectory() as folder:
         async with _served(given, Path(folder), []) as server:
             print(server.url, flush=True)

@@ -31,7 +31,7 @@ from benchmarks._collected import SERIES_PER_PARTITION, collector_over, served
 from kctl.exporter import Exposition
 from kctl.master.collector import Collector
 from kctl.master.snapshot import FleetSnapshot
-from kctl.start.signals import tune_interpreter
+from kctl.start.signals import tune_process
 from tests.snapshot_collector import SnapshotCollector
 
 TARGET_RATIO = 20.0
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 async def _measure(partitions: int, scrapes: int, folder: Path) -> None:
-    tune_interpreter()
+    tune_process()
     expositions: list[Exposition] = []
 
     def prepare(snapshot: FleetSnapshot) -> None:

@@ -227,22 +227,21 @@ def _row(group: GroupSnapshot, taken_ago: float) -> JsonObject:
 
 
 def _largest(name: str) -> Callable[[JsonObject], tuple[object, ...]]:
-    return lambda row: (row[name] is None, -(row[name] or 0), row["cluster"], row["group"])
+    return lambda row: (row[name] is None, -(row[name] or 0), *_name(row))
+
+
+def _name(row: JsonObject) -> tuple[object, ...]:
+    return row["cluster"], row["group"]
 
 
 _QUIET = Status.REBALANCING.severity
 """Groups with this severity or less are healthy, and sorted by lag alone."""
 _KEYS: dict[Sort, Callable[[JsonObject], tuple[object, ...]]] = {
-    "group": lambda row: (row["cluster"], row["group"]),
+    "group": _name,
     "lag": _largest("lag"),
     "lag_seconds": _largest("lag_seconds"),
     "growth": _largest("growth_per_second"),
-    "status": lambda row: (
-        -max(Status(row["status"]).severity, _QUIET),
-        -(row["lag"] or 0),
-        row["cluster"],
-        row["group"],
-    ),
+    "status": lambda row: (-max(Status(row["status"]).severity, _QUIET), -(row["lag"] or 0), *_name(row)),
 }
 
 
@@ -278,13 +277,5 @@ def _members(described: Group, group: GroupSnapshot) -> list[JsonObject] | None:
     for member in described.members:
         held = [(topic, number) for topic, numbers in (member.assigned or {}).items() for number in numbers]
         known = [lag for key in held if (lag := lags.get(key)) is not None]
-        found.append(
-            {
-                **member._asdict(),
-                "assigned": None
-                if member.assigned is None
-                else {topic: list(numbers) for topic, numbers in member.assigned.items()},
-                "lag": sum(known) if known and group.type != "share" else None,
-            }
-        )
+        found.append({**member._asdict(), "lag": sum(known) if known and group.type != "share" else None})
     return found

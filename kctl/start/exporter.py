@@ -8,6 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from kctl.children import PRIVATE
 from kctl.config.clusters import by_group
@@ -22,7 +23,7 @@ from kctl.http.groups_api import GroupsSource, groups_app
 from kctl.http.server import HttpServer, bind
 from kctl.kafka.client.access import of_cluster
 from kctl.master.notify import notify, pet_watchdog
-from kctl.start.signals import StopSignals, end, task, tune_interpreter
+from kctl.start.signals import StopSignals, end, task, tune_process
 
 log = logging.getLogger(__name__)
 
@@ -35,10 +36,7 @@ def run_exporter(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -
 
 
 async def _run(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> int:
-    # kafka-python logs each lost connection many times; the collector logs once what an operator needs.
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)
-    tune_interpreter()
+    tune_process()
     collectors = Collectors()
     prepared = collectors.prepared(_wanted(config))
     access = access_of(config.http, config.path.parent, others_may_read=True)
@@ -57,24 +55,22 @@ async def _run(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> 
         return await _Exporter(config, reread, collectors, http).run(signals)
 
 
+@dataclass(slots=True)
 class _Exporter:
-    def __init__(
-        self, config: ExporterConfig, reread: Callable[[], ExporterConfig], collectors: Collectors, http: HttpServer
-    ) -> None:
-        self._config = config
-        self._reread = reread
-        self._collectors = collectors
-        self._http = http
+    config: ExporterConfig
+    reread: Callable[[], ExporterConfig]
+    collectors: Collectors
+    http: HttpServer
 
     async def run(self, signals: StopSignals) -> int:
-        serving = task(self._http.serve(), "http")
+        serving = task(self.http.serve(), "http")
         tasks = [
             serving,
             task(pet_watchdog(), "watchdog"),
-            task(self._collectors.until_failed(), "clusters"),
+            task(self.collectors.until_failed(), "clusters"),
             task(self._reload_when(signals.reload), "reload"),
         ]
-        log.info("action=running clusters=%s http=%s", self._clusters, self._http.url)
+        log.info("action=running clusters=%s http=%s", self._clusters, self.http.url)
         self._notify_ready()
         stop = task(signals.stop.wait(), "signal")
         done, _ = await asyncio.wait([*tasks, stop], return_when=asyncio.FIRST_COMPLETED)
@@ -82,7 +78,7 @@ class _Exporter:
         for each in failed:
             log.critical("action=failed task=%s: the exporter stops", each.get_name(), exc_info=each.exception())
         notify("STOPPING=1")
-        self._http.stop()
+        self.http.stop()
         await asyncio.wait([serving], timeout=2)
         await end([*tasks, stop])
         log.info("action=ended")
@@ -90,10 +86,10 @@ class _Exporter:
 
     @property
     def _clusters(self) -> str:
-        return ",".join(self._config.clusters)
+        return ",".join(self.config.clusters)
 
     def _notify_ready(self) -> None:
-        notify("READY=1", f"STATUS={self._clusters}, {self._http.url}")
+        notify("READY=1", f"STATUS={self._clusters}, {self.http.url}")
 
     async def _reload_when(self, hangup: asyncio.Event) -> None:
         while True:
@@ -108,17 +104,17 @@ class _Exporter:
 
     async def _reload(self) -> None:
         """Applies what can change at run time, or nothing. Raises ConfigError."""
-        config = await asyncio.to_thread(self._reread)
-        prepared = self._collectors.prepared(_wanted(config))
-        renewed = self._http.use(access_of(config.http, config.path.parent, others_may_read=True))
+        config = await asyncio.to_thread(self.reread)
+        prepared = self.collectors.prepared(_wanted(config))
+        renewed = self.http.use(access_of(config.http, config.path.parent, others_may_read=True))
         logging.getLogger().setLevel(config.log.level)
-        added, removed = _difference(config, self._config), _difference(self._config, config)
-        changed = ",".join(name for name in prepared.collectors if name in self._config.clusters)
+        added, removed = _difference(config, self.config), _difference(self.config, config)
+        changed = ",".join(name for name in prepared.collectors if name in self.config.clusters)
         for name in ("host", "port"):
-            if getattr(self._config.http, name) != getattr(config.http, name):
+            if getattr(self.config.http, name) != getattr(config.http, name):
                 log.warning("action=reload setting=http.%s: takes effect when the exporter restarts", name)
-        self._config = config
-        await self._collectors.use(prepared)
+        self.config = config
+        await self.collectors.use(prepared)
         log.info(
             "action=reloaded clusters=%s added=%s removed=%s changed=%s http=%s",
             *(self._clusters, added or "-", removed or "-", changed or "-", ",".join(renewed) or "-"),

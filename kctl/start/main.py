@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from kctl.logs import written_behind
 from kctl.master.launch import WORKER_COMMAND, names
 from kctl.start.checks import await_former_workers, find_jars, make_folders, own_data_dir, own_run_dir, refusals
 from kctl.start.master import Master
-from kctl.start.signals import StopSignals, tune_interpreter
+from kctl.start.signals import StopSignals, tune_process
 from kctl.start.wiring import wired
 
 
@@ -44,10 +43,7 @@ def run(
 
 
 async def _run(config: Config, config_path: Path, worker_command: Sequence[str], reread: Callable[[], Config]) -> int:
-    # kafka-python logs each lost connection many times; `broker_cache` logs once what an operator needs.
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    tune_interpreter()
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of each malformed request
+    tune_process()
     supervised = names(config)
     for refusal in refusals(config):
         raise refusal

@@ -1,16 +1,20 @@
-"""Signals as events, tasks, and interpreter settings, for `kctl start` and `kctl exporter`."""
+"""Signals as events, tasks, and settings of the process, for `kctl start` and `kctl exporter`."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import signal
 import sys
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
 
-def tune_interpreter() -> None:
+def tune_process() -> None:
+    # kafka-python logs each lost connection many times; collectors and `broker_cache` log once what an operator needs.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of each malformed request
     # The loop must not wait 5 ms for the interpreter each time it has released it.
     sys.setswitchinterval(0.001)
     # A snapshot is many objects without cycles, and a search for cycles blocks everything. So collect rarely, and never
