@@ -20,10 +20,11 @@ from kctl_agent.storage.lake.folder import Folder, LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import LakeBatch
 from kctl_agent.storage.sync import sync_file
-from tests.table_conformance import write
+from tests.conformance.given import TOPIC_ID
+from tests.table_conformance import GROUP, write
 
-GROUP = Binding("payments/eu", "cluster-1")
-TOPIC_ID = "f3a1b2c3-d4e5-46f7-98a9-0b1c2d3e4f5a"
+__all__ = ["GROUP", "TOPIC_ID"]
+
 TP = ("t", 0)
 FIELDS: tuple[tuple[str, Any], ...] = (
     ("topic", "string"),
@@ -108,13 +109,3 @@ def noting(synced: list[Path]) -> Callable[[Path], None]:
         synced.append(file)
 
     return noted
-
-
-ROW = pa.table(
-    {
-        "topic": ["a"],
-        "partition": pa.array([1], pa.int32()),
-        "offset": pa.array([1], pa.int64()),
-        "timestamp": pa.array([1], pa.timestamp("us", "UTC")),
-    }
-)

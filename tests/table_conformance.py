@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -44,6 +44,7 @@ TYPES = {
     pa.timestamp("us", "UTC"): "timestamp",
     pa.binary(): "binary",
 }
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 DEAD_LETTER = pa.schema(
     [
         ("cluster", pa.string()),
@@ -51,6 +52,7 @@ DEAD_LETTER = pa.schema(
         *ROW,
         ("timestampType", pa.int32()),
         ("key", pa.binary()),
+        ("headers", HEADERS),
         ("error", pa.string()),
         ("failed_at", pa.timestamp("us", "UTC")),
         ("tries", pa.int32()),
@@ -58,18 +60,6 @@ DEAD_LETTER = pa.schema(
         (READING, pa.string()),
     ]
 )
-HEADERS = {
-    "type": "array",
-    "elementType": {
-        "type": "struct",
-        "fields": [
-            {"name": "key", "type": "string", "nullable": True, "metadata": {}},
-            {"name": "value", "type": "binary", "nullable": True, "metadata": {}},
-        ],
-    },
-    "containsNull": True,
-}
-
 OpenTable = Callable[[], TableStorage]
 
 
@@ -80,13 +70,22 @@ def compact(
     return compaction.run(compaction.small_files(target_file_bytes), progress)
 
 
-def spark_schema(columns: pa.Schema, **more: Any) -> str:
-    types = {field.name: TYPES[field.type] for field in columns} | more
-    fields = [{"name": name, "type": type_, "nullable": True, "metadata": {}} for name, type_ in types.items()]
-    return json.dumps({"type": "struct", "fields": fields})
+def spark_schema(columns: pa.Schema) -> str:
+    return json.dumps(_of_fields(columns))
 
 
-DEAD_LETTER_SCHEMA = spark_schema(DEAD_LETTER, headers=HEADERS)
+def _of_fields(columns: Iterable[pa.Field]) -> dict[str, Any]:
+    fields = [{"name": each.name, "type": _type(each.type), "nullable": True, "metadata": {}} for each in columns]
+    return {"type": "struct", "fields": fields}
+
+
+def _type(kind: pa.DataType) -> Any:
+    if pa.types.is_list(kind):
+        return {"type": "array", "elementType": _type(kind.value_type), "containsNull": True}
+    return _of_fields(kind) if pa.types.is_struct(kind) else TYPES[kind]
+
+
+DEAD_LETTER_SCHEMA = spark_schema(DEAD_LETTER)
 
 
 def opened(storage: TableStorage) -> TableStorage:
@@ -105,17 +104,26 @@ def rows(tp: TopicPartition, offsets: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def dead_rows(
-    table: DeadLetterTable, batch: Any, tp: TopicPartition, offsets: Sequence[int], error: str = ERROR
+    table: DeadLetterTable,
+    batch: Any,
+    tp: TopicPartition,
+    offsets: Sequence[int],
+    error: str = ERROR,
+    at: Sequence[datetime] = (),
+    **more: Any,
 ) -> pa.Table:
-    more = {
+    """`at`: when each of them failed, now by default."""
+    of_all = {
         "cluster": GROUP.cluster_id,
         "group": GROUP.group,
         "error": error,
-        "failed_at": datetime.now(UTC),
         "tries": 1,
         READING: table.reading(batch, tp),
+        **more,
     }
-    return pa.Table.from_pylist([row | more for row in rows(tp, offsets)], DEAD_LETTER)
+    times = at or [datetime.now(UTC)] * len(offsets)
+    found = zip(rows(tp, offsets), times, strict=True)
+    return pa.Table.from_pylist([row | of_all | {"failed_at": time} for row, time in found], DEAD_LETTER)
 
 
 def write(folder: Folder, rows: pa.Table) -> None:

@@ -3,7 +3,7 @@ try."""
 
 from __future__ import annotations
 
-from dataclasses import astuple, replace
+from dataclasses import replace
 
 import pytest
 
@@ -16,17 +16,6 @@ from tests.conformance.given import TOPIC_ID, chunk, everything, fill, offsets, 
 
 
 class Claims:
-    def test_what_was_put_is_handed_out_as_it_was(self, storage: Storage) -> None:
-        fill(storage, 2)
-
-        (claim,) = storage.claim("a", 10, 60.0)
-
-        assert (claim.topic, claim.partition, claim.owner, claim.tries) == ("t", 0, "a", 0)
-        assert [astuple(message) for message in claim.messages] == [
-            ("t", 0, 0, None, b"0000", 0, (), 0),
-            ("t", 0, 1, None, b"0001", 10, (), 0),
-        ]
-
     def test_a_claim_takes_so_many_blocks_that_the_limit_is_reached_and_at_least_one(self, storage: Storage) -> None:
         fill(storage, 9)
 
@@ -51,11 +40,12 @@ class Claims:
         assert storage.claim("c", 100, 60.0) == []
         assert total(storage) == (0, 6, 0, 0)
 
-    def test_what_is_acknowledged_is_gone(self, storage: Storage) -> None:
+    def test_what_is_acknowledged_is_gone_and_a_second_settle_is_lost(self, storage: Storage) -> None:
         fill(storage, 3)
         (claim,) = storage.claim("a", 3, 60.0)
 
         assert storage.settle(claim, [True, True, True]) == Settled(gone=3)
+        assert storage.settle(claim, [False] * 3) == Settled(is_lost=True)
 
         assert total(storage) == (0, 0, 0, 0)
         assert storage.stats().bytes == 0
@@ -75,7 +65,7 @@ class Claims:
         assert storage.settle(again, [False, False]) == Settled(again=2)
         assert [m.tries for m in everything(storage)] == [2, 2]
 
-    def test_keys_headers_and_nulls_survive_a_failure(self, storage: Storage) -> None:
+    def test_what_was_put_is_handed_out_as_it_was_and_again_after_a_failure(self, storage: Storage) -> None:
         given = [
             Message("t", 0, 0, b"k", None, 7, (("h", b"\xff"), ("null", None))),
             Message("t", 0, 1, None, b"", 8),
@@ -84,6 +74,7 @@ class Claims:
         storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
         put(storage, replace(chunk(0, 3), columns=pack(given)))
         (claim,) = storage.claim("a", 3, 60.0)
+        assert (claim.topic, claim.partition, claim.owner, claim.tries) == ("t", 0, "a", 0)
         assert claim.messages == given
 
         storage.settle(claim, [False, True, False])
@@ -99,54 +90,24 @@ class Claims:
 
         assert storage.settle(claim, [True] * 3) == Settled(gone=3)
 
-    def test_a_second_settle_is_lost(self, storage: Storage) -> None:
+    @pytest.mark.parametrize("has_died", [False, True])
+    def test_what_an_owner_gives_back_can_be_claimed_at_once_and_counts_a_try_if_it_died(
+        self, storage: Storage, has_died: bool
+    ) -> None:
         fill(storage, 6)
-        first, _ = storage.claim("a", 6, 60.0)
-        storage.settle(first, [True] * 3)
-
-        assert storage.settle(first, [False] * 3) == Settled(is_lost=True)
-
-        assert total(storage) == (0, 3, 0, 0)
-
-    def test_what_a_stopping_owner_gives_back_can_be_claimed_at_once_and_counts_no_try(self, storage: Storage) -> None:
-        fill(storage, 6)
-        storage.claim("a", 3, 60.0)
+        (old,) = storage.claim("a", 3, 60.0)
         (other,) = storage.claim("b", 3, 60.0)
 
-        assert storage.release("a") == 3
+        assert storage.release("a", count_try=has_died) == 3
         assert storage.release("a") == 0
+        assert storage.settle(old, [True] * 3) == Settled(is_lost=True)
+        assert storage.renew(old, 60.0) is False
+        assert total(storage) == (3, 3, 0, 0)
 
-        (claim,) = storage.claim("c", 3, 60.0)
-        assert (offsets([claim]), claim.tries) == ([0, 1, 2], 0)
-        assert storage.settle(other, [True] * 3) == Settled(gone=3)
-
-    def test_what_a_dead_owner_held_counts_a_try(self, storage: Storage) -> None:
-        fill(storage, 3)
-        storage.claim("a", 3, 60.0)
-
-        storage.release("a", count_try=True)
-
-        (claim,) = storage.claim("b", 3, 60.0)
-        assert claim.tries == 1
-
-    def test_a_released_owner_can_settle_and_renew_nothing(self, storage: Storage) -> None:
-        fill(storage, 3)
-        (claim,) = storage.claim("a", 3, 60.0)
-        storage.release("a")
-
-        assert storage.settle(claim, [True] * 3) == Settled(is_lost=True)
-        assert storage.renew(claim, 60.0) is False
-
-        assert total(storage) == (3, 0, 0, 0)
-
-    def test_the_same_owner_holds_another_lease_when_it_claims_again(self, storage: Storage) -> None:
-        fill(storage, 3)
-        (old,) = storage.claim("a", 3, 60.0)
-        storage.release("a")
         (new,) = storage.claim("a", 3, 60.0)
-
-        assert storage.settle(old, [True] * 3).is_lost
-        assert storage.settle(new, [True] * 3) == Settled(gone=3)
+        assert (offsets([new]), new.tries) == ([0, 1, 2], int(has_died))
+        assert storage.settle(old, [True] * 3).is_lost, "the same owner has another lease"
+        assert storage.settle(new, [True] * 3) == storage.settle(other, [True] * 3) == Settled(gone=3)
 
     def test_stats_distinguish_partitions(self, storage: Storage) -> None:
         fill(storage, 4)

@@ -55,17 +55,12 @@ class DeadLetters(Dead[Storage]):
         assert storage.settle(claim, [False, True], dead={0: "KeyError: 'id'"}) == Settled(gone=1, dead=1)
 
         (dead_letter,) = storage.dead()
-        assert (dead_letter.offset, dead_letter.tries, dead_letter.error, dead_letter.is_damaged) == (
-            1,
-            2,
-            "KeyError: 'id'",
-            False,
-        )
+        assert (dead_letter.error, dead_letter.is_damaged) == ("KeyError: 'id'", False)
         assert dead_letter.messages() == [Message("t", 0, 1, None, b"0001", 10, (), 2)]
         assert total(storage) == (0, 0, 0, 1)
         assert storage.stats().bytes == len(dead_letter.block.body)
-        assert storage.find_dead(dead_letter.id) == dead_letter
-        assert storage.find_dead("no such") is None
+        storage.remove_dead()
+        assert (total(storage), storage.stats().bytes) == ((0, 0, 0, 0), 0)
 
     @pytest.mark.shows("a message is never both pending and a dead letter, even if its sinker is killed")
     def test_dead_letters_and_messages_that_come_again_are_settled_in_one_step(self, storage: Storage) -> None:
@@ -135,14 +130,6 @@ class DeadLetters(Dead[Storage]):
         assert storage.requeue_dead() == 4
         assert sorted(offset for offset, _ in self.again(storage)) == [0, 1, 2, 2]
 
-    def test_a_requeued_dead_letter_starts_over(self, storage: Storage) -> None:
-        self.kill(storage, 9)
-
-        assert storage.requeue_dead(Selection(offset_from=2, offset_to=5)) == 4
-
-        assert total(storage) == (4, 0, 0, 5)
-        assert [(m.offset, m.tries) for m in everything(storage)] == [(offset, 0) for offset in (2, 3, 4, 5)]
-
     def test_what_dies_during_a_requeue_waits_longer(self, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(numbered_dead_letters, "PAGE", 2)
         self.kill(storage, 5)
@@ -199,14 +186,6 @@ class DeadLetters(Dead[Storage]):
 
         assert total(storage) == (3, 0, 0, 0)
 
-    def test_dead_letters_that_were_removed_take_no_room(self, storage: Storage) -> None:
-        self.kill(storage, 5)
-
-        storage.remove_dead()
-
-        assert total(storage) == (0, 0, 0, 0)
-        assert storage.stats().bytes == 0
-
     def test_clearing_what_waits_spares_what_is_leased(self, storage: Storage) -> None:
         fill(storage, 9)
         fill(storage, 3, partition=1)
@@ -231,27 +210,17 @@ class DeadLetters(Dead[Storage]):
         assert storage.requeue_dead() == 1
         assert [(m.partition, m.offset, m.tries) for m in everything(storage)] == [(3, 7, 0)]
 
-    def test_an_error_of_any_length_is_kept_in_part(self, storage: Storage) -> None:
-        fill(storage, 1)
-        (claim,) = storage.claim("a", 3, 60.0)
-
-        storage.settle(claim, [False], dead={0: "x" * 1_000_000})
-
-        (dead_letter,) = storage.dead()
-        assert 6000 < len(dead_letter.error) <= 8192
-
-    def test_an_error_keeps_its_traceback_and_letters_that_no_encoding_has(self, storage: Storage) -> None:
-        fill(storage, 1)
-        (claim,) = storage.claim("a", 3, 60.0)
+    def test_an_error_keeps_its_traceback_letters_that_no_encoding_has_and_8_kib(self, storage: Storage) -> None:
         traceback = 'Traceback (most recent call last):\n  File "h.py", line 1, in handle\nValueError: käse\n'
+        errors = f"the handler failed\n{traceback}", "no file \udcff.txt", "x" * 1_000_000
+        fill(storage, 3)
+        (claim,) = storage.claim("a", 3, 60.0)
 
-        storage.settle(claim, [False], dead={0: f"the handler failed\n{traceback}"})
-        storage.dead_letter([Message("t", 0, 5, None, None, 0)], "no file \udcff.txt")
+        storage.settle(claim, [False] * 3, dead=dict(enumerate(errors)))
 
-        assert sorted(dead_letter.error for dead_letter in storage.dead()) == [
-            "no file \\udcff.txt",
-            f"the handler failed\n{traceback}",
-        ]
+        whole, escaped, cut = (dead_letter.error for dead_letter in storage.dead())
+        assert (whole, escaped) == (errors[0], "no file \\udcff.txt")
+        assert 6000 < len(cut) <= 8192
 
     def test_an_unreadable_block_is_set_aside_and_the_rest_goes_on(self, storage: Storage, damage: Damage) -> None:
         fill(storage, 9)

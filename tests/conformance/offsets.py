@@ -25,6 +25,7 @@ from kctl_agent.storage.chunk import (
 from tests.conformance.given import OTHER_TOPIC_ID, TOPIC_ID, chunk, next_offset
 
 S = TypeVar("S", bound=OffsetStore)
+FAR = 2**53 - 10
 
 
 class StoredOffsets(Generic[S]):
@@ -46,24 +47,14 @@ class StoredOffsets(Generic[S]):
     def put(self, storage: S, *chunks: Chunk) -> list[Put]:
         return [self.plan(storage, one)() for one in chunks]
 
-    def test_messages_and_stored_offset_are_one_transaction(self, storage: S) -> None:
+    def test_messages_are_stored_with_their_offset_and_those_below_it_are_skipped(self, storage: S) -> None:
         storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
 
-        (done,) = self.put(storage, chunk(0, 10))
+        first, again, partly = self.put(storage, chunk(0, 10), chunk(0, 10), chunk(5, 12))
 
-        assert (done.stored, done.skipped) == (10, 0)
-        assert self.stored(storage) == list(range(10))
-        assert storage.stored_offsets([("t", 0)])[("t", 0)] == StoredOffset("t", 0, TOPIC_ID, 10, 1)
-
-    def test_what_lies_below_the_stored_offset_is_skipped(self, storage: S) -> None:
-        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
-        self.put(storage, chunk(0, 10))
-
-        again, partly = self.put(storage, chunk(0, 10), chunk(5, 12))
-
-        assert (again.stored, again.skipped) == (0, 10)
-        assert (partly.stored, partly.skipped) == (2, 5)
+        assert [(each.stored, each.skipped) for each in (first, again, partly)] == [(10, 0), (0, 10), (2, 5)]
         assert self.stored(storage) == list(range(12))
+        assert storage.stored_offsets([("t", 0)])[("t", 0)] == StoredOffset("t", 0, TOPIC_ID, 12, 1)
 
     def test_a_range_that_begins_above_the_stored_offset_is_rejected_and_nothing_is_written(self, storage: S) -> None:
         storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 4)])
@@ -73,22 +64,6 @@ class StoredOffsets(Generic[S]):
 
         assert self.stored(storage) == []
         assert next_offset(storage) == 4
-
-    def test_holes_inside_a_range_are_no_gap(self, storage: S) -> None:
-        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 4)])
-
-        self.put(storage, chunk(4, 20, [9, 11, 12, 19]))
-
-        assert self.stored(storage) == [9, 11, 12, 19]
-        assert next_offset(storage) == 20
-
-    def test_a_range_that_holds_no_message_is_stored_too(self, storage: S) -> None:
-        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 4)])
-
-        self.put(storage, chunk(4, 9, []))
-
-        assert self.stored(storage) == []
-        assert next_offset(storage) == 9
 
     def test_a_partition_without_a_stored_offset_is_rejected(self, storage: S) -> None:
         with pytest.raises(StoredOffsetMissing):
@@ -153,24 +128,18 @@ class StoredOffsets(Generic[S]):
         assert end >= 60
         assert self.stored(storage) == list(range(end))
 
-    def test_another_process_finds_what_was_stored(self, storage: S) -> None:
+    def test_another_process_and_another_start_find_what_was_stored(self, storage: S) -> None:
         storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0), StoredOffset("t", 1, None, 7)])
         there = self.reopened(storage)
 
         self.put(there, chunk(0, 2))
         there.close()
+        storage.prepare()
 
         assert there.identity == storage.identity
         assert self.stored(storage) == [0, 1]
         both = [("t", 0), ("t", 1)]
         assert storage.stored_offsets(both) == self.reopened(storage).stored_offsets(both)
-
-    def test_a_topic_without_an_id_is_one_incarnation(self, storage: S) -> None:
-        storage.init_offsets([StoredOffset("t", 0, None, 0)])
-
-        self.put(storage, chunk(0, 3, topic_id=None))
-
-        assert storage.stored_offsets([("t", 0)]) == {("t", 0): StoredOffset("t", 0, None, 3, 1)}
 
     def test_the_id_of_a_topic_may_become_another_or_unknown(self, storage: S) -> None:
         storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 9)])
@@ -222,14 +191,25 @@ class StoredOffsets(Generic[S]):
 
         assert next_offset(storage) == 10
 
-    def test_offsets_are_exact_up_to_two_to_the_53rd(self, storage: S) -> None:
-        far = 2**53 - 10
-        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, far)])
+    @pytest.mark.parametrize(
+        ("start", "end", "at", "topic_id"),
+        [
+            (4, 20, [9, 11, 12, 19], TOPIC_ID),
+            (4, 9, [], TOPIC_ID),
+            (0, 3, [0, 1, 2], None),
+            (FAR, FAR + 3, [FAR, FAR + 1, FAR + 2], TOPIC_ID),
+        ],
+        ids=["with holes", "without messages", "of a topic without an id", "near two to the 53rd"],
+    )
+    def test_a_range_is_stored_up_to_its_end(
+        self, storage: S, start: int, end: int, at: list[int], topic_id: str | None
+    ) -> None:
+        storage.init_offsets([StoredOffset("t", 0, topic_id, start)])
 
-        self.put(storage, chunk(far, far + 3))
+        self.put(storage, chunk(start, end, at, topic_id))
 
-        assert self.stored(storage) == [far, far + 1, far + 2]
-        assert storage.stored_offsets([("t", 0)]) == {("t", 0): StoredOffset("t", 0, TOPIC_ID, far + 3, 1)}
+        assert self.stored(storage) == at
+        assert storage.stored_offsets([("t", 0)]) == {("t", 0): StoredOffset("t", 0, topic_id, end, 1)}
 
     def test_its_id_stays_the_same_for_every_owner(self, storage: S) -> None:
         first = storage.bind(Binding("orders", None))
@@ -237,12 +217,3 @@ class StoredOffsets(Generic[S]):
         assert storage.bind(Binding("orders", "K1")) == storage.bind(Binding("orders", None)) == first
         assert self.reopened(storage).bind(Binding("orders", "K1")) == first
         assert storage.bind(Binding("invoices", "K2"), take_over=True) == first
-
-    def test_preparing_again_keeps_everything(self, storage: S) -> None:
-        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
-        self.put(storage, chunk(0, 2))
-
-        storage.prepare()
-
-        assert self.stored(storage) == [0, 1]
-        assert next_offset(storage) == 2

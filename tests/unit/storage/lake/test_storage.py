@@ -24,7 +24,6 @@ from kctl_agent.storage.lake.storage import LakeStorage
 from tests.lake_tables import (
     FIELDS,
     GROUP,
-    ROW,
     TOPIC_ID,
     TP,
     at,
@@ -33,6 +32,7 @@ from tests.lake_tables import (
     offsets,
     opened,
     reported,
+    rows,
     schema,
 )
 
@@ -191,7 +191,7 @@ def with_feature(path: Path) -> None:
     ("change", "reason"),
     [
         (replaced_by(pa.table({"offset": ["a"], "other": [1]})), "has no column topic"),
-        (replaced_by(ROW, partition_by=["topic"]), r"is partitioned by \(topic\)"),
+        (replaced_by(rows([1]), partition_by=["topic"]), r"is partitioned by \(topic\)"),
         (
             lambda path: DeltaTable(path).alter.add_columns([Field("n", PrimitiveType("string"), nullable=False)]),
             "must not be null",

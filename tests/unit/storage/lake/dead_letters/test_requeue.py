@@ -21,42 +21,20 @@ from kctl_agent.storage.base import StorageUnusable, TableRefused
 from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
 from kctl_agent.storage.lake.dead_letters.requeue import BatchNotStored, PutBack, RequeueBatch, Requeues, RequeueTaken
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
+from kctl_agent.storage.lake.delta import files
 from kctl_agent.storage.lake.delta.batch_plans import BatchPlan
 from kctl_agent.storage.lake.delta.table import LakeTable
-from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.folder import Folder, LocalFolder
 from kctl_agent.storage.lake.maintenance import vacuum
 from kctl_agent.storage.lake.storage import LakeStorage
+from kctl_agent.storage.lake.table_storage import LakeBatch
 from kctl_agent.storage.selection import Selection
-from tests.lake_dead_letters import HEADERS, NOW, dead, written
+from tests.lake_dead_letters import NOW, dead, written
 from tests.lake_tables import GROUP, TP, begun, offsets, opened, reported, schema
-from tests.table_conformance import compact
+from tests.lake_tables import rows as rows_of
+from tests.table_conformance import DEAD_LETTER, compact, write
 
 DEAD = [100, 101, 102, 103, 104]
-
-ROW = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-    ]
-)
-DEAD_LETTER = pa.schema(
-    [
-        ("cluster", pa.string()),
-        ("group", pa.string()),
-        *ROW,
-        ("timestampType", pa.int32()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", HEADERS),
-        ("error", pa.string()),
-        ("failed_at", pa.timestamp("us", "UTC")),
-        ("tries", pa.int32()),
-        ("requeue", pa.int64()),
-        ("reading", pa.string()),
-    ]
-)
 
 Marks = Callable[[int], bool]
 """Whether the transform marks the message at this offset as unreadable."""
@@ -66,26 +44,49 @@ class Killed(BaseException):
     """Ends the process."""
 
 
+def killed(*_: object) -> None:
+    raise Killed
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a table, and a table of its dead letters `DEAD`."""
+    folder = tmp_path_factory.mktemp("tables")
+    made = opened(folder / "orders")
+    made.init_offsets([StoredOffset(*TP, None, 100)])
+    die(made, DEAD, 110)
+    return folder
+
+
+@pytest.fixture
+def path(tables: Path, tmp_path: Path) -> Path:
+    return copied(tables, tmp_path / "tables")
+
+
+def copied(tables: Path, to: Path) -> Path:
+    return shutil.copytree(tables, to) / "orders"
+
+
 @pytest.fixture
 def storage(path: Path) -> LakeStorage:
-    made = opened(path)
-    made.init_offsets([StoredOffset(*TP, None, 100)])
-    return made
+    return opened(path)
 
 
 @pytest.fixture
 def table(storage: LakeStorage) -> DeadLetterTable:
-    made = DeadLetterTable(storage, GROUP.group)
-    die(made, storage, DEAD, 110)
-    return made
+    return DeadLetterTable(storage, GROUP.group)
 
 
-def die(table: DeadLetterTable, storage: LakeStorage, offsets: list[int], end: int, **more: Any) -> None:
+def die(storage: LakeStorage, offsets: list[int], end: int, **more: Any) -> None:
     """Commits a batch up to `end` that has dead letters at these offsets and no rows."""
     stored = storage.stored_offsets([TP])[TP]
     batch = storage.begin([Advance(*TP, stored.version, stored.next, end)])
-    written(table, batch, offsets, **more).commit()
-    Path(batch.folder.uri).mkdir()  # without rows
+    written(DeadLetterTable(storage, GROUP.group), batch, offsets, **more).commit()
+    commit_no_rows(batch)
+
+
+def commit_no_rows(batch: LakeBatch) -> None:
+    batch.folder.make()
     batch.commit()
 
 
@@ -113,16 +114,16 @@ def transformed(table: DeadLetterTable, batch: RequeueBatch, marks: Marks) -> No
         if (row["group"], row["cluster"]) == (batch.requeues.owner.group, batch.requeues.owner.cluster_id)
         and batch.state.stored < (row["requeue"] or 0) <= batch.state.requested
     ]
-    put([row for row in rows if not marks(row["offset"])], ROW, Path(batch.folder.uri))
+    put([row for row in rows if not marks(row["offset"])], rows_of([]).schema, batch.folder)
     kept = [{**row, "tries": row["tries"] + 1, "requeue": None} for row in rows if marks(row["offset"])]
     if kept:
-        put(kept, DEAD_LETTER, Path(batch.kept_folder.uri))
+        put(kept, DEAD_LETTER, batch.kept_folder)
         batch.kept = reported(batch.kept_folder, len(kept))
 
 
-def put(rows: list[dict[str, Any]], columns: pa.Schema, folder: Path) -> None:
-    folder.mkdir()
-    pq.write_table(pa.Table.from_pylist(rows, columns), folder / "part-0.parquet")
+def put(rows: list[dict[str, Any]], columns: pa.Schema, folder: Folder) -> None:
+    folder.make()
+    write(folder, pa.Table.from_pylist(rows, columns))
 
 
 def put_back(table: DeadLetterTable, marks: Marks = none) -> PutBack | None:
@@ -198,14 +199,11 @@ def kills(monkeypatch: pytest.MonkeyPatch, at: int) -> list[str]:
     return seen
 
 
-def test_a_kill_at_any_step_loses_no_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_at_any_step_loses_no_message(tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next process has another transform and is killed too; in between, the tables are compacted and vacuumed."""
     for at in range(1, 30):
-        path = tmp_path / f"orders{at}"
-        storage = opened(path)
-        storage.init_offsets([StoredOffset(*TP, None, 100)])
-        table = DeadLetterTable(storage, GROUP.group)
-        die(table, storage, DEAD, 110)
+        path = copied(tables, tmp_path / str(at))
+        table = worker(path)
         with monkeypatch.context() as patched:
             seen = kills(patched, at)
             try:
@@ -216,7 +214,7 @@ def test_a_kill_at_any_step_loses_no_message(tmp_path: Path, monkeypatch: pytest
             else:
                 break
 
-        for each in (storage.table, LakeTable(table.folder)):
+        for each in (opened(path).table, LakeTable(table.folder)):
             compact(each, 1 << 20)
             vacuum.remove(each, vacuum.unused(each, 0))
         with monkeypatch.context() as patched, suppress(Killed):
@@ -244,7 +242,7 @@ def test_a_changed_table_takes_none(table: DeadLetterTable, path: Path, monkeypa
     columns = DEAD_LETTER.with_metadata({b"org.apache.spark.sql.parquet.row.metadata": by_spark})
     monkeypatch.setattr(sys.modules[__name__], "DEAD_LETTER", columns)
     with monkeypatch.context() as patched, suppress(Killed):
-        patched.setattr(table.storage.table, "commit", _die)
+        patched.setattr(table.storage.table, "commit", killed)
         put_back(table, odd)
     added = Field("n", PrimitiveType("string"), nullable=False)
     DeltaTable(table.folder.uri).alter.add_columns([added])
@@ -253,10 +251,6 @@ def test_a_changed_table_takes_none(table: DeadLetterTable, path: Path, monkeypa
         put_back(worker(path))
 
     assert table.count_requeued() == 5, "nothing was removed either"
-
-
-def _die(*_: object) -> None:
-    raise Killed
 
 
 def test_dead_letters_of_an_unstored_batch_wait(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:
@@ -268,8 +262,7 @@ def test_dead_letters_of_an_unstored_batch_wait(table: DeadLetterTable, storage:
     with pytest.raises(BatchNotStored, match="of t-0 from offset 110 on are of a batch that is not stored yet"):
         put_back(table)
     assert (offsets(path), table.count_requeued()) == ([], 2)
-    Path(batch.folder.uri).mkdir()  # without rows
-    batch.commit()
+    commit_no_rows(batch)
 
     assert put_back(table) == PutBack(2, 2, 0)
     assert put_back(table) is None
@@ -284,8 +277,7 @@ def test_a_repeated_batch_stores_no_letter_twice(table: DeadLetterTable, storage
 
     again = storage.begin([Advance(*TP, 1, 110, 120)])
     written(table, again, [115]).commit()
-    Path(again.folder.uri).mkdir()  # without rows
-    again.commit()
+    commit_no_rows(again)
 
     assert put_back(table) == PutBack(1, 1, 0)
     assert (offsets(path), dead(table)) == ([115], DEAD)
@@ -295,7 +287,7 @@ def test_groups_of_one_name_requeue_their_own(table: DeadLetterTable, storage: L
     there = opened(path, replace(GROUP, cluster_id="cluster-2"))
     there.init_offsets([StoredOffset(*TP, None, 100)])
     other = DeadLetterTable(there, GROUP.group)
-    die(other, there, [107, 108], 110, cluster="cluster-2")
+    die(there, [107, 108], 110, cluster="cluster-2")
 
     assert table.requeue_dead() == 7, "of the group's name"
     assert put_back(table, odd) == PutBack(5, 3, 2)
@@ -334,15 +326,13 @@ def put_back_by_another(path: Path) -> None:
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("other", [cancelled, put_back_by_another])
 def test_a_worker_that_commits_in_the_midst_of_another_process_leaves_each_message_in_one_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, other: Callable[[Path], None], *, after: bool
+    tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, other: Callable[[Path], None], after: bool
 ) -> None:
     """The other process acts once at each commit."""
     real = getattr(LakeTable, name)
     for at in range(1, 9):
-        path = tmp_path / f"orders{at}"
-        opened(path).init_offsets([StoredOffset(*TP, None, 100)])
+        path = copied(tables, tmp_path / str(at))
         table = worker(path)
-        die(table, opened(path), DEAD, 110)
         table.requeue_dead()
         steps = 0
         frozen = table.requeues.next()
@@ -374,11 +364,11 @@ def test_a_worker_that_commits_in_the_midst_of_another_process_leaves_each_messa
     raise AssertionError("there are more steps")
 
 
-def test_a_killed_cancellation_is_finished_or_was_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_cancellation_is_finished_or_was_none(
+    tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for at in range(1, 20):
-        path = tmp_path / f"orders{at}"
-        opened(path).init_offsets([StoredOffset(*TP, None, 100)])
-        die(worker(path), opened(path), DEAD, 110)
+        path = copied(tables, tmp_path / str(at))
         worker(path).requeue_dead()
         with monkeypatch.context() as patched, suppress(Killed):
             seen = kills(patched, at)
@@ -398,7 +388,7 @@ def test_a_message_read_twice_is_requeued_twice(table: DeadLetterTable, storage:
     """A message is read twice after a seek or in a recreated topic. Marks are found by coordinates, so each copy needs
     its own."""
     storage.init_offsets([StoredOffset(*TP, None, 100)], storage.stored_offsets([TP]))
-    die(table, storage, [101], 102, at=NOW + timedelta(seconds=1))
+    die(storage, [101], 102, at=NOW + timedelta(seconds=1))
     table.requeue_dead(Selection(offset_from=101, offset_to=102))
 
     batch = table.requeues.next()
@@ -426,7 +416,7 @@ def test_a_replaced_dead_letter_table_continues(table: DeadLetterTable, storage:
         put_back(table)
     Path(table.folder.uri).rename(path.with_name("old"))
     replaced = worker(path)
-    die(replaced, storage, [115], 120)
+    die(storage, [115], 120)
 
     assert put_back(replaced) is None
     assert replaced.requeue_dead() == 1
@@ -456,8 +446,7 @@ def test_in_a_restored_table_dead_letters_requeued_since_are_dead_again(table: D
 def test_a_recreated_topic_keeps_no_request_waiting(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:
     batch = storage.begin([Advance(*TP, 1, 110, 120)])
     written(table, batch, [115]).commit()
-    Path(batch.folder.uri).mkdir()  # without rows
-    batch.commit()
+    commit_no_rows(batch)
     storage.init_offsets([StoredOffset(*TP, None, 110)], storage.stored_offsets([TP]))
     written(table, storage.begin([Advance(*TP, 2, 110, 120)]), [116]).commit()  # and its process was killed
 
@@ -467,48 +456,42 @@ def test_a_recreated_topic_keeps_no_request_waiting(table: DeadLetterTable, stor
     assert offsets(path) == [115]
 
 
-def test_unsynced_files_are_not_committed(table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table.requeue_dead()
-    with monkeypatch.context() as patched:
-        patched.setattr("kctl_agent.storage.lake.delta.files.read_files", _full)
-        with pytest.raises(StorageUnusable, match="cannot be read and synced"):
-            put_back(table)
-
-    assert offsets(path) == []
-    assert put_back(table) == PutBack(5, 5, 0)
-
-
-def _killed(*_: object) -> None:
-    raise Killed
-
-
 def _full(*_: object) -> None:
     raise OSError(5, "Input/output error")
 
 
-@pytest.mark.parametrize("name", ["folder", "kept_folder"])
-def test_nothing_is_committed_where_what_was_written_is_gone(table: DeadLetterTable, path: Path, name: str) -> None:
+Spoil = Callable[[RequeueBatch, pytest.MonkeyPatch], object]
+
+
+def of_counts(rows: int, kept: int) -> Spoil:
+    def spoil(batch: RequeueBatch, _: object) -> None:
+        batch.rows, batch.kept = reported(batch.folder, rows), reported(batch.kept_folder, kept)
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda batch, _: shutil.rmtree(batch.folder.uri), "is gone: nothing of it was stored"),
+        (lambda batch, _: shutil.rmtree(batch.kept_folder.uri), "is gone: nothing of it was stored"),
+        (of_counts(4, 2), "nothing was stored"),
+        (of_counts(3, 1), "nothing was stored"),
+        (lambda _, patched: patched.setattr(files, "read_files", _full), "cannot be read and synced"),
+    ],
+    ids=["no rows", "no dead letters", "a row too many", "a dead letter too few", "unsynced"],
+)
+def test_a_spoilt_batch_is_not_committed_but_repeated(
+    table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Spoil, words: str
+) -> None:
     table.requeue_dead()
     batch = table.requeues.next()
     assert batch is not None
     transformed(table, batch, odd)
-    shutil.rmtree(getattr(batch, name).uri)
-    with pytest.raises(StorageUnusable, match="is gone: nothing of it was stored"):
-        batch.commit()
-
-    assert offsets(path) == []
-    assert put_back(table) == PutBack(5, 5, 0)
-
-
-@pytest.mark.parametrize(("rows", "kept"), [(4, 2), (3, 1)])
-def test_a_wrong_count_commits_nothing(table: DeadLetterTable, path: Path, rows: int, kept: int) -> None:
-    table.requeue_dead()
-    batch = table.requeues.next()
-    assert batch is not None
-    transformed(table, batch, odd)
-    batch.rows, batch.kept = reported(batch.folder, rows), reported(batch.kept_folder, kept)
-    with pytest.raises(StorageUnusable, match="nothing was stored"):
-        batch.commit()
+    with monkeypatch.context() as patched:
+        spoil(batch, patched)
+        with pytest.raises(StorageUnusable, match=words):
+            batch.commit()
 
     assert offsets(path) == []
     assert put_back(table) == PutBack(5, 5, 0)
@@ -520,7 +503,7 @@ def test_late_files_stay_uncommitted(table: DeadLetterTable, path: Path, monkeyp
     assert batch is not None
     transformed(table, batch, odd)
     with monkeypatch.context() as patched:
-        patched.setattr(Requeues, "_finish", _killed)
+        patched.setattr(Requeues, "_finish", killed)
         with pytest.raises(Killed):
             batch.commit()
     [file] = Path(batch.kept_folder.uri).glob("*.parquet")
@@ -535,7 +518,7 @@ def test_late_files_stay_uncommitted(table: DeadLetterTable, path: Path, monkeyp
 def test_missing_files_remove_nothing(table: DeadLetterTable, monkeypatch: pytest.MonkeyPatch) -> None:
     table.requeue_dead()
     with monkeypatch.context() as patched, suppress(Killed):
-        patched.setattr(table.storage.table, "commit", _die)
+        patched.setattr(table.storage.table, "commit", killed)
         put_back(table, odd)
     [folder] = Path(table.folder.uri).glob("kctl-requeue-*")
     folder.rename(folder.with_name("elsewhere"))

@@ -19,8 +19,9 @@ from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.selection import Selection
 from kctl_agent.table_maintenance import looked_after
-from tests.lake_dead_letters import FIELDS, NOW, dead, written
-from tests.lake_tables import GROUP, TP, begun, opened, schema
+from tests.lake_dead_letters import NOW, dead, written
+from tests.lake_tables import GROUP, TP, begun, opened
+from tests.table_conformance import DEAD_LETTER_SCHEMA
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_of_two_owners_of_a_batch_one_stores_its_dead_letters(storage: LakeStora
     written(table, begun(storage, 100, 110), [101]).commit()
 
     with pytest.raises(StoredOffsetMoved):
-        table.begin(batch, schema(*FIELDS), nothing)
+        table.begin(batch, DEAD_LETTER_SCHEMA, nothing)
 
 
 def test_a_message_is_in_one_table_after_a_stale_query(storage: LakeStorage, table: DeadLetterTable) -> None:

@@ -15,7 +15,7 @@ from kctl_agent.storage.lake.delta.log import LogUnreadable, actions, log_files
 from kctl_agent.storage.lake.delta.log_state import LogState, NoTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
-from tests.lake_tables import ROW, begun, offsets, opened
+from tests.lake_tables import begun, offsets, opened, rows
 
 
 @pytest.mark.parametrize("is_cleaned_up", [False, True])
@@ -74,7 +74,7 @@ def test_a_log_without_an_entry_is_rejected_and_none_is_no_table(storage: LakeSt
 def test_line_ends_of_unicode_end_no_line_of_a_log(storage: LakeStorage, path: Path, character: str) -> None:
     """Other writers leave them unescaped in a file's statistics."""
     topic = pa.array([f"a{character}b"])
-    write_deltalake(path, ROW.set_column(0, "topic", topic), mode="append")
+    write_deltalake(path, rows([1]).set_column(0, "topic", topic), mode="append")
     version = DeltaTable(path).version()
 
     begun(storage, 10, 20).commit()
