@@ -15,7 +15,6 @@ from kctl_agent.storage.base import Storage
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.file.queue_table import MachineClock
 from kctl_agent.storage.redis import RedisStorage
-from tests.clock import Clock
 from tests.redis_server import is_installed, require_redis
 from tests.servers.redis_server import RedisServer
 
@@ -34,24 +33,30 @@ def flipped(body: bytes) -> bytes:
     return body[:-4] + bytes([body[-4] ^ 1]) + body[-3:]
 
 
-class ScriptedMachine(MachineClock):
-    """A machine whose clocks only a test advances; its pickled copy is another machine."""
+@dataclass
+class Machine(MachineClock):
+    """A machine whose clocks only a test sets; its pickled copy is another machine."""
 
-    def __init__(self) -> None:
-        self.clock = Clock()
+    since_boot: float = 1000.0
+    unix: float = 1_700_000_000.0
+    boot: str = "first"
 
     def now(self) -> float:
-        return self.clock.now
+        return self.since_boot
 
     def wall(self) -> float:
-        return self.clock.now + 1_700_000_000
+        return self.unix
 
     def boot_id(self) -> str:
-        return "one boot"
+        return self.boot
+
+    def pass_time(self, seconds: float) -> None:
+        self.since_boot += seconds
+        self.unix += seconds
 
 
 def file_bench(path: Path) -> Bench:
-    machine = ScriptedMachine()
+    machine = Machine()
     storage = FileStorage(path, block_messages=BLOCK_MESSAGES, clock=machine)
 
     def damage(first: int) -> bytes:
@@ -60,7 +65,7 @@ def file_bench(path: Path) -> Bench:
             db.execute("update block set body=? where first=?", (flipped(body), first))
         return flipped(body)
 
-    return Bench(storage, machine.clock.pass_time, damage)
+    return Bench(storage, machine.pass_time, damage)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -67,15 +67,6 @@ def test_a_slice_is_the_messages_of_the_slice(messages: list[tuple[object, ...]]
     assert [(r.key, r.value) for r in block.messages()] == [m[2:4] for m in messages[begin:end]]
 
 
-def test_null_and_empty_are_distinguished() -> None:
-    part = Columns(np.arange(3), np.zeros(3, np.int64), None, binary_column([None, b"", b"x"]), None)
-
-    block = Block("t", None, 0, 0, 2, 3, encode(part))
-
-    assert [r.value for r in block.messages()] == [None, b"", b"x"]
-    assert [r.key for r in block.messages()] == [None, None, None]
-
-
 @pytest.mark.parametrize(
     "damage",
     [

@@ -9,7 +9,6 @@ import sqlite3
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -22,25 +21,10 @@ from kctl_agent.storage.file.checkpoint import copy
 from kctl_agent.storage.file.queue_table import MachineClock
 from kctl_agent.storage.file.recovery import note_sync_failure, sync_failures
 from tests.conformance.given import chunk, everything, fill, offsets, put, stored, total
+from tests.unit.storage.conftest import Machine
 
 FRAME_BYTES = 24 + 16384
 """A frame of the write-ahead log: a header and a page."""
-
-
-@dataclass
-class Machine(MachineClock):
-    since_boot: float = 1000.0
-    unix: float = 1_700_000_000.0
-    boot: str = "first"
-
-    def now(self) -> float:
-        return self.since_boot
-
-    def wall(self) -> float:
-        return self.unix
-
-    def boot_id(self) -> str:
-        return self.boot
 
 
 def file_storage(path: Path, clock: MachineClock | None = None) -> FileStorage:

@@ -1,10 +1,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from obstore.store import MemoryStore
+
+from kctl_agent.storage.lake.folder.s3 import S3Folder
+from kctl_agent.storage.object_store import ObjectStore
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "orders"
+
+
+@pytest.fixture
+def folder() -> S3Folder:
+    """A folder of an object store in memory."""
+    store: Any = MemoryStore()
+    return S3Folder(ObjectStore("lake", "http://127.0.0.1:1", "us-east-1"), "orders", store)

@@ -129,10 +129,6 @@ def test_files_of_impossible_batches_are_removed_and_others_stay(storage: LakeSt
 
 def test_a_table_that_cannot_be_written_is_rejected_with_its_reason(path: Path, tmp_path: Path) -> None:
     opened(path)
-    with pytest.raises(TableRefused, match="has no column amount"):
-        LakeStorage(LocalFolder(path)).fit(schema(*FIELDS, ("amount", "double")))
-    with pytest.raises(TableRefused, match=r"column offset of the table .* is long, and the batch has string"):
-        LakeStorage(LocalFolder(path)).fit(schema(("offset", "string")))
     with pytest.raises(TableRefused, match=r"is partitioned by \(\), and storage.partition_by is \(topic\)"):
         LakeStorage(LocalFolder(path), partition_by=["topic"]).fit(schema(*FIELDS))
     with pytest.raises(TableRefused, match="names a column twice: topic, topic"):

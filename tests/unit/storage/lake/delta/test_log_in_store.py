@@ -13,7 +13,6 @@ from typing import Any
 import obstore
 import pytest
 from deltalake import DeltaTable
-from obstore.store import MemoryStore
 
 from kctl_agent.storage.chunk import Advance, StoredOffset
 from kctl_agent.storage.lake.delta.log import LAST_CHECKPOINT, LOG, LogUnreadable, entry_name
@@ -22,24 +21,21 @@ from kctl_agent.storage.lake.delta.log_state import LogState
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.folder.s3 import S3Folder
 from kctl_agent.storage.lake.storage import LakeStorage
-from kctl_agent.storage.object_store import ObjectStore
 from tests.lake_tables import FIELDS, GROUP, TOPIC_ID, TP, opened, schema
 
 NEWEST = 3000
 
 
 @pytest.fixture
-def folder(path: Path) -> S3Folder:
-    store: Any = MemoryStore()
-    made = S3Folder(ObjectStore("lake", "http://127.0.0.1:1", "us-east-1"), "orders", store)
+def with_table(folder: S3Folder, path: Path) -> S3Folder:
     opened(path)
-    made.write(entry_name(0), (path / entry_name(0)).read_bytes())
-    return made
+    folder.write(entry_name(0), (path / entry_name(0)).read_bytes())
+    return folder
 
 
 @pytest.fixture
-def storage(folder: S3Folder) -> LakeStorage:
-    storage = LakeStorage(folder)
+def storage(with_table: S3Folder) -> LakeStorage:
+    storage = LakeStorage(with_table)
     storage.fit(schema(*FIELDS))
     storage.bind(GROUP)
     storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 100)])
@@ -68,7 +64,10 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_only_the_log_after_its_newest_checkpoint_is_listed(folder: S3Folder, path: Path, listed: list[str]) -> None:
+def test_only_the_log_after_its_newest_checkpoint_is_listed(
+    with_table: S3Folder, path: Path, listed: list[str]
+) -> None:
+    folder = with_table
     grown(folder, path)
     reader = DeltaLogReader(folder)
 
@@ -82,7 +81,8 @@ def test_only_the_log_after_its_newest_checkpoint_is_listed(folder: S3Folder, pa
 
 
 @pytest.mark.parametrize("pointer", [b"", b"\0\0", b"[]", b'{"version": "x"}', b'{"version": 70}'])
-def test_a_damaged_or_wrong_pointer_is_passed_over(folder: S3Folder, path: Path, pointer: bytes) -> None:
+def test_a_damaged_or_wrong_pointer_is_passed_over(with_table: S3Folder, path: Path, pointer: bytes) -> None:
+    folder = with_table
     DeltaTable(path).create_checkpoint()
     for file in (path / LOG).glob("*"):
         folder.write(f"{LOG}/{file.name}", file.read_bytes())

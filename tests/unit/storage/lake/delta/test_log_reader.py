@@ -181,17 +181,21 @@ def overwrite(path: Path, version: int) -> None:
     os.replace(written, entry(path, version))
 
 
-@pytest.mark.shows("a commit that another writer overwrites does not count as stored, and is reported")
-def test_overwritten_commits_are_not_stored(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    late, version = begun(storage, 100, 110), DeltaTable(path).version() + 1
-
+def overwrite_after_the_write(monkeypatch: pytest.MonkeyPatch, path: Path, version: int) -> None:
     def overwritten(*args: Any) -> bytes | None:
         written = write_entry(*args)
         overwrite(path, version)
         return written
 
+    monkeypatch.setattr(table, "write_entry", overwritten)
+
+
+@pytest.mark.shows("a commit that another writer overwrites does not count as stored, and is reported")
+def test_overwritten_commits_are_not_stored(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    late, version = begun(storage, 100, 110), DeltaTable(path).version() + 1
+
     with monkeypatch.context() as patched:
-        patched.setattr(table, "write_entry", overwritten)
+        overwrite_after_the_write(patched, path, version)
         with pytest.raises(StorageUnusable, match=f"has overwritten version {version} of the table"):
             late.commit()
 
@@ -205,12 +209,7 @@ def test_an_overwritten_version_is_named(storage: LakeStorage, path: Path, monke
     begun(storage, 100, 110).commit()
     late, version = begun(storage, 110, 120), DeltaTable(path).version()
 
-    def overwritten(*args: Any) -> bytes | None:
-        written = write_entry(*args)
-        overwrite(path, version)
-        return written
-
-    monkeypatch.setattr(table, "write_entry", overwritten)
+    overwrite_after_the_write(monkeypatch, path, version)
     with pytest.raises(StorageUnusable, match=f"has overwritten version {version} of the table"):
         late.commit()
 

@@ -24,7 +24,6 @@ from kctl_agent.storage.lake.delta.log import actions, write_entry
 from kctl_agent.storage.lake.delta.table import LakeTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.maintenance.compaction import Compaction
-from kctl_agent.storage.lake.storage import LakeStorage
 from tests.skipping import (
     HIDDEN,
     HIDING,
@@ -151,30 +150,25 @@ def hiding() -> list[tuple[Rows, bool]]:
     return [(HIDING, True), ({place: [values[0], None] for place, values in HIDING.items()}, True)]
 
 
-@pytest.mark.parametrize("what", HIDDEN)
-def test_a_compaction_hides_nothing(path: Path, what: str) -> None:
+def test_a_compaction_hides_nothing(path: Path) -> None:
     lake = stored(path, hiding())
     bare = without_statistics(path.with_name("bare"), stored_rows(path))
 
     compact(lake.table)
 
     table = Reader(path)
-    assert_nothing_is_hidden(table, bare, HIDDEN[what])
-    assert table.by_delta_rs(HIDDEN[what]) == [1]
+    for what, predicate in HIDDEN.items():
+        assert_nothing_is_hidden(table, bare, predicate)
+        assert table.by_delta_rs(predicate) == [1], what
 
 
-@pytest.fixture
-def by_delta_rs(path: Path) -> LakeStorage:
-    """A table that delta-rs has compacted, as in earlier versions of kctl."""
+def test_files_that_delta_rs_has_compacted_are_rewritten(path: Path) -> None:
+    """As earlier versions of kctl compacted them."""
     lake = stored(path, hiding())
     DeltaTable(path).optimize.compact()
-    return lake
-
-
-def test_files_that_delta_rs_has_compacted_are_rewritten(by_delta_rs: LakeStorage, path: Path) -> None:
     bare = without_statistics(path.with_name("bare"), stored_rows(path))
     assert Reader(path).by_delta_rs(HIDDEN["a NaN"]) == []
-    compaction = Compaction(by_delta_rs.table)
+    compaction = Compaction(lake.table)
 
     done = compaction.run(compaction.inexact_files(besides=[]))
 

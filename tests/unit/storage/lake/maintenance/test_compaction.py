@@ -114,13 +114,14 @@ def test_a_compacted_file_is_compacted_again_only_with_as_many_bytes_of_new_ones
 
 @pytest.mark.shows("a compaction reads rows of any size a few megabytes at a time")
 def test_rows_of_any_size_are_read_a_few_megabytes_at_a_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows have 60 MB, stored in a few KB."""
+    """The rows have 4 MB, stored in a few KB."""
+    monkeypatch.setattr(compaction, "READ_BYTES", MIB)
     made = opened(path, start=0)
-    batch = made.begin([Advance(*TP, 1, 0, 600)])
-    large = pa.table({"topic": pa.array(["t" * 100_000] * 600), "offset": pa.array(range(600), pa.int64())})
+    batch = made.begin([Advance(*TP, 1, 0, 40)])
+    large = pa.table({"topic": pa.array(["t" * 100_000] * 40), "offset": pa.array(range(40), pa.int64())})
     filled(batch, large, compression="zstd", use_dictionary=False)
-    batch.commit(reported(batch.folder, 600))
-    begun(made, 600, 610).commit()
+    batch.commit(reported(batch.folder, 40))
+    begun(made, 40, 50).commit()
     fitted, sizes = compaction._fitted, []
 
     def noted(*args: Any) -> Iterator[pa.RecordBatch]:
@@ -133,7 +134,7 @@ def test_rows_of_any_size_are_read_a_few_megabytes_at_a_time(path: Path, monkeyp
     compact(made.table)
 
     assert max(sizes) < 1.1 * compaction.READ_BYTES
-    assert offsets(path) == list(range(610))
+    assert offsets(path) == list(range(50))
 
 
 def test_compactions_sync_before_they_commit(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
