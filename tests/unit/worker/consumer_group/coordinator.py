@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from kafka import TopicPartition
@@ -52,22 +53,35 @@ def has_settled(broker: ScriptedBroker) -> bool:
 
 
 @contextmanager
-def scripted_group(answers: Script, **listener: Callable[..., Any]) -> Iterator[tuple[ScriptedBroker, Membership]]:
-    """A membership that owns `EVERYTHING`; `answers` extend the coordinator's script."""
+def joining(
+    answers: Script, assignor: str = "range", listener: Mapping[str, Callable[..., Any]] = {}
+) -> Iterator[tuple[ScriptedBroker, Membership]]:
+    """A membership that has not polled yet; `answers` extend the coordinator's script."""
     with ScriptedBroker(group_script(answers), topics=TOPICS) as broker:
         member = Membership(
-            member_settings(broker.address),
+            replace(member_settings(broker.address), assignor=assignor),
             "worker-0",
             listener.get("on_revoked", lambda _: {}),
-            lambda: None,
+            listener.get("on_lost", lambda: None),
             listener.get("on_committed", lambda _: None),
         )
         try:
-            while member.partitions != EVERYTHING:
-                member.poll(0.05)
             yield broker, member
         finally:
             member.close()
+
+
+@contextmanager
+def scripted_group(answers: Script, **listener: Callable[..., Any]) -> Iterator[tuple[ScriptedBroker, Membership]]:
+    """A membership that owns `EVERYTHING`."""
+    with joining(answers, listener=listener) as (broker, member):
+        poll_until(member, lambda: member.partitions == EVERYTHING)
+        yield broker, member
+
+
+def poll_until(member: Membership, is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        member.poll(0.05)
 
 
 def _joined(request: Any) -> dict[str, Any]:

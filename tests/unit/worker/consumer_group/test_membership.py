@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
+from kafka import TopicPartition
 from kafka.errors import (
     CoordinatorNotAvailableError,
     KafkaError,
@@ -16,23 +16,37 @@ from kafka.errors import (
 )
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
-from kctl_agent.worker.consumer_group.membership import MemberLost, Membership
+from kctl_agent.worker.consumer_group.commits import Commits
+from kctl_agent.worker.consumer_group.membership import MemberLost, partition_names
 from tests.conftest import eventually
-from tests.servers.scripted_broker import Answers, Script, ScriptedBroker, Stalls
+from tests.servers.scripted_broker import Answers, Script, Stalls
 from tests.unit.worker.consumer_group.coordinator import (
     EVERYTHING,
     ORDERS_0,
     ORDERS_1,
     PAYMENTS_0,
-    TOPICS,
     committed,
     group_script,
-    member_settings,
+    joining,
+    poll_until,
     scripted_group,
 )
 
 OFFSETS = {ORDERS_0: 10, ORDERS_1: 20, PAYMENTS_0: 30}
 ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCING = 22, 25, 27
+
+
+def answers_of(request: str) -> Answers:
+    """The coordinator's usual answers."""
+    step = group_script({})[request]
+    assert isinstance(step, Answers)
+    return step
+
+
+def result_of(name: str, request: Any) -> Mapping[str, Any]:
+    result = answers_of(name).result
+    assert callable(result)
+    return result(request)
 
 
 @pytest.mark.parametrize(
@@ -87,41 +101,27 @@ def test_a_member_that_starts_joins_once_though_it_is_the_leader() -> None:
 
 
 def test_a_join_that_ends_between_two_polls_is_taken_up_and_no_other_is_begun() -> None:
-    may_end, sync = threading.Event(), group_script({})["SyncGroup"]
-    assert isinstance(sync, Answers)
-    script = group_script({"SyncGroup": [Stalls(may_end, then=sync), sync]})
-    with ScriptedBroker(script, topics=TOPICS) as broker:
-        member = Membership(member_settings(broker.address), "worker-0", lambda _: {}, lambda: None, lambda _: None)
-        coordinator = member._consumer._coordinator
-        try:
-            while "SyncGroup" not in broker.asked:
-                member.poll(0.05)
-            may_end.set()
-            eventually(lambda: coordinator._join_task.is_done, what="it has ended, and nobody polls")
-            assert member.partitions == frozenset()
+    may_end, sync = threading.Event(), answers_of("SyncGroup")
+    with joining({"SyncGroup": [Stalls(may_end, then=sync), sync]}) as (broker, member):
+        poll_until(member, lambda: "SyncGroup" in broker.asked)
+        may_end.set()
+        eventually(lambda: member._consumer._coordinator._join_task.is_done, what="it has ended, and nobody polls")
+        assert member.partitions == frozenset()
 
-            while member.partitions != EVERYTHING:
-                member.poll(0.05)
-            assert broker.asked.count("JoinGroup") == 1
-        finally:
-            member.close()
+        poll_until(member, lambda: member.partitions == EVERYTHING)
+        assert broker.asked.count("JoinGroup") == 1
 
 
 def test_a_member_that_has_lost_its_partitions_claims_none_of_them_when_it_joins_again() -> None:
     """A leader assigns partitions that a member claims to no other until the member gives them up. A member never gives
     up partitions that it does not own: they had no reader until the next rebalance."""
     claims: list[list[str]] = []
-    join = group_script({})["JoinGroup"]
-    assert isinstance(join, Answers)
-    answer = join.result
-    assert callable(answer)
+    joins_before: list[int] = []
 
     def joined(request: Any) -> Mapping[str, Any]:
         claimed = ConsumerProtocolSubscription.decode(request.protocols[0].metadata).owned_partitions
         claims.append(sorted(each.topic for each in claimed))
-        return answer(request)
-
-    joins_before: list[int] = []
+        return result_of("JoinGroup", request)
 
     def evicted(_request: Any) -> Mapping[str, Any]:
         if len(claims) >= 2 and not joins_before:
@@ -129,15 +129,11 @@ def test_a_member_that_has_lost_its_partitions_claims_none_of_them_when_it_joins
             return {"error_code": UNKNOWN_MEMBER}
         return {"error_code": REBALANCING if len(claims) < 2 else 0}
 
-    script = group_script({"JoinGroup": Answers(joined), "Heartbeat": Answers(evicted)})
-    with ScriptedBroker(script, topics=TOPICS) as broker:
-        settings = replace(member_settings(broker.address), assignor="cooperative-sticky")
-        member = Membership(settings, "worker-0", lambda _: {}, lambda: None, lambda _: None)
-        try:
-            while not joins_before or len(claims) == joins_before[0] or member.partitions != EVERYTHING:
-                member.poll(0.05)
-        finally:
-            member.close()
+    script: Script = {"JoinGroup": Answers(joined), "Heartbeat": Answers(evicted)}
+    with joining(script, "cooperative-sticky") as (_, member):
+        poll_until(
+            member, lambda: bool(joins_before) and len(claims) > joins_before[0] and member.partitions == EVERYTHING
+        )
 
     assert claims[0] == []
     assert claims[joins_before[0] - 1] == ["orders", "payments"], "in a rebalance"
@@ -164,10 +160,7 @@ def test_a_revocation_runs_while_the_main_thread_is_inside_poll_and_at_no_other_
         assert revoked_in_poll == []
 
         is_in_poll = True
-        while not revoked_in_poll:
-            member.poll(0.05)
-        while member.partitions != assigned:
-            member.poll(0.05)
+        poll_until(member, lambda: bool(revoked_in_poll) and member.partitions == assigned)
 
     assert set(revoked_in_poll) == {True}
 
@@ -176,34 +169,20 @@ def test_a_revocation_runs_while_the_main_thread_is_inside_poll_and_at_no_other_
 def test_a_cooperative_member_that_is_evicted_between_join_and_sync_has_lost_its_partitions(code: int) -> None:
     """Another member may have read these partitions meanwhile; this member's commit would move the offsets back."""
     happened: list[str] = []
-    sync = group_script({})["SyncGroup"]
-    assert isinstance(sync, Answers)
-    in_sync = sync.result
-    assert callable(in_sync)
     due: list[str] = []  # if the first join is slow, a script in a fixed order would evict it before it had partitions
 
     def once(what: str, code: int) -> dict[str, int] | None:
         return {"error_code": code} if due[:1] == [what] and due.pop(0) else None
 
-    script = group_script(
-        {
-            "SyncGroup": Answers(lambda request: once("evicted", code) or in_sync(request)),
-            "Heartbeat": Answers(lambda _: once("rebalance", REBALANCING) or {}),
-        }
-    )
-    with ScriptedBroker(script, topics=TOPICS) as broker:
-        settings = replace(member_settings(broker.address), assignor="cooperative-sticky")
-        lost = partial(happened.append, "lost")
-        member = Membership(settings, "worker-0", lambda _: {}, lost, lambda _: None)
-        try:
-            while member.partitions != EVERYTHING:
-                member.poll(0.05)
-            asked = broker.asked.count("SyncGroup")
-            due += ["rebalance", "evicted"]
-            while broker.asked.count("SyncGroup") < asked + 2 or member.partitions != EVERYTHING:
-                member.poll(0.05)
-        finally:
-            member.close()
+    script: Script = {
+        "SyncGroup": Answers(lambda request: once("evicted", code) or result_of("SyncGroup", request)),
+        "Heartbeat": Answers(lambda _: once("rebalance", REBALANCING) or {}),
+    }
+    with joining(script, "cooperative-sticky", {"on_lost": partial(happened.append, "lost")}) as (broker, member):
+        poll_until(member, lambda: member.partitions == EVERYTHING)
+        asked = broker.asked.count("SyncGroup")
+        due += ["rebalance", "evicted"]
+        poll_until(member, lambda: broker.asked.count("SyncGroup") >= asked + 2 and member.partitions == EVERYTHING)
 
     assert happened == ["lost"]
 
@@ -225,3 +204,23 @@ def test_a_commit_at_a_revocation_counts_by_its_own_answer(answer: dict[str, int
 
     assert "OffsetCommit" in broker.asked
     assert done == ([OFFSETS] if is_done else [])
+
+
+def test_a_commit_that_is_rejected_repeatedly_is_tried_less_and_less_often() -> None:
+    commits, now, pauses = Commits(), 100.0, []
+    for _ in range(6):
+        commits.answered({ORDERS_0: 20}, [ORDERS_0], now)
+        pause = next(s for s in (0.5, 1, 2, 5, 10, 60) if ORDERS_0 not in commits.waiting([ORDERS_0], now + s))
+        pauses.append(pause)
+        now += pause
+
+    assert pauses == [1, 2, 5, 10, 10, 10]
+
+
+def test_a_line_shows_twenty_partitions_in_order_and_how_many_more_there_are() -> None:
+    many = {TopicPartition("t", partition) for partition in range(400)}
+
+    assert partition_names(set()) == "none"
+    assert partition_names({TopicPartition("t", 10), TopicPartition("t", 9)}) == "t-9, t-10"
+    assert partition_names(many, {TopicPartition("t", 1): 7}).startswith("t-0, t-1 from 7, t-2, ")
+    assert partition_names(many).endswith(", t-19 and 380 more")

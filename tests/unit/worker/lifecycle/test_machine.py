@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from kafka import TopicPartition
@@ -437,17 +436,3 @@ class World(RuleBasedStateMachine):
 
 def test_whatever_happens_no_partition_is_read_twice_and_nothing_revoked_is_committed() -> None:
     run_state_machine_as_test(World)
-
-
-@given(
-    st.lists(
-        st.sampled_from([Polled(AB), Tick(), StartDue(), ROOM, FULL, SeekRequested(), SeekEnded(), BatchStored(AB)])
-    )
-)
-def test_a_worker_that_stops_stays_so_whatever_still_happens(events: list[Event]) -> None:
-    stopping, _ = run([*READS, StopRequested(), Revoked(AB)])
-
-    for event in events:
-        actions = event(stopping, 200.0)
-        assert not any(isinstance(action, StartQuery | Enter) for action in actions)
-    assert stopping.state is S.STOPPING

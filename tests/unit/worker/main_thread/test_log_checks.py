@@ -54,27 +54,39 @@ class Checks:
         return self.diverged, {}
 
 
-@pytest.fixture
-def checks(tmp_path: Path) -> Checks:
-    return Checks(tmp_path)
+def view(epoch: int = 1) -> BrokerView:
+    return BrokerView(starts={TP: 0}, ends={TP: 12}, taken_at=1.0, logs={TP: LogSeen(epoch, 12)})
 
 
-def view(end: int = 12, start: int = 0, epoch: int = 1) -> BrokerView:
-    return BrokerView(starts={TP: start}, ends={TP: end}, taken_at=1.0, logs={TP: LogSeen(epoch, end)})
+@pytest.mark.parametrize(
+    ("stored", "diverged", "epoch", "ends"),
+    [
+        (10, None, 1, False),
+        (None, None, 1, True),
+        (7, None, 1, True),
+        (15, None, 1, False),
+        (10, 9, 2, True),
+        (10, 11, 2, False),
+    ],
+    ids=[
+        "everything is there",
+        "the storage has lost the offset",
+        "the storage has gone back",
+        "the storage is ahead",
+        "the log differs below what was read",
+        "the log differs above what was read",
+    ],
+)
+def test_a_query_ends_where_storage_or_log_are_no_longer_what_it_has_read(
+    tmp_path: Path, stored: int | None, diverged: int | None, epoch: int, ends: bool
+) -> None:
+    checks = Checks(tmp_path, stored)
+    checks.diverged = {} if diverged is None else {TP: diverged}
 
+    assert checks.check(view(epoch)) == ends
 
-def test_a_query_goes_on_while_everything_is_there(checks: Checks) -> None:
-    assert not checks.check(view())
-    assert checks.progress.epochs.seen(TP) == LogSeen(1, 12)
-
-
-@pytest.mark.parametrize("stored", [None, 7])
-def test_a_storage_that_has_gone_back_ends_the_query(tmp_path: Path, stored: int | None) -> None:
-    assert Checks(tmp_path, stored).check(view())
-
-
-def test_a_storage_that_is_ahead_does_not(tmp_path: Path) -> None:
-    assert not Checks(tmp_path, 15).check(view())
+    is_kept = diverged == 9  # the next start compares with what was read
+    assert checks.progress.epochs.seen(TP) == (LogSeen(1, 8) if is_kept else LogSeen(epoch, 12))
 
 
 def test_the_storage_is_not_asked_while_a_batch_runs(tmp_path: Path) -> None:
@@ -84,20 +96,8 @@ def test_the_storage_is_not_asked_while_a_batch_runs(tmp_path: Path) -> None:
     assert not checks.check(view())
 
 
-def test_a_log_that_differs_below_what_was_read_ends_the_query(checks: Checks) -> None:
-    checks.diverged = {TP: 9}
-
-    assert checks.check(view(epoch=2))
-    assert checks.progress.epochs.seen(TP) == LogSeen(1, 8), "the next start compares with what was read"
-
-
-def test_a_log_that_differs_above_what_was_read_does_not(checks: Checks) -> None:
-    checks.diverged = {TP: 11}
-
-    assert not checks.check(view(epoch=2))
-
-
-def test_brokers_are_asked_once_for_each_report_and_later_when_they_did_not_answer(checks: Checks) -> None:
+def test_brokers_are_asked_once_for_each_report_and_later_when_they_did_not_answer(tmp_path: Path) -> None:
+    checks = Checks(tmp_path)
     checks.error = KafkaError("busy")
     first = view()
     checks.check(first)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from kafka import TopicPartition
 
 from kctl_agent.worker.offsets.brokers import BrokerView, Unanswered
@@ -8,26 +9,22 @@ from kctl_agent.worker.offsets.progress import Reading
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
-def reading(now: float = 100.0) -> Reading:
+def reading() -> Reading:
     began = Reading()
-    began.began({FIRST: "A", SECOND: "A"}, now)
+    began.began({FIRST: "A", SECOND: "A"}, 100.0)
     return began
 
 
-def view(topic_id: str | None = "A", taken_at: float | None = 101.0, **starts: int) -> BrokerView:
-    ids = {} if topic_id is None else {"orders": topic_id}
-    return BrokerView({FIRST: starts.get("first", 0)}, {}, taken_at, topic_ids=ids)
+def view(topic_id: str | None) -> BrokerView:
+    return BrokerView({FIRST: 0}, {}, 101.0, topic_ids={} if topic_id is None else {"orders": topic_id})
 
 
-def test_a_recreated_topic_is_void_and_known_as_recreated() -> None:
-    assert not reading().is_void(FIRST, view())
-    assert reading().is_void(FIRST, view("B"))
-    assert reading().is_recreated([FIRST], view("B"))
-
-
-def test_a_deleted_topic_is_void_and_not_recreated() -> None:
-    assert reading().is_void(FIRST, view(None))
-    assert not reading().is_recreated([FIRST], view(None))
+@pytest.mark.parametrize(
+    ("topic_id", "is_void", "is_recreated"), [("A", False, False), ("B", True, True), (None, True, False)]
+)
+def test_a_recreated_or_deleted_topic_is_void(topic_id: str | None, is_void: bool, is_recreated: bool) -> None:
+    assert reading().is_void(FIRST, view(topic_id)) == is_void
+    assert reading().is_recreated([FIRST], view(topic_id)) == is_recreated
 
 
 def test_what_the_brokers_reported_before_reading_began_means_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Truncation by a new leader, found from the reports of leaders (KIP-320)."""
+"""The note in a commit's metadata, and truncation by a new leader, found from the reports of leaders (KIP-320)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka import TopicPartition
 
-from kctl_agent.worker.offsets.commit_metadata import Epochs, LogSeen, StorageId, divergence
+from kctl_agent.worker.offsets.commit_metadata import (
+    CommitNote,
+    Epochs,
+    LogSeen,
+    StorageId,
+    divergence,
+    log_seen,
+    parse,
+)
 from kctl_agent.worker.offsets.positions import Found, decide
 
 TP = TopicPartition("orders", 0)
+STORAGE = StorageId("4f1c", "host-1:file:/srv/orders.sqlite")
 
 ENDS = [
     # why, seen before, the new leader's answer for that epoch -> where the log differs
@@ -102,3 +111,29 @@ def test_the_last_offset_of_a_flow_is_noted_once_more_when_the_log_was_seen_to_g
     epochs.committed([TP])
     epochs.observe({TP: LogSeen(4, 130)})
     assert epochs.uncommitted({TP: 120}) == {}
+
+
+@pytest.mark.parametrize("seen", [None, LogSeen(7, 2**40)])
+@pytest.mark.parametrize("topic_id", [None, "a71c07f8-44ae-4c3f-8f0b-2a1a0cbb4b0e"])
+def test_a_note_is_read_back_as_it_was_written(seen: LogSeen | None, topic_id: str | None) -> None:
+    note = CommitNote(STORAGE, topic_id, seen)
+
+    assert parse(note.format()) == note
+
+
+def test_a_note_stays_far_below_what_brokers_keep() -> None:
+    note = CommitNote(StorageId("f" * 32, "x" * 5000), "0" * 36, LogSeen(2**31, 2**62))
+
+    assert len(note.format()) < 512
+
+
+@pytest.mark.parametrize("text", [None, "", "by hand", "[1]", "7", '{"kctl":"1"}', '{"leader_epoch":3,"log_end":40}'])
+def test_what_another_client_has_committed_has_no_note(text: str | None) -> None:
+    assert parse(text) is None
+
+
+def test_of_what_another_client_has_committed_its_leader_epoch_counts() -> None:
+    assert log_seen(None, 40, 3) == LogSeen(3, 40)
+    assert log_seen(None, 40, -1) is None
+    assert log_seen(None, 40, None) is None
+    assert log_seen(CommitNote(STORAGE, None, LogSeen(2, 90)), 40, 3) == LogSeen(2, 90)
