@@ -460,18 +460,18 @@ def _full(*_: object) -> None:
     raise OSError(5, "Input/output error")
 
 
-Spoil = Callable[[RequeueBatch, pytest.MonkeyPatch], object]
+Damage = Callable[[RequeueBatch, pytest.MonkeyPatch], object]
 
 
-def of_counts(rows: int, kept: int) -> Spoil:
-    def spoil(batch: RequeueBatch, _: object) -> None:
+def of_counts(rows: int, kept: int) -> Damage:
+    def damage(batch: RequeueBatch, _: object) -> None:
         batch.rows, batch.kept = reported(batch.folder, rows), reported(batch.kept_folder, kept)
 
-    return spoil
+    return damage
 
 
 @pytest.mark.parametrize(
-    ("spoil", "words"),
+    ("damage", "words"),
     [
         (lambda batch, _: shutil.rmtree(batch.folder.uri), "is gone: nothing of it was stored"),
         (lambda batch, _: shutil.rmtree(batch.kept_folder.uri), "is gone: nothing of it was stored"),
@@ -481,15 +481,15 @@ def of_counts(rows: int, kept: int) -> Spoil:
     ],
     ids=["no rows", "no dead letters", "a row too many", "a dead letter too few", "unsynced"],
 )
-def test_a_spoilt_batch_is_not_committed_but_repeated(
-    table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Spoil, words: str
+def test_a_batch_with_damaged_files_is_not_committed_but_repeated(
+    table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch, damage: Damage, words: str
 ) -> None:
     table.requeue_dead()
     batch = table.requeues.next()
     assert batch is not None
     transformed(table, batch, odd)
     with monkeypatch.context() as patched:
-        spoil(batch, patched)
+        damage(batch, patched)
         with pytest.raises(StorageUnusable, match=words):
             batch.commit()
 

@@ -76,10 +76,10 @@ def test_keys_that_no_header_can_hold_name_their_file(tmp_path: Path, name: str,
 
 
 def test_what_a_server_answers_is_one_line(folder: S3Folder) -> None:
-    said = "Slow Down: wait 2026-01-01 action=forged line"
+    shown = "Slow Down: wait 2026-01-01 action=forged line"
     answer = "<Code>Slow\nDown</Code>\n<Message>wait\r\n2026-01-01 action=forged\u2028line</Message>"
 
-    assert folder.explain(Exception(answer)) == f"http://127.0.0.1:1 answers {said}"
+    assert folder.explain(Exception(answer)) == f"http://127.0.0.1:1 answers {shown}"
 
 
 def test_that_there_are_no_keys_is_not_blamed_on_the_endpoint(folder: S3Folder) -> None:
