@@ -66,8 +66,12 @@ def test_a_repository_is_a_folder_or_an_url(repository: Repository, form: str, m
     urls = {"directory": str(repository.root), "file://": repository.root.as_uri()}
     monkeypatch.setenv("KCTL_MAVEN_REPOSITORY", urls.get(form, repository.root.as_uri().replace("file://", "file:")))
 
-    assert fetch() == 2
+    seen: list[str] = []
 
+    assert fetch(progress=seen.append) == 2
+
+    megabytes = f"{sum(jar.size_bytes for jar in repository.lock) / 1e6:.0f}"
+    assert seen == [f"jars: downloading 2 ({megabytes} MB)\n", f"jars: 2 of 2, {megabytes} of {megabytes} MB\n"]
     assert [path.read_bytes() for path in jar_paths("spark")] == list(CONTENTS.values())
     assert cached_names() == ["alpha-1.2.jar", "beta-1.2.jar"]
 
@@ -125,10 +129,19 @@ def test_a_jar_that_the_repository_lacks_is_named_and_the_others_are_kept(reposi
     assert cached_names() == ["alpha-1.2.jar"]
 
 
-def test_an_unreachable_repository_has_its_reason(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KCTL_MAVEN_REPOSITORY", "http://127.0.0.1:1/m2")
+@pytest.mark.parametrize(
+    ("variable", "value", "reason"),
+    [
+        ("KCTL_MAVEN_REPOSITORY", "http://127.0.0.1:1/m2", "2 of 2 jars .*http://127.0.0.1:1/m2.*Connection refused"),
+        ("KCTL_CACHE_DIR", "/dev/null", "KCTL_CACHE_DIR names another place"),
+    ],
+)
+def test_an_unreachable_repository_and_an_unwritable_cache_are_named(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, reason: str
+) -> None:
+    monkeypatch.setenv(variable, value)
 
-    with pytest.raises(JarsMissing, match=r"2 of 2 jars .*http://127.0.0.1:1/m2.*Connection refused"):
+    with pytest.raises(JarsMissing, match=reason):
         fetch()
 
 
@@ -155,21 +168,3 @@ def test_two_fetchers_at_once_download_each_jar_once(repository: Repository) -> 
 
     assert sorted(downloaded) == [0, 2]
     assert cached_names() == ["alpha-1.2.jar", "beta-1.2.jar"]
-
-
-def test_an_unwritable_cache_is_named(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    occupied = tmp_path / "a file"
-    occupied.touch()
-    monkeypatch.setenv("KCTL_CACHE_DIR", str(occupied))
-
-    with pytest.raises(JarsMissing, match="KCTL_CACHE_DIR names another place"):
-        fetch()
-
-
-def test_progress_is_printed_before_the_first_jar_and_after_the_last(repository: Repository) -> None:
-    seen: list[str] = []
-
-    fetch(progress=seen.append)
-
-    megabytes = f"{sum(jar.size_bytes for jar in repository.lock) / 1e6:.0f}"
-    assert seen == [f"jars: downloading 2 ({megabytes} MB)\n", f"jars: 2 of 2, {megabytes} of {megabytes} MB\n"]

@@ -1,4 +1,4 @@
-"""`kctl kafka`, masters and workers on a real cluster of four brokers, one of which is killed and returns."""
+"""`kctl kafka`, masters and workers on a real cluster of three brokers, one of which is killed and returns."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import json
 import logging
 import shutil
 import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -23,21 +22,22 @@ from kctl.errors import KctlError
 from kctl.groups.known_groups import KnownGroups
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
-from kctl.kafka.client.layout import Topic, topics_of
+from kctl.kafka.client.layout import topics_of
 from kctl.kafka.lag import read_lag
-from kctl.kafka.offsets import commit, log_offsets
+from kctl.kafka.offsets import log_offsets
 from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl_agent.attached.brokers import ShadowGroup, log_bounds
 from kctl_agent.worker.offsets.brokers import Bounds, Brokers, BrokerWatcher
 from kctl_agent.worker.settings import KafkaSettings
-from tests.command_lines import Kctl, run_here
+from tests.command_lines import KCTL, Kctl, run_here
 from tests.conftest import eventually
+from tests.servers import topics
 from tests.servers.kafka_cluster import KafkaCluster
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 MESSAGES = 4000
-BROKERS = 4
+BROKERS = 3
 SINGLE = frozenset(TopicPartition("single", number) for number in range(2 * BROKERS))
 
 
@@ -56,32 +56,21 @@ def kctl(cluster: KafkaCluster, capfd: pytest.CaptureFixture[str]) -> Kctl:
     return lambda command, *words: run_here(capfd, "kafka", command, "-b", cluster.bootstrap_servers, *words)
 
 
-def make_topic(cluster: KafkaCluster, name: str, partitions: int, replicas: int, **configs: str) -> dict[str, Topic]:
-    settings = {key.replace("_", "."): value for key, value in configs.items()}
-    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers.split(",")) as admin:
-        admin.create_topics({name: {"num_partitions": partitions, "replication_factor": replicas, "configs": settings}})
+def leaders(cluster: KafkaCluster, topic: str) -> dict[int, int | None]:
     with ClusterConnection(plain(cluster.bootstrap_servers), 30) as connection:
-        known = topics_of(connection.open([name]))
-        keys = [(name, number) for number in range(partitions)]
-        while {each.error for each in log_offsets(connection, known, keys).values()} != {None}:
-            connection.pause()
-            known = topics_of(connection.metadata([name]))
-    return known
+        return {each.partition: each.leader for each in topics_of(connection.open([topic]))[topic].partitions}
 
 
-def commit_zero(cluster: KafkaCluster, group: str, topic: str, partitions: int) -> int:
-    """Returns the group's coordinator."""
+def coordinators(cluster: KafkaCluster, groups: Sequence[str]) -> Mapping[str, int | KctlError]:
     with ClusterConnection(plain(cluster.bootstrap_servers), 30) as connection:
         connection.open()
-        assert set(commit(connection, group, {(topic, number): 0 for number in range(partitions)}).values()) == {None}
-        node = connection.coordinators([group])[group]
-    assert isinstance(node, int)
-    return node
+        return connection.coordinators(groups)
 
 
+@pytest.mark.shows("the lag of many partitions takes brokers + 2 requests")
 def test_the_lag_of_many_partitions_is_asked_once_of_each_leader(cluster: KafkaCluster) -> None:
-    make_topic(cluster, "spread", 60, 1)
-    commit_zero(cluster, "readers", "spread", 60)
+    topics.create_topic(cluster.bootstrap_servers, "spread", 60, replicas=1)
+    topics.commit(cluster.bootstrap_servers, "readers", "spread", dict.fromkeys(range(60), 0))
 
     with ClusterConnection(plain(cluster.bootstrap_servers), 10) as connection:
         known = topics_of(connection.open(["spread"]))
@@ -116,36 +105,37 @@ class Wounded:
 
 @pytest.fixture(scope="module")
 def wounded(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wounded]:
-    known = make_topic(cluster, "trades", BROKERS, BROKERS, min_insync_replicas="2")
-    single = make_topic(cluster, "single", 2 * BROKERS, 1)
-    make_topic(cluster, "strict", 1, BROKERS, min_insync_replicas=str(BROKERS))
-    victim = commit_zero(cluster, "processes", "single", 2 * BROKERS)
+    servers = cluster.bootstrap_servers
+    topics.create_topic(servers, "trades", BROKERS, {"min.insync.replicas": "2"}, replicas=BROKERS)
+    topics.create_topic(servers, "single", 2 * BROKERS, replicas=1)
+    topics.create_topic(servers, "strict", 1, {"min.insync.replicas": str(BROKERS)}, replicas=BROKERS)
+    topics.commit(servers, "processes", "single", dict.fromkeys(range(2 * BROKERS), 0))
+    victim = coordinators(cluster, ["processes"])["processes"]
+    assert isinstance(victim, int)
+    names = [f"shadow-{number}" for number in range(100)]
+    beside = next(name for name, node in coordinators(cluster, names).items() if node == victim)
+    lost = {partition for partition, leader in leaders(cluster, "single").items() if leader == victim}
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=5000)
-    shadow = ShadowGroup(admin, group_of(cluster, victim))
+    shadow = ShadowGroup(admin, beside)
     assert shadow.commit({("trades", 0): 1}) == {("trades", 0): 1}
     brokers = Brokers(settings(cluster), "worker-0")
     attached = partial(log_bounds, admin)
     assert brokers.found(SINGLE)[0].keys() == attached(SINGLE)[1].keys() == SINGLE
-    partition = next(each.partition for each in known["trades"].partitions if each.leader == victim)
+    partition = next(number for number, leader in leaders(cluster, "trades").items() if leader == victim)
     file = tmp_path_factory.mktemp("lines") / "lines"
     file.write_text("".join(f"{number}\n" for number in range(MESSAGES)))
     words = ["produce", "-b", cluster.bootstrap_servers, "-t", "trades", "-p", str(partition)]
     words += ["--file", str(file), "--rate", "1000"]
     reader = reader_of_single(cluster)
     before = reader.read()
-    with subprocess.Popen(
-        [str(Path(sys.executable).with_name("kctl")), "kafka", *words, "-o", "json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as producing:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*KCTL, "kafka", *words, "-o", "json"], stdout=pipe, stderr=pipe, text=True) as producing:
         eventually(lambda: end_of(cluster, "trades", partition) > 200, what="nothing is produced")
         cluster.brokers[victim].kill()
         readings = before, reader.read()
         reader.close()
         begun_after = readings_until_committed(cluster)
         out, err = producing.communicate(timeout=90)
-    lost = {each.partition for each in single["single"].partitions if each.leader == victim}
     yield Wounded(
         *(victim, lost, partition, (producing.returncode, out, err), file.read_text()),
         *(shadow, brokers, attached, readings, begun_after),
@@ -166,13 +156,6 @@ def settings(cluster: KafkaCluster) -> KafkaSettings:
         isolation_level="read_uncommitted",
         group_instance_id=None,
     )
-
-
-def group_of(cluster: KafkaCluster, coordinator: int) -> str:
-    names = [f"shadow-{number}" for number in range(100)]
-    with ClusterConnection(plain(cluster.bootstrap_servers), 30) as connection:
-        connection.open()
-        return next(name for name, node in connection.coordinators(names).items() if node == coordinator)
 
 
 def reader_of_single(cluster: KafkaCluster) -> ClusterReader:
@@ -257,11 +240,11 @@ def test_a_master_that_starts_right_after_a_failover_takes_no_group_for_dead(wou
 
 
 def test_what_a_dead_broker_means_is_seen_in_topics_and_brokers(wounded: Wounded, kctl: Kctl) -> None:
-    topics = {row["topic"]: row for row in json.loads(kctl("topics", "-o", "json")[1])["rows"]}
+    shown = {row["topic"]: row for row in json.loads(kctl("topics", "-o", "json")[1])["rows"]}
     code, out, _ = kctl("brokers", "-o", "json")
     one = json.loads(kctl("topic", "trades", "-o", "json")[1])["partitions"]
 
-    assert (topics["trades"]["under_replicated"], topics["single"]["no_leader"]) == (BROKERS, len(wounded.lost))
+    assert (shown["trades"]["under_replicated"], shown["single"]["no_leader"]) == (BROKERS, len(wounded.lost))
     missing = [row for row in json.loads(out)["rows"] if row["error"]]
     assert (code, [row["node_id"] for row in missing]) == (3, [wounded.victim])
     assert (one[0]["under_replicated"], wounded.victim in one[0]["isr"], one[0]["offline"]) == (

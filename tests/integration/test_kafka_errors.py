@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
+import socketserver
 import threading
 import tomllib
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 
 import pytest
+import tomli_w
 
 from kctl.config.load import load
 from kctl.kafka.client.access import of_fleet
@@ -45,20 +48,35 @@ def kctl(secured: SecuredBroker, capfd: pytest.CaptureFixture[str]) -> Kctl:
 MECHANISMS = ["tls", "boss-PLAIN", "boss-SCRAM-SHA-256", "boss-SCRAM-SHA-512", "boss-OAUTHBEARER"]
 
 
+@pytest.mark.shows("`kctl kafka`, worker and master use TLS, SASL PLAIN, SCRAM, OAUTHBEARER; no password is shown")
 @pytest.mark.parametrize("context", MECHANISMS)
-def test_workers_and_masters_speak_tls_and_every_mechanism(secured: SecuredBroker, context: str) -> None:
+def test_commands_workers_and_masters_use_tls_and_every_mechanism(
+    kctl: Kctl, secured: SecuredBroker, context: str
+) -> None:
+    contexts = secured.write_contexts()
+    produced = kctl("produce", "--context", context, "-t", "orders", "-p", "1", f"by {context}", "-o", "json")
+    offset = str(produced.rows[0]["offset"])
+    consumed = kctl("consume", "--context", context, "-t", "orders", "-p", "1", "--from", offset, "-n", "1")
+    reset = kctl("reset-offsets", "--context", context, "-g", context, "-t", "orders", "--to", "latest", "--execute")
+    # a new process imports only what it needs of kafka-python
+    words = ["lag", "--config", str(contexts), "--context", context, "-g", context, "-o", "json"]
+    lag = run_process("kafka", *words)
+
+    assert (produced.code, consumed[:2]) == (0, (0, f"by {context}\n")), consumed
+    assert (reset.code, lag.returncode) == (0, 0), lag
+    assert [row["lag"] for row in json.loads(lag.stdout)["rows"]] == [0, 0]
+
     file = secured.directory / "kctl.toml"
-    contexts = tomllib.loads(secured.write_contexts().read_text())["contexts"]
-    reported = "".join(f"{key} = {json.dumps(value)}\n" for key, value in contexts[context].items())
-    file.write_text(f'[kafka]\ngroup = "{context}"\ntopics = ["orders"]\n{reported}')
+    settings_of = tomllib.loads(contexts.read_text())["contexts"][context]
+    file.write_text(tomli_w.dumps({"kafka": {"group": context, "topics": ["orders"], **settings_of}}))
     config = load(file, {})
     settings = parse(json.dumps(worker_settings(config, "worker-0", [])))
     assert PASSWORD not in f"{settings} {of_fleet(config)}"
-
-    worker = Brokers(settings.kafka, "worker-0")
-    master = ClusterReader.of_group(of_fleet(config), context, ["orders"], "read_uncommitted", 10)
-    member = Membership(settings.kafka, "worker-0", lambda _: {}, lambda: None, lambda _: None)
-    try:
+    with (
+        closing(Brokers(settings.kafka, "worker-0")) as worker,
+        closing(ClusterReader.of_group(of_fleet(config), context, ["orders"], "read_uncommitted", 10)) as master,
+        closing(Membership(settings.kafka, "worker-0", lambda _: {}, lambda: None, lambda _: None)) as member,
+    ):
 
         def has_joined() -> bool:
             member.poll(0.1)
@@ -67,29 +85,8 @@ def test_workers_and_masters_speak_tls_and_every_mechanism(secured: SecuredBroke
         eventually(has_joined, 30, "the worker's member has its partitions")
         found, _ = worker.found(member.partitions)
         reading = master.read()
-        assert {(tp.topic, tp.partition): at.log_end for tp, at in found.items()} == reading.end
-        assert (len(reading.end), reading.errors) == (2, {})
-    finally:
-        member.close()
-        worker.close()
-        master.close()
-
-
-@pytest.mark.shows("`kctl kafka`, worker and master use TLS, SASL PLAIN, SCRAM, OAUTHBEARER; no password is shown")
-@pytest.mark.parametrize("context", MECHANISMS)
-def test_with_tls_and_every_mechanism_messages_go_in_and_out(kctl: Kctl, secured: SecuredBroker, context: str) -> None:
-    produced = kctl("produce", "--context", context, "-t", "orders", "-p", "1", f"by {context}", "-o", "json")
-    offset = json.loads(produced[1])["rows"][0]["offset"]
-    consumed = kctl("consume", "--context", context, "-t", "orders", "-p", "1", "--from", str(offset), "-n", "1")
-    words = ["--context", context, "-g", f"g-{context}", "-t", "orders", "--to", "latest", "--execute"]
-    reset = kctl("reset-offsets", *words)
-    # a new process imports only what it needs of kafka-python
-    words = ["lag", "--config", str(secured.write_contexts()), "--context", context, "-g", f"g-{context}", "-o", "json"]
-    lag = run_process("kafka", *words)
-
-    assert (produced[0], consumed[:2]) == (0, (0, f"by {context}\n")), consumed
-    assert (reset[0], lag.returncode) == (0, 0), lag
-    assert [row["lag"] for row in json.loads(lag.stdout)["rows"]] == [0, 0]
+    assert {(tp.topic, tp.partition): at.log_end for tp, at in found.items()} == reading.end
+    assert (len(reading.end), reading.errors) == (2, {})
 
 
 @pytest.mark.shows("an error of Kafka is one sentence with the broker's error name")
@@ -179,30 +176,16 @@ def test_no_password_is_ever_printed(kctl: Kctl, monkeypatch: pytest.MonkeyPatch
         assert "correct horse" not in out + err
 
 
-class listening:  # noqa: N801 - reads as what it does
-    def __init__(self, serve: Callable[[socket.socket], object]) -> None:
-        self._serve = serve
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._thread = threading.Thread(target=self._run)
+@contextmanager
+def listening(serve: Callable[[socket.socket], object]) -> Iterator[str]:
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                serve(self.request)
 
-    def __enter__(self) -> str:
-        self._thread.start()
-        host, port = self._listener.getsockname()
-        return f"{host}:{port}"
-
-    def __exit__(self, *_: object) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while True:
-            try:
-                peer, _ = self._listener.accept()
-            except OSError:
-                return
-            with peer:
-                try:
-                    self._serve(peer)
-                except OSError:
-                    continue
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()

@@ -13,7 +13,7 @@ import signal
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,36 +27,26 @@ from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.redis import RedisStorage
 from tests.conformance.given import chunk, everything, put, stored, total
 from tests.conftest import eventually
-from tests.redis_server import is_installed, require_redis
+from tests.redis_server import require_redis
 from tests.servers.redis_server import RedisServer
 
-ROUNDS = 20
+KILLS = pytest.mark.parametrize("kills", [6, pytest.param(20, marks=pytest.mark.long)])
 FORK = multiprocessing.get_context("fork")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system: needs root")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer | None]:
-
-    if not is_installed():
-        yield None
-        return
-    with RedisServer(tmp_path_factory.mktemp("r")) as server:
-        yield server
-
-
 @pytest.fixture(params=["file", "redis"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer | None) -> Iterator[Storage]:
-    found: Storage
-    if request.param == "file":
-        found = FileStorage(tmp_path / "s.sqlite", block_messages=5)
-    else:
-        require_redis()
-        assert redis_server is not None
-        found = RedisStorage(redis_server.url, request.node.name, block_messages=5)
-    found.prepare()
-    with closing(found):
-        yield found
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
+    with ExitStack() as stack:
+        found: Storage
+        if request.param == "file":
+            found = FileStorage(tmp_path / "s.sqlite", block_messages=5)
+        else:
+            require_redis()
+            server = stack.enter_context(RedisServer(tmp_path / "r"))
+            found = RedisStorage(server.url, "readers", block_messages=5)
+        found.prepare()
+        yield stack.enter_context(closing(found))
 
 
 def killed_at_work(work: Callable[[int], None], steps: int) -> None:
@@ -74,7 +64,8 @@ def killed_at_work(work: Callable[[int], None], steps: int) -> None:
 
 
 @pytest.mark.shows("a kill in a put, claim or settle, a power cut or a failed write loses no counted message")
-def test_a_put_that_was_killed_is_there_whole_or_not_at_all(storage: Storage) -> None:
+@KILLS
+def test_a_put_that_was_killed_is_there_whole_or_not_at_all(storage: Storage, kills: int) -> None:
     chance = random.Random(1)
     storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     storage.close()
@@ -86,17 +77,18 @@ def test_a_put_that_was_killed_is_there_whole_or_not_at_all(storage: Storage) ->
             start += 23
             os.write(acknowledged, b".")
 
-    for _ in range(ROUNDS):
+    for _ in range(kills):
         killed_at_work(work, chance.randrange(1, 12))
         end = storage.stored_offsets([("t", 0)])[("t", 0)].next
         assert stored(storage) == list(range(end))
         storage.close()
 
-    assert end >= ROUNDS * 23
+    assert end >= kills * 23
     assert total(storage) == (end, 0, 0, 0)
 
 
-def test_what_a_killed_sinker_held_comes_again_and_nothing_else_does(storage: Storage) -> None:
+@KILLS
+def test_what_a_killed_sinker_held_comes_again_and_nothing_else_does(storage: Storage, kills: int) -> None:
     chance = random.Random(2)
     count = 2000
     storage.init_offsets([StoredOffset("t", 0, "A", 0)])
@@ -113,7 +105,7 @@ def test_what_a_killed_sinker_held_comes_again_and_nothing_else_does(storage: St
                 storage.settle(claim, acks)
                 os.write(acknowledged, b".")
 
-    for _ in range(ROUNDS):
+    for _ in range(kills):
         killed_at_work(work, chance.randrange(1, 15))
         leased = storage.stats().processing
         assert leased <= 20
@@ -128,29 +120,9 @@ def test_what_a_killed_sinker_held_comes_again_and_nothing_else_does(storage: St
 
     assert set(seen) == set(range(count)), "something was lost"
     again = sum(max(times - (2 if offset % 7 == 0 else 1), 0) for offset, times in seen.items())
-    print(f"handled again because of {ROUNDS} kills: {again}")
-    assert again <= ROUNDS * 20
+    print(f"handled again because of {kills} kills: {again}")
+    assert again <= kills * 20
     assert total(storage) == (0, 0, 0, 0)
-
-
-def test_claimers_in_many_processes_share_without_overlap(storage: Storage) -> None:
-    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
-    put(storage, chunk(0, 1000))
-    storage.close()
-    answers: multiprocessing.SimpleQueue[list[int]] = FORK.SimpleQueue()
-
-    def work(name: str) -> None:
-        answers.put([message.offset for message in everything(storage, name)])
-
-    children = [FORK.Process(target=work, args=(str(n),)) for n in range(4)]
-    for child in children:
-        child.start()
-    found = [offset for _ in children for offset in answers.get()]
-    for child in children:
-        child.join()
-    answers.close()
-
-    assert sorted(found) == list(range(1000))
 
 
 class FailingDisk:

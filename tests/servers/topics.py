@@ -26,10 +26,11 @@ def create_topic(
     partitions: int,
     configs: Mapping[str, str] | None = None,
     *,
+    replicas: int = -1,
     timeout_seconds: float = 30.0,
 ) -> None:
-    """Replicas are the brokers' default; on return every leader has answered."""
-    topic = {"num_partitions": partitions, "configs": dict(configs or {})}
+    """Replicas are the brokers' default unless given; on return every leader has answered."""
+    topic = {"num_partitions": partitions, "replication_factor": replicas, "configs": dict(configs or {})}
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
         admin.create_topics({name: topic})
         wait_for_leaders(admin, name, partitions, timeout_seconds)
