@@ -6,8 +6,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from socketserver import TCPServer
@@ -48,9 +46,10 @@ _END_SECONDS = 2.0
 """The longest time from the end of a connection to the exit of the process behind it."""
 LC_ALL = "LC_ALL"
 UTF8 = "C.UTF-8"
+"""The locale of a JVM, which names files by it. In another one, several names may become one (`m?ll`), or none can be
+written, as on a host without its configured locale (`LANG=de_DE.UTF-8` by ssh)."""
 PYTHON_LC_ALL = f"spark.executorEnv.{LC_ALL}"
 """The executors' Pythons otherwise inherit the JVM's locale."""
-_ASK = "import _locale as l; l.setlocale(l.LC_ALL, ''); print(l.nl_langinfo(l.CODESET))"
 _LEFT = ("query-*", "manifest-*", "blockmgr-*", "spark-*", "artifacts-*", "liblz4-java-*")
 
 
@@ -66,10 +65,9 @@ def session(settings: SparkSettings) -> SparkSession:
     conf = configuration(settings)
     conf[JAVA_OPTIONS] = java_options(settings.scratch_dir, conf.get(JAVA_OPTIONS, ""))
     with ExitStack() as started:
-        if not is_utf8():
-            if is_local(settings.master):  # empty means unset: setlocale(3)
-                conf.setdefault(PYTHON_LC_ALL, os.environ.get(LC_ALL, ""))
-            started.enter_context(exported(LC_ALL, UTF8))
+        if is_local(settings.master):  # empty means unset: setlocale(3)
+            conf.setdefault(PYTHON_LC_ALL, os.environ.get(LC_ALL, ""))
+        started.enter_context(exported(LC_ALL, UTF8))
         started.enter_context(_submitting(started.enter_context(properties_file(conf, settings.scratch_dir))))
         if SparkContext._gateway is None:  # noqa: SLF001 - PySpark has no public name for an existing JVM
             SparkContext._ensure_initialized(gateway=launched())  # noqa: SLF001
@@ -122,24 +120,6 @@ def why_lost(error: BaseException, settings: SparkSettings | None, heap_setting:
     with suppress(OSError), memory_exits(settings).open("ab") as noted:  # a full disk
         noted.write(b".")
     return f"out of memory (heap {heap_of(settings)}): raise {heap_setting}"
-
-
-def is_utf8(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a JVM would encode file names in UTF-8. Otherwise several names become one (`m?ll`), or none can be
-    written, as on a host without its configured locale (`LANG=de_DE.UTF-8` by ssh).
-
-    Asks in another process, because this one has threads. Like the JVM, that process sets all categories of the locale
-    at once: if one is not installed, all stay `C`.
-    """
-    process = subprocess.run(
-        [sys.executable, "-P", "-S", "-c", _ASK],
-        env={**environment, "PYTHONCOERCECLOCALE": "0"},  # a JVM does not coerce it either
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        encoding="ascii",
-        check=False,
-    )
-    return process.stdout.strip().upper() in ("UTF-8", "UTF8")
 
 
 def sweep(scratch_dir: Path) -> None:
