@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kctl.children import PRIVATE, dies_with_parent, python_module, safe_environment
 from kctl.errors import KctlError
-from kctl_agent.archives import recording
+from kctl_agent.spark.class_archive import recording
 from tests.servers.kafka_broker import KafkaBroker, archive_options, archive_path, archives_dir
 
 KEPT = 3

@@ -68,5 +68,5 @@ class Puts(StoredOffsets[Storage]):
         stats = storage.stats()
 
         assert [block.count for block in storage.blocks()] == [3, 3, 3, 1]
-        assert (stats.pending, stats.processing, stats.dead, stats.limit) == (10, 0, 0, None)
+        assert (stats.pending, stats.processing, stats.dead, stats.limits.messages) == (10, 0, 0, None)
         assert stats.bytes == sum(len(block.body) for block in storage.blocks())

@@ -17,7 +17,7 @@ from kctl.demo.kafka_broker import two_free_ports
 from kctl.errors import StartError
 from kctl.jars.java import java_command
 from kctl.jars.lock import jar_paths, jars_dir
-from kctl_agent.archives import fingerprint, is_private, options
+from kctl_agent.spark.class_archive import fingerprint, is_private, options
 
 _PORT_ATTEMPTS = 5
 _formatted: dict[str, bytes] = {}

@@ -83,10 +83,6 @@ class StorageStats:
     partitions: tuple[PartitionStats, ...] = ()
     free: Free | None = None
 
-    @property
-    def limit(self) -> int | None:
-        return self.limits.messages
-
     @classmethod
     def of(
         cls, partitions: tuple[PartitionStats, ...], limits: StorageLimits, free: Free | None = None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl_agent.archives import recording
+from kctl_agent.spark.class_archive import recording
 
 
 def test_a_recorded_archive_stands_in_its_place_and_the_oldest_of_its_kind_go(tmp_path: Path) -> None:

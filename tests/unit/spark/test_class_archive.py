@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl_agent.archives import fingerprint, is_private
-from kctl_agent.spark.class_archive import archive_path, java_options
+from kctl_agent.spark.class_archive import archive_path, fingerprint, is_private, java_options
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from kctl_agent.storage.file.recovery import noting_disk_errors, sync_failures
+from kctl_agent.storage.file.log import noting_disk_errors, sync_failures
 from kctl_agent.storage.file.schema import connect
 
 WRITE_LOCK_MS = 1000
@@ -56,7 +56,7 @@ def copy(path: Path) -> None:
     restart.
 
     The second copy takes its turn among the puts, or it would hardly ever get the write lock. After a disk error
-    nothing is copied, because `recovery` may replace the log.
+    nothing is copied, because `recover` may replace the log.
     """
     if sync_failures(path):
         return

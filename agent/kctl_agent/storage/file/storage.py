@@ -26,9 +26,8 @@ from kctl_agent.storage.chunk import NONE_STORED, Advance, Binding, StoredOffset
 from kctl_agent.storage.claim import NONE_DEAD, Claim, DeadLetter, DeadLetterGroup, Errors, Settled
 from kctl_agent.storage.file import dead_letter_table, offset_table, queue_table
 from kctl_agent.storage.file.checkpoint import begin_copy
-from kctl_agent.storage.file.log import Log
+from kctl_agent.storage.file.log import Log, noting_disk_errors, recover, sync_failures
 from kctl_agent.storage.file.queue_table import MachineClock
-from kctl_agent.storage.file.recovery import noting_disk_errors, recover, sync_failures
 from kctl_agent.storage.file.schema import connect, create, transaction
 from kctl_agent.storage.file.writer import FileWriter
 from kctl_agent.storage.limits import Free, StorageLimits, StorageStats

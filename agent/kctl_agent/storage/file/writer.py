@@ -18,9 +18,8 @@ from kctl_agent.storage.block import Block
 from kctl_agent.storage.chunk import Chunk, Put
 from kctl_agent.storage.file import offset_table
 from kctl_agent.storage.file.checkpoint import begin_copy, in_turn
-from kctl_agent.storage.file.log import Log
+from kctl_agent.storage.file.log import Log, noting_disk_errors, recover
 from kctl_agent.storage.file.queue_table import MachineClock, insert
-from kctl_agent.storage.file.recovery import noting_disk_errors, recover
 from kctl_agent.storage.file.schema import connect, transaction
 from kctl_agent.storage.put_rules import cut, judged, skipped
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -290,3 +290,7 @@ def partition_names(
     first = sorted(partitions)[:MOST]
     names = ", ".join(f"{tp.topic}-{tp.partition}" + (f" from {at[tp]}" if tp in at else "") for tp in first)
     return f"{names} and {len(partitions) - MOST} more" if len(partitions) > MOST else names or "none"
+
+
+def topics_of(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(sorted({tp.topic for tp in partitions}))

@@ -10,6 +10,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +24,17 @@ from kctl_agent.replies.workers import Outside
 from kctl_agent.rpc.operations import Inbox, is_paused
 from kctl_agent.spark.driver import DriverLost
 from kctl_agent.storage.base import OffsetStore, Storage
-from kctl_agent.worker.consumer_group.membership import MemberFenced, MemberLost, Membership, partition_names
+from kctl_agent.worker.consumer_group.commits import refusal
+from kctl_agent.worker.consumer_group.membership import (
+    MemberFenced,
+    MemberLost,
+    Membership,
+    partition_names,
+    topics_of,
+)
 from kctl_agent.worker.lifecycle import machine
 from kctl_agent.worker.lifecycle.machine import Action, Lifecycle, LogsObserved
 from kctl_agent.worker.lifecycle.query_groups import Group
-from kctl_agent.worker.main_thread.committer import Committer
 from kctl_agent.worker.main_thread.log_checks import LogChecks
 from kctl_agent.worker.main_thread.query_start import JVM_SECONDS, QueryStart
 from kctl_agent.worker.main_thread.requests import Requests, Seeking
@@ -291,3 +298,41 @@ class MainLoop:
         deadline.go_on(self._begun)
         self._progress.epochs.give_up(self._progress.epochs.known)
         self._perform(self._lifecycle.lost())
+
+
+@dataclass(eq=False)
+class Committer:
+    """Commits stored offsets. For the main thread."""
+
+    _membership: Membership
+    _progress: ReadProgress
+    _stats: WorkerStats
+    _describe: Callable[[KafkaError, str], str]
+
+    def commit(self, positions: Mapping[TopicPartition, int], now: float) -> None:
+        """Commits what is due; failures are retried in the next turn. Raises MemberLost, MemberFenced."""
+        commits, epochs = self._progress.commits, self._progress.epochs
+        waiting = commits.waiting(self._membership.partitions, now)
+        positions = {tp: position for tp, position in positions.items() if tp not in waiting}
+        ends = commits.due(positions)
+        if not ends and commits.is_quiet:
+            ends = epochs.uncommitted(positions)
+        if not ends or self._membership.is_rebalancing:
+            return
+        try:
+            refused = self._membership.commit(ends)
+        except KafkaError as error:
+            text = self._describe(error, f"offsets of {topics_of(ends)} are stored, not yet committed")
+            self._stats.failing("commit", text, "brokers")
+        else:
+            self._committed(ends, refused, now)
+
+    def _committed(
+        self, ends: Mapping[TopicPartition, int], refused: Mapping[TopicPartition, type[KafkaError]], now: float
+    ) -> None:
+        self._progress.commits.answered(ends, refused, now)
+        self._progress.epochs.committed(ends.keys() - refused.keys())
+        if refused:
+            self._stats.failing("commit", f"{refusal(refused)}; the other partitions are")
+        elif not self._progress.commits.is_refused:
+            self._stats.works("commit")

@@ -18,9 +18,8 @@ from kctl_agent.process.tracebacks import first_line
 from kctl_agent.spark.driver import DriverLost
 from kctl_agent.spark.session import lost_jvm
 from kctl_agent.worker.consumer_group.commits import refusal
-from kctl_agent.worker.consumer_group.membership import Membership, partition_names
+from kctl_agent.worker.consumer_group.membership import Membership, partition_names, topics_of
 from kctl_agent.worker.lifecycle.machine import Action, Lifecycle
-from kctl_agent.worker.main_thread.committer import topics_of
 from kctl_agent.worker.offsets.positions import Moved
 from kctl_agent.worker.offsets.progress import ReadProgress
 from kctl_agent.worker.offsets.start_offsets import Decided, StartOffsets

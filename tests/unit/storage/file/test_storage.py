@@ -18,8 +18,8 @@ from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.file import writer as file_writer
 from kctl_agent.storage.file.checkpoint import copy
+from kctl_agent.storage.file.log import note_sync_failure, sync_failures
 from kctl_agent.storage.file.queue_table import MachineClock
-from kctl_agent.storage.file.recovery import note_sync_failure, sync_failures
 from tests.conformance.given import chunk, everything, fill, offsets, put, stored, total
 from tests.unit.storage.conftest import Machine
 

@@ -9,7 +9,7 @@ from kafka import TopicPartition
 from kafka.errors import CoordinatorLoadInProgressError, TopicAuthorizationFailedError
 
 from kctl_agent.worker.consumer_group.membership import Membership
-from kctl_agent.worker.main_thread.committer import Committer
+from kctl_agent.worker.main_thread.main_loop import Committer
 from kctl_agent.worker.offsets.commit_metadata import LogSeen
 from kctl_agent.worker.offsets.progress import ReadProgress
 from tests.servers.scripted_broker import ScriptedBroker
