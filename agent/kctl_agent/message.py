@@ -55,5 +55,4 @@ class Message(_Decoding):
 
 
 def decode_by(value: Decode, key: Decode) -> None:
-    """Sets how this process decodes messages."""
     _Decoding.decode_value, _Decoding.decode_key = staticmethod(value), staticmethod(key)

@@ -125,7 +125,7 @@ class BoundSocket:
     inode: tuple[int, int] = field(repr=False)
 
     def close(self) -> None:
-        """Removes socket and pid file if they are ours, then stops listening. A forked child only closes its copy."""
+        """Removes socket and pid file if they are ours. A forked child only closes its copy."""
         if self.socket.fileno() < 0:
             return
         # Remove the file first: while the socket is open, its inode number is not reused.
@@ -194,7 +194,7 @@ def _remove_stale(path: Path) -> None:
 
 
 def remove_if_dead(run_dir: Path, name: str) -> bool:
-    """Removes the files of an agent whose process has ended; does not wait for the lock. Raises PathError."""
+    """Removes the files of an ended agent; does not wait for the lock. Raises PathError."""
     path = socket_path(run_dir, name)
     try:
         with _locked(run_dir, is_blocking=False):

@@ -30,13 +30,12 @@ _MAPPED: Final = b"\0" * 10 + b"\xff\xff"
 
 
 def owner_of_listener(address: str, port: int) -> int | None:
-    """The uid of the process that listens at this address; None if none does. Raises OSError if the kernel hides it."""
+    """The uid of the listening process; None if none listens. Raises OSError if the kernel hides it."""
     return _owner((address, port), ("::" if ":" in address else "0.0.0.0", 0), _LISTEN)  # noqa: S104
 
 
 def owner_of_peer(theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
-    """The uid of the process at the other end of a local connection; None if that end is closed. Raises OSError if the
-    kernel hides it."""
+    """The uid at the other end of a local connection; None if closed. Raises OSError if the kernel hides it."""
     return _owner(theirs, ours, _ESTABLISHED)
 
 
@@ -74,7 +73,7 @@ def _owner(local: tuple[str, int], remote: tuple[str, int], state: int) -> int |
 
 
 def _packed(address: str) -> tuple[int, bytes]:
-    """Family and bytes of an address. The kernel also finds IPv4 in IPv6 sockets."""
+    """The kernel also finds IPv4 in IPv6 sockets."""
     packed = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
     packed = packed.removeprefix(_MAPPED)
     return (socket.AF_INET if len(packed) == 4 else socket.AF_INET6), packed  # struct pads it with zeros

@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def looked_after(lake: LakeStorage, group: str) -> tuple[list[str], list[str]]:
-    """Runs what is due; returns what was done and what failed. A failure does not stop the other steps."""
+    """Returns what was done and what failed. A failure does not stop the other steps."""
     done: list[str] = []
     failed: list[str] = []
     for table in lake.tables():

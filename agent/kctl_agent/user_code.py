@@ -19,7 +19,7 @@ from kctl_agent.process.tracebacks import plain, traceback_of
 
 
 def main(kind: str, name: str, folder: str, seconds: str) -> None:
-    """Does not return, so that threads started by the code cannot keep the process."""
+    """Does not return: threads started by the code cannot keep the process."""
     faulthandler.enable()
     faulthandler.dump_traceback_later(float(seconds), exit=True)
     stdout = os.dup(1)

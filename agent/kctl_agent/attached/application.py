@@ -98,7 +98,7 @@ class Attached:
                 self._server.publish(self._queries.snapshot(time.monotonic()))
 
     def _quietly(self, step: Callable[[], None]) -> bool:
-        """Reports a step's errors in the snapshot, so that they never reach the application."""
+        """A step's errors never reach the application."""
         try:
             step()
             return True
@@ -138,7 +138,7 @@ class Attached:
             _LOG.warning("kctl: %s", text)
 
     def _ask(self) -> None:
-        """Asks for log starts and ends, which only a fleet needs."""
+        """Only a fleet needs log starts and ends."""
         partitions = self._queries.partitions()
         if self._server is None or self._settings is None or not partitions:
             return

@@ -18,7 +18,7 @@ Partition = tuple[str, int]
 
 
 def log_bounds(admin: Any, partitions: Collection[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
-    """Returns the start and end offsets of logs."""
+    """Start and end offsets."""
     from kafka import TopicPartition
     from kafka.admin import OffsetSpec
 
@@ -59,8 +59,8 @@ def options_of(query: Any) -> list[dict[str, str]]:
 
 
 def elsewhere(options: Mapping[str, Collection[Mapping[str, str]]], own: str | Collection[str]) -> set[str]:
-    """Finds the queries that read from a cluster other than that of the servers `own`. `options` has the options of
-    each query. Two lists with a server in common mean the same cluster."""
+    """Finds the queries that read from another cluster than that of the servers `own`. Two lists with a server in
+    common mean the same cluster."""
     clusters = {query: {_servers(each[_SERVERS]) for each in found} for query, found in options.items()}
     if len(set().union(*clusters.values())) < 2:
         return set()

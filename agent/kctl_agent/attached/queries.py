@@ -74,7 +74,6 @@ class Queries:
         self._error = None
 
     def keep(self, ids: set[str]) -> None:
-        """Forgets all queries except these."""
         for id_ in self._queries.keys() - ids:
             del self._queries[id_]
 

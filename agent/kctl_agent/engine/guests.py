@@ -120,7 +120,7 @@ def held_port() -> socket.socket:
 
 
 def _free(guest: _Guest) -> None:
-    """Frees everything that a guest had, continuing after a step that fails."""
+    """Continues after a step that fails."""
     started = time.monotonic()
     queries: list[Any] = []
     _tried(guest, guest.server.shutdown)

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def opened(kind: Any, **settings: Any) -> Any:
-    """Creates a client. If no broker answers, ends the I/O thread that kafka-python's constructor leaves running."""
+    """If no broker answers, ends the I/O thread that kafka-python's constructor leaves running."""
     client = kind.__new__(kind)
     try:
         client.__init__(**settings)
@@ -19,8 +19,7 @@ def opened(kind: Any, **settings: Any) -> Any:
 
 
 def forget_coordinators(admin: Any) -> None:
-    """Makes a `KafkaAdminClient` find coordinators again after a failed request: it keeps a dead coordinator for
-    ever."""
+    """Call it after a failed request: `KafkaAdminClient` keeps a dead coordinator for ever."""
     admin._manager.cluster._coordinators.clear()  # noqa: SLF001 - see above
 
 

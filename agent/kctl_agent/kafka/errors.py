@@ -69,7 +69,7 @@ def reason(error: BaseException) -> str:
 
 
 def name_of(error: BaseException | type[BaseException]) -> str | None:
-    """The broker's name for an error, such as `UNKNOWN_TOPIC_OR_PARTITION`; None if the error is not from a broker."""
+    """The broker's name for an error, such as `UNKNOWN_TOPIC_OR_PARTITION`; None if it is not from a broker."""
     is_os_error = isinstance(error, OSError) or (isinstance(error, type) and issubclass(error, OSError))
     number = None if is_os_error else getattr(error, "errno", None)
     if number is None:

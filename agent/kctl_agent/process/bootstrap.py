@@ -48,7 +48,7 @@ class BootstrapError(AgentError, code="bootstrap_failed"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSettings:
-    """The settings on the first line of stdin, validated by the control plane."""
+    """The first line of stdin, validated by the control plane."""
 
     name: str
     run_dir: Path
@@ -66,7 +66,7 @@ def begin(
     commands: Callable[[Inbox], Mapping[str, AgentCommand]],
     serve: Callable[[_S, AgentServer, Inbox], int],
 ) -> int:
-    """Runs `serve` while the agent answers `commands`. Returns its exit code; EX_CONFIG or 1 after an error."""
+    """Runs `serve` while the agent answers. Returns its exit code; EX_CONFIG or 1 after an error."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     os.umask(_PRIVATE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the master handles a terminal's Ctrl-C
@@ -112,7 +112,7 @@ def log_trace(error: BaseException, *expected: type[Exception]) -> None:
 
 
 def loaded(setting: str, name: str, folder: Path | None) -> Any:
-    """Imports the user's `module:attribute`, from `folder` first, and makes one of a class. Raises BootstrapError."""
+    """Imports the user's `module:attribute`, from `folder` first, and calls a class. Raises BootstrapError."""
     if folder is not None and str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     module, _, attribute = name.partition(":")

@@ -85,8 +85,8 @@ class ProcessStats(ABC):
     def failing(
         self, part: str, why: str, outside: Outside | None = None, *, is_grave: bool = False, trace: Any = None
     ) -> None:
-        """Records a trouble of a part until the part `works`. `why` becomes the last error, at once if the trouble is
-        grave, otherwise if it lasts."""
+        """Records a trouble until the part `works`. `why` becomes the last error, at once if the trouble is grave,
+        otherwise if it lasts."""
         grace_seconds = 0.0 if is_grave else GRACE_SECONDS
         with self._lock:
             is_due = self._troubles.met(part, why, time.monotonic(), time.time(), outside, grace_seconds)
@@ -168,8 +168,7 @@ class ProcessStats(ABC):
 
 
 class StoringStats(ProcessStats):
-    """Counts the storage in a thread, so that a hang does not delay snapshots; the age of the last count shows the
-    hang."""
+    """Counts the storage in a thread, so that a hang does not delay snapshots; the age of the count shows it."""
 
     def __init__(self, name: str, server: AgentServer, storage: OffsetStore, inbox: Inbox) -> None:
         super().__init__(name, server, inbox)
@@ -242,7 +241,7 @@ class StoringStats(ProcessStats):
             self._stored = StorageReply(self._storage.identity, error=why)
 
     def _read_recent_dead(self, dead: int | None) -> None:
-        """Reads recent dead letters only if the number of dead letters has changed, because this costs a query."""
+        """Reads only if the number of dead letters has changed, because this costs a query."""
         if dead is None or dead == self._dead_known or time.monotonic() < self._read_dead_at:
             return
         store = self._storage.dead_letter_store()

@@ -47,7 +47,7 @@ def place_of(error: BaseException) -> str:
 
 
 def indented(sentence: str, trace: str) -> str:
-    """Indents a trace, so that a log reader cannot take it for another entry."""
+    """A log reader cannot take an indented trace for another entry."""
     return "\n    ".join([sentence, *trace.splitlines()])
 
 
@@ -57,7 +57,7 @@ def plain(text: str) -> str:
 
 
 def named(error: BaseException) -> str:
-    """An exception's type and message; only the type if the user's exception fails to produce a message."""
+    """Type and message; only the type if the user's exception fails to produce a message."""
     with suppress(Exception):
         if text := str(error):
             return short(f"{type(error).__name__}: {text}")

@@ -17,8 +17,8 @@ NAMED = ("record", "error", "enum", "fixed")
 
 
 def self_contained(text: str, referenced: Sequence[str], label: str) -> tuple[str, str]:
-    """Returns the name of a schema and its JSON with every reference replaced by its definition. `referenced` are the
-    texts of the referenced schemas, each after those that it refers to. Raises Undecodable."""
+    """Returns the JSON of a schema with every reference replaced by its definition, and its name. `referenced` are
+    texts, each after those that it refers to. Raises Undecodable."""
     try:
         names: dict[str, Any] = {}
         for each in referenced:

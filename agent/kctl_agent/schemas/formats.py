@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 
 class RegistrySettings(NamedTuple):
-    """The connection to the registry. Paths are absolute. Files with secrets are read at each request, so that you can
-    replace them."""
+    """Paths are absolute. Files with secrets are read at each request, so that you can replace them."""
 
     url: str
     basic_auth_file: str | None = None

@@ -18,7 +18,7 @@ NOT_FRAMED = "NotFramed: no schema id precedes it, and no header names one"
 
 
 def split(data: bytes, headers: Headers, header: str) -> tuple[bytes, bytes]:
-    """Splits a key or value into prefix and payload. Raises Undecodable."""
+    """Returns prefix and payload. Raises Undecodable."""
     given = next((value for name, value in reversed(headers) if name == header), None)
     prefix = _prefix_of(data if given is None else given)
     if prefix is None:
@@ -27,7 +27,7 @@ def split(data: bytes, headers: Headers, header: str) -> tuple[bytes, bytes]:
 
 
 def unframed(data: bytes, headers: Headers, header: str) -> bytes:
-    """Removes the prefix of a key or value, if it has one."""
+    """Removes a prefix, if there is one."""
     try:
         return split(data, headers, header)[1]
     except Undecodable:
@@ -35,13 +35,13 @@ def unframed(data: bytes, headers: Headers, header: str) -> bytes:
 
 
 def path_of(prefix: bytes) -> str:
-    """Returns the registry's path for the schema with this prefix."""
+    """The registry's path for the schema."""
     number = prefix[1:]
     return f"/schemas/guids/{UUID(bytes=number)}" if prefix[0] else f"/schemas/ids/{int.from_bytes(number)}"
 
 
 def named(prefix: bytes) -> str:
-    """Names a prefix for people, such as `id 7`."""
+    """For people, such as `id 7`."""
     return path_of(prefix).removeprefix("/schemas/").replace("s/", " ").replace("guid", "GUID")
 
 

@@ -40,7 +40,7 @@ UNKNOWN = (40401, 40402, 40403)
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema of the registry. `text` is Avro's JSON without references; `label` names the schema for people."""
+    """`text` is Avro's JSON without references; `label` names the schema for people."""
 
     text: str
     name: str
@@ -69,7 +69,7 @@ class Registry:
         return found
 
     def newest(self, subject: str) -> Schema:
-        """Fetches the newest version of a subject each time. Raises as `by_prefix`."""
+        """Asks each time. Raises as `by_prefix`."""
         return self._schema(self._get(f"/subjects/{quote(subject, safe='')}/versions/latest"), subject)
 
     def _schema(self, document: dict[str, Any], label: str) -> Schema:
@@ -79,7 +79,7 @@ class Registry:
         return Schema(text, name, label, document.get("version"), document.get("id"))
 
     def _referenced(self, document: dict[str, Any], above: list[str]) -> list[str]:
-        """Returns the texts of all referenced schemas, each after those that it refers to."""
+        """Texts of all referenced schemas, each after those that it refers to."""
         texts = []
         for each in document.get("references") or ():
             path = f"/subjects/{quote(each['subject'], safe='')}/versions/{each['version']}"

@@ -42,7 +42,7 @@ class HandlerError(AgentError, code="handler_failed"):
 
 
 class FailureLog:
-    """Logs the traceback once a minute per place. From any thread."""
+    """Logs a traceback once a minute per place. From any thread."""
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
@@ -106,8 +106,8 @@ class Handler:
             self._runner.close()
 
     def __call__(self, messages: list[Message]) -> list[Ack]:
-        """Returns the result for each message. Raises HandlerError, also after a time-out; RegistryUnusable if the
-        handler read a value that cannot be decoded at the moment."""
+        """Returns the result for each message. Raises HandlerError, also after a time-out; RegistryUnusable if a value
+        cannot be decoded at the moment."""
         try:
             returned = self._handle(messages)
             if inspect.isawaitable(returned):

@@ -27,7 +27,7 @@ class Final(str):
 
 @dataclass(slots=True, eq=False)
 class InFlightClaim:
-    """`acks` has None for each message for which the handler has returned no result of its own."""
+    """`acks` has None for each message without a result of its own."""
 
     claim: Claim
     acks: list[bool | None]
@@ -50,7 +50,7 @@ class InFlightClaim:
 
     @property
     def is_untouched(self) -> bool:
-        """The handler got no message of this claim, so the claim can be released unchanged."""
+        """The handler got no message of this claim, so it can be released unchanged."""
         return not self.shared_error and all(ack is None for ack in self.acks)
 
 

@@ -56,8 +56,8 @@ class HandlerSettings:
 
 class HandlingStorage(DirectlyStorage):
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        """Takes the settings of `open_storage` with `handler` (for `HandlerSettings`), and `slots` (folder, count) if
-        fewer tasks may call the handler than may run."""
+        """`settings`: those of `open_storage` with `handler`, and `slots` (folder, count) if fewer tasks may call the
+        handler than may run."""
         self.settings = dict(settings)
         given = settings["handler"]
         self.handler_settings = HandlerSettings(**{**given, "formats": Formats.of(given.get("formats"))})
@@ -145,7 +145,7 @@ class _HandlingWriter(Writer):
         self._pause = threading.Event()
 
     def put_all(self, chunks: Sequence[Chunk]) -> list[Put]:
-        """Calls the handler for each chunk; messages handled before an error stay handled."""
+        """Messages handled before an error stay handled."""
         with nullcontext() if self._storage.slots is None else self._storage.slots.held():
             return [self._put(chunk) for chunk in chunks]
 

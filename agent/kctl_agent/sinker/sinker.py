@@ -126,7 +126,7 @@ class Sinker:
         return str(error)
 
     def _tidy_up(self) -> None:
-        """Settles and releases the claims of an earlier sinker of this name that died."""
+        """Settles and releases the claims of a dead sinker of this name."""
         left = self._journal.left_behind()
         if left is not None:
             self._in_flight = [left]
@@ -267,7 +267,7 @@ class Sinker:
         return not settled.is_lost
 
     def report_lost(self, claimed: InFlightClaim) -> None:
-        """Counts a lost lease. Also called on the watchdog's thread."""
+        """Also called on the watchdog's thread."""
         claim, messages = claimed.claim, claimed.claim.messages
         text = f"the lease of {described(messages)} was lost while in flight; the messages are handled again"
         self._stats.happened(

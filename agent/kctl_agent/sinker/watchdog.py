@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Watchdog:
-    """`lost` receives a claim whose lease is lost; `timed_out` receives the parts of a call that took too long, and
-    must not return. Both run on the watchdog's thread."""
+    """`lost` receives a claim whose lease is lost; `timed_out` the parts of a call that took too long, and must not
+    return. Both run on the watchdog's thread."""
 
     _storage: Storage
     _lease_seconds: float

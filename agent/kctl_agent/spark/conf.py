@@ -137,7 +137,7 @@ def is_local(spark_master: str) -> bool:
 
 @contextmanager
 def properties_file(conf: Mapping[str, str], folder: Path) -> Iterator[Path]:
-    """A file that only this user can read, deleted afterwards. Raises OSError."""
+    """Only this user can read it; deleted afterwards. Raises OSError."""
     descriptor, name = tempfile.mkstemp(prefix="spark-conf-", dir=folder)  # 0600
     try:
         with open(descriptor, "w", encoding="ascii") as file:
@@ -197,8 +197,8 @@ def _sharing(settings: SparkSettings) -> dict[str, str]:
 
 
 def _authentication(settings: SparkSettings) -> dict[str, str]:
-    """A local JVM, YARN and Kubernetes generate a secret for each application. A standalone cluster has a secret of its
-    own, with which messages are encrypted too."""
+    """A local JVM, YARN and Kubernetes generate a secret for each application. A standalone cluster has its own, which
+    also encrypts messages."""
     if settings.auth_secret is not None:
         return {
             "spark.authenticate": "true",
@@ -223,8 +223,8 @@ def _escaped(text: str) -> str:
 
 
 def limit_kept_consumers(session: SparkSession, topics: Collection[int]) -> str | None:
-    """Limits the pool of consumers. Call it before the first batch, because the pool reads its limit once. `topics`:
-    the number of partitions of each topic. Returns a sentence if not all consumers are kept."""
+    """Call it before the first batch, because the pool of consumers reads its limit once. `topics`: the number of
+    partitions of each. Returns a sentence if not all consumers are kept."""
     context = session.sparkContext
     if not is_local(context.master):
         return None

@@ -35,7 +35,7 @@ class ApplicationEnded(AgentError, code="application_ended"):
 
 
 def check_application(session: SparkSession) -> None:
-    """Checks whether a cluster has stopped Spark's context by removing its application. Raises ApplicationEnded."""
+    """Checks whether a cluster has removed Spark's application. Raises ApplicationEnded."""
     if session.sparkContext._jsc.sc().isStopped():
         raise ApplicationEnded(
             f"the cluster {session.sparkContext.master} has ended this application: its executors end as soon as they "
@@ -95,7 +95,7 @@ class EngineDriver(Driver):
     def __init__(
         self, run_dir: Path, name: str, scratch_dir: Path, environment: Callable[[], Mapping[str, str]]
     ) -> None:
-        """`environment`: variables of the executors' Pythons beyond those of the engine."""
+        """`environment`: variables of the executors' Pythons beyond the engine's."""
         self._request = GatewayRequest(run_dir, name)
         self._name = name
         self._scratch_dir = scratch_dir
@@ -180,8 +180,8 @@ class EngineDriver(Driver):
 
 
 def _shared_context() -> type[SparkContext]:
-    """A SparkContext class whose `stop` does not stop the shared context: neither when its constructor fails, nor when
-    the user's code calls `frame.sparkSession.stop()`."""
+    """Its `stop` does not stop the shared context: neither when its constructor fails, nor when the user's code calls
+    `frame.sparkSession.stop()`."""
     from pyspark import SparkContext
 
     class Shared(SparkContext):  # type: ignore[misc]

@@ -55,8 +55,8 @@ class OwnGateways:
         self._socket.setAccessible(True)
 
     def open(self, entry_point: Any) -> tuple[Any, int, str]:
-        """Returns a `py4j.ClientServer` that listens on loopback, its port and its token. Like Spark's `Py4JServer`, it
-        runs a callback on the thread that waits for it."""
+        """Returns a `py4j.ClientServer` that listens on loopback, its port and its token. Like `Py4JServer`, it runs a
+        callback on the thread that waits for it."""
         token = secrets.token_hex(_TOKEN_BYTES)
         builder = self._java("py4j.ClientServer$ClientServerBuilder")().autoStartJavaServer(False)
         server = builder.authToken(token).entryPoint(entry_point).build()

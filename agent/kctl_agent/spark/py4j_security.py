@@ -74,7 +74,7 @@ def _port_shared() -> Iterator[None]:
 
 
 def _take_none_of_others(gateway: Any) -> None:
-    """Rejects other users' connections. If the kernel hides the owner of the JVM's socket, only the token protects."""
+    """If the kernel hides the owner of the JVM's socket, only the token protects."""
     server, jvm = gateway._callback_server, gateway.gateway_parameters  # noqa: SLF001
     create = server._create_connection  # noqa: SLF001
     if owner_of_listener(socket.gethostbyname(jvm.address), jvm.port) is None:

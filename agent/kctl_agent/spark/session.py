@@ -77,13 +77,13 @@ def session(settings: SparkSettings) -> SparkSession:
 
 
 def serve_this_user(accumulators: TCPServer) -> None:
-    """Rejects other users' connections to Spark's accumulator server, which one silent connection would block, and
-    Spark's scheduler with it."""
+    """Rejects other users' connections to Spark's accumulator server: one silent connection would block it, and the
+    scheduler with it."""
     accumulators.verify_request = lambda peer, _: is_own(peer)  # type: ignore[method-assign, assignment, arg-type]
 
 
 def java_options(scratch_dir: Path, given: str) -> str:
-    """Java options of the driver; the user's come last and take precedence."""
+    """The user's come last and take precedence."""
     # Spark unpacks libraries and artifacts into java.io.tmpdir, and a killed JVM leaves them there.
     # A JVM that has run out of memory may live on uselessly: any of its threads may have ended.
     ours = f'{LOG_OPTION} "-Djava.io.tmpdir={scratch_dir}" -XX:+ExitOnOutOfMemoryError'

@@ -85,7 +85,7 @@ def _incarnation(pair: tuple[Block, Message]) -> tuple[str, int, str]:
 def opened(
     leased: Iterable[tuple[str, int, Block]], owner: str, token: str, lease_until: float, at: float
 ) -> tuple[list[Claim], dict[str, DeadLetter]]:
-    """Builds claims of the readable blocks; returns damaged ones as dead letters by id."""
+    """Returns claims of the readable blocks, and damaged ones as dead letters by id."""
     claims, bad = [], {}
     for id_, tries, block in leased:
         try:

@@ -15,8 +15,8 @@ For the sinkers that claim messages:
 
 - **At least once, normally once.** A block has one owner at a time. It is delivered again only if its lease expired,
   its owner was released, or some of its messages failed.
-- **The lease decides.** Without the lease, `settle` changes nothing. An expired lease is valid until another owner gets
-  the block.
+- **The lease decides.** Without it, `settle` changes nothing. An expired lease is valid until another owner gets the
+  block.
 - **A message is always in one place.** One transaction takes it out of its block and removes it, retries it in a
   smaller block, or stores it as a dead letter, replacing an older one.
 - **Order.** Without failures, blocks of a partition are delivered in offset order; retried blocks precede later puts.
@@ -74,8 +74,8 @@ class StorageUnusable(StorageError, code="storage_unusable", retriable=True):
 
 
 class StorageMisconfigured(StorageUnusable, code="storage_misconfigured", retriable=False):
-    """The storage's settings name a package that is not installed, or a file of keys that cannot be read. `kctl` exits
-    with 2."""
+    """The storage's settings name a package that is not installed, or an unreadable file of keys. `kctl` exits with
+    2."""
 
 
 class TableRefused(StorageError, code="table_refused"):
@@ -106,11 +106,11 @@ class OffsetStore(ABC):
 
     @abstractmethod
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:
-        """Ties a new storage (with `take_over`, any) to `owner`, and returns the storage's random id.
+        """Ties a new storage (with `take_over`, any) to `owner`; returns the storage's random id.
 
-        A copy of the storage has the same id, an emptied storage a new one; a storage that keeps nothing has an empty
-        id. For a table, `owner` selects the stored offsets of the other calls, which raise StorageUnusable before
-        `bind`. Raises OtherGroup if the storage belongs to another owner.
+        A copy has the same id, an emptied storage a new one; a storage that keeps nothing has an empty id. For a table,
+        `owner` selects the stored offsets of the other calls, which raise StorageUnusable before `bind`. Raises
+        OtherGroup.
         """
 
     def moved_from(self) -> Binding | None:
@@ -120,8 +120,8 @@ class OffsetStore(ABC):
 
     @abstractmethod
     def init_offsets(self, stored_offsets: Collection[StoredOffset], seen: StoredOffsets = NONE_STORED) -> None:
-        """Writes stored offsets in one transaction, also backwards, if each still equals the one in `seen` (or is
-        missing in both); each gets the next `version`. Raises StoredOffsetMoved; then nothing was written."""
+        """Writes stored offsets in one transaction, also backwards, if each equals the one in `seen` (or is missing in
+        both); each gets the next `version`. Raises StoredOffsetMoved; then nothing was written."""
 
     @abstractmethod
     def advance_offsets(self, advances: Collection[Advance]) -> None:
@@ -159,8 +159,8 @@ class DeadLetterStore(ABC):
         limit: int = PAGE,
         seconds: float | None = None,
     ) -> DeadLetterPage:
-        """Returns dead letters, oldest first, after the `next` of an earlier page. If `seconds` run out, returns those
-        found so far. Raises BadParams if `after` is malformed."""
+        """Returns dead letters, oldest first, after the `next` of an earlier page; after `seconds`, those found so far.
+        Raises BadParams if `after` is malformed."""
 
     def dead(
         self, selection: Selection = EVERYTHING, limit: int | None = None, progress: Progress = silent
@@ -183,11 +183,11 @@ class DeadLetterStore(ABC):
         self, selection: Selection = EVERYTHING, hours: int = 0, progress: Progress = silent
     ) -> list[DeadLetterGroup]:
         """Counts dead letters by cause, most frequent first, and per hour for the last `hours`. Calls `progress` with 0
-        from time to time; it may raise to stop."""
+        from time to time."""
 
     def recent_dead(self) -> RecentDeadLetters | None:
-        """Counts the dead letters of the last minutes; a date in the future, from a worker whose clock is ahead, counts
-        as now. Raises StorageError, also after `_RECENT_DEAD_READ_SECONDS`."""
+        """Counts the dead letters of the last minutes; a date in the future, by another clock, counts as now. Raises
+        StorageError, also after `_RECENT_DEAD_READ_SECONDS`."""
         now, deadline = time.time(), time.monotonic() + _RECENT_DEAD_READ_SECONDS
 
         def in_time(_: int) -> None:
@@ -206,15 +206,15 @@ class DeadLetterStore(ABC):
     def remove_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Deletes dead letters, except requeued ones; returns how many. `progress` receives the number deleted so far
-        and may raise to stop; deleted ones stay deleted. Raises CountChanged, changing nothing, at a wrong `expect`."""
+        """Deletes dead letters, except requeued ones; returns how many. `progress` receives the number deleted so far;
+        deleted ones stay deleted if it raises. Raises CountChanged, changing nothing, at a wrong `expect`."""
 
     @abstractmethod
     def requeue_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
         """Requeues dead letters for sinkers, or for a worker that writes them to the table; returns how many. Damaged
-        ones stay. `progress` and CountChanged as in `remove_dead`. Raises StorageError if there is no queue."""
+        ones stay. Raises StorageError if there is no queue, otherwise as `remove_dead`."""
 
     @abstractmethod
     def move_dead(
@@ -227,7 +227,7 @@ class DeadLetterStore(ABC):
         """Removes dead letters that `send` has stored elsewhere; returns how many.
 
         `send` gets some at a time and returns those it stored. After a crash it may get the same ones again, and one
-        requeued meanwhile may be in both places. Damaged ones stay. `progress` and CountChanged as in `remove_dead`.
+        requeued meanwhile may be in both places. Damaged ones stay. Otherwise as `remove_dead`.
         """
 
 
@@ -249,8 +249,8 @@ class Storage(OffsetStore, DeadLetterStore):
         self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None
     ) -> list[Claim]:
         """Leases blocks with up to `limit` messages and `limit_bytes` as stored, but at least one block if any is
-        pending. Ends expired leases (which count as a try) and delays first. With `ordered`, which all sinkers should
-        agree on, leases one block per partition."""
+        pending. Ends expired leases (which count as a try) and delays first. With `ordered`, on which all sinkers
+        should agree, leases one block per partition."""
 
     @abstractmethod
     def settle(
@@ -265,16 +265,16 @@ class Storage(OffsetStore, DeadLetterStore):
 
     @abstractmethod
     def release(self, owner: str, *, count_try: bool = False) -> int:
-        """Makes blocks leased to `owner` claimable; returns the number of messages. Use `count_try` if the owner died,
-        so that a message cannot kill its handler for ever."""
+        """Makes blocks leased to `owner` claimable; returns the number of messages. `count_try`: the owner died, so
+        that a message cannot kill its handler for ever."""
 
     @abstractmethod
     def dead_letter(
         self, messages: Sequence[Message], error: Errors, topic_id: str | None = None, advance: Advance | None = None
     ) -> None:
-        """Stores messages as dead letters, even ones that are not in the storage.
-        With `advance`, moves the stored offset over them in the same transaction; raises StoredOffsetMissing, or
-        StoredOffsetMoved if the stored offset is not at its start."""
+        """Stores messages as dead letters, even ones that are not in the storage. With `advance`, moves the stored
+        offset over them in the same transaction; raises StoredOffsetMissing, or StoredOffsetMoved if it is not at the
+        start."""
 
     @abstractmethod
     def clear(self, selection: Selection = EVERYTHING) -> int:
@@ -301,7 +301,7 @@ class Writer(ABC):
         self.close()
 
     def portions(self, chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
-        """Divides chunks into parts that are cheap to put in turn, each with at most one chunk of a partition."""
+        """Divides chunks into parts to put in turn, each with at most one chunk of a partition."""
         yield chunks
 
     def put(self, chunk: Chunk) -> Put:
@@ -330,7 +330,6 @@ def read_page(
     limit: int,
     seconds: float | None,
 ) -> DeadLetterPage:
-    """Reads step by step until the page is full, its time is over, or there are no more."""
     until = None if seconds is None else time.monotonic() + seconds
     found: list[DeadLetter] = []
     size, place = 0, after

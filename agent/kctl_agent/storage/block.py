@@ -91,7 +91,7 @@ class Columns:
         )
 
     def split(self, size: int, most_bytes: int | None = None) -> Iterator[Columns]:
-        """Yields runs of at most `size` messages and `most_bytes` bytes; a larger message is a run alone."""
+        """Yields runs of at most `size` messages and `most_bytes`; a larger message is a run alone."""
         return self.cut(self._edges(size, most_bytes))
 
     def cut(self, edges: Sequence[int]) -> Iterator[Columns]:
@@ -185,7 +185,6 @@ def _header_json(headers: Headers) -> bytes | None:
 
 
 def binary_column(values: list[bytes | None]) -> BinaryColumn | None:
-    """Joins values; None if every value is null."""
     if all(value is None for value in values):
         return None
     lengths = np.array([-1 if value is None else len(value) for value in values], np.int32)

@@ -72,7 +72,7 @@ class Binding:
     cluster_id: str | None
 
     def differs_from(self, other: Binding) -> bool:
-        """Whether group or cluster differ; an unknown cluster id equals any."""
+        """An unknown cluster id equals any."""
         ids = {self.cluster_id, other.cluster_id} - {None}
         return self.group != other.group or len(ids) > 1
 
@@ -85,8 +85,8 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Chunk(_OfPartition):
-    """Messages in offset order, covering `start` to before `end` (with gaps). `version` is the version of the stored
-    offset for which the chunk was planned."""
+    """Messages in offset order, covering `start` to before `end` (with gaps), planned on the stored offset of this
+    `version`."""
 
     topic_id: str | None
     start: int

@@ -1,4 +1,4 @@
-"""Types of the sinker's half of the contract: claims, their results, dead letters and their counts by cause. Pure."""
+"""Types of the sinker's half of the contract: claims, their results, dead letters and counts by cause. Pure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Numbers of messages. `is_lost`: the lease was lost, and nothing was changed."""
+    """Numbers of messages. `is_lost`: the lease was lost, and nothing changed."""
 
     gone: int = 0
     again: int = 0
@@ -79,7 +79,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPage:
-    """Oldest first. `next` continues in the next call; None after the last. A page whose time ran out may be empty."""
+    """Oldest first. `next` continues; None after the last. A page whose time ran out may be empty."""
 
     rows: list[DeadLetter]
     next: str | None

@@ -42,7 +42,7 @@ def open_storage(settings: Settings, *, reply_seconds: float | None = None) -> S
 
 
 def open_lake(settings: Settings) -> LakeStorage:
-    """Opens no files or connections yet. Raises StorageMisconfigured, TableRefused."""
+    """Opens nothing yet. Raises StorageMisconfigured, TableRefused."""
     _need_packages(settings["uri"])
     from kctl_agent.storage.lake.folder import Folder, LocalFolder
     from kctl_agent.storage.lake.storage import LakeStorage

@@ -24,7 +24,7 @@ class StorageLimits:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> StorageLimits:
-        """Reads `[storage]`; a missing setting or 0 is no limit."""
+        """A missing setting or 0 is no limit."""
         names = ("limit", "limit_bytes", "dead_limit", "min_free_bytes", "dead_expire_seconds")
         return cls(*(settings.get(name) or None for name in names))
 

@@ -33,7 +33,7 @@ class StoreKeys:
 
     @classmethod
     def read(cls, path: Path) -> StoreKeys:
-        """Reads a file in the format of `~/.aws/credentials`. Raises StorageMisconfigured."""
+        """Reads a file like `~/.aws/credentials`. Raises StorageMisconfigured."""
         parser = configparser.RawConfigParser()
         try:
             parser.read_string(read_private(path))

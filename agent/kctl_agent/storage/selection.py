@@ -63,7 +63,7 @@ class Selection:
         return replace(self, older_than_seconds=None, died_to=died_to)
 
     def of_blocks(self) -> Selection:
-        """Checks that this selection can be used for pending messages. Raises StorageError."""
+        """Checks that this selection fits pending messages. Raises StorageError."""
         if more := sorted(set(self.named) - OF_BLOCKS):
             raise StorageError(f"pending messages cannot be selected by {', '.join(more)}, only dead letters can")
         return self
@@ -75,7 +75,7 @@ class Selection:
         return self.error_class in (None, cause.error_class) and self.line in (None, cause.line)
 
     def takes_dead_letter(self, dead_letter: DeadLetter) -> bool:
-        """Whether a dead letter is selected. Call it on a `dated` selection."""
+        """Call it on a `dated` selection."""
         block = dead_letter.block
         return (
             self.takes_partition(block.topic, block.partition)
@@ -99,7 +99,7 @@ EVERYTHING = Selection()
 
 
 def is_id_number(text: str) -> bool:
-    """A dead letter's number has fewer than 64 bits."""
+    """A number of fewer than 64 bits."""
     return text.isdecimal() and len(text) < 19
 
 

@@ -35,7 +35,7 @@ _copies: dict[Path, tuple[float, threading.Thread]] = {}
 
 
 def begin_copy(path: Path, at_most_every_seconds: float = 0.0) -> bool:
-    """Copies in a thread. False if this process is already copying, or has started a copy recently."""
+    """Copies in a thread. False if this process is copying, or has started a copy recently."""
     if path in _copies:
         began, thread = _copies[path]
         if thread.is_alive() or time.monotonic() - began < at_most_every_seconds:
@@ -84,7 +84,7 @@ def in_turn(folder: int) -> Iterator[None]:
 
 @contextmanager
 def reading(guard: sqlite3.Connection) -> Iterator[None]:
-    """Within this context, no connection can restart the log during a checkpoint."""
+    """Keeps other connections from restarting the log during a checkpoint."""
     guard.execute("begin")
     try:
         guard.execute("select 1 from sqlite_master").fetchone()
@@ -95,7 +95,7 @@ def reading(guard: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def writing(guard: sqlite3.Connection) -> Iterator[None]:
-    """Within this context, no other connection can commit during a checkpoint."""
+    """Keeps other connections from committing during a checkpoint."""
     guard.execute("begin immediate")
     try:
         yield

@@ -63,7 +63,7 @@ def note_recovery(path: Path, failures: list[Path]) -> None:
 
 
 def noted(path: Path) -> frozenset[str]:
-    """The names of noted failures. If they are the same as before, no sync has failed in the meantime."""
+    """Names of noted failures; if they are the same as before, no sync has failed in the meantime."""
     return frozenset(each.name for each in _entries(path))
 
 
@@ -128,7 +128,7 @@ def _forget(index: Path) -> None:
 
 
 class Log:
-    """One connection's view of the log, for that connection's thread. Close it before the connection."""
+    """One connection's view of the log, for its thread. Close it before the connection."""
 
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
         self._path = path

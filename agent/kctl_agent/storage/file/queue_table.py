@@ -35,8 +35,7 @@ class MachineClock:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def boot_id(self) -> str:
-        """Identifies the machine's boot. Containers of one machine share this id, as they share the clock
-        (random(4))."""
+        """Containers of one machine share this id, as they share the clock (random(4))."""
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
     def wall(self) -> float:
@@ -65,7 +64,7 @@ def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
 def lease(
     db: sqlite3.Connection, now: float, owner: str, token: str, lease_seconds: float, *size: Any
 ) -> list[tuple[str, int, Block]]:
-    """Returns (id, tries, block) of each leased block. Takes no lock if nothing is pending."""
+    """Returns (id, tries, block) of each. Takes no lock if nothing is pending."""
     (waits,) = db.execute(
         "select exists(select 1 from queue where state='pending') or exists(select 1 from queue where until<=?)", (now,)
     ).fetchone()

@@ -41,8 +41,7 @@ TARGET_FILE_BYTES = 128 << 20
 
 
 class TableStorage(OffsetStore):
-    """`partition_by`: the columns by which a new table is partitioned. With `merge_schema` a batch's new columns are
-    added to the table."""
+    """With `merge_schema` a batch's new columns are added to the table."""
 
     def __init__(
         self,
@@ -82,14 +81,14 @@ class TableStorage(OffsetStore):
         self.table.fit(schema, self.partition_by, merge_schema=self.merge_schema)
 
     def columns(self) -> Sequence[Mapping[str, Any]] | None:
-        """Returns the table's columns (fields of Spark's JSON); None: there is no table yet. Raises StorageUnusable."""
+        """Returns fields of Spark's JSON; None: there is no table yet. Raises StorageUnusable."""
         if not self.table.exists():
             return None
         with self.table.state() as table:
             return list(table.fields)
 
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:  # noqa: ARG002
-        """Returns the table's id. Every group has its own names in the table's log, so kctl rejects no group."""
+        """Returns the table's id. Every group has its own names in the table's log, so none is rejected."""
         self._owner = owner.known_from(self._owner)
         with self.table.state() as table:
             return table.id
@@ -174,7 +173,7 @@ class TableStorage(OffsetStore):
         id_: str | None = None,
         claims: Mapping[TopicPartition, int | None] = MappingProxyType({}),
     ) -> None:
-        """Writes the new stored offsets with these files, if each offset and claim is unchanged."""
+        """Moves stored offsets and adds files, if each offset and claim is unchanged."""
         if not moves and not files:
             return
         owner = self.owner
@@ -243,9 +242,9 @@ class LakeBatch:
         self.folder = self._storage.folder.subfolder(f"{BATCH}{uuid.uuid4().hex}")
 
     def commit(self, written: Written | None = None) -> list[DataFile]:
-        """Adds the files to the table and moves the stored offsets to the batch's ends. `written` None: all files of
-        the folder. After StoredOffsetMoved (another owner was faster) or TableRefused nothing is visible. After
-        StorageUnusable the stored offsets show whether the batch is stored."""
+        """Adds the files and moves the stored offsets to the batch's ends. `written` None: all files of the folder.
+        After StoredOffsetMoved (another owner was faster) or TableRefused nothing is visible. After StorageUnusable the
+        stored offsets show the result."""
         files = written_files(self._storage.folder, self.folder, written)
         if files is None:
             raise StorageUnusable(f"{self.folder}, what a batch has written, is gone: nothing of it was stored")

@@ -54,7 +54,7 @@ def where(url: str) -> str:
 
 def connect(url: str, password_file: Path | None, reply_seconds: float = REPLY_SECONDS) -> Any:
     """Returns a client for any thread that connects at first use. Raises StorageMisconfigured without redis-py,
-    StorageUnusable if the URL or password file is unreadable."""
+    StorageUnusable."""
     try:
         import redis
         from redis.backoff import ExponentialWithJitterBackoff
@@ -160,7 +160,7 @@ class RedisSession:
 
     @property
     def client(self) -> Any:
-        """The client. Wrap its errors in `as_unusable`. Raises StorageUnusable."""
+        """Wrap its errors in `as_unusable`. Raises StorageUnusable."""
         if self._client is None:
             self._client = connect(self._url, self._password_file, self.reply_seconds)
         return self._client
@@ -169,7 +169,7 @@ class RedisSession:
         return f"{self.prefix}{kind}:{which}"
 
     def replies(self, things: Iterable[T], ask: Callable[[Any, T], object]) -> list[Any]:
-        """Calls `ask` with a pipeline for each thing; returns the replies to all commands that `ask` added to it."""
+        """Calls `ask` with a pipeline for each thing; returns the replies to all commands."""
         with as_unusable(self.place), self.client.pipeline(transaction=False) as pipeline:
             for each in things:
                 ask(pipeline, each)
@@ -196,7 +196,6 @@ class RedisSession:
                         self.client.script_load(_source(name))
 
     def _script(self, name: str) -> Any:
-        """A script of `lua/`, sent by its hash, or in full if the server does not know it."""
         if name not in self._scripts:
             self._scripts[name] = self.client.register_script(_source(name))
         return self._scripts[name]

@@ -18,7 +18,7 @@ def words(*values: object) -> list[object]:
 
 
 def name_of(tp: TopicPartition) -> str:
-    """`topic:partition`; a topic name contains no colon."""
+    """A topic name contains no colon."""
     return f"{tp[0]}:{tp[1]}"
 
 

@@ -62,7 +62,7 @@ class RedisDeadLetters(NumberedDeadLetters):
         return done if done >= 0 else self._put_back_dead(self._left(dead_letters))
 
     def _remove_dead(self, dead_letters: list[DeadLetter]) -> int:
-        """Deletes dead letters by a requeue that makes no blocks."""
+        """A requeue that makes no blocks."""
         removed = int(self._session.run_once("requeue_dead", len(dead_letters), *(each.id for each in dead_letters)))
         return removed if removed >= 0 else self._remove_dead(self._left(dead_letters))
 
@@ -114,7 +114,7 @@ def _scores(selection: Selection) -> tuple[float, float]:
 
 
 def _runs(session: RedisSession, selection: Selection) -> list[Run]:
-    """Returns one run of all dead letters, without a cause, unless the selection names a partition or a cause."""
+    """One run of all, without a cause, unless the selection names a partition or a cause."""
     if not {"topic", "partition", "error_class", "line"} & set(selection.named):
         return [(session.prefix + "dead", DeathCause("", ""))]
     return _separate_runs(session, selection)

@@ -53,7 +53,7 @@ class RedisWriter(Writer):
     def close(self) -> None: ...
 
     def _parts(self, chunk: Chunk, most: int) -> Iterator[Chunk]:
-        """Divides a chunk into whole blocks. If message sizes vary, a part may be twice as large as `most`."""
+        """If message sizes vary, a part may be twice as large as `most`."""
         columns, begin = chunk.columns, chunk.start
         rows = len(columns) * most // max(columns.bytes, 1)
         size = max(rows // self._block_messages, 1) * self._block_messages

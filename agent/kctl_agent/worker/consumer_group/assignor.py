@@ -38,7 +38,7 @@ def leader_announcing(
 
     `own_member_id` is called in `assign`, `owned` at each join, `on_leader(generation, leader, partitions)` on
     kafka-python's I/O thread at every assignment: `leader` is None if the leader is a client that writes no note;
-    `partitions` has the number of partitions of each topic.
+    `partitions` counts those of each topic.
     """
 
     stock: Any = ASSIGNORS[name]

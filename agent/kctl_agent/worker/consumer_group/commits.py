@@ -99,7 +99,7 @@ class Commits:
         return time.monotonic() - self._changed_at >= QUIET_SECONDS
 
     def answered(self, offsets: Offsets, refused: Collection[TopicPartition], now: float) -> None:
-        """All `offsets` are committed except `refused` partitions. Main thread only."""
+        """All `offsets` but those of `refused` are committed. Main thread only."""
         self.done({tp: offset for tp, offset in offsets.items() if tp not in refused})
         still = {tp: before for tp, before in self._refused.items() if tp not in offsets}
         for tp in refused:

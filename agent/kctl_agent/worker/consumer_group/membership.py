@@ -39,7 +39,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class MemberLost(Exception):
-    """The session expired and the group continues without this member: it must not commit, and joins again."""
+    """The session expired and the group continues without this member, which joins again."""
 
 
 class MemberFenced(Exception):
@@ -109,7 +109,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """The partitions that this member may read; empty during a rebalance or a loss."""
+        """Empty during a rebalance or a loss."""
         generation: int = self._metadata().generation_id
         if self._suspended or generation < 0 or generation == self._given_up:
             return frozenset()
@@ -150,8 +150,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             raise self._fenced()
 
     def commit(self, offsets: Offsets, *, is_reset: bool = False) -> dict[TopicPartition, type[KafkaError]]:
-        """Commits offsets, without a note if it is a reset. Returns the partitions that the broker rejects. Raises
-        MemberLost, MemberFenced, KafkaError."""
+        """Commits offsets, without a note if it is a reset. Returns rejected partitions. Raises MemberLost,
+        MemberFenced, KafkaError."""
         commit = self._commit(offsets, (lambda _: "") if is_reset else self.note)
         try:
             self._consumer.commit(commit, timeout_ms=COMMIT_TIMEOUT_MS)

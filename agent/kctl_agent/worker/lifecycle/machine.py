@@ -118,8 +118,7 @@ class ReportQueryFailed(Action):
 
 
 class Lifecycle:
-    """The first event is `polled`. For the main thread, or during a revocation for the thread that the main thread
-    waits for."""
+    """The first event is `polled`. For the main thread, or in a revocation for the thread that it waits for."""
 
     def __init__(self) -> None:
         self.state = WorkerState.JOINING
@@ -228,8 +227,7 @@ class Lifecycle:
         return [report, *self._stop_all(), *self._enter(WorkerState.ASSIGNED)]
 
     def seek_requested(self) -> list[Action]:
-        """An operation must move a stored offset: all queries drain, and no query starts or stops until the operation
-        ends."""
+        """All queries drain, and none starts or stops until the operation ends."""
         self.is_seeking = True
         return [] if self._is_rebalancing else self._drain(set(self.queries))
 

@@ -120,7 +120,7 @@ class MainLoop:
         self._watcher.start()
 
     def turn(self) -> None:
-        """Polls the group, executes operations and checks the queries, once. Raises errors that end the worker."""
+        """Polls the group, executes operations and checks the queries. Raises errors that end the worker."""
         self._begun = deadline.begin(self._turn_seconds)
         try:
             self._poll()

@@ -105,7 +105,7 @@ class Requests:
     _waiting: list[AcceptedOperation] = field(default_factory=list)
 
     def carry_out(self) -> None:
-        """Executes as many operations as possible without waiting. If an operation that waits is dropped, the queries
+        """Executes as many operations as possible without waiting. If one that waits is dropped, the queries
         restart."""
         self._waiting += self._inbox.take()
         while self._waiting:

@@ -61,7 +61,7 @@ class Topics:
         return {**kept, **self.ids}
 
     def undescribed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """Partitions whose topic has an error, and so no id. Raises KafkaError if every topic has one."""
+        """Partitions whose topic has an error. Raises KafkaError if every topic has one."""
         errors = {tp: self.errors[tp.topic] for tp in partitions if tp.topic in self.errors}
         if errors and len(errors) == len(partitions):
             tp = min(errors)
@@ -126,8 +126,8 @@ class Brokers:
         return describe(error, what, self._settings.bootstrap_servers)
 
     def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
-        """Start and end offsets. With `read_committed` the end is the last stable offset. A silent leader does not
-        affect other partitions. Raises KafkaError if there is no answer at all."""
+        """With `read_committed` the end is the last stable offset. A silent leader does not affect other partitions.
+        Raises KafkaError if there is no answer at all."""
         try:
             starts, unstarted = answered_offsets(self._admin, partitions, OffsetSpec.EARLIEST)
             isolation = self._settings.isolation_level
@@ -238,7 +238,7 @@ class Brokers:
         return ends
 
     def _look_for_brokers(self) -> None:
-        """Refreshes the brokers, because kafka-python's admin client would miss a recovered one for minutes."""
+        """kafka-python's admin client would miss a recovered broker for minutes."""
         self._admin._manager.cluster.request_update()  # noqa: SLF001 - it offers no public way
 
     def offset_at(self, partition: TopicPartition, milliseconds: int) -> int | None:
@@ -315,8 +315,8 @@ def _topic_partition(topic: str, partition: dict[str, Any]) -> PartitionMetadata
 
 
 class BrokerWatcher(threading.Thread):
-    """Asks brokers once a second for the partitions of `watched()`, in a daemon thread. `view` is the last answer
-    (atomic to read). `report` gets why there was no answer, or None."""
+    """Asks brokers once a second for the partitions of `watched()`. `view` is the last answer (atomic to read).
+    `report` gets why there was no answer, or None."""
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
 
 
 class Epochs:
-    """The last seen log of each partition, while this worker owns it: another owner may have handled a truncation.
+    """The last seen log of each partition while this worker owns it: another owner may have handled a truncation.
     `began`, `observe` and `committed` are for one thread."""
 
     def __init__(self) -> None:
@@ -69,8 +69,7 @@ class Epochs:
         return self._seen.get(tp)
 
     def committed(self, partitions: Collection[TopicPartition]) -> None:
-        """Records the notes of these partitions as committed. When a newer log end is seen, a note counts as
-        uncommitted."""
+        """Records the notes of these partitions as committed."""
         self._committed = {**self._committed, **{tp: self._seen[tp] for tp in partitions if tp in self._seen}}
 
     def uncommitted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -118,7 +117,7 @@ def log_seen(note: CommitNote | None, offset: int, leader_epoch: int | None) -> 
 
 
 def parse(metadata: str | None) -> CommitNote | None:
-    """Reads a note; None if another client has committed the offset."""
+    """None if another client has committed the offset."""
     try:
         document = json.loads(metadata or "null")
     except ValueError:

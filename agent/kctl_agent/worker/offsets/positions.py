@@ -11,8 +11,7 @@ from kctl_agent.worker.offsets.commit_metadata import CommitNote, LogSeen, Stora
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The brokers' answers. `committed` is None without a committed offset; `note` is None if another client committed
-    the offset."""
+    """The brokers' answers. `note` is None if another client committed the offset."""
 
     topic: str
     partition: int

@@ -36,7 +36,7 @@ class Reading:
         return any(self.is_void(tp, view) and tp.topic in view.topic_ids for tp in running)
 
     def is_without_leader(self, running: Collection[TopicPartition], view: BrokerView, seconds: float) -> bool:
-        """Whether a partition has had no leader for this long, so that Spark cannot get the ends of any partition."""
+        """Whether a partition has had no leader for this long, so that Spark cannot get the ends of any."""
         if view.taken_at is None or view.taken_at < self._began_at:
             return False
         return any(view.taken_at - each.since > seconds for tp, each in view.unanswered.items() if tp in running)
@@ -52,7 +52,7 @@ class ReadProgress:
         self._reached: dict[TopicPartition, int] = {}
 
     def note(self, tp: TopicPartition, storage: StorageId) -> str:
-        """Metadata to commit with an offset; also called on kafka-python's I/O thread."""
+        """Also called on kafka-python's I/O thread."""
         return CommitNote(storage, self.reading.topic_id(tp), self.epochs.seen(tp)).format()
 
     def began(

@@ -48,8 +48,8 @@ class SeekPlan:
 
 
 def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int], int | None]) -> SeekPlan:
-    """Plans a seek to `earliest`, `latest`, an offset, or `@` and milliseconds since 1970 (the first record not older,
-    or the end of the log). Raises BadParams, also for an offset outside the log."""
+    """`to`: `earliest`, `latest`, an offset, or `@` and milliseconds since 1970 (the first record not older, or the end
+    of the log). Raises BadParams, also for an offset outside the log."""
     begin, end = found.log_start, found.log_end
     if to in ("earliest", "latest"):
         target = begin if to == "earliest" else end

@@ -26,7 +26,7 @@ CALL_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Contains all partitions of a topic that is new to the group, not only the requested ones."""
+    """Has all partitions of a topic that is new to the group, not only the requested ones."""
 
     stored_offsets: Mapping[tuple[str, int], StoredOffset]
     found: Mapping[TopicPartition, Found]
@@ -50,7 +50,7 @@ class Decided:
 
 
 class StartOffsets:
-    """`identity` is the storage's, as in commits; known after a decision."""
+    """`identity` is the storage's in commits; known after a decision."""
 
     def __init__(self, settings: WorkerSettings, storage: OffsetStore, brokers: Brokers) -> None:
         self._settings = settings

@@ -48,7 +48,7 @@ def task_count(sizes: Collection[int], at_a_time: int, least_records: int = 1) -
 
 
 class BatchPut(ABC):
-    """The driver's side of a put. `token` identifies a batch's errors."""
+    """`token` identifies a batch's errors."""
 
     def __init__(self, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
         self._transform = transform
@@ -72,7 +72,7 @@ class BatchPut(ABC):
 
     @abstractmethod
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:
-        """Stores a batch of `stream` and moves stored offsets to the ends of its ranges. On Spark's callback thread."""
+        """Stores a batch of `stream` and moves stored offsets to the ends of its ranges. On a callback thread."""
 
 
 class BlockPut(BatchPut):

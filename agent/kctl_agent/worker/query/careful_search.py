@@ -107,7 +107,7 @@ class CarefulSearch:
             each.failures, each.bad_at, each.why = each.failures + 1, now, why
 
     def gave_up(self, tp: TopicPartition, position: int, now: float) -> None:
-        """The unreadable records of this partition up to this position became dead letters."""
+        """Unreadable records up to this position became dead letters."""
         each = self.partitions[tp]
         each.position, each.failures, each.alone, each.bad_at, each.retry_at = position, 0, 1, now, now
 

@@ -73,14 +73,14 @@ class CountedRows:
 
     @property
     def count(self) -> int:
-        """Call it only after `rows` were used. Raises StorageUnusable if Spark does not report."""
+        """Call it after `rows` were used. Raises StorageUnusable if Spark does not report."""
         found = observed(self._seen)
         return int(found["count"]) if found else 0
 
 
 def observed(seen: Observation) -> dict[str, Any] | None:
-    """Returns Spark's observation; None if Spark knew without running anything that there are no rows (`toPyRow` then
-    fails by an assertion). Raises StorageUnusable without a report."""
+    """None if Spark knew without running anything that there are no rows (`toPyRow` then fails by an assertion). Raises
+    StorageUnusable without a report."""
     inner: Any = seen
     scala = inner._jvm.scala.concurrent
     try:

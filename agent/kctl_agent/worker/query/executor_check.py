@@ -56,8 +56,7 @@ class ExecutorCheck:
                 self._await_loss()
 
     def _await_executor(self) -> None:
-        """Waits for an executor. If none comes, reports that and returns, because some clusters start executors only
-        for a job."""
+        """Returns also if none comes, because some clusters start executors only for a job."""
         began = time.monotonic()
         while not self._has_executor() and not self._ended.wait(_POLL_SECONDS):
             if time.monotonic() > began + START_SECONDS:

@@ -127,10 +127,10 @@ class LakePut(BatchPut):
         return PutDone(sum(file.rows for file in files), {})
 
     def write_rows(self, messages: DataFrame, folder: Folder) -> tuple[Written, Sequence[Marked]]:
-        """Writes the decoded and transformed rows of these messages as table files into this folder.
+        """Writes the decoded and transformed rows of these messages as table files; returns also the marked rows.
 
-        Returns what was written, and the marked rows, if any. Raises BootstrapError, TableRefused, StorageUnusable,
-        RegistryUnusable, and what Spark and the user's transform raise.
+        Raises BootstrapError, TableRefused, StorageUnusable, RegistryUnusable, and what Spark and the user's transform
+        raise.
         """
         typed = self._typed
         while True:
@@ -216,7 +216,7 @@ def records(session: SparkSession, messages: Sequence[Message], errors: Sequence
 
 
 def check_file_names(java: str, python: str) -> None:
-    """Checks that Spark's driver and this process name files in UTF-8, to find each other's. Raises BootstrapError."""
+    """Checks that Spark's driver and this process name files in UTF-8. Raises BootstrapError."""
     for whose, encoding in ("Spark's driver", java), ("Python", python):
         if encoding.upper() not in ("UTF-8", "UTF8"):
             raise BootstrapError(

@@ -75,7 +75,7 @@ class Marked(ABC):
     """The marked `rows` of a batch; `others`, not marked, must be written first."""
 
     def __init__(self, rows: DataFrame, counts: Sequence[Column]) -> None:
-        """`counts` are aggregates, the first of which is `count`, the number of marked rows."""
+        """`counts` are aggregates, the first of which is `count`."""
         self._rows = rows
         self._first = Observation()
         self._counts = counts
@@ -83,20 +83,17 @@ class Marked(ABC):
 
     @cached_property
     def counted(self) -> dict[str, Any]:
-        """The aggregates of the marked rows; read them only after `others` are written."""
+        """Aggregates of the marked rows; read them only after `others` are written."""
         return observed(self._first) or self._rows.agg(*self._counts).collect()[0].asDict()
 
     @property
     def count(self) -> int:
-        """The number of marked rows."""
         return int(self.counted["count"])
 
     @abstractmethod
     def messages(self, source: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column) -> DataFrame:
-        """Returns the messages of the marked rows, once each, as they are in `source`.
-
-        They are rows of the dead-letter table, with cluster, group, number of tries and reading of their partition.
-        """
+        """Returns the messages of the marked rows, once each, as they are in `source`: rows of the dead-letter
+        table."""
 
     def check(self) -> None:  # noqa: B027 - only a transform's marks may differ
         """Compares the marks with the second run's, after `messages`. Raises UnsteadyMarks, UntracedMarks."""
@@ -155,7 +152,6 @@ class MarkedRows(Marked):
 def all_messages(
     marked: Sequence[Marked], source: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column
 ) -> DataFrame:
-    """Returns the messages of all these rows."""
     return reduce(DataFrame.union, (each.messages(source, cluster, group, tries, reading) for each in marked))
 
 
@@ -178,12 +174,12 @@ def _dead_letters(messages: DataFrame, cluster: Column, group: Column, tries: Co
 
 
 def _now() -> Column:
-    """The time, from a text and an empty part of a column: a constant would be in the code that Spark makes of a query,
-    and Spark would compile each batch again."""
+    """From a text and an empty part of a column: a constant would be in the code that Spark makes of a query, and Spark
+    would compile each batch again."""
     return f.concat(f.lit(datetime.now(UTC).isoformat()), f.substring("topic", 1, 0)).cast("timestamp")
 
 
 def _counts(place: str) -> list[Column]:
-    """Aggregates of marked rows: their number, and a checksum."""
+    """The number of marked rows, and a checksum."""
     of_marked: Column = f.when(f.col(ERROR).isNotNull(), f.xxhash64(*(f"{place}{name}" for name in MESSAGE)))
     return [f.count(of_marked).alias("count"), f.bit_xor(of_marked).alias("which")]

@@ -84,7 +84,7 @@ class Pipeline:
             self._check_early()
 
     def connect(self) -> str | None:
-        """Gets a session if that needs no waiting; otherwise returns why there is none. Raises BootstrapError."""
+        """Gets a session if that needs no waiting; otherwise returns why not. Raises BootstrapError."""
         before = self._driver.session
         why = self._driver.connect()
         if why is None and self._driver.session is not before:
@@ -147,7 +147,6 @@ class Pipeline:
         return LakePut(storage, self._of_batches, self._settings.pipeline.transform, self._typed)
 
     def _of_batches(self, frame: DataFrame) -> DataFrame:
-        """The transform of a table's batches."""
         if self._settings.formats.value != "json":
             return self._transform(frame)
         from kctl_agent.worker.query.typed_rows import unframed
@@ -155,7 +154,7 @@ class Pipeline:
         return self._transform(unframed(frame))
 
     def _made_typed(self) -> TypedRows | None:
-        """Returns what decodes values for a table; None: they stay bytes."""
+        """None: values stay bytes."""
         settings = self._settings
         if isinstance(self._storage, Storage) or settings.formats.value != "avro" or settings.formats.registry is None:
             return None
@@ -170,7 +169,7 @@ class Pipeline:
         return self._driver.session
 
     def requeue_put(self) -> RequeuePut | None:
-        """Returns what requeues dead letters of a table; None without a table, or while its cluster is unknown."""
+        """None without a table, or while its cluster is unknown."""
         from kctl_agent.storage.lake.storage import LakeStorage
         from kctl_agent.worker.query.requeue_put import RequeuePut
 

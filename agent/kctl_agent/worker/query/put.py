@@ -107,8 +107,8 @@ class _Task:
 
 
 def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
-    """Stores one task's Arrow record batches. Yields one row of `RESULT_SCHEMA` per partition, in one record batch.
-    Raises BadOrder, GapRefused, StoredOffsetMoved, StorageUnusable; then nothing of that portion was written."""
+    """Stores one task's Arrow record batches. Yields one row of `RESULT_SCHEMA` per partition, in one batch. Raises
+    BadOrder, GapRefused, StoredOffsetMoved, StorageUnusable; then nothing of that portion was written."""
     task = _Task(job)
     with job.storage.writer() as writer:
         for batch in batches:
@@ -146,8 +146,8 @@ def _numbers(values: NDArray[Any]) -> Any:
 
 @cache
 def _spare_collections() -> None:
-    """Hides present objects from the garbage collector, which PySpark's daemon runs after each task. That would take 50
-    to 85 ms of a processor (benchmarks/README.md)."""
+    """Hides present objects from the garbage collector, which PySpark's daemon runs after each task: 50 to 85 ms of a
+    processor (benchmarks/README.md)."""
     gc.collect()
     gc.freeze()
 

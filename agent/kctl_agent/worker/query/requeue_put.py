@@ -48,7 +48,6 @@ class RequeuePut:
         worker: str,
         typed: TypedRows | None = None,
     ) -> None:
-        """`name` is the transform's in the configuration."""
         self._put_of = partial(LakePut, storage, transform, name, typed)
         self._worker = worker
         self._storage = storage
@@ -119,5 +118,5 @@ class RequeuePut:
 
 
 def _escaped(file: Folder) -> str:
-    """Escapes a path, which Spark treats as a pattern."""
+    """Spark treats a path as a pattern."""
     return GLOB.sub(r"\\\1", file.spark_uri)

@@ -123,7 +123,7 @@ class Run:
 
 
 class CarefulRun(Run):
-    """Stores the ranges of a `CarefulSearch`, each as its own batch. This object is also its `query`."""
+    """Stores the ranges of a `CarefulSearch`, each as its own batch. Also its own `query`."""
 
     def __init__(
         self,
@@ -249,7 +249,7 @@ class CarefulRun(Run):
 
 
 def stop_queries(queries: Mapping[Path, Any], seconds: float) -> None:
-    """Stops each query in its own thread. The worker does not wait for one that takes longer, or hangs with its JVM."""
+    """Stops each in its own thread. The worker does not wait for one that takes longer, or hangs with its JVM."""
     threads = [threading.Thread(target=_stop, args=each, name="kctl-stop", daemon=True) for each in queries.items()]
     for thread in threads:
         thread.start()

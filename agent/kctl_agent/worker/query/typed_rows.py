@@ -44,7 +44,7 @@ LOOKUPS = 8
 
 
 class Known(NamedTuple):
-    """What is known of the schemas. Threads share it, so it is replaced, never changed."""
+    """Threads share it, so it is replaced, never changed."""
 
     reader: Schema | None = None
     writers: Mapping[str, Sequence[bytes]] = MappingProxyType({})
@@ -55,7 +55,7 @@ class Known(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Expressions in a JVM that decode the values of known schemas."""
+    """Expressions in a JVM that decode values."""
 
     context: SparkContext
     known: Known
@@ -66,7 +66,7 @@ class Columns(NamedTuple):
 
 
 class TypedRows:
-    """Decodes the values of these topics. `happened` reports an event. For any thread."""
+    """Decodes the values of these topics. For any thread."""
 
     def __init__(self, registry: Registry, topics: Sequence[str], happened: Callable[[str, str], object]) -> None:
         self._registry = registry
@@ -81,12 +81,11 @@ class TypedRows:
 
     @property
     def label(self) -> str:
-        """The reader's schema, for people."""
         return _label(self._known)
 
     @property
     def known_ids(self) -> int:
-        """The number of schema ids that are known. It only grows."""
+        """Only grows."""
         return len(self._known.labels)
 
     def begin(self) -> None:
@@ -114,8 +113,8 @@ class TypedRows:
             self._known = self._known._replace(reader=newest)
 
     def fit(self, storage: TableStorage, schema: str) -> StructType | None:
-        """Fits rows of this schema (Spark's JSON) to the table: leaves out columns and fields that the table lacks.
-        Returns the columns to write; None: all, unchanged.
+        """Fits rows of this schema (Spark's JSON) to the table: leaves out columns and fields that it lacks. Returns
+        the columns to write; None: all, unchanged.
 
         Raises StorageUnusable; RegistryUnusable if a type does not fit the table.
         """
@@ -165,7 +164,7 @@ class TypedRows:
 
     def decoded(self, rows: DataFrame) -> DataFrame:
         """Returns the record's fields as columns, `_kafka` with the columns of these rows, `_kctl_error`, and the
-        prefix of each row whose schema is not known yet. Raises RegistryUnusable."""
+        prefix of each row whose schema is not known. Raises RegistryUnusable."""
         framed = _framed(rows, f.struct("*").alias(KAFKA))
         try:
             made = self._columns_of(rows.sparkSession)
@@ -175,7 +174,7 @@ class TypedRows:
         return decoded.select(*made.fields, KAFKA, made.error, made.unknown)
 
     def _columns_of(self, session: SparkSession) -> Columns:
-        """Returns the columns for the schemas that are known, kept because the JVM makes them by many calls."""
+        """Kept, because the JVM makes them by many calls."""
         if self._known.reader is None:
             self.refresh()
         context, known, kept = session.sparkContext, self._known, self._columns
@@ -238,7 +237,6 @@ def _unknown(known: Known) -> Column:
 
 
 def _framed(rows: DataFrame, *more: Column) -> DataFrame:
-    """Returns the messages' values, schema id headers and schema id prefixes, and the columns `more`."""
     start = "coalesce(header, value)"
     cases = " ".join(
         f"when substring({start}, 1, 1) = X'{magic:02}' and octet_length({start}) >= {size} "

@@ -48,7 +48,7 @@ CANCELLED = -1
 
 
 class RequeueTaken(StorageError, code="requeue_taken", retriable=True):
-    """Another process has requeued the dead letters of a table, or cancelled their requeuing; nothing was written."""
+    """Another process has requeued the dead letters of a table, or cancelled that; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class Requeues:
         """The request up to which nothing is left to do: while it is the newest, only one table is read."""
 
     def request(self, choose: Callable[[DeltaTable], str]) -> int:
-        """Requests the rows that `choose` selects in SQL and that have no request yet; returns their number."""
+        """Requests the rows that `choose` selects in SQL and that have no request; returns their number."""
         stored = self._numbers.highest_put_back()
 
         def update(table: DeltaTable) -> int:
@@ -194,7 +194,7 @@ class Requeues:
         """Cancels the requests of rows that no worker has requeued yet; returns their number. Raises RequeueTaken.
 
         Increases the number in the main table first, which stops a worker that is requeuing the rows. The next call
-        completes an interrupted call.
+        completes an interrupted one.
         """
         state = self._finished_state()
         if state.requested <= state.stored:
@@ -261,7 +261,7 @@ class Requeues:
                 self._dead.fit(schema)
 
     def _check_kept(self, folder: Folder, stored: int) -> None:
-        """The folder of remaining dead letters must exist before their old rows go. A replaced table has none."""
+        """The folder must exist before the old rows go. A replaced table has none."""
         with self._dead.table.errors():
             if folder.exists():
                 return
@@ -332,8 +332,8 @@ class Requeues:
 class RequeueBatch:
     """Dead letters to transform again: `messages` with numbers above `state.stored` and up to `state.requested`.
 
-    `files` contain these messages, and others. A message that was read several times (after a seek, or from a recreated
-    topic) has at most `copies` rows.
+    `files` contain these and others. A message that was read several times (after a seek, or from a recreated topic)
+    has at most `copies` rows.
     """
 
     requeues: Requeues

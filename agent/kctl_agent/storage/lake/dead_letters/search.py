@@ -40,7 +40,7 @@ MOST_ROWS = 10_000
 
 
 class Origin(NamedTuple):
-    """Includes the cluster, because two clusters of one group may have the same offsets."""
+    """Two clusters of one group may have the same offsets."""
 
     file: str
     cluster: str | None
@@ -96,7 +96,7 @@ def next_rows(
 def all_rows(
     table: DeltaTable, wanted: Condition, selection: Selection, progress: Progress, *, with_payload: bool = False
 ) -> Iterator[tuple[Origin, DeadLetter]]:
-    """Yields rows file by file, the oldest first within a part. Reads the payload only if it is needed."""
+    """Yields rows file by file, the oldest first within a part."""
     payload = PAYLOAD if with_payload or selection.key is not None or selection.text is not None else []
     for file, part in parts(table, [*PLACE, *OTHERS, *payload], wanted):
         progress(0)

@@ -47,8 +47,7 @@ SENT = 500
 
 @dataclass(frozen=True, slots=True)
 class EarlierTry:
-    """An earlier try of a batch, which has committed its dead letters but not its rows. `stored`: up to where its dead
-    letters are stored; `messages`: the dead letters by topic, partition and offset."""
+    """An earlier try of a batch, which has committed its dead letters (up to `stored`) but not its rows."""
 
     stored: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
     messages: tuple[tuple[str, int, int], ...] = ()
@@ -99,8 +98,7 @@ class DeadLetterTable(DeadLetterStore):
 
     def begin(self, batch: LakeBatch, schema: str, earlier: EarlierTry) -> LakeBatch:
         """Returns the batch that commits the dead letters of this batch. From now on no earlier batch of these offsets
-        can be committed. Raises StoredOffsetMoved if this one can no longer be committed; StorageUnusable,
-        TableRefused."""
+        can be committed. Raises StoredOffsetMoved if this one cannot either; StorageUnusable, TableRefused."""
         self.storage.prepare()
         self.storage.fit(schema)
         id_ = self._bind(batch)
@@ -110,8 +108,7 @@ class DeadLetterTable(DeadLetterStore):
         return self.storage.plan(id_, version, _moves(batch, earlier), {})
 
     def fence(self, batch: LakeBatch, earlier: EarlierTry) -> bool:
-        """Fences off processes that read the stored offsets before this batch, such as one that was frozen while it
-        owned the partitions.
+        """Fences off processes that read the stored offsets before this batch, such as a frozen former owner.
 
         A claim (`LakeBatch.claims`) holds until the next claim, after which this batch is rejected. False: the table
         does not exist, and a frozen process may still create it. Raises StoredOffsetMoved, StorageUnusable.
@@ -122,7 +119,7 @@ class DeadLetterTable(DeadLetterStore):
         return True
 
     def _bind(self, batch: LakeBatch) -> str:
-        """Returns the dead-letter table's id. If the main table was replaced, stored offsets start again here too."""
+        """Returns the table's id. If the main table was replaced, stored offsets start again here too."""
         owner = self._lake.owner
         return self.storage.bind(dead_letter_owner(owner.group, batch.table_id, owner.cluster_id))
 
@@ -181,8 +178,7 @@ class DeadLetterTable(DeadLetterStore):
     def requeue_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Lets a worker transform dead letters again, except those of a cluster that the group has left, because no
-        worker would."""
+        """Excludes dead letters of a cluster that the group has left, because no worker would transform them."""
         ask = self._ask_cluster
         owners = self._lake.group_offsets(self.group) if ask is not None and self.storage.table.exists() else []
         if ask is None or len({owner.cluster_id for owner, _ in owners}) < 2:
@@ -194,7 +190,7 @@ class DeadLetterTable(DeadLetterStore):
         return count
 
     def cancel_requeued(self) -> int:
-        """Cancels the requeuing of dead letters that no worker has taken yet. Raises RequeueTaken, StorageUnusable."""
+        """Cancels requests that no worker has taken yet. Raises RequeueTaken, StorageUnusable."""
         clusters = set(self._clusters_requeued())
         return sum(Requeues(self._lake, self.storage, Binding(self.group, each)).cancel() for each in clusters)
 
@@ -264,7 +260,7 @@ class DeadLetterTable(DeadLetterStore):
         besides: Condition | None = None,
     ) -> int:
         """Calls `change` with a function that returns SQL for a version of the table, so that a commit on this version
-        changes exactly the rows that were counted. Raises CountChanged, StorageError."""
+        changes exactly the counted rows. Raises CountChanged, StorageError."""
         if not self.storage.table.exists():
             return check_count(0, expect)
         selection = selection.dated(time.time())

@@ -34,7 +34,7 @@ GIVEN_UP_SECONDS = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """`version` is the table's at the start; `numbers` are the `txn` actions to move (None: not set yet)."""
+    """`version`: the table's at the start; `numbers`: the `txn` actions to move (None: not set)."""
 
     version: int
     numbers: Mapping[str, int | None]
@@ -48,7 +48,7 @@ class BatchPlan:
 
     @classmethod
     def parse(cls, content: bytes) -> BatchPlan:
-        """A plan that a power cut has damaged raises ValueError."""
+        """Reads a plan. Raises ValueError for one that a power cut has damaged."""
         try:
             found = json.loads(content)
             return cls(int(found["version"]), dict(found["numbers"]))
@@ -79,8 +79,7 @@ def forget(table: Folder, batch: str) -> None:
 
 
 def sweep(table: LakeTable) -> None:
-    """Removes the files of batches that, by their stored offsets, can no longer be committed. Raises
-    StorageUnusable."""
+    """Removes the files of batches that, by their stored offsets, cannot be committed. Raises StorageUnusable."""
     with table.errors():  # before the table, so that no plan is newer than what is read of it
         plans = dict(_read_all(table.folder))
     if not plans:

@@ -89,7 +89,7 @@ def _run(table: Folder, cleans_up: bool) -> None:
 
 
 def main(uri: str, options: dict[str, str] | None, cleans_up: bool = True) -> None:
-    """Writes a checkpoint, and cleans up the log as configured. `options`: of delta-rs for an object store."""
+    """Writes a checkpoint, and cleans up the log as configured."""
 
     def written() -> DeltaTable:
         if options is None:

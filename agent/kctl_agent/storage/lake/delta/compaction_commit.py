@@ -48,7 +48,7 @@ class CompactionBasis:
         return {COMPACTIONS: (self.number or 0) + 1}
 
     def check(self, table: Folder, state: LogState, names: Collection[str]) -> None:
-        """Checks that the commit after this version may replace these files. Raises Overtaken, LogUnreadable."""
+        """Checks that the commit may replace these files. Raises Overtaken, LogUnreadable."""
         if any(state.metadata[key] != self.metadata[key] for key in ("id", "schemaString", "partitionColumns")):
             raise Overtaken(f"the columns of the table {table} were changed meanwhile, or it was replaced by another")
         if committed_at(table, self.version) != self.committed_at:

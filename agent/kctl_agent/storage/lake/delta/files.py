@@ -49,7 +49,7 @@ class DataFile:
 
     @property
     def stats(self) -> str:
-        """In the Delta protocol's form, with `tightBounds`: a truncated value is still a bound."""
+        """With `tightBounds`: a truncated value is still a bound."""
         least = {name: bound for name, value in self.least.items() if (bound := _bound(value)) is not None}
         greatest = {
             name: bound for name, value in self.greatest.items() if (bound := _bound(value, upper=True)) is not None
@@ -62,7 +62,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A file of the table; `path` is escaped as in the log."""
+    """`path` is escaped as in the log."""
 
     path: str
     size: int
@@ -81,7 +81,7 @@ class Written:
         return Written(self.rows + other.rows, self.files | other.files)
 
     def note(self, table: Folder, folder: Folder) -> None:
-        """Saves the report for a process that has only the folder. Raises StorageUnusable."""
+        """For a process that has only the folder. Raises StorageUnusable."""
         try:
             folder.write(NOTE, json.dumps([self.rows, sorted(self.files)]).encode())
             table.sync([f"{folder.name}/{NOTE}"])
@@ -114,7 +114,7 @@ def _partition_text(value: object) -> str | None:
 
 def written_files(table: Folder, folder: Folder, written: Written | None = None) -> list[DataFile] | None:
     """Returns the files with rows, synced; None if the folder does not exist. Raises StorageUnusable; if the number of
-    rows differs from Spark's report `written`, also removes the files."""
+    rows differs from `written`, also removes the files."""
     try:
         files = read_files(table, folder, None if written is None else written.files) if folder.exists() else None
     except OSError as error:
@@ -129,7 +129,7 @@ def written_files(table: Folder, folder: Folder, written: Written | None = None)
 
 
 def read_files(table: Folder, folder: Folder, names: Collection[str] | None = None) -> list[DataFile]:
-    """Returns the files with these names (None: all) that have rows, synced; removes the others. Raises OSError."""
+    """Returns the files with these names (None: all) that have rows, synced; removes the others."""
     useful: list[FolderFile] = []
     useless: list[str] = []
     for file in folder.files():
@@ -155,7 +155,7 @@ class DayRefused(TableRefused, code="day_refused"):
 
 
 def check_days(table: object, files: Iterable[DataFile], columns: Sequence[str]) -> None:
-    """Checks that delta-rs could read the partitions of these files if they are dates. Raises DayRefused."""
+    """Checks that delta-rs could read these partitions if they are dates. Raises DayRefused."""
     for value, name in ((file.partition_values.get(name), name) for file in files for name in columns):
         if value is not None and (not DAY.fullmatch(value) or value.startswith("0000")):
             raise DayRefused(
@@ -193,7 +193,7 @@ def _is_ordered(stats: Any, group: Any) -> bool:
 
 
 def spark_schema(table: Folder, path: str) -> str | None:
-    """Returns the schema without partition columns; None if another writer than Spark wrote the file."""
+    """Without partition columns; None if another writer than Spark wrote the file."""
     with table.open(path) as opened:
         found = (pq.read_metadata(opened).metadata or {}).get(SPARK_SCHEMA)
     return None if found is None else found.decode()

@@ -42,7 +42,7 @@ class EntryMissing(LogUnreadable):
 
 def read_again(read: Callable[[], T], *raced: type[Exception]) -> T:
     """Repeats a read that races with writers: a listing may omit an entry that is being written, and contain files that
-    no longer exist when they are opened; delta-rs raises only DeltaError for that."""
+    no longer exist; delta-rs raises only DeltaError for that."""
     for _ in range(ATTEMPTS - 1):
         try:
             return read()
@@ -60,7 +60,6 @@ def reading_log(name: str) -> Iterator[None]:
 
 
 def entry_name(version: int) -> str:
-    """The name of a version's entry, which a clean-up of the log removes."""
     return f"{LOG}/{version:020}.json"
 
 
@@ -75,7 +74,7 @@ def added(table: Folder, version: int) -> list[str]:
 
 
 def own_file(path: str) -> str:
-    """Turns a path in the log into a name in the table's folder. Raises LogUnreadable if the file is elsewhere."""
+    """Turns a path in the log into a name in the table's folder. Raises LogUnreadable for a file elsewhere."""
     name = unquote(path)
     if name.startswith("/") or ELSEWHERE.match(name) or ".." in name.split("/"):
         raise LogUnreadable(f"its log has the file {name!r}, which is not in its folder")
@@ -114,8 +113,8 @@ class LogFiles:
 
 
 def log_files(table: Folder, below: int | None = None) -> LogFiles:
-    """Lists the log from the checkpoint in `_last_checkpoint` on, because a newer one may exist; lists the whole log if
-    that does not exist, or if a version below it is wanted. Raises OSError."""
+    """Lists the log from the checkpoint in `_last_checkpoint` on (a newer one may exist); the whole log without it, or
+    for a version `below`. Raises OSError."""
     names = table.subfolder(LOG).names
     if below is None:
         found = _log_files(names(_pointed_at(table)))
@@ -125,7 +124,7 @@ def log_files(table: Folder, below: int | None = None) -> LogFiles:
 
 
 def _pointed_at(table: Folder) -> str:
-    """The prefix of the checkpoint's file names; empty if `_last_checkpoint` is damaged or missing."""
+    """The prefix of the checkpoint's file names; empty if the pointer is damaged or missing."""
     try:
         return f"{int(json.loads(table.read(LAST_CHECKPOINT))['version']):020}"
     except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
@@ -164,7 +163,7 @@ def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]
 
 
 def committed_at(table: Folder, version: int) -> float | None:
-    """Unix seconds by the file system's clock, as Delta itself dates a commit; None: it was cleaned up."""
+    """Unix seconds by the file system's clock, as in Delta itself; None: it was cleaned up."""
     entry = table.find(entry_name(version))
     return None if entry is None else entry.modified
 

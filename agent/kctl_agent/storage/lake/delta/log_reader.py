@@ -44,13 +44,13 @@ class DeltaLogReader:
         """The stamp of the pointer to the newest checkpoint, which is not above the last version read."""
 
     def is_there(self) -> bool:
-        """Whether the log still has the last entry read. For any thread. Raises OSError."""
+        """Whether the log has the last entry read. For any thread. Raises OSError."""
         name, stamp = self._newest
         return stamp is not None and stamp == self._stamp(name)
 
     def newest(self) -> LogState:
-        """Returns the newest version, synced before any decision on it. Raises NoTable, LogUnreadable, OSError, and
-        StorageUnusable if another writer has overwritten an entry that was read; the next call reads it again."""
+        """Returns the newest version, synced before any decision on it. Raises NoTable, LogUnreadable, OSError;
+        StorageUnusable if another writer has overwritten an entry, which the next call reads again."""
         state, self._state = self._state, None  # a partly read state is not continued
         if state is None or not self._is_read_on(state):
             try:

@@ -27,7 +27,7 @@ def claim_id(owner: Binding, tp: TopicPartition) -> str:
 
 
 def dead_letter_owner(group: str, table_id: str, cluster_id: str | None) -> Binding:
-    """The owner of the dead letters' own stored offsets, which start again if the main table is replaced."""
+    """The owner of the dead letters' own stored offsets, which start again with another main table."""
     return Binding(f"{group} {table_id}", cluster_id)
 
 

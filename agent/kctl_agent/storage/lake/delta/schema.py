@@ -30,7 +30,7 @@ WIDER = {("integer", "long"), ("float", "double"), ("date", "timestamp_ntz")}
 
 
 def new_columns(there: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Returns fields in Spark's JSON; ignores the case of names."""
+    """Ignores the case of names."""
     names = {field["name"].lower() for field in there}
     return [field for field in wanted if field["name"].lower() not in names]
 
@@ -53,8 +53,8 @@ def nullable(type_: Any) -> Any:
 
 
 def unknown_type(type_: Any) -> str | None:
-    """The first type within this type (Spark's JSON) that a table cannot have. delta-rs accepts some types, such as
-    intervals, that other engines cannot read."""
+    """The first type within this type that a table cannot have. delta-rs accepts some types, such as intervals, that
+    other engines cannot read."""
     if isinstance(type_, str):
         return None if type_ in TYPES or type_.startswith(("decimal", "timestamp_ntz")) else type_
     if type_["type"] not in ("struct", "array", "map"):
@@ -80,8 +80,7 @@ def fitted(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Returns the columns to write (fields of Spark's JSON, all nullable), and the names of those left out.
 
-    `may_add`: new columns stay. New fields of structs are left out in any case. Raises TableRefused: a type does not
-    fit.
+    `may_add`: new columns stay. New fields of structs never do. Raises TableRefused.
     """
     columns = {field["name"].lower(): field for field in there}
     made: list[dict[str, Any]] = []
@@ -214,7 +213,7 @@ def check_schema(
 
 
 def _not_null(place: str, there: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
-    """The first column, or part of one, that must not be null in the table but may be null in the batch."""
+    """The first column, or part of one, that must not be null in the table but may be in the batch."""
     if given["nullable"] and not there["nullable"]:
         return place
     pairs = zip(inner(there["type"]), inner(given["type"]), strict=True)

@@ -55,7 +55,7 @@ class LakeTable:
         self.checkpoints = Checkpoints(folder)
 
     def prepare(self) -> None:
-        """Checks an existing table; `fit` creates a new one. Raises StorageUnusable, TableRefused."""
+        """Checks an existing table. Raises StorageUnusable, TableRefused."""
         if not self._is_checked:
             self.folder.check()
             self.folder.check_create()
@@ -149,9 +149,8 @@ class LakeTable:
             return basis, list(table_files(table))
 
     def replace(self, removed: Sequence[TableFile], added: Sequence[DataFile], basis: CompactionBasis) -> int:
-        """Replaces files; without `added`, removes the rows. Returns the new version. Raises TableRefused; Overtaken if
-        another writer has changed the files or the table, and nothing was changed; StorageUnusable, and the log shows
-        the result."""
+        """Replaces files; without `added`, removes the rows. Returns the new version. Raises TableRefused; Overtaken
+        (nothing was changed); StorageUnusable, and the log shows the result."""
         names = {unquote(file.path) for file in removed}
 
         def decided(state: LogState) -> Iterator[dict[str, Any]]:

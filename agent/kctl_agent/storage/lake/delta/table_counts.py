@@ -163,7 +163,7 @@ class TableCounter:
             self._next_at = now + max(COUNT_SECONDS, 0.0 if counted is None else (now - began) / COUNT_SHARE)
 
     def _continued(self) -> TableCounts | None:
-        """Continues the last count. None if files were removed or got new statistics, or the log is another one."""
+        """None if files were removed or got new statistics, or the log is another one."""
         last = self._last
         if (
             last is None

@@ -66,7 +66,7 @@ class Folder(ABC):
 
     @abstractmethod
     def exists(self) -> bool:
-        """Whether the folder was created; also true for an empty one."""
+        """Also true for an empty folder."""
 
     @abstractmethod
     def check(self) -> None:
@@ -80,7 +80,7 @@ class Folder(ABC):
 
     @abstractmethod
     def names(self, after: str = "") -> list[str]:
-        """Names of files directly in this folder that sort after `after`; empty if the folder does not exist."""
+        """Names of files directly in this folder that sort after `after`; none without a folder."""
 
     @abstractmethod
     def open(self, name: str) -> BinaryIO: ...
@@ -108,7 +108,7 @@ class Folder(ABC):
 
     @abstractmethod
     def files(self) -> Iterator[FolderFile]:
-        """The files of this folder and its subfolders, none if the folder does not exist; a store omits empty files."""
+        """Also those of subfolders; none without a folder. A store omits empty files."""
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> int:

@@ -56,7 +56,7 @@ class Compacted:
 
 
 class Compaction:
-    """Compacts the files that a table has when this is created. For one thread."""
+    """Compacts the files that a table has now. For one thread."""
 
     def __init__(self, lake: LakeTable) -> None:
         self._lake = lake
