@@ -46,10 +46,36 @@ class RedisDeadLetters(NumberedDeadLetters):
         return [int(id_) for id_ in self._session.run("sift_dead", *wanted, *(f"{number:016}" for number in numbers))]
 
     def _read_dead(self, numbers: Sequence[int]) -> Iterator[DeadLetter]:
-        return _read(self._session, numbers)
+        session = self._session
+        for begin in range(0, len(numbers), PAGE):
+            for page in _by_bytes(session, [f"{number:016}" for number in numbers[begin : begin + PAGE]]):
+                rows = session.replies(page, lambda to, id_: to.hmget(session.key("dead", id_), *DEAD_LETTER))
+                yield from (dead_letter_of(id_, row) for id_, row in zip(page, rows, strict=True) if row[0])
 
     def _indexed_groups(self, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
-        return _groups(self._session, selection, hours, now)
+        session = self._session
+        least, most = _scores(selection)
+        runs = _separate_runs(session, selection)
+        edges = [now - hour * HOUR_SECONDS for hour in range(hours + 1)]
+        replies: list[Any] = []
+        for begin in range(0, len(runs), PAGE):  # a handler may give each message its own reason
+            with as_unusable(session.place), session.client.pipeline(transaction=False) as pipeline:
+                for key, _ in runs[begin : begin + PAGE]:
+                    pipeline.zcount(key, least, most)
+                    pipeline.zrangebyscore(key, least, most, 0, 1, withscores=True)
+                    pipeline.zrevrangebyscore(key, most, least, 0, 1, withscores=True)
+                    for until, since in itertools.pairwise(edges):
+                        earliest = least if since * 1000 < least else f"({since * 1000:.3f}"
+                        pipeline.zcount(key, earliest, f"{min(until * 1000, most):.3f}")
+                replies += pipeline.execute()
+        found: dict[DeathCause, GroupCount] = {}
+        for number, (_, cause) in enumerate(runs):
+            count, first, newest, *recent = replies[number * (3 + hours) : (number + 1) * (3 + hours)]
+            if count:
+                id_, at = newest[0]
+                group = found.setdefault(cause, GroupCount(cause, hours))
+                group.add(count, first[0][1] / 1000, at / 1000, id_.decode(), recent)
+        return [count.group() for count in found.values()]
 
     def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int:
         blocks, ids = requeued(dead_letters, self.block_messages, self.block_bytes, self.codec)
@@ -68,13 +94,6 @@ class RedisDeadLetters(NumberedDeadLetters):
 
     def _left(self, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
         return list(self._read_dead([int(each.id) for each in dead_letters]))
-
-
-def _read(session: RedisSession, numbers: Sequence[int]) -> Iterator[DeadLetter]:
-    for begin in range(0, len(numbers), PAGE):
-        for page in _by_bytes(session, [f"{number:016}" for number in numbers[begin : begin + PAGE]]):
-            rows = session.replies(page, lambda to, id_: to.hmget(session.key("dead", id_), *DEAD_LETTER))
-            yield from (dead_letter_of(id_, row) for id_, row in zip(page, rows, strict=True) if row[0])
 
 
 def _behind(
@@ -129,31 +148,6 @@ def _separate_runs(session: RedisSession, selection: Selection) -> list[Run]:
         for name, tp, cause in found
         if selection.takes_partition(*tp) and selection.takes_cause(cause)
     ]
-
-
-def _groups(session: RedisSession, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
-    least, most = _scores(selection)
-    runs = _separate_runs(session, selection)
-    edges = [now - hour * HOUR_SECONDS for hour in range(hours + 1)]
-    replies: list[Any] = []
-    for begin in range(0, len(runs), PAGE):  # a handler may give each message its own reason
-        with as_unusable(session.place), session.client.pipeline(transaction=False) as pipeline:
-            for key, _ in runs[begin : begin + PAGE]:
-                pipeline.zcount(key, least, most)
-                pipeline.zrangebyscore(key, least, most, 0, 1, withscores=True)
-                pipeline.zrevrangebyscore(key, most, least, 0, 1, withscores=True)
-                for until, since in itertools.pairwise(edges):
-                    earliest = least if since * 1000 < least else f"({since * 1000:.3f}"
-                    pipeline.zcount(key, earliest, f"{min(until * 1000, most):.3f}")
-            replies += pipeline.execute()
-    found: dict[DeathCause, GroupCount] = {}
-    for number, (_, cause) in enumerate(runs):
-        count, first, newest, *recent = replies[number * (3 + hours) : (number + 1) * (3 + hours)]
-        if count:
-            id_, at = newest[0]
-            group = found.setdefault(cause, GroupCount(cause, hours))
-            group.add(count, first[0][1] / 1000, at / 1000, id_.decode(), recent)
-    return [count.group() for count in found.values()]
 
 
 def _by_bytes(session: RedisSession, ids: list[str]) -> Iterator[list[str]]:

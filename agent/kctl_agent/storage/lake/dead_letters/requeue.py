@@ -69,53 +69,6 @@ class RequeueState:
     finished: int
 
 
-class RequeueNumbers:
-    """Numbers of requests, as `txn` actions of both tables. Clusters with a group of this name share them."""
-
-    def __init__(self, lake: TableStorage, dead: TableStorage, owner: Binding) -> None:
-        self._lake = lake
-        self._dead = dead
-        self._group = quote(owner.group, safe="")
-        self.asked = f"kctl/requeue/{self._group}"
-        self.put_back = f"{PUT_BACK}{quote(owner.cluster_id or '-', safe='')}/{self._group}"
-
-    def requested(self) -> int:
-        with self._dead.table.state() as table:
-            return table.transaction_version(self.asked) or 0
-
-    def state(self) -> RequeueState:
-        with self._lake.table.state() as table:
-            id_, version = table.id, table.version
-            stored, kept, above = (table.transaction_version(name) or 0 for name in _of_batch(self.put_back))
-        with self._dead.table.state() as table:
-            return RequeueState(
-                id_,
-                version,
-                stored,
-                kept,
-                above,
-                table.id,
-                table.version,
-                table.transaction_version(self.asked) or 0,
-                table.transaction_version(self.finished(id_)) or 0,
-            )
-
-    def of_batch(self, number: int, kept: int, above: int) -> dict[str, int]:
-        return dict(zip(_of_batch(self.put_back), (number, kept, above), strict=True))
-
-    def finished(self, table_id: str) -> str:
-        """The name of a number in the dead-letter table. With another main table, this number starts again."""
-        return f"{self.put_back}/{table_id}"
-
-    def highest_put_back(self) -> int:
-        """The highest number requeued from any cluster. Exceeds the newest request only if the dead-letter table was
-        replaced."""
-        with self._lake.table.state() as table:
-            names = [each for each in table.transaction_names() if each.startswith(PUT_BACK)]
-            numbers = [table.transaction_version(each) or 0 for each in names if each.split("/")[3:] == [self._group]]
-            return max(numbers, default=0)
-
-
 def _of_batch(name: str) -> tuple[str, str, str]:
     return name, f"{name}/kept", f"{name}/above"
 
@@ -168,23 +121,26 @@ class PutBack:
 
 
 class Requeues:
-    """The requests of one group of one cluster. For one thread at a time."""
+    """The requests of one group of one cluster. For one thread at a time. Their numbers are `txn` actions of both
+    tables, which clusters with a group of this name share."""
 
     def __init__(self, lake: TableStorage, dead: TableStorage, owner: Binding) -> None:
         self._lake = lake
         self._dead = dead
         self.owner = owner
-        self._numbers = RequeueNumbers(lake, dead, owner)
+        self._group = quote(owner.group, safe="")
+        self._asked = f"kctl/requeue/{self._group}"
+        self._put_back = f"{PUT_BACK}{quote(owner.cluster_id or '-', safe='')}/{self._group}"
         self._settled: int | None = None
         """The request up to which nothing is left to do: while it is the newest, only one table is read."""
 
     def request(self, choose: Callable[[DeltaTable], str]) -> int:
         """Requests the rows that `choose` selects in SQL and that have no request; returns their number."""
-        stored = self._numbers.highest_put_back()
+        stored = self._highest_put_back()
 
         def update(table: DeltaTable) -> int:
-            number = max(table.transaction_version(self._numbers.asked) or 0, stored) + 1
-            properties = CommitProperties(app_transactions=[Transaction(self._numbers.asked, number)])
+            number = max(table.transaction_version(self._asked) or 0, stored) + 1
+            properties = CommitProperties(app_transactions=[Transaction(self._asked, number)])
             metrics = table.update({NUMBER: str(number)}, predicate=choose(table), commit_properties=properties)
             return int(metrics["num_updated_rows"])
 
@@ -203,24 +159,47 @@ class Requeues:
             messages, _ = count(table, numbered(self.owner, state.stored, state.requested))
         self._commit(state, CANCELLED, state.requested)
         with suppress(RequeueTaken):  # a worker has finished it
-            self._finish(self._numbers.state())
+            self._finish(self._state())
         return messages
 
     def next(self) -> RequeueBatch | None:
         """Completes a killed batch first. Raises BatchNotStored, RequeueTaken, StorageUnusable, TableRefused."""
-        if not self._dead.table.exists() or self._numbers.requested() == self._settled:
+        if not self._dead.table.exists():
             return None
+        with self._dead.table.state() as table:
+            if (table.transaction_version(self._asked) or 0) == self._settled:
+                return None
         state = self._finished_state()
         if state.requested > state.stored:
             return self._begin(state)
         self._settled = state.requested
         return None
 
+    def _state(self) -> RequeueState:
+        with self._lake.table.state() as table:
+            of_lake = (table.id, table.version)
+            stored, kept, above = (table.transaction_version(name) or 0 for name in _of_batch(self._put_back))
+        with self._dead.table.state() as table:
+            numbers = (table.transaction_version(name) or 0 for name in (self._asked, self._finished(of_lake[0])))
+            return RequeueState(*of_lake, stored, kept, above, table.id, table.version, *numbers)
+
+    def _finished(self, table_id: str) -> str:
+        """The name of a number in the dead-letter table. With another main table, this number starts again."""
+        return f"{self._put_back}/{table_id}"
+
+    def _highest_put_back(self) -> int:
+        """The highest number requeued from any cluster. Exceeds the newest request only if the dead-letter table was
+        replaced."""
+        with self._lake.table.state() as table:
+            names = [each for each in table.transaction_names() if each.startswith(PUT_BACK)]
+            numbers = [table.transaction_version(each) or 0 for each in names if each.split("/")[3:] == [self._group]]
+            return max(numbers, default=0)
+
     def _finished_state(self) -> RequeueState:
-        state = self._numbers.state()
+        state = self._state()
         if state.finished < state.stored or 0 < state.requested <= state.stored:
             self._finish(state)
-            state = self._numbers.state()
+            state = self._state()
         return state
 
     def _finish(self, state: RequeueState) -> None:
@@ -248,7 +227,7 @@ class Requeues:
             self._check_kept(folder, state.stored)
             files = written_files(self._dead.folder, folder, Written.noted(folder)) or []
             self._fit_kept(files)
-        name = self._numbers.finished(state.table)
+        name = self._finished(state.table)
         self._dead.table.commit(state.dead, unmoved(name, state.finished), {name: state.stored}, files)
         if folder is not None:
             forget(self._dead.folder, folder.name)
@@ -288,13 +267,13 @@ class Requeues:
             batch.discard()  # each try would leave its files
             raise
         forget(self._lake.folder, batch.folder.name)
-        self._finish(self._numbers.state())
+        self._finish(self._state())
         forget(self._dead.folder, batch.kept_folder.name)
         return PutBack(batch.messages, sum(file.rows for file in files), sum(file.rows for file in kept))
 
     def _commit(self, state: RequeueState, kept: int, number: int, files: Sequence[DataFile] = ()) -> None:
-        numbers = self._numbers.of_batch(number, kept, state.stored)
-        self._lake.table.commit(state.table, unmoved(self._numbers.put_back, state.stored), numbers, files)
+        numbers = dict(zip(_of_batch(self._put_back), (number, kept, state.stored), strict=True))
+        self._lake.table.commit(state.table, unmoved(self._put_back, state.stored), numbers, files)
 
     def _begin(self, state: RequeueState) -> RequeueBatch:
         wanted = numbered(self.owner, state.stored, state.requested)
@@ -307,8 +286,8 @@ class Requeues:
             self._lake.folder.subfolder(f"{BATCH}{secrets.token_hex(16)}"),
             self._kept_folder(kept_number),
         )
-        finished = {self._numbers.finished(state.table): state.finished or None}
-        BatchPlan(state.version, {self._numbers.put_back: state.stored or None}).write(self._lake.folder, folder.name)
+        finished = {self._finished(state.table): state.finished or None}
+        BatchPlan(state.version, {self._put_back: state.stored or None}).write(self._lake.folder, folder.name)
         BatchPlan(state.dead_version, finished).write(self._dead.folder, kept_folder.name)
         return RequeueBatch(self, state, messages, copies, files, folder, kept_number, kept_folder)
 

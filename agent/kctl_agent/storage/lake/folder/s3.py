@@ -197,9 +197,7 @@ class S3Folder(Folder):
         """Acknowledged writes are durable."""
 
     def explain(self, error: Exception) -> str:
-        return self._explained(str(error))
-
-    def _explained(self, text: str) -> str:
+        text = str(error)
         answer = _ANSWER.search(text)
         code, message = (None, None) if answer is None else (" ".join((each or "").split()) for each in answer.groups())
         first = " ".join(_END.sub("", text).split())
@@ -228,10 +226,10 @@ class S3Folder(Folder):
             yield
         except (NotFoundError, FileNotFoundError) as error:
             if "NoSuchBucket" in str(error):
-                raise OSError(5, self._explained(str(error))) from error
+                raise OSError(5, self.explain(error)) from error
             raise FileNotFoundError(2, "no such object", str(error).split(" not found")[0]) from error
         except BaseError as error:
-            raise OSError(5, self._explained(str(error))) from error
+            raise OSError(5, self.explain(error)) from error
 
     def _key(self, name: str) -> str:
         return f"{self._path}/{name}"
