@@ -13,6 +13,5 @@ def decode_messages(formats: Formats) -> None:
 
     decoder = Decoder(formats)
     decode_by(
-        lambda data, headers: decoder.value(data, headers).value,
-        lambda data, headers: decoder.key(data, headers).value,
+        lambda data, headers: decoder.value(data, headers).value, lambda data, headers: decoder.key(data, headers).value
     )

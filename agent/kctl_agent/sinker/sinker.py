@@ -259,10 +259,7 @@ class Sinker:
         claim = claimed.claim
         wait = min(self._settings.retry_backoff_seconds * 2.0 ** min(claim.tries, 30), MAX_RETRY_SECONDS)
         settled = self._storage.settle(
-            claim,
-            decision.acks,
-            dead=decision.dead_lettered,
-            retry_seconds=wait if decision.is_failure else 0.0,
+            claim, decision.acks, dead=decision.dead_lettered, retry_seconds=wait if decision.is_failure else 0.0
         )
         return not settled.is_lost
 

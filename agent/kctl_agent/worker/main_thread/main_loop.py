@@ -25,13 +25,7 @@ from kctl_agent.rpc.operations import Inbox, is_paused
 from kctl_agent.spark.driver import DriverLost
 from kctl_agent.storage.base import OffsetStore, Storage
 from kctl_agent.worker.consumer_group.commits import refusal
-from kctl_agent.worker.consumer_group.membership import (
-    MemberFenced,
-    MemberLost,
-    Membership,
-    partition_names,
-    topics_of,
-)
+from kctl_agent.worker.consumer_group.membership import MemberFenced, MemberLost, Membership, partition_names, topics_of
 from kctl_agent.worker.lifecycle import machine
 from kctl_agent.worker.lifecycle.machine import Action, Lifecycle, LogsObserved
 from kctl_agent.worker.lifecycle.query_groups import Group
