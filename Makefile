@@ -59,10 +59,7 @@ map: ## every module, with the first sentence of its docstring
 	@python3 scripts/map
 
 pages: $(PACKAGES_DONE) ## write the pages and recorded outputs that are made of the code
-	$(BIN)/python -m tests.commands_page > docs/command-line.md
-	$(BIN)/python -m tests.errors_page > docs/errors.md
-	$(BIN)/python -m tests.rpc_page > docs/rpc.md
-	$(BIN)/python -m tests.metrics_page > docs/metrics.md
+	$(BIN)/python -m tests.pages
 	$(BIN)/python -m tests.recorded_fleet
 
 house: $(PACKAGES_DONE) ## lines, files, words, names that exist twice, circles of imports

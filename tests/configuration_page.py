@@ -1,10 +1,9 @@
-"""docs/configuration.md from the table of settings: `python -m tests.configuration_page` prints it."""
+"""The settings of docs/configuration.md, from their table."""
 
 from __future__ import annotations
 
 import inspect
 import json
-import sys
 from dataclasses import Field, fields
 from textwrap import fill
 from typing import Any, Literal
@@ -16,36 +15,6 @@ from kctl.config.schema import help_texts
 from kctl.config.sections import SECTIONS
 from kctl.config.values import as_json
 
-_INTRODUCTION = """\
-# Configuration
-
-<!-- `python -m tests.configuration_page` writes this from kctl/config/sections.py: change it there. -->
-
-One TOML file, usually `kctl.toml`, describes a fleet. The smallest one:
-
-```toml
-[kafka]
-bootstrap_servers = "127.0.0.1:9092"
-group = "orders-to-lake"
-topics = ["orders"]
-```
-
-- Later sources override earlier ones: defaults, the file, the environment, `--set SECTION.KEY=VALUE`. `kctl config
-  show` prints each value and its source; `kctl config check` only checks.
-- The variable of a setting is `KCTL_SECTION_KEY`, such as `KCTL_KAFKA_GROUP`. Separate the items of a list, or the
-  `key=value` pairs of a table, with commas.
-- Relative paths are relative to the folder of the file, even in variables and flags.
-- An unknown section, key or variable is an error that names the nearest known one. kctl reads everything at the start,
-  and again with `kctl reload` (or SIGHUP), which applies what it can and names the rest.
-- The brackets contain the default, other possible values, and when a change takes effect: with `kctl reload`, or when
-  the *process* or the *fleet* next starts.
-- Editors that use taplo, such as VS Code with Even Better TOML, complete and check the file with its schema: `kctl
-  config schema > kctl.schema.json`, and `#:schema ./kctl.schema.json` as the first line of the file.
-
-kctl also reads these variables: `KCTL_CONFIG` (the file without `-c`), `KCTL_DEBUG=1` (tracebacks), `KCTL_CONTEXT`
-(`kctl kafka`), `KCTL_SASL_PASSWORD` and `KCTL_CLUSTER_SECRET` (secrets that are in no file; workers and sinkers do not
-inherit them), `KCTL_MAVEN_REPOSITORY` (a mirror for the jars), `KCTL_CACHE_DIR` (the folder of the jars).
-"""
 _EFFECTS = {Effect.NOW: "reload", Effect.NEXT_START: "process", Effect.FLEET: "fleet"}
 _PLAIN = ("text", "path", "true, false")
 _RANGED = (Literal, int, float)
@@ -54,7 +23,7 @@ _RANGED = (Literal, int, float)
 
 def reference() -> str:
     sections = [_section(section, kind) for section, kind in SECTIONS.items()]
-    return "".join([_INTRODUCTION, *sections, *map(_named, NAMED.items())])
+    return "".join([*sections, *map(_named, NAMED.items())])
 
 
 def _section(title: str, kind: type[Section]) -> str:
@@ -92,7 +61,3 @@ def _type(setting: Field[Any]) -> str:
     unit = mark(setting.type, Unit) or ("seconds" if setting.name.endswith("_seconds") else None)
     takes = allowed(setting.type) if plain(setting.type) in _RANGED else words
     return takes.replace(words, unit or words.removeprefix("a ")).replace(" or ", ", ")
-
-
-if __name__ == "__main__":
-    sys.stdout.write(reference())

@@ -1,10 +1,9 @@
-"""docs/rpc.md from the tables of questions and operations: `python -m tests.rpc_page > docs/rpc.md`."""
+"""The questions and operations of docs/rpc.md, from their tables."""
 
 from __future__ import annotations
 
 import ast
 import inspect
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass
 from itertools import pairwise
@@ -18,24 +17,6 @@ from kctl.operations import COMMANDS
 from kctl_agent.replies.questions import QUESTIONS, Question, named
 from tests.configuration_page import entry
 
-_INTRODUCTION = """\
-# Questions and operations
-
-<!-- Written by `python -m tests.rpc_page > docs/rpc.md` from kctl_agent/replies/questions.py, the types that are named
-there, and kctl/operations. Change it there. -->
-
-This page lists the questions of `kctl rpc` with their answers, and the operations on a fleet.
-[commands.md](commands.md#kctl-rpc-command) describes what all answers have in common, [protocol.md](protocol.md) the
-wire.
-
-## Questions
-
-Each question is a method of the processes (`getKafkaLag`) and of the master (`onKafkaLag`, also `getKafkaLag`), which
-asks all processes and joins their answers. An unknown value is `null`. Fields are explained only if their name is not
-enough.
-"""
-
-
 _OPERATIONS = """
 ## Operations
 
@@ -48,7 +29,7 @@ Each operation is a method of the master (`onPause`), and `POST /api/v1/operatio
 def reference() -> str:
     questions = [_question(name, each) for name, each in QUESTIONS.items()]
     done = [_operation(name, shown) for shown, name in COMMANDS.items()]
-    return "".join([_INTRODUCTION, *questions, _OPERATIONS, *done])
+    return "".join([*questions, _OPERATIONS, *done])
 
 
 def _question(name: str, question: Question) -> str:
@@ -119,7 +100,3 @@ def _operation(name: str, shown: str) -> str:
 def _option(option: Option) -> str:
     name = max(option.names, key=len)
     return f"`{f'{name} {option.metavar}' if option.metavar else name}`: {option.help}"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(reference())

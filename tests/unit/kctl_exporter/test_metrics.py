@@ -4,7 +4,6 @@ import gzip
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -28,7 +27,6 @@ from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.replies.workers import CommitStats, SinkerStats
 from tests.exporters import Samples
 from tests.fleet_snapshot import partition, snapshot
-from tests.metrics_page import reference
 from tests.partitions import Row, assessments_of, columns_of, joined
 from tests.snapshot_collector import SnapshotCollector
 
@@ -249,9 +247,3 @@ def test_a_page_that_is_asked_for_is_ready_when_its_snapshot_becomes_the_last_on
     latest = following
     assert exposition.ready("", "gzip") == exposition.render("", "gzip") != before
     assert exposition.render("", "gzip") == Exposition(lambda: following).render("", "gzip")
-
-
-def test_the_page_of_metrics_is_current() -> None:
-    page = Path(__file__).parents[3] / "docs" / "metrics.md"
-
-    assert page.read_text(encoding="utf-8") == reference(), "run `python -m tests.metrics_page > docs/metrics.md`"
