@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -8,18 +12,32 @@ import pytest
 
 from kctl_agent.message import Message
 from kctl_agent.process.bootstrap import BootstrapError
-from kctl_agent.sinker.handler import Handler, HandlerError, described, load
+from kctl_agent.process.tracebacks import MAX_CHARACTERS, stack_of, traceback_of
+from kctl_agent.sinker.handler import MAX_KINDS, REPEAT_SECONDS, FailureLog, Handler, HandlerError, described, load
 from kctl_agent.sinker.in_flight import Ack
+from tests.clock import Clock
+
+Handle = Callable[[list[Message]], Any]
 
 MESSAGES = [Message("t", 0, offset, None, b"", 0) for offset in (5, 6, 8)]
 
 
-def called(returned: Any) -> list[Ack]:
-    handler = Handler("shop:handle", lambda _messages: returned, 1.0)
-    try:
+def called(handle: Handle, timeout_seconds: float = 10.0) -> list[Ack]:
+    with closing(Handler("shop:handle", handle, timeout_seconds)) as handler:
         return handler(MESSAGES)
-    finally:
-        handler.close()
+
+
+def failure(handle: Handle) -> HandlerError:
+    with pytest.raises(HandlerError) as caught:
+        called(handle)
+    return caught.value
+
+
+def raising(error: BaseException) -> Handle:
+    def handle(_messages: list[Message]) -> list[bool]:
+        raise error
+
+    return handle
 
 
 @pytest.mark.parametrize(
@@ -38,10 +56,8 @@ def called(returned: Any) -> list[Ack]:
     ],
 )
 def test_an_answer_that_does_not_fit_the_messages_names_what_was_returned(returned: Any, complaint: str) -> None:
-    with pytest.raises(HandlerError) as failure:
-        called(returned)
+    text = str(failure(lambda _: returned))
 
-    text = str(failure.value)
     assert text.startswith("the handler shop:handle returned ")
     assert complaint in text
     assert text.endswith(" on t-0 offsets 5..8 (3 messages)")
@@ -53,25 +69,11 @@ def test_a_message_may_have_a_reason_in_words_or_as_an_exception() -> None:
     with pytest.raises(KeyError) as raised:
         nothing["amount"]
 
-    assert called([True, False, "no such customer"]) == [True, False, "no such customer"]
-    of_itself, with_place, _ = called([TimeoutError(), raised.value, True])
+    assert called(lambda _: [True, False, "no such customer"]) == [True, False, "no such customer"]
+    of_itself, with_place, _ = called(lambda _: [TimeoutError(), raised.value, True])
     assert of_itself == "TimeoutError"
     assert str(with_place).startswith("KeyError: 'amount'\nTraceback (most recent call last):\n")
     assert 'in test_a_message_may_have_a_reason_in_words_or_as_an_exception\n    nothing["amount"]' in str(with_place)
-
-
-@pytest.mark.parametrize("error", [ValueError("no\nsuch order"), SystemExit(3), asyncio.CancelledError()])
-def test_whatever_a_handler_raises_is_one_line_about_the_batch(error: BaseException) -> None:
-    def handle(_messages: list[Message]) -> list[bool]:
-        raise error
-
-    handler = Handler("shop:handle", handle, 1.0)
-    with pytest.raises(HandlerError) as failure:
-        handler(MESSAGES)
-
-    handler.close()
-    assert str(failure.value).startswith(f"the handler shop:handle raised {type(error).__name__}")
-    assert "\n" not in str(failure.value)
 
 
 def test_an_async_handler_that_takes_too_long_is_cancelled_and_the_next_call_goes_on() -> None:
@@ -99,10 +101,7 @@ def test_a_timeout_error_of_the_handlers_own_is_not_taken_for_ours() -> None:
     async def handle(_messages: list[Message]) -> list[bool]:
         raise TimeoutError("the shop does not answer")
 
-    handler = Handler("shop:handle", handle, 10.0)
-    with pytest.raises(HandlerError, match="raised TimeoutError: the shop does not answer"):
-        handler(MESSAGES)
-    handler.close()
+    assert "raised TimeoutError: the shop does not answer" in str(failure(handle))
 
 
 def test_async_calls_share_one_event_loop_with_open_and_close() -> None:
@@ -154,8 +153,131 @@ def test_a_bad_handler_ends_a_start(code: str, complaint: str, tmp_path: Path, m
     name = f"shop_{abs(hash(code))}"
     (tmp_path / f"{name}.py").write_text(code)
 
-    with pytest.raises(BootstrapError) as failure:
+    with pytest.raises(BootstrapError) as raised:
         load(f"{name}:handle", 1.0, tmp_path)
 
-    assert f"sinkers.handler '{name}:handle'" in str(failure.value)
-    assert complaint in str(failure.value)
+    assert f"sinkers.handler '{name}:handle'" in str(raised.value)
+    assert complaint in str(raised.value)
+
+
+def parse(amount: str) -> int:
+    return int(amount)
+
+
+@pytest.mark.shows("log and dead letter have a bounded traceback of a handler's error or hang")
+def test_what_a_handler_raises_comes_with_its_traceback_its_cause_and_no_frame_of_ours() -> None:
+    def handle(_messages: list[Message]) -> list[bool]:
+        try:
+            parse("many")
+        except ValueError as error:
+            raise KeyError("order 12") from error
+        return []
+
+    error = failure(handle)
+
+    lines = error.trace.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[-1] == "KeyError: 'order 12'"
+    assert "ValueError: invalid literal for int() with base 10: 'many'" in lines
+    assert "    return int(amount)" in lines
+    assert [line for line in lines if "kctl_agent" in line and "tests" not in line] == []
+    assert error.text == f"{error}\n{error.trace}"
+    assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("size", [1, 10_000])
+def test_a_traceback_is_bounded_and_keeps_its_beginning_and_its_end(size: int) -> None:
+    trace = failure(raising(ValueError("\n".join(["first", *["x" * 100] * size, "last"])))).trace
+
+    assert len(trace) < MAX_CHARACTERS + 100
+    assert trace.startswith("Traceback")
+    assert trace.endswith("last")
+    assert ("characters left out" in trace) == (size > 1)
+
+
+def test_a_recursion_without_end_has_a_short_traceback() -> None:
+    def handle(messages: list[Message]) -> list[bool]:
+        return handle(messages)
+
+    assert "RecursionError" in failure(handle).trace
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise ZeroDivisionError
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ValueError("no\nsuch order"), "ValueError"),
+        (SystemExit(3), "SystemExit"),
+        (asyncio.CancelledError(), "CancelledError"),
+        (Unprintable(), "Unprintable on t-0 offsets 5..8 (3 messages)"),
+        (ValueError("no file \udcff.txt"), "ValueError: no file \\udcff.txt"),
+    ],
+    ids=["of several lines", "SystemExit", "cancelled", "that cannot be printed", "with a lone surrogate"],
+)
+def test_whatever_a_handler_raises_is_one_line_about_the_batch(error: BaseException, words: str) -> None:
+    failed = failure(raising(error))
+
+    assert str(failed).startswith(f"the handler shop:handle raised {words}")
+    assert "\n" not in str(failed)
+    assert "    raise error\n" in failed.trace
+    failed.text.encode()
+
+
+def test_an_answer_that_cannot_be_printed_is_named_by_its_type() -> None:
+    assert "returned a Unprintable instead of a list of bools" in str(failure(lambda _: Unprintable()))
+
+
+def test_the_stack_of_a_thread_that_hangs_shows_where() -> None:
+    release, begun = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        begun.set()
+        release.wait()  # the shop
+
+    thread = threading.Thread(target=hang)
+    thread.start()
+    begun.wait()
+    shown = stack_of(thread.ident)
+    release.set()
+    thread.join()
+
+    assert shown.startswith("Stack of the call (most recent call last):\n")
+    assert "release.wait()  # the shop" in shown or "begun.set()" in shown
+    assert stack_of(None) == ""
+
+
+def test_frames_of_ours_are_shown_where_they_are_asked_for() -> None:
+    assert "handler.py" in traceback_of(failure(lambda _: None), own_frames=True)
+
+
+def trace_at(line: int) -> str:
+    return f'Traceback (most recent call last):\n  File "h.py", line {line}, in handle\nValueError: order {line * 17}'
+
+
+def test_a_traceback_is_logged_once_a_minute_and_its_sentence_always(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    failures = FailureLog(logging.getLogger("kctl_agent.test"), clock)
+    for _ in range(3):
+        failures.error(HandlerError("it failed", trace_at(1)))
+    failures.error(HandlerError("it failed elsewhere", trace_at(2)))
+    clock.now += REPEAT_SECONDS
+    failures.error(HandlerError("it failed", trace_at(1)))
+
+    texts = [record.getMessage() for record in caplog.records]
+    assert [text.splitlines()[0] for text in texts] == [*["it failed"] * 3, "it failed elsewhere", "it failed"]
+    assert ["Traceback" in text for text in texts] == [True, False, False, True, True]
+    assert all(line.startswith("    ") for line in texts[0].splitlines()[1:])
+
+
+def test_however_many_places_fail_the_log_gets_a_bounded_number_of_tracebacks(caplog: pytest.LogCaptureFixture) -> None:
+    failures = FailureLog(logging.getLogger("kctl_agent.test"), Clock())
+    for line in range(1000):
+        failures.error(HandlerError("it failed", trace_at(line)))
+
+    assert sum("Traceback" in record.getMessage() for record in caplog.records) == MAX_KINDS

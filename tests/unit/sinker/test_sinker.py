@@ -5,7 +5,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -72,7 +71,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(short_dir: Path) -> Iterator[Callable[..., Bench]]:
+def bench(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Bench]]:
+    monkeypatch.setattr(outages, "RETRY_SECONDS", (0.0,))
     benches: list[Bench] = []
 
     def made(handle: Handle, stop_after: int, **settings: object) -> Bench:
@@ -86,6 +86,17 @@ def bench(short_dir: Path) -> Iterator[Callable[..., Bench]]:
 
 def well(messages: list[Message]) -> list[bool]:
     return [True] * len(messages)
+
+
+def fails(monkeypatch: pytest.MonkeyPatch, storage: ScratchStorage, name: str, times: int) -> None:
+    real, failures = getattr(storage, name), [StorageUnusable("no room")] * times
+
+    def failing(*args: object, **kwargs: object) -> object:
+        if failures:
+            raise failures.pop()
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(storage, name, failing)
 
 
 def test_a_sinker_that_dies_leaves_no_dead_letter(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,17 +192,9 @@ def test_a_paused_sinker_claims_nothing(bench: Callable[..., Bench]) -> None:
 
 
 def test_late_settles_are_handled_once(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kctl_agent.process.outages.RETRY_SECONDS", (0.0,))
     own = bench(well, stop_after=2)
     fill(own.storage, 6)
-    settle, failures = own.storage.settle, [StorageUnusable("no room"), StorageUnusable("no room")]
-
-    def failing(*args: object, **kwargs: object) -> object:
-        if failures:
-            raise failures.pop()
-        return settle(*args, **kwargs)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(own.storage, "settle", failing)
+    fails(monkeypatch, own.storage, "settle", times=2)
     own.run()
 
     assert own.calls == [[0, 1, 2], [3, 4, 5]]
@@ -214,27 +217,11 @@ def test_a_sinker_is_busy_from_its_first_call_until_all_is_settled(bench: Callab
     assert (own.snapshot().worker.batch_seconds_total or 0.0) >= at[-1] - at[0] > 0.0
 
 
-@contextmanager
-def unusable(storage: ScratchStorage, times: int) -> Iterator[None]:
-    left, claim = [times], storage.claim
-
-    def failing(*args: object, **kwargs: object) -> object:
-        if left[0]:
-            left[0] -= 1
-            raise StorageUnusable("no room")
-        return claim(*args, **kwargs)  # type: ignore[arg-type]
-
-    storage.claim = failing  # type: ignore[method-assign,assignment]
-    yield
-    storage.claim = claim  # type: ignore[method-assign]
-
-
 def test_an_unusable_storage_is_tried_again(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kctl_agent.process.outages.RETRY_SECONDS", (0.0,))
     own = bench(well, stop_after=1)
     fill(own.storage, 3)
-    with unusable(own.storage, times=3):
-        own.run()
+    fails(monkeypatch, own.storage, "claim", times=3)
+    own.run()
 
     assert own.calls == [[0, 1, 2]]
 
@@ -259,9 +246,7 @@ def test_a_handler_that_only_fails_is_reported_until_it_has_handled_a_message(tm
     assert not is_failing()
 
 
-def test_an_outage_of_the_registry_is_no_try(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outages, "RETRY_SECONDS", (0.0,))
-
+def test_an_outage_of_the_registry_is_no_try(bench: Callable[..., Bench]) -> None:
     def decoding(messages: list[Message]) -> list[object]:
         if len(own.calls) > 2:
             return [True] * len(messages)

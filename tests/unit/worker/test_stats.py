@@ -104,23 +104,18 @@ def test_a_long_batch_makes_progress_while_it_stores(server: AgentServer, monkey
 
 
 @pytest.mark.parametrize(("asked_seconds_ago", "end"), [(1.0, 137), (-1.0, 130)])
-def test_an_end_is_not_below_what_was_read(server: AgentServer, asked_seconds_ago: float, end: int) -> None:
+def test_an_end_is_not_below_what_was_read_and_seconds_of_batches_add_up(
+    server: AgentServer, asked_seconds_ago: float, end: int
+) -> None:
     stats = WorkerStats("worker-0", server, ScratchStorage(), Inbox())
     view = BrokerView(ends={TP: 130}, taken_at=time.monotonic() - asked_seconds_ago)
     stats.draw_from(sources(view, 137, 131))
-    stats.batch(Batch(0, 7, 0.1, {}, {}))
+    for number, seconds in enumerate((0.5, 0.25)):
+        stats.batch(Batch(number, 7, seconds, {}, {}))
 
     [row] = stats._snapshot().partitions
 
     assert (row.committed, row.position, row.end) == (131, 137, end)
-
-
-def test_the_seconds_of_finished_batches_add_up(server: AgentServer) -> None:
-    stats = WorkerStats("worker-0", server, ScratchStorage(), Inbox())
-
-    for number, seconds in enumerate((0.5, 0.25)):
-        stats.batch(Batch(number, 7, seconds, {}, {}))
-
     assert stats._snapshot().worker.batch_seconds_total == 0.75
 
 

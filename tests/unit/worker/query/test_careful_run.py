@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,15 +12,17 @@ from typing import Any
 
 import pytest
 from kafka import TopicPartition
+from kafka.errors import CorruptRecordError
 
 from kctl_agent.message import Message
 from kctl_agent.storage.chunk import StoredOffset
-from kctl_agent.worker.query import batch_put, committed_files
+from kctl_agent.worker.query import batch_put, committed_files, unreadable_records
 from kctl_agent.worker.query.batch_failure import BatchFailure
 from kctl_agent.worker.query.batch_put import BlockPut
 from kctl_agent.worker.query.careful_search import CarefulSearch, Ranges
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.run import Batch, CarefulRun
+from kctl_agent.worker.settings import KafkaSettings
 from tests.conftest import eventually
 from tests.scratch_storage import ScratchStorage
 from tests.unit.worker.query.frames import Frame, arrow
@@ -192,3 +195,22 @@ def test_records_with_timestamps_beyond_sparks_range_become_dead_letters_at_once
     why = f"TimestampOverflow: {NANOSECONDS} ms is beyond Spark's range"
     assert reading.dead == [(0, at, why) for at in range(3, END)]
     assert [each.messages()[0].timestamp for each in reading.storage.dead()] == [NANOSECONDS] * (END - 3)
+
+
+@pytest.mark.parametrize(
+    "error", [CorruptRecordError("no UTF-8"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no"), zlib.error()]
+)
+def test_a_record_that_kafka_python_cannot_parse_is_no_dead_letter(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its partition stays isolated; other partitions continue."""
+
+    def failing(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(unreadable_records, "_records", failing)
+    kafka = KafkaSettings("localhost:1", "g", ("t",), "earliest", "range", 6, 1, "read_committed", None)
+
+    assert unreadable_records.unreadable_records(kafka, TopicPartition("t", 0), 7, is_wanted=True) == []
+
+    assert "t-0 offset 7 cannot be read" in caplog.text

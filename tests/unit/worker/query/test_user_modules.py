@@ -1,0 +1,165 @@
+"""The user's transform: how it is loaded, which modules executors get with it, and when they have changed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kctl_agent.process.bootstrap import BootstrapError, log_trace
+from kctl_agent.spark.conf import configuration
+from kctl_agent.worker.query.transform import load_transform
+from kctl_agent.worker.query.user_modules import VARIABLE, code_version, ship_modules
+from tests.worker_settings import driver
+
+
+@pytest.fixture(autouse=True)
+def own_modules() -> Iterator[None]:
+    path, known = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - known:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    ("code", "complaint"),
+    [
+        ("def clean(", "SyntaxError"),
+        ("raise OSError('no licence')", "OSError: no licence"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("other = 1", "has no attribute 'clean'"),
+        ("clean = 1", "is not a function"),
+    ],
+)
+def test_bad_transforms_end_a_start(code: str, complaint: str, tmp_path: Path) -> None:
+    (tmp_path / "kctl_test_bad.py").write_text(code)
+
+    with pytest.raises(BootstrapError) as failure:
+        load_transform("kctl_test_bad:clean", tmp_path)
+
+    assert "workers.transform 'kctl_test_bad:clean'" in str(failure.value)
+    assert complaint in str(failure.value)
+
+
+def test_what_a_module_raised_at_its_import_is_logged_with_its_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "licensed.py").write_text("raise OSError('no licence')")
+
+    with pytest.raises(BootstrapError) as failure:
+        load_transform("licensed:clean", tmp_path)
+    log_trace(failure.value)
+
+    assert "    Traceback (most recent call last):" in caplog.text
+    assert "    OSError: no licence" in caplog.text
+
+
+def test_an_error_that_is_one_sentence_by_design_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    log_trace(BootstrapError("storage.path is missing"))
+
+    assert caplog.text == ""
+
+
+def test_only_imports_from_the_folder_count_and_each_change(tmp_path: Path) -> None:
+    sys.path.insert(0, str(tmp_path))
+    for name in ("imported_of_test", "other_of_test"):
+        (tmp_path / f"{name}.py").write_text("VALUE = 1\n")
+    nothing = code_version(tmp_path)
+    importlib.import_module("imported_of_test")
+    first = code_version(tmp_path)
+    (tmp_path / "other_of_test.py").write_text("VALUE = 22\n")
+    same = code_version(tmp_path)
+    (tmp_path / "imported_of_test.py").write_text("VALUE = 22\n")
+    changed = code_version(tmp_path)
+
+    assert nothing == {}
+    assert first == same
+    assert first[VARIABLE] != changed[VARIABLE]
+
+
+def test_executors_find_a_transform_where_the_driver_did_and_nowhere_else(tmp_path: Path) -> None:
+    plain = configuration(driver(tmp_path))
+    given = {"spark.executorEnv.PYTHONPATH": "/srv/modules"}
+    transforming = configuration(driver(tmp_path, transform="cleaning:clean", conf=given))
+
+    assert plain["spark.executorEnv.PYTHONSAFEPATH"] == transforming["spark.executorEnv.PYTHONSAFEPATH"] == "1"
+    assert "spark.executorEnv.PYTHONPATH" not in plain
+    assert transforming["spark.executorEnv.PYTHONPATH"] == os.pathsep.join((str(tmp_path), "/srv/modules"))
+
+
+class Context:
+    """A SparkContext whose JVM has `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        system = SimpleNamespace(getProperty=lambda _: str(folder))
+        self._jvm = SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(System=system)))
+        self.shipped: list[Any] = []
+
+    def addPyFile(self, path: str) -> None:  # noqa: N802 - Spark's name
+        self.shipped.append(path)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    return Context(tmp_path)
+
+
+@pytest.fixture
+def import_dir(tmp_path: Path) -> Path:
+    folder = tmp_path / "fleet"
+    (folder / "kctl_test_package").mkdir(parents=True)
+    (folder / "kctl_test_package" / "__init__.py").write_text("")
+    (folder / "kctl_test_package" / "later.py").write_text("number = 1")
+    (folder / "kctl_test_steps.py").write_text("import kctl_test_package\ndef same(frame): return frame\n")
+    (folder / "kctl_test_other.py").write_text("")
+    (folder / "s3.credentials").write_text("secret")
+    return folder
+
+
+def test_executors_get_only_the_modules_that_the_transform_imports(import_dir: Path, context: Context) -> None:
+    load_transform("kctl_test_steps:same", import_dir)
+
+    ship_modules(context, import_dir)
+
+    [path] = context.shipped
+    package = [f"kctl_test_package/{name}" for name in ("", "__init__.py", "later.py")]
+    with zipfile.ZipFile(path) as archive:
+        assert set(archive.namelist()) == {"kctl_test_steps.py", *package}
+
+
+def test_executors_can_import_a_package_without_an_init_file(import_dir: Path, context: Context) -> None:
+    (import_dir / "kctl_test_folder" / "deep").mkdir(parents=True)
+    (import_dir / "kctl_test_folder" / "deep" / "steps.py").write_text("def same(frame): return frame\n")
+    load_transform("kctl_test_folder.deep.steps:same", import_dir)
+
+    ship_modules(context, import_dir)
+
+    script = f"import sys; sys.path.insert(0, {context.shipped[0]!r}); import kctl_test_folder.deep.steps"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_modules_have_a_name_for_each_content_and_one_left_half_written_is_replaced(
+    import_dir: Path, context: Context
+) -> None:
+    """Spark reuses a file whose name it knows; a killed worker may leave half of one."""
+    load_transform("kctl_test_steps:same", import_dir)
+
+    ship_modules(context, import_dir)
+    whole = Path(context.shipped[0]).read_bytes()
+    Path(context.shipped[0]).write_bytes(whole[:100])
+    ship_modules(context, import_dir)
+    (import_dir / "kctl_test_package" / "later.py").write_text("number = 2")
+    ship_modules(context, import_dir)
+
+    first, again, changed = context.shipped
+    assert first == again != changed
+    assert Path(first).read_bytes() == whole
