@@ -12,7 +12,7 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-from tests.conftest import BROWSERS
+from tests.conftest import OUTLIVING
 
 
 def require_browser() -> None:
@@ -50,9 +50,9 @@ def browser_of_a_session() -> Iterator[webdriver.Chrome]:
     require_browser()
     before = set(psutil.Process().children(recursive=True))
     with browser() as driver:
-        BROWSERS.add(driver.service.process.pid)
+        OUTLIVING.add(driver.service.process.pid)
         yield driver
-    BROWSERS.clear()
+    OUTLIVING.discard(driver.service.process.pid)
     left = set(psutil.Process().children(recursive=True)) - before
     _, alive = psutil.wait_procs([each for each in left if _is_of_browser(each)], timeout=60)
     assert alive == []

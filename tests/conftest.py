@@ -41,8 +41,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.pycache_prefix = os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path(sys.prefix) / "bytecode"))
 sys.dont_write_bytecode = False
 
-BROWSERS: set[int] = set()
-"""Drivers of browsers that outlive a test; they start and end processes as they like."""
+OUTLIVING: set[int] = set()
+"""Browsers' drivers and shared masters, which outlive a test and start and end processes as they like."""
 PRELOADED: set[int] = set()
 """Processes that outlive a test, from which others are forked (tests/preloaded.py)."""
 FOR_TESTS = ("KCTL_CACHE_DIR", "KCTL_MAVEN_REPOSITORY", "KCTL_TEST_")
@@ -140,8 +140,8 @@ def _children() -> set[int]:
     if not _has_children():
         return set()
     found = {each.pid: each for each in psutil.Process().children(recursive=True)}
-    of_browsers = [each.pid for driver in BROWSERS & set(found) for each in found[driver].children(recursive=True)]
-    return set(found) - set(of_browsers) - BROWSERS - PRELOADED
+    theirs = [each.pid for parent in OUTLIVING & set(found) for each in found[parent].children(recursive=True)]
+    return set(found) - set(theirs) - OUTLIVING - PRELOADED
 
 
 def _has_children() -> bool:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -149,21 +150,21 @@ class Master:
 
 @pytest.fixture
 def config_file(short_dir: Path, broker: KafkaBroker) -> Callable[..., Path]:
+    return partial(config_in, short_dir, broker)
+
+
+def config_in(folder: Path, broker: KafkaBroker, **sections: dict[str, object]) -> Path:
     """Writes `kctl.toml` for the broker; pass a section as `workers={"count": 2}`."""
-
-    def write(**sections: dict[str, object]) -> Path:
-        settings: dict[str, dict[str, object]] = {
-            "kafka": {"bootstrap_servers": broker.bootstrap_servers, "group": short_dir.name, "topics": [TOPIC]},
-            # Stand-ins for Spark need no engine.
-            "workers": {"count": 2, "engine": "own", "backoff_min_seconds": 0.2, "backoff_max_seconds": 1.0},
-            "collect": {"interval_seconds": 0.2},
-            "http": {"port": 0},
-        }
-        for section, values in sections.items():
-            settings.setdefault(section, {}).update(values)
-        return write_config(short_dir / "kctl.toml", settings)
-
-    return write
+    settings: dict[str, dict[str, object]] = {
+        "kafka": {"bootstrap_servers": broker.bootstrap_servers, "group": folder.name, "topics": [TOPIC]},
+        # Stand-ins for Spark need no engine.
+        "workers": {"count": 2, "engine": "own", "backoff_min_seconds": 0.2, "backoff_max_seconds": 1.0},
+        "collect": {"interval_seconds": 0.2},
+        "http": {"port": 0},
+    }
+    for section, values in sections.items():
+        settings.setdefault(section, {}).update(values)
+    return write_config(folder / "kctl.toml", settings)
 
 
 @pytest.fixture

@@ -8,12 +8,14 @@ import signal
 import ssl
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.certificates import make_certificate
 from tests.conftest import eventually
@@ -49,11 +51,12 @@ class Fleet:
         *,
         port: int = 0,
         prefix: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
         more: Mapping[str, Mapping[str, object]] | None = None,
         **hosts: object,
     ) -> Master:
         """`hosts` settings go into `[hosts]`, `more` into other sections; `prefix` begins the master's command."""
-        home = self.folder / (hosts.pop("folder", None) or name)  # type: ignore[operator]
+        home = self.folder / name
         home.mkdir(exist_ok=True)
         sections: dict[str, dict[str, object]] = {
             "kafka": {"bootstrap_servers": self.broker.bootstrap_servers, "group": self.folder.name, "topics": [TOPIC]},
@@ -77,7 +80,10 @@ class Fleet:
         }
         for section, settings in (more or {}).items():
             sections[section] = {**sections.get(section, {}), **settings}
-        master = Master(write_config(home / "kctl.toml", sections), prefix)
+        with pytest.MonkeyPatch.context() as patched:
+            for variable, value in (env or {}).items():
+                patched.setenv(variable, value)
+            master = Master(write_config(home / "kctl.toml", sections), prefix)
         self.started.append(master)
         self.masters[name] = master
         eventually(master.is_announced, what=f"{name} is not announced")
@@ -112,7 +118,8 @@ class Fleet:
         return reply.complete and {row["state"] for row in reply.result["rows"]} == {"running"}
 
     def pid(self, name: str) -> int:
-        [row] = self.masters[name].ask("status", of_master=True, local=True).result["rows"]
+        """Of its first worker."""
+        row, *_ = self.masters[name].ask("status", of_master=True, local=True).result["rows"]
         return int(row["pid"])
 
     def operate(self, at: str, operation: str, **params: Any) -> dict[str, Any]:
@@ -165,9 +172,15 @@ class Fleet:
         os.killpg(self.masters[name].process.pid, signal.SIGKILL)
         self.masters[name].process.wait()
 
-    def end(self) -> None:
+    def close(self) -> None:
         for one in self.started:
             if one.process.poll() is None:
                 os.killpg(one.process.pid, signal.SIGCONT)
                 os.killpg(one.process.pid, signal.SIGKILL)
                 one.process.wait()
+
+
+@pytest.fixture
+def fleet(short_dir: Path, broker: KafkaBroker) -> Iterator[Fleet]:
+    with closing(Fleet(short_dir, broker)) as made:
+        yield made

@@ -161,7 +161,7 @@ def _hosts(folder: Path, broker: KafkaBroker, stack: ExitStack) -> State:
     home = folder / "shop"
     home.mkdir()
     fleet = Fleet(home, broker)
-    stack.callback(fleet.end)
+    stack.callback(fleet.close)
     topics.create_topic(broker.bootstrap_servers, "hosts.orders", PARTITIONS)
     reads = {"KCTL_TEST_JOINS": "1", "KCTL_TEST_READS": "500"}
     kafka = {"session_timeout_seconds": 6.0, "topics": ["hosts.orders"], "group": "host-missing"}

@@ -29,7 +29,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kctl_agent.kafka.security import Security
 from kctl_agent.process.stop import StopRequest, watch_parent
@@ -41,9 +41,10 @@ from kctl_agent.rpc.commands.operations import PauseScopes, SeekPartition
 from kctl_agent.rpc.operations import AcceptedOperation, Inbox, Outcome, is_paused, scope_of
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
-from kctl_agent.worker.consumer_group.membership import Membership
-from kctl_agent.worker.settings import KafkaSettings
-from tests.integration.reading_worker import Reader
+
+if TYPE_CHECKING:
+    from kctl_agent.worker.consumer_group.membership import Membership
+    from tests.integration.reading_worker import Reader
 
 END = 100
 STORED = StorageReply("file:/stand-in", pending=7, processing=0, dead=0, bytes=70, age_seconds=0.0)
@@ -193,6 +194,11 @@ def main() -> int:
         {**COMMANDS, "ping": ping_of(worker.inbox), **operation_commands(worker.inbox, PauseScopes, SeekPartition)}
     )
     if conf.get("KCTL_TEST_JOINS"):
+        # Only here, because kafka-python takes two thirds of the time to start.
+        from kctl_agent.worker.consumer_group.membership import Membership
+        from kctl_agent.worker.settings import KafkaSettings
+        from tests.integration.reading_worker import Reader
+
         kafka = KafkaSettings(**{**settings["kafka"], "security": Security(**settings["kafka"]["security"])})
         worker.membership = Membership(kafka, kafka.client_id, lambda _: {}, lambda: None, lambda _: None)
         if at_once := int(conf.get("KCTL_TEST_READS", "0")):

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -80,12 +81,11 @@ def network(short_dir: Path, cluster: KafkaCluster) -> Iterator[Network]:
 
 @pytest.fixture
 def fleet(short_dir: Path, cluster: KafkaCluster, network: Network) -> Iterator[Fleet]:
-    made = Fleet(short_dir, cluster)
-    for name in PORTS:
-        start(made, network, name)
-    made.await_all(*PORTS)
-    yield made
-    made.end()
+    with closing(Fleet(short_dir, cluster)) as made:
+        for name in PORTS:
+            start(made, network, name)
+        made.await_all(*PORTS)
+        yield made
 
 
 def start(fleet: Fleet, network: Network, name: str, *more: str) -> None:

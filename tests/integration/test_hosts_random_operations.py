@@ -6,11 +6,9 @@ import os
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,23 +17,14 @@ from kctl.errors import NoMaster
 from kctl_agent.errors import AgentError
 from tests.conftest import eventually
 from tests.integration.conftest import TOPIC
-from tests.integration.hosts import Fleet
-from tests.servers.kafka_broker import KafkaBroker
+from tests.integration.hosts import Fleet, fleet
+
+__all__ = ["fleet"]
 
 HOSTS = ("a", "b", "c")
 CALLERS = 3
 EACH = 30
 Ids = set[tuple[str, str, float]]
-
-
-@pytest.fixture
-def fleet(short_dir: Path, broker: KafkaBroker) -> Iterator[Fleet]:
-    made = Fleet(short_dir, broker)
-    for name in HOSTS:
-        made.start(name)
-    made.await_all(*HOSTS)
-    yield made
-    made.end()
 
 
 def some_operation(chance: random.Random) -> tuple[str, dict[str, Any]]:
@@ -67,6 +56,9 @@ class Storm:
         self.outcomes: Counter[str] = Counter()
 
     def run(self) -> None:
+        for name in HOSTS:
+            self._fleet.start(name)
+        self._fleet.await_all(*HOSTS)
         with ThreadPoolExecutor(CALLERS) as pool:
             callers = [pool.submit(self._call, random.Random(f"{self._seed}-{each}")) for each in range(CALLERS)]
             try:
@@ -176,16 +168,12 @@ def assert_as_reported(fleet: Fleet, name: str, lines: list[dict[str, Any]]) -> 
         assert {(each["topic"], each["partition"]) for each in row["paused"]} == paused, lines[-8:]
 
 
+MANY = int(os.environ.get("KCTL_TEST_OPERATIONS", "990")), int(os.environ.get("KCTL_TEST_SEED", "2"))
+
+
 @pytest.mark.shows("random operations while leaders are killed are each answered, rejected or interrupted")
-def test_random_operations_at_several_hosts_while_leaders_are_killed(fleet: Fleet) -> None:
-    storm = Storm(fleet, seed=1, count=60)
-    storm.run()
-    check(fleet, storm, 60)
-
-
-@pytest.mark.long
-def test_a_thousand_random_operations_at_several_hosts_while_leaders_are_killed(fleet: Fleet) -> None:
-    count = int(os.environ.get("KCTL_TEST_OPERATIONS", "990"))
-    storm = Storm(fleet, seed=int(os.environ.get("KCTL_TEST_SEED", "2")), count=count)
+@pytest.mark.parametrize(("count", "seed"), [(60, 1), pytest.param(*MANY, marks=pytest.mark.long)])
+def test_random_operations_at_several_hosts_while_leaders_are_killed(fleet: Fleet, count: int, seed: int) -> None:
+    storm = Storm(fleet, seed, count)
     storm.run()
     check(fleet, storm, count)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -16,10 +15,12 @@ import yaml
 from tests.conftest import eventually
 from tests.expressions import rules
 from tests.integration.conftest import PARTITIONS, TOPIC
-from tests.integration.hosts import Fleet
+from tests.integration.hosts import Fleet, fleet
 from tests.prometheus import Prometheus, require
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
+
+__all__ = ["fleet"]
 
 WINDOW_SECONDS = 2.0
 NEAR_LIMIT = "262m"
@@ -29,13 +30,10 @@ OF_LAG = ("KctlTimeLagOverObjective", "KctlConsumerLagGrowing")
 BOTH = ("a", "b")
 
 
-@pytest.fixture
-def fleet(short_dir: Path, broker: KafkaBroker) -> Iterator[Fleet]:
-    """Messages are pending in every partition, and no worker ever commits."""
+@pytest.fixture(autouse=True)
+def pending(broker: KafkaBroker) -> None:
+    """In every partition; no worker ever commits."""
     topics.produce(broker.bootstrap_servers, TOPIC, dict.fromkeys(range(PARTITIONS), 10))
-    made = Fleet(short_dir, broker)
-    yield made
-    made.end()
 
 
 def start(fleet: Fleet, name: str, behaviour: str = "", fault: str = "", **workers: object) -> None:
@@ -76,7 +74,9 @@ def collections(fleet: Fleet, at: str) -> int:
 
 
 @pytest.mark.shows("a host judges the partitions of its own workers; every host shows the same verdict")
-@pytest.mark.parametrize("what", ["paused", "throttled", "long_batch"])
+@pytest.mark.parametrize(
+    "what", ["throttled", *(pytest.param(each, marks=pytest.mark.long) for each in ("paused", "long_batch"))]
+)
 def test_what_explains_silence_on_one_host_is_no_trouble_on_another(fleet: Fleet, what: str) -> None:
     expected = {"paused": "ok", "throttled": "degraded", "long_batch": "ok"}[what]
     for name in BOTH:
@@ -131,6 +131,7 @@ def test_trouble_belongs_to_one_host_and_an_unread_partition_to_all(fleet: Fleet
         assert "kctl_group_unowned_partitions" in fleet.page(name, "metrics").text
 
 
+@pytest.mark.long
 @pytest.mark.shows("with two hosts an alert about a worker or a host fires only for its own host")
 def test_an_alert_fires_for_its_host_and_for_no_other(fleet: Fleet, tmp_path: Path) -> None:
     require("prometheus")

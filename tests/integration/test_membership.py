@@ -94,7 +94,10 @@ def test_one_to_five_members_share_two_topics_as_the_assignor_promises(assignor:
 
 
 @pytest.mark.shows("each assignor works with Kafka's own consumer in one group, whichever member leads")
-@pytest.mark.parametrize("assignor", STRATEGIES)
+@pytest.mark.parametrize(
+    "assignor",
+    ["cooperative-sticky", *(pytest.param(each, marks=pytest.mark.long) for each in ("range", "roundrobin", "sticky"))],
+)
 def test_kafkas_own_consumer_shares_the_group_whichever_leads(assignor: str, group: ConsumerGroup) -> None:
     """The member that joins first leads, and the other reads what it has written."""
     first = group.join("first", assignor)

@@ -8,7 +8,8 @@ import pwd
 import re
 import signal
 import ssl
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,26 @@ import tomli_w
 from kctl.config.load import read_document
 from kctl.rpc.client import Reply
 from tests.certificates import make_certificate
-from tests.conftest import eventually
-from tests.integration.conftest import Master
+from tests.conftest import OUTLIVING, eventually
+from tests.integration.conftest import Master, config_in
+from tests.servers.kafka_broker import KafkaBroker
 
 ME = pwd.getpwuid(os.getuid()).pw_name
+WORKERS = ("worker-0", "worker-1", "worker-2")
+
+
+@pytest.fixture(scope="module")
+def fleet(broker: KafkaBroker) -> Iterator[Master]:
+    """Shared by tests that leave its three workers running."""
+    with tempfile.TemporaryDirectory(prefix="k", dir="/tmp") as folder, pytest.MonkeyPatch.context() as surroundings:
+        surroundings.setenv("XDG_RUNTIME_DIR", folder)
+        surroundings.setenv("XDG_STATE_HOME", folder)
+        one = Master(config_in(Path(folder), broker, workers={"count": len(WORKERS)}))
+        OUTLIVING.add(one.process.pid)
+        eventually(one.is_announced, what="the master is not announced")
+        eventually(lambda: one.states() == ["running"] * len(WORKERS), what="not all workers are running")
+        yield one
+        assert one.stop() == 0
 
 
 def operation(fleet: Master, kind: str, **params: Any) -> dict[str, Any]:
@@ -74,8 +91,7 @@ def test_a_pause_is_carried_out_kept_and_shown_until_it_is_resumed(master: Calla
 
 
 @pytest.mark.shows("stop, start, restart and drain of one process do not affect the others")
-def test_stop_start_restart_and_drain_of_one_leave_the_others_alone(master: Callable[..., Master]) -> None:
-    fleet = master()
+def test_stop_start_restart_and_drain_of_one_leave_the_others_alone(fleet: Master) -> None:
     other = fleet.status()["worker-1"]["pid"]
 
     assert operation(fleet, "stop", name="worker-0")["state"] == "done"
@@ -92,10 +108,10 @@ def test_stop_start_restart_and_drain_of_one_leave_the_others_alone(master: Call
     assert fleet.status()["worker-0"]["state"] == "stopped"
     assert fleet.status()["worker-0"]["paused"] == []
     assert fleet.status()["worker-1"]["pid"] == other
+    operation(fleet, "start", name="worker-0")
 
 
-def test_a_rolling_restart_takes_one_by_one_and_leaves_the_stopped_alone(master: Callable[..., Master]) -> None:
-    fleet = master(workers={"count": 3})
+def test_a_rolling_restart_takes_one_by_one_and_leaves_the_stopped_alone(fleet: Master) -> None:
     operation(fleet, "stop", name="worker-1")
     before = {name: row["pid"] for name, row in fleet.status().items()}
 
@@ -108,6 +124,7 @@ def test_a_rolling_restart_takes_one_by_one_and_leaves_the_stopped_alone(master:
     log = fleet.log.read_text()
     first, second = (log.index(f"action=stop worker={name} pid={before[name]}") for name in ("worker-0", "worker-2"))
     assert "action=running worker=worker-0" in log[first:second], "the next only when the one before has come up"
+    operation(fleet, "start", name="worker-1")
 
 
 NAMED: list[tuple[str, dict[str, Any]]] = [
@@ -121,28 +138,20 @@ NAMED: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.shows("an unknown name is exit code 2 without an operation; the known ones are listed")
-def test_an_unknown_name_is_wrong_usage_for_every_operation(master: Callable[..., Master]) -> None:
-    fleet = master()
+def test_an_unknown_name_is_wrong_usage_for_every_operation(fleet: Master) -> None:
+    before = fleet.ask("operations", of_master=True).result["rows"]
 
     refusals = {kind: refusal(fleet, kind, name="nope", **params) for kind, params in NAMED}
     refusals |= {kind: refusal(fleet, kind, worker="nope") for kind in ("pause", "resume")}
 
     for kind, sentence in refusals.items():
         assert sentence.startswith("bad_params: there is no worker"), kind
-        assert sentence.endswith(" nope; there are worker-0, worker-1"), kind
-    assert fleet.ask("operations", of_master=True).result["rows"] == [], "what was never begun is no operation"
-    for words in (
-        ["start"],
-        ["stop"],
-        ["restart"],
-        ["drain"],
-        ["pause", "--worker"],
-        ["stack"],
-        ["rpc", "ping", "--worker"],
-    ):
-        reported = fleet.kctl(*words, "nope")
+        assert sentence.endswith(" nope; there are worker-0, worker-1, worker-2"), kind
+    assert fleet.ask("operations", of_master=True).result["rows"] == before, "what was never begun is no operation"
+    for words in ("start", "stop", "restart", "drain", "pause --worker", "stack", "rpc ping --worker"):
+        reported = fleet.kctl(*words.split(), "nope")
         assert reported.returncode == 2, words
-        assert "nope; there are worker-0, worker-1" in reported.stderr, words
+        assert "nope; there are worker-0, worker-1, worker-2" in reported.stderr, words
 
 
 @pytest.mark.shows("an operation that failed or was cancelled changes nothing later")
@@ -174,25 +183,23 @@ def test_after_an_operation_is_reported_as_failed_nothing_of_it_happens(master: 
 
 
 @pytest.mark.shows("the owners of its partitions run a seek; a dry run changes nothing")
-def test_a_seek_is_carried_out_by_the_owners_and_a_dry_run_changes_nothing(master: Callable[..., Master]) -> None:
-    fleet = master()
-
+def test_a_seek_is_carried_out_by_the_owners_and_a_dry_run_changes_nothing(fleet: Master) -> None:
     for _ in range(2):
         planned = operation(fleet, "seek", topic="orders", partition=1, to="7", dry_run=True)
         assert planned["text"] == "it would be: orders-1: goes on at 7"
         assert [(row["from"], row["to"]) for row in planned["result"]["rows"]] == [(50, 7)]
     done = operation(fleet, "seek", topic="orders", to="7")
-    assert [(row["partition"], row["from"], row["to"]) for row in done["result"]["rows"]] == [(0, 50, 7), (1, 50, 7)]
+    assert [(row["partition"], row["from"], row["to"]) for row in done["result"]["rows"]] == [
+        (partition, 50, 7) for partition in range(3)
+    ]
     again = operation(fleet, "seek", topic="orders", partition=1, to="9")
     assert again["result"]["rows"][0]["from"] == 7
-    assert operation(fleet, "seek", topic="orders", to="0=3,1=4")["text"].endswith("orders-1: goes on at 4")
+    assert operation(fleet, "seek", topic="orders", to="0=3,1=4,2=5")["text"].endswith("orders-2: goes on at 5")
     assert "no worker owns orders-3 now" in operation(fleet, "seek", topic="orders", partition=3, to="7")["text"]
     assert "is not a position: use earliest" in operation(fleet, "seek", topic="orders", to="soon")["text"]
 
 
-def test_log_level_reports_the_old_level_and_stack_shows_where_threads_stand(master: Callable[..., Master]) -> None:
-    fleet = master()
-
+def test_log_level_reports_the_old_level_and_stack_shows_where_threads_stand(fleet: Master) -> None:
     assert operation(fleet, "log_level", name="worker-0", level="debug")["text"] == (
         "worker-0 logs DEBUG from now on; it was WARNING"
     )
@@ -302,46 +309,35 @@ def audit(fleet: Master) -> list[dict[str, Any]]:
 
 
 @pytest.mark.shows("every operation has an answer, a deadline and an audit line; conflicting ones are rejected")
-def test_every_operation_leaves_an_audit_line(master: Callable[..., Master]) -> None:
-    fleet = master()
-    operation(fleet, "pause", all=True)
+def test_every_operation_leaves_an_audit_line(fleet: Master) -> None:
+    paused = operation(fleet, "pause", all=True)
     operation(fleet, "resume", all=True)
 
-    lines = audit(fleet)
+    lines = audit(fleet)[-2:]
     assert [(line["operation"], line["by"], line["uid"], line["via"], line["state"]) for line in lines] == [
         ("pause", ME, os.getuid(), "socket", "done"),
         ("resume", ME, os.getuid(), "socket", "done"),
     ]
     assert all(line["ended_at"] >= line["started_at"] for line in lines)
     log = fleet.log.read_text()
-    assert f"action=operation id=1 by={ME} uid={os.getuid()} via=socket" in log
-    assert 'outcome=done operation="pause all": everything is paused; carried out by worker-0, worker-1' in log
+    assert f"action=operation id={paused['id']} by={ME} uid={os.getuid()} via=socket" in log
+    assert paused["text"] == "everything is paused; carried out by worker-0, worker-1, worker-2"
+    assert f'outcome=done operation="pause all": {paused["text"]}' in log
 
 
 @pytest.mark.shows("two fleets on one machine do not see each other")
-def test_two_fleets_on_one_machine_do_not_see_each_other(
-    master: Callable[..., Master], config_file: Callable[..., Path], short_dir: Path
-) -> None:
-    one = master()
-    other_config = short_dir / "other" / "kctl.toml"
-    other_config.parent.mkdir()
-    other_config.write_text(one.config.read_text())
-    other = Master(other_config)
-    try:
-        eventually(other.is_announced)
-        eventually(lambda: set(other.states()) == {"running"})
-        pids = {row["pid"] for row in one.status().values()}
-        assert pids.isdisjoint(row["pid"] for row in other.status().values())
+def test_two_fleets_on_one_machine_do_not_see_each_other(fleet: Master, master: Callable[..., Master]) -> None:
+    other = master(kafka={"group": fleet.config.parent.name})
+    pids = {row["pid"] for row in fleet.status().values()}
+    assert pids.isdisjoint(row["pid"] for row in other.status().values())
 
-        operation(other, "pause", all=True)
-        operation(other, "stop", name="worker-0")
+    operation(other, "pause", all=True)
+    operation(other, "stop", name="worker-0")
 
-        assert {worker(one, name)["state"] for name in ("worker-0", "worker-1")} == {"running"}
-        assert {row["pid"] for row in one.status().values()} == pids
-        assert other.stop() == 0
-        assert set(one.states()) == {"running"}
-    finally:
-        other.stop(signal.SIGKILL)
+    assert {worker(fleet, name)["state"] for name in WORKERS} == {"running"}
+    assert {row["pid"] for row in fleet.status().values()} == pids
+    assert other.stop() == 0
+    assert set(fleet.states()) == {"running"}
 
 
 @pytest.mark.shows("HTTP runs the same operations with the token; each is an event and a metric")

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
+from selenium import webdriver
 
-from tests.browser import browser, require_browser
 from tests.conftest import eventually
+from tests.integration.page_site import number, rows
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.scripted_agent import Answers, ScriptedAgent
@@ -79,8 +80,9 @@ def by_metrics(fleet: Any, owners: Numbers) -> Numbers:
 
 
 @pytest.mark.shows("RPC, HTTP, `/metrics` and the page show the same number")
-def test_rpc_http_metrics_and_page_show_the_same_numbers(master: Callable[..., Any], broker: KafkaBroker) -> None:
-    require_browser()
+def test_rpc_http_metrics_and_page_show_the_same_numbers(
+    master: Callable[..., Any], broker: KafkaBroker, chromium: webdriver.Chrome
+) -> None:
     topics.produce(broker.bootstrap_servers, TOPIC, {0: 100, 1: 100})  # what the stand-in workers claim
     fleet = master()
     url = fleet.about["http_url"]
@@ -92,19 +94,17 @@ def test_rpc_http_metrics_and_page_show_the_same_numbers(master: Callable[..., A
     assert by_http(fleet, "?live=1") == expected
     eventually(lambda: by_metrics(fleet, expected) == expected, what="metrics")
     assert [numbers[3] for numbers in expected.values()] == ["worker-0", "worker-1", None, None]
-    with browser() as page:
-        page.get(url)
-        table = "[...document.querySelectorAll('#partitions tbody tr')]"
-        script = f"return {table}.map(row => [...row.cells].map(cell => cell.textContent))"
-        reported = {key: tuple("-" if each is None else str(each) for each in row[:4]) for key, row in expected.items()}
+    reported = {key: tuple("-" if each is None else str(each) for each in row[:4]) for key, row in expected.items()}
+    lag = str(next(iter(expected.values()))[5])
 
-        def shown() -> dict[tuple[str, int], tuple[str, ...]]:
-            rows = page.execute_script(script)
-            return {(row[0], int(row[1])): (row[7], row[8], row[3], row[9]) for row in rows if len(row) > 9}
+    def on_the_page() -> dict[tuple[str, int], tuple[str, ...]]:
+        found = rows(chromium, "partitions")
+        return {(row[0], int(row[1])): (row[7], row[8], row[3], row[9]) for row in found if len(row) > 9}
 
-        eventually(lambda: shown() == reported, what="the page's table")
-        lag = str(next(iter(expected.values()))[5])
-        eventually(lambda: page.find_element("css selector", "dd[data-number=lag]").text == lag, what="the page's lag")
+    chromium.get(url)
+    eventually(lambda: on_the_page() == reported, what="the page's table")
+    eventually(lambda: number(chromium, "kafka", "lag") == lag, what="the page's lag")
+    chromium.get("about:blank")
 
     def is_one_status() -> bool:
         # There are two if another collection came between the two questions.

@@ -25,6 +25,7 @@ QUICK: dict[str, object] = {
     "backoff_max_seconds": 0.2,
     "stop_timeout_seconds": 1.0,
 }
+STALLED = {"stalled_seconds": 1.0}
 
 
 @pytest.fixture
@@ -108,14 +109,6 @@ def test_a_stopped_process_is_found_in_time_and_its_stacks_are_in_its_log(faulty
     assert "in main" in Path(after["log"]).read_text()
 
 
-def test_a_thread_that_holds_the_interpreter_is_a_hang_too_and_named_by_its_stack(faulty: Callable[..., Any]) -> None:
-    fleet, fault = faulty("hangs")
-
-    after = recovered(fleet, fault, "unresponsive")
-
-    assert "in hang" in Path(after["log"]).read_text()
-
-
 def test_a_worker_that_ignores_sigterm_is_killed_at_the_deadline(faulty: Callable[..., Any]) -> None:
     fleet, _ = faulty("stubborn")
     pid = row(fleet)["pid"]
@@ -140,15 +133,6 @@ def test_a_worker_that_grows_is_restarted_because_of_its_memory(faulty: Callable
     assert left == (limit == "memory_soft"), "above the soft limit it leaves in order, above the hard one it is killed"
 
 
-@pytest.mark.shows("a worker whose main thread hangs while its agent answers is restarted as unresponsive")
-def test_a_worker_whose_main_thread_hangs_is_restarted_though_its_agent_answers(faulty: Callable[..., Any]) -> None:
-    fleet, fault = faulty("blocks", kafka={"max_poll_interval_seconds": 1.0}, revoke_timeout_seconds=0.5)
-
-    after = recovered(fleet, fault, "unresponsive")
-
-    assert re.match(r"its agent answers, but its main thread has hung for [1-9]\.\d s", after["last_error"])
-
-
 def test_a_memory_limit_below_the_size_after_the_start_is_rejected_and_reported(faulty: Callable[..., Any]) -> None:
     fleet, _ = faulty("", memory_soft="4m")
 
@@ -158,24 +142,36 @@ def test_a_memory_limit_below_the_size_after_the_start_is_rejected_and_reported(
     assert (reported["state"], reported["restarts"]) == ("running", 0)
 
 
+@pytest.mark.shows("a worker whose main thread hangs while its agent answers is restarted as unresponsive")
 @pytest.mark.shows("a worker without progress is restarted as stalled; a paused one is not")
 @pytest.mark.parametrize(
-    ("behaviour", "why"),
+    ("behaviour", "settings", "cause", "why", "log"),
     [
-        ("stalls", "it has messages to read and has made no progress"),
-        ("loads", "its agent answers, but it has not begun its work"),
+        ("hangs", {}, "unresponsive", "its agent has not answered", "in hang"),
+        (
+            "blocks",
+            {"kafka": {"max_poll_interval_seconds": 1.0}, "revoke_timeout_seconds": 0.5},
+            "unresponsive",
+            r"its agent answers, but its main thread has hung for [1-9]\.\d s",
+            "",
+        ),
+        ("stalls", STALLED, "stalled", r"it has messages to read and has made no progress for [1-4]\.\d s", ""),
+        ("loads", STALLED, "stalled", r"its agent answers, but it has not begun its work for [1-4]\.\d s", ""),
     ],
 )
-def test_a_worker_without_progress_is_restarted(faulty: Callable[..., Any], behaviour: str, why: str) -> None:
-    fleet, fault = faulty(behaviour, stalled_seconds=1.0)
+def test_an_unhealthy_worker_is_restarted_and_the_cause_named(
+    faulty: Callable[..., Any], behaviour: str, settings: dict[str, Any], cause: str, why: str, log: str
+) -> None:
+    fleet, fault = faulty(behaviour, **settings)
 
-    after = recovered(fleet, fault, "stalled")
+    after = recovered(fleet, fault, cause)
 
-    assert re.match(rf"{why} for [1-4]\.\d s", after["last_error"])
+    assert re.match(why, after["last_error"])
+    assert log in Path(after["log"]).read_text()
 
 
 def test_a_paused_worker_is_not_stalled(faulty: Callable[..., Any]) -> None:
-    fleet, _ = faulty("", stalled_seconds=1.0)
+    fleet, _ = faulty("", **STALLED)
 
     fleet.ask("pause", all=True)
     waited_since = time.monotonic()

@@ -133,12 +133,3 @@ def test_a_hung_log_disk_keeps_answers_coming(master: Callable[..., Master], dis
     assert fleet.stop() == 0
     assert re.search(r"action=backoff worker=worker-0: .* the disk does not answer", fleet.log.read_text())
     assert "action=audit_failed" in fleet.log.read_text()
-
-
-def test_an_interrupt_ends_a_master_despite_a_hung_disk(on_disk: Callable[[str], Master], disk: FrozenDisk) -> None:
-    fleet = on_disk("writes_beside")
-    hung = freeze(disk, fleet.status()["worker-0"]["pid"])
-
-    assert fleet.stop(signal.SIGINT) == 1
-
-    assert f"action=left worker=worker-0: pid {hung} survives SIGKILL" in fleet.log.read_text()
