@@ -37,8 +37,8 @@ LONGEST = (
     *("test_exporter_kinds.py", "test_hosts.py", "test_operations.py", "test_callbacks.py", "test_lake_s3.py"),
     *("test_kafka_cluster.py", "test_hosts_random_operations.py", "test_page_operations.py", "test_page_charts.py"),
     *("test_unhealthy_workers.py", "test_least_privilege.py", "test_kafka_commands.py", "test_membership.py"),
-    *("test_kafka_admin.py", "test_page_accessible.py", "test_dead_letters_sent.py"),
-    *("test_dead_broker.py", "test_exporter_faults.py", "test_storage_migrate.py", "test_page.py"),
+    *("test_kafka_admin.py", "test_dead_letters_sent.py", "test_dead_broker.py", "test_exporter_faults.py"),
+    *("test_storage_migrate.py", "test_page.py"),
     *("test_sinkers_supervised.py", "test_storage_faults.py", "test_exporter.py", "test_kafka_errors.py"),
 )
 """The longest files begin first, so that the last one does not run alone."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -12,6 +12,7 @@ from importlib import resources
 from typing import Any, cast
 
 from selenium import webdriver
+from selenium.webdriver.common.by import By
 
 from kctl.dead_letters.workbench import Workbench
 from kctl.hosts.hosts import Hosts
@@ -25,7 +26,8 @@ from kctl.operations import operations
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.workers import Event
 from kctl_agent.rpc.messages import Request
-from tests.fleet_snapshot import NOW, history_of, partition, serving, snapshot, source_of
+from tests.conftest import eventually
+from tests.fleet_snapshot import NOW, TOKEN, history_of, partition, serving, snapshot, source_of
 from tests.partitions import columns_of
 
 
@@ -109,6 +111,40 @@ def _past(partitions: int) -> Iterator[FleetSnapshot]:
 def logged(driver: webdriver.Chrome) -> list[dict[str, str]]:
     found: list[dict[str, str]] = driver.get_log("browser")  # type: ignore[no-untyped-call]  # Selenium has no types
     return found
+
+
+@contextmanager
+def visited(page: webdriver.Chrome, url: str, is_ready: Callable[[], object], *harmless: str) -> Iterator[None]:
+    """Afterwards the console must be empty, except for messages with one of these words."""
+    logged(page)
+    page.get(url)
+    eventually(is_ready)
+    yield
+    console = [entry["message"] for entry in logged(page)]
+    page.get("about:blank")  # the page's stream would reconnect to the closed server
+    assert [each for each in console if not any(word in each for word in ("favicon", *harmless))] == []
+
+
+def press(page: webdriver.Chrome, selector: str) -> None:
+    page.execute_script("document.querySelector(arguments[0]).click()", selector)
+
+
+def dead_status(page: webdriver.Chrome) -> str:
+    return text(page, "dead-status")
+
+
+def find_dead(page: webdriver.Chrome, **values: str) -> None:
+    for name, value in values.items():
+        field = page.find_element(By.CSS_SELECTOR, f"#dead-filter [name={name}]")
+        field.clear()
+        field.send_keys(value)
+    press(page, "#dead-filter button")
+
+
+def sign_in(page: webdriver.Chrome, token: str = TOKEN, awaiting: str = "") -> None:
+    page.find_element(By.ID, "token").send_keys(token)
+    page.find_element(By.CSS_SELECTOR, "#sign-in button").click()
+    eventually(lambda: awaiting in ("", dead_status(page)))
 
 
 def shown(driver: webdriver.Chrome, selector: str) -> str:

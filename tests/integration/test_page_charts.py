@@ -14,11 +14,20 @@ from kctl.master.snapshot import Reduced
 from kctl_agent.replies.workers import Event
 from tests.conftest import eventually
 from tests.fleet_snapshot import TAKEN_AT, UNIX, partition
-from tests.integration.page_site import Site, attribute, caption, charts, drawn, emulated, findings, logged, rows, text
+from tests.integration.page_site import (
+    Site,
+    attribute,
+    caption,
+    charts,
+    drawn,
+    emulated,
+    findings,
+    rows,
+    text,
+    visited,
+)
 from tests.partitions import columns_of
 from tests.served_groups import cluster, group
-
-pytestmark = pytest.mark.timeout(120)
 
 Opened = tuple[Site, webdriver.Chrome]
 EVIL = "<img src=x onerror=\"document.title='owned'\">\u202egnp"
@@ -26,15 +35,12 @@ EVIL = "<img src=x onerror=\"document.title='owned'\">\u202egnp"
 
 @pytest.fixture
 def opened(chromium: webdriver.Chrome) -> Iterator[Opened]:
-    with Site(3) as site:
-        logged(chromium)
-        chromium.get(site.url)
-        eventually(lambda: charts(chromium) and rows(chromium, "workers"))
-        yield site, chromium
-        errors = [entry["message"] for entry in logged(chromium) if "favicon" not in entry["message"]]
-        chromium.get("about:blank")
+    def is_drawn() -> bool:
+        return charts(chromium) != [] and rows(chromium, "workers") != []
+
     # Chromium warns of reads from a canvas, as these tests do.
-    assert [each for each in errors if "404" not in each and "getImageData" not in each] == []
+    with Site(3) as site, visited(chromium, site.url, is_drawn, "404", "getImageData"):
+        yield site, chromium
 
 
 def address(page: webdriver.Chrome) -> str:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
 from selenium import webdriver
-from selenium.webdriver.common.by import By
 
-from tests.conftest import eventually
-from tests.integration.page_states import HEIGHTS, NAMES, PARTITIONS, State, on_page, seen, states
+from tests.integration.page_states import HEIGHTS, NAMES, State, on_page, seen, states
 from tests.servers.kafka_broker import KafkaBroker
 
-MOST_NARROW_HEIGHT = 2500
+SHORT = ("well", "stalled", "dead-letters")
 NUMBERS = ["oldest unhandled", "messages waiting", "handled", "dead letters"]
 _TILES = "return [...document.querySelectorAll('#summary dt')].map(each => each.textContent)"
 _ORDER = """
@@ -56,40 +53,24 @@ return found;
 """
 
 
-@pytest.fixture(scope="module")
-def shown(broker: KafkaBroker) -> Iterator[dict[str, State]]:
-    folder = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
-    try:
-        with states(folder, broker) as found:
-            yield found
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+@pytest.fixture
+def shown(request: pytest.FixtureRequest, broker: KafkaBroker, short_dir: Path) -> Iterator[dict[str, State]]:
+    with states(short_dir, broker, request.param) as found:
+        yield found
 
 
-@pytest.mark.parametrize("width", HEIGHTS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.shows("the page: the first screen has the verdict, the user's four numbers, then Kafka's view")
 @pytest.mark.shows("the page: in ten states of real fleets the first screen has verdict, reason, remedy and numbers")
-def test_nothing_is_cut_off(chromium: webdriver.Chrome, shown: dict[str, State], name: str, width: int) -> None:
-    state = shown[name]
-    with on_page(chromium, state, width):
-        reason = seen(chromium, state, "return document.getElementById('reason').textContent")
-        assert re.search(state.remedy, reason)
-        order = seen(chromium, state, _ORDER)
-        assert order == sorted(order)
-        assert order[2] < HEIGHTS[width], "the four numbers are visible without scrolling"
-        assert seen(chromium, state, _TILES) == NUMBERS
-        assert seen(chromium, state, _WRONG) == []
-        if width < 500:
-            assert {"● ok", "● idle", "ok", "idle"}.isdisjoint(seen(chromium, state, _LISTED))
-
-
-@pytest.mark.shows("the page: a fleet of 16 healthy partitions takes less than 2,500 px of a telephone")
-def test_a_healthy_fleet_is_short_on_a_telephone(chromium: webdriver.Chrome, shown: dict[str, State]) -> None:
-    with on_page(chromium, shown["well"], 390):
-        eventually(lambda: len(chromium.find_elements(By.CSS_SELECTOR, "#chart-rates canvas")) == 1)
-        assert seen(chromium, shown["well"], _LISTED) == []
-        assert seen(chromium, shown["well"], "return document.documentElement.scrollHeight") < MOST_NARROW_HEIGHT
-
-        chromium.find_element(By.ID, "all").click()
-        eventually(lambda: len(seen(chromium, shown["well"], _LISTED)) == PARTITIONS)
-        chromium.find_element(By.ID, "all").click()
+@pytest.mark.parametrize("shown", [SHORT, pytest.param(NAMES, marks=pytest.mark.long)], indirect=True, ids=len)
+def test_nothing_is_cut_off(chromium: webdriver.Chrome, shown: dict[str, State]) -> None:
+    for state, width in product(shown.values(), HEIGHTS):
+        with on_page(chromium, state, width):
+            reason = seen(chromium, state, "return document.getElementById('reason').textContent")
+            assert re.search(state.remedy, reason)
+            order = seen(chromium, state, _ORDER)
+            assert order == sorted(order)
+            assert order[2] < HEIGHTS[width], "the four numbers are visible without scrolling"
+            assert seen(chromium, state, _TILES) == NUMBERS
+            assert seen(chromium, state, _WRONG) == []
+            if width < 500:
+                assert {"● ok", "● idle", "ok", "idle"}.isdisjoint(seen(chromium, state, _LISTED))
