@@ -280,11 +280,11 @@ def test_a_partition_without_leader_has_its_reason_and_others_are_read(wounded: 
         with pytest.raises(KafkaError):
             brokers.bounds(bad)
         eventually(lambda: [each.keys() for each in wounded.attached(SINGLE)] == [SINGLE - bad] * 2, 60, "attached too")
-        eventually(lambda: watcher.view.unanswered.keys() == bad and watcher.view.ends.keys() == SINGLE - bad)
+        eventually(lambda: watcher.view.unanswered_since.keys() == bad and watcher.view.ends.keys() == SINGLE - bad)
 
         cluster.start()
         eventually(lambda: found(brokers)[0].keys() == SINGLE, 60, "all are answered for again")
-        eventually(lambda: not watcher.view.unanswered and watcher.view.ends.keys() == SINGLE)
+        eventually(lambda: not watcher.view.unanswered_since and watcher.view.ends.keys() == SINGLE)
     finally:
         watcher.stop()
         cluster.brokers[wounded.victim].kill()

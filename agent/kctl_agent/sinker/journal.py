@@ -88,7 +88,7 @@ def _own_bytes(path: Path) -> bytes:
 
 def _line(claim: Claim) -> bytes:
     block = asdict(claim.block) | {"body": base64.b64encode(claim.block.body).decode("ascii")}
-    fields = {name: getattr(claim, name) for name in ("id", "token", "owner", "tries", "lease_until")}
+    fields = {name: getattr(claim, name) for name in ("id", "token", "owner", "tries")}
     return json.dumps({"format": FORMAT, **fields, "block": block}).encode("ascii") + b"\n"
 
 

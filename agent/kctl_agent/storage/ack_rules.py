@@ -83,13 +83,13 @@ def _incarnation(pair: tuple[Block, Message]) -> tuple[str, int, str]:
 
 
 def opened(
-    leased: Iterable[tuple[str, int, Block]], owner: str, token: str, lease_until: float, at: float
+    leased: Iterable[tuple[str, int, Block]], owner: str, token: str, at: float
 ) -> tuple[list[Claim], dict[str, DeadLetter]]:
     """Returns claims of the readable blocks, and damaged ones as dead letters by id."""
     claims, bad = [], {}
     for id_, tries, block in leased:
         try:
-            claims.append(Claim(id_, token, owner, block, tries, lease_until, block.messages(tries)))
+            claims.append(Claim(id_, token, owner, block, tries, block.messages(tries)))
         except BadBlock as error:
             bad[id_] = DeadLetter("", block, tries, _kept(str(error)), at, is_damaged=True)
     return claims, bad

@@ -29,8 +29,6 @@ class Claim:
     owner: str
     block: Block = field(repr=False)
     tries: int
-    lease_until: float
-    """When the lease ends, by the claiming process's `time.monotonic()`, with a safety margin."""
     messages: list[Message] = field(repr=False)
 
     @property

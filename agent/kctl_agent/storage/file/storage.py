@@ -135,12 +135,11 @@ class FileStorage(NumberedDeadLetters, Storage):
     ) -> list[Claim]:
         token = uuid.uuid4().hex
         while True:
-            lease_until = time.monotonic() + lease_seconds
             with self._session() as db:
                 leased = queue_table.lease(
                     db, self.clock.now(), owner, token, lease_seconds, limit, limit_bytes, ordered
                 )
-            claims, bad = opened(leased, owner, token, lease_until, self.clock.wall())
+            claims, bad = opened(leased, owner, token, self.clock.wall())
             if bad and sync_failures(self.path):
                 raise StorageUnusable(f"the storage {self.path} cannot be used: the disk has failed")
             if bad:

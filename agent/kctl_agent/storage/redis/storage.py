@@ -130,10 +130,9 @@ class RedisStorage(RedisDeadLetters, Storage):
         most = "" if limit_bytes is None else limit_bytes
         while True:
             token = uuid.uuid4().hex
-            lease_until = time.monotonic() + lease_seconds
             rows = self._session.run("claim", owner, token, limit, int(lease_seconds * 1000), int(ordered), most)
             leased = [(id_.decode(), int(tries), block_of(row)) for id_, tries, *row in rows]
-            claims, bad = opened(leased, owner, token, lease_until, time.time())
+            claims, bad = opened(leased, owner, token, time.time())
             for id_, dead_letter in bad.items():
                 self._settle(id_, token, owner, AckVerdict(None, (dead_letter,), Settled()), 0.0)
             if claims or not bad:

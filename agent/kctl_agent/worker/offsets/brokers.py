@@ -80,13 +80,7 @@ class BrokerView:
     topics: tuple[PartitionMetadata, ...] | None = None
     topic_ids: dict[str, str] = field(default_factory=dict)
     logs: dict[TopicPartition, LogSeen] = field(default_factory=dict)
-    unanswered: dict[TopicPartition, Unanswered] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Unanswered:
-    why: str
-    since: float
+    unanswered_since: dict[TopicPartition, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,13 +355,12 @@ class BrokerWatcher(threading.Thread):
         topics = self._brokers.topics()
         partitions &= {TopicPartition(row.topic, row.partition) for row in topics.rows}
         bounds = self._brokers.bounds(partitions) if partitions else Bounds()
-        unanswered = {
-            tp: Unanswered(why, view.unanswered[tp].since if tp in view.unanswered else now)
-            for tp, why in bounds.unanswered.items()
-        }
+        unanswered_since = {tp: view.unanswered_since.get(tp, now) for tp in bounds.unanswered}
         brokers = view.brokers
         if brokers is None or now - self._metadata_at > METADATA_EVERY_SECONDS:
             brokers = self._brokers.brokers()
             self._metadata_at = now
         ids = topics.ids_since(view.topic_ids)
-        self.view = BrokerView(bounds.starts, bounds.ends, now, brokers, topics.rows, ids, bounds.logs, unanswered)
+        self.view = BrokerView(
+            bounds.starts, bounds.ends, now, brokers, topics.rows, ids, bounds.logs, unanswered_since
+        )

@@ -39,7 +39,7 @@ class Reading:
         """Whether a partition has had no leader for this long, so that Spark cannot get the ends of any."""
         if view.taken_at is None or view.taken_at < self._began_at:
             return False
-        return any(view.taken_at - each.since > seconds for tp, each in view.unanswered.items() if tp in running)
+        return any(view.taken_at - since > seconds for tp, since in view.unanswered_since.items() if tp in running)
 
 
 class ReadProgress:

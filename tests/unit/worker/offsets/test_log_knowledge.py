@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from kafka import TopicPartition
 
-from kctl_agent.worker.offsets.brokers import BrokerView, Unanswered
+from kctl_agent.worker.offsets.brokers import BrokerView
 from kctl_agent.worker.offsets.progress import Reading
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -28,8 +28,7 @@ def test_a_recreated_or_deleted_topic_is_void(topic_id: str | None, is_void: boo
 
 
 def test_what_the_brokers_reported_before_reading_began_means_nothing() -> None:
-    late = Unanswered("no leader", since=10.0)
-    before = BrokerView(taken_at=99.0, topic_ids={"orders": "B"}, unanswered={FIRST: late})
+    before = BrokerView(taken_at=99.0, topic_ids={"orders": "B"}, unanswered_since={FIRST: 10.0})
 
     for each in (before, BrokerView()):
         assert not reading().is_void(FIRST, each)
@@ -45,7 +44,7 @@ def test_a_topic_without_a_known_id_is_never_void() -> None:
 
 
 def test_a_partition_that_is_read_is_without_leader_after_so_long() -> None:
-    without = BrokerView(taken_at=130.0, unanswered={FIRST: Unanswered("no leader", since=110.0)})
+    without = BrokerView(taken_at=130.0, unanswered_since={FIRST: 110.0})
 
     assert reading().is_without_leader([FIRST], without, 15.0)
     assert not reading().is_without_leader([FIRST], without, 30.0)
