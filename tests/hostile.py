@@ -15,22 +15,9 @@ from kctl_agent.rpc.wire import MAX_REQUEST_BYTES
 
 PEER_SECONDS: Final = 5.0
 ODD_VALUES: Final[tuple[object, ...]] = (
-    None,
-    True,
-    -1,
-    0,
-    1,
-    2,
-    1 << 70,
-    0.5,
-    "",
-    "ping",
-    "getPing",
-    "__class__",
-    "x" * 300,
-    [],
-    {},
-    {"a": 1},
+    *(None, True, -1, 0, 1, 2, 1 << 70, 0.5),
+    *("", "ping", "getPing", "__class__", "x" * 300),
+    *([], {}, {"a": 1}),
 )
 
 
@@ -44,7 +31,7 @@ def attack(path: Path, valid: bytes, seed: int, count: int) -> None:
             peer.connect(os.fsencode(path))
             for _ in range(rng.randrange(1, 30)):
                 sent += 1
-                peer.sendall(rng.choice(KINDS)(rng, valid))
+                peer.sendall(rng.choice(list(KINDS.values()))(rng, valid))
                 if rng.random() < 0.1:
                     peer.setblocking(False)
                     with suppress(BlockingIOError):
@@ -60,14 +47,6 @@ def framed(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
-def _random_bytes(rng: random.Random, _valid: bytes) -> bytes:
-    return rng.randbytes(rng.randrange(1, 200))
-
-
-def _random_body(rng: random.Random, _valid: bytes) -> bytes:
-    return framed(rng.randbytes(rng.randrange(200)))
-
-
 def _mutated(rng: random.Random, valid: bytes) -> bytes:
     frame = bytearray(valid)
     for _ in range(rng.randrange(1, 6)):
@@ -80,22 +59,6 @@ def _mutated(rng: random.Random, valid: bytes) -> bytes:
             case _:
                 frame.insert(place, rng.randrange(256))
     return bytes(frame)
-
-
-def _mutated_body(rng: random.Random, valid: bytes) -> bytes:
-    return framed(_mutated(rng, valid)[4:])
-
-
-def _cut(rng: random.Random, valid: bytes) -> bytes:
-    return valid[: rng.randrange(1, len(valid))]
-
-
-def _valid(_rng: random.Random, valid: bytes) -> bytes:
-    return valid
-
-
-def _huge_length(rng: random.Random, _valid: bytes) -> bytes:
-    return rng.randrange(MAX_REQUEST_BYTES + 1, 1 << 32).to_bytes(4, "big") + rng.randbytes(20)
 
 
 def _deep(rng: random.Random, _valid: bytes) -> bytes:
@@ -114,15 +77,15 @@ def _odd_number(rng: random.Random, _valid: bytes) -> bytes:
     return framed(b'{"role":0,"rpc":"ping","method":"getPing","deadline_ms":' + number + b"}")
 
 
-KINDS: Final[tuple[Callable[[random.Random, bytes], bytes], ...]] = (
-    _random_bytes,
-    _random_body,
-    _mutated,
-    _mutated_body,
-    _cut,
-    _valid,
-    _huge_length,
-    _deep,
-    _odd_request,
-    _odd_number,
-)
+KINDS: Final[dict[str, Callable[[random.Random, bytes], bytes]]] = {
+    "random bytes": lambda rng, _: rng.randbytes(rng.randrange(1, 200)),
+    "a random body": lambda rng, _: framed(rng.randbytes(rng.randrange(200))),
+    "a mutated frame": _mutated,
+    "a mutated body": lambda rng, valid: framed(_mutated(rng, valid)[4:]),
+    "half a frame": lambda rng, valid: valid[: rng.randrange(1, len(valid))],
+    "a valid frame": lambda _, valid: valid,
+    "a huge length": lambda rng, _: rng.randrange(MAX_REQUEST_BYTES + 1, 1 << 32).to_bytes(4) + rng.randbytes(20),
+    "deep nesting": _deep,
+    "an odd request": _odd_request,
+    "an odd number": _odd_number,
+}

@@ -20,14 +20,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
+from kctl_agent.storage.chunk import Advance
 from kctl_agent.storage.lake.delta.files import OWN_FOOTER
-from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
+from tests import lake_tables
 
 FARTHEST_DAY, FARTHEST_MICROSECOND = 4_000_000, 300_000_000_000_000_000
 """In the years 12921 and 11476; the same distance before 1970 is before the year 1."""
-TOPIC_ID = "f3a1b2c3-d4e5-46f7-98a9-0b1c2d3e4f5a"
 LAST = "\U0010ffff"
 
 
@@ -119,12 +118,8 @@ Rows = Mapping[str, Sequence[Any]]
 
 
 def schema() -> str:
-    def fields(types: Mapping[str, Any]) -> dict[str, Any]:
-        found = [{"name": name, "type": type_, "nullable": True, "metadata": {}} for name, type_ in types.items()]
-        return {"type": "struct", "fields": found}
-
-    inner = fields({name: KINDS[of].spark for name, of in _STRUCT.items()})
-    return json.dumps(fields({"id": "long", **{name: kind.spark for name, kind in KINDS.items()}, "st": inner}))
+    inner = json.loads(lake_tables.schema(*((name, KINDS[of].spark) for name, of in _STRUCT.items())))
+    return lake_tables.schema(("id", "long"), *((name, kind.spark) for name, kind in KINDS.items()), ("st", inner))
 
 
 @st.composite
@@ -150,12 +145,7 @@ def arrow(rows: Rows, first_id: int) -> pa.Table:
 
 
 def opened(path: Path) -> LakeStorage:
-    lake = LakeStorage(LocalFolder(path))
-    lake.prepare()
-    lake.fit(schema())
-    lake.bind(Binding("g", "cluster-1"))
-    lake.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
-    return lake
+    return lake_tables.opened(path, columns=schema(), start=0)
 
 
 def stored(path: Path, files: Sequence[tuple[Rows, bool]]) -> LakeStorage:

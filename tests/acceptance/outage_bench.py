@@ -18,13 +18,12 @@ from selenium import webdriver
 
 from tests.acceptance.fleets import START_SECONDS, Fleet
 from tests.browser import browser_of_a_session
-from tests.clusters import running_cluster
 from tests.conftest import eventually
 from tests.expressions import RULES_FILE
 from tests.prometheus import Prometheus
 from tests.redis_server import require_redis
 from tests.servers.kafka_broker import KafkaBroker
-from tests.servers.kafka_cluster import KafkaCluster
+from tests.servers.kafka_cluster import KafkaCluster, running_cluster
 from tests.servers.redis_server import RedisServer
 from tests.verdict_views import Shown, Top, Views, await_shown
 

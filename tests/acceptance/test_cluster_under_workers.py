@@ -13,10 +13,9 @@ from kafka import KafkaAdminClient
 from kctl_agent.worker.offsets.commit_metadata import log_seen, parse
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.acceptance.scenes import Scene, UncleanElection, create, layout
-from tests.clusters import running_cluster
 from tests.conftest import eventually
 from tests.servers import topics
-from tests.servers.kafka_cluster import KafkaCluster
+from tests.servers.kafka_cluster import KafkaCluster, running_cluster
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 

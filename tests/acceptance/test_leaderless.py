@@ -9,9 +9,8 @@ import pytest
 from kafka import KafkaAdminClient
 
 from tests.acceptance.fleets import SETTLE_SECONDS, Fleet, MakeFleet
-from tests.clusters import running_cluster
 from tests.conftest import eventually
-from tests.servers.kafka_cluster import KafkaCluster
+from tests.servers.kafka_cluster import KafkaCluster, running_cluster
 
 pytestmark = [
     pytest.mark.long,

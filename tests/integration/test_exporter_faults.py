@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from kctl.demo.kafka_broker import two_free_ports
-from tests.clusters import running_cluster
 from tests.conftest import eventually
 from tests.exporters import Exporter, Samples, running_exporter
 from tests.meanwhile import Meanwhile
 from tests.processes import stopped
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
+from tests.servers.kafka_cluster import running_cluster
 
 STALE_AFTER_SECONDS = 4.0
 _CONFIG = """

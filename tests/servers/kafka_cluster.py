@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from kctl.demo.kafka_broker import free_ports, new_cluster_id
@@ -76,3 +78,13 @@ class KafkaCluster:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+
+
+@contextmanager
+def running_cluster(properties: Mapping[str, str]) -> Iterator[KafkaCluster]:
+    """Three brokers with these properties, in a short temporary folder."""
+    with (
+        tempfile.TemporaryDirectory(prefix="b", dir="/tmp", ignore_cleanup_errors=True) as folder,
+        KafkaCluster(Path(folder), properties=properties) as running,
+    ):
+        yield running

@@ -74,7 +74,7 @@ def fetched(groups: Mapping[str, Mapping[Partition, int] | int]) -> Answers:
             return {"group_id": asked.group_id, "error_code": known, "topics": []}
         wanted = [(topic.name, number) for topic in asked.topics or () for number in topic.partition_indexes]
         offsets = known if asked.topics is None else {key: known.get(key, -1) for key in wanted}
-        return {"group_id": asked.group_id, "topics": _by_topic(offsets, "committed_offset", metadata="")}
+        return {"group_id": asked.group_id, "topics": by_topic(offsets, "committed_offset", metadata="")}
 
     return Answers(lambda request: {"groups": [one(each) for each in request.groups]})
 
@@ -84,7 +84,7 @@ def listed_offsets(offsets: Mapping[Partition, int], codes: Mapping[Partition, i
 
     def fields(request: Any) -> dict[str, Any]:
         wanted = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
-        topics = _by_topic({key: offsets.get(key, -1) for key in wanted}, "offset", timestamp=-1)
+        topics = by_topic({key: offsets.get(key, -1) for key in wanted}, "offset", timestamp=-1)
         for topic in topics:
             for each in topic["partitions"]:
                 each["error_code"] = (codes or {}).get((topic["name"], each["partition_index"]), 0)
@@ -109,12 +109,12 @@ def refused_coordinator(name: str) -> Answers:
 def committed_codes(code: int) -> Answers:
     def fields(request: Any) -> dict[str, Any]:
         keys = {(topic.name, each.partition_index): code for topic in request.topics for each in topic.partitions}
-        return {"topics": _by_topic(keys, "error_code")}
+        return {"topics": by_topic(keys, "error_code")}
 
     return Answers(fields)
 
 
-def _by_topic(values: Mapping[Partition, int], name: str, **more: Any) -> list[dict[str, Any]]:
+def by_topic(values: Mapping[Partition, int], name: str, **more: Any) -> list[dict[str, Any]]:
     topics = sorted({topic for topic, _ in values})
     return [
         {

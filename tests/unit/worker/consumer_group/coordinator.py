@@ -10,6 +10,7 @@ from kafka import TopicPartition
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.settings import KafkaSettings
 from tests.servers.scripted_broker import Answers, Script, ScriptedBroker
+from tests.unit.kctl_kafka.scripts import by_topic, fetched, listed_offsets
 
 TOPICS = {"orders": 2, "payments": 1}
 ORDERS_0, ORDERS_1, PAYMENTS_0 = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("payments", 0)
@@ -17,19 +18,11 @@ EVERYTHING = frozenset({ORDERS_0, ORDERS_1, PAYMENTS_0})
 
 
 def committed(codes: Mapping[str, int] = {}) -> Answers:
+    """With the error codes of topics."""
+
     def fields(request: Any) -> dict[str, Any]:
-        return {
-            "topics": [
-                {
-                    "name": topic.name,
-                    "partitions": [
-                        {"partition_index": each.partition_index, "error_code": codes.get(topic.name, 0)}
-                        for each in topic.partitions
-                    ],
-                }
-                for topic in request.topics
-            ]
-        }
+        wanted = {(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions}
+        return {"topics": by_topic({key: codes.get(key[0], 0) for key in wanted}, "error_code")}
 
     return Answers(fields)
 
@@ -40,8 +33,8 @@ def group_script(answers: Script) -> Script:
         "SyncGroup": Answers(lambda request: {"assignment": request.assignments[0].assignment}),
         "Heartbeat": Answers(),
         "LeaveGroup": Answers(),
-        "OffsetFetch": Answers(_nothing_committed),
-        "ListOffsets": Answers(_empty_logs),
+        "OffsetFetch": fetched({}),
+        "ListOffsets": listed_offsets(dict.fromkeys(map(tuple, EVERYTHING), 0)),
         **answers,
     }
 
@@ -93,32 +86,6 @@ def _joined(request: Any) -> dict[str, Any]:
         "leader": "worker-0-1",
         "member_id": "worker-0-1",
         "members": [{"member_id": "worker-0-1", "metadata": protocol.metadata}],
-    }
-
-
-def _nothing_committed(request: Any) -> dict[str, Any]:
-    def topics(asked: Any) -> list[dict[str, Any]]:
-        return [
-            {
-                "name": topic.name,
-                "partitions": [{"partition_index": i, "committed_offset": -1} for i in topic.partition_indexes],
-            }
-            for topic in asked.topics or ()
-        ]
-
-    groups = getattr(request, "groups", None) or []
-    return {"topics": topics(request), "groups": [{"group_id": g.group_id, "topics": topics(g)} for g in groups]}
-
-
-def _empty_logs(request: Any) -> dict[str, Any]:
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [{"partition_index": each.partition_index, "offset": 0} for each in topic.partitions],
-            }
-            for topic in request.topics
-        ]
     }
 
 

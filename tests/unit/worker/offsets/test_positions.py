@@ -97,26 +97,24 @@ def test_reading_begins_where_nothing_is_lost_or_hidden(
     assert all(str(moved.from_offset) in moved.sentence("orders-0") for moved in start.moved)
 
 
-def test_in_a_log_that_has_diverged_the_stored_offset_is_another_one_even_where_it_stays() -> None:
-    """A frozen task of the old log would store messages next to the new owner, under the same version."""
-    for diverged in (200, 250):
-        start = decide(found(ours(200), diverged=diverged), stored_offset(200), 0, OURS)
+@pytest.mark.parametrize(
+    ("at", "stored"),
+    [
+        (found(120), StoredOffset("orders", 0, "A", 120)),
+        (found(None, (0, 9), "B"), StoredOffset("orders", 0, "B", 0)),
+        (found(120, topic_id=None), StoredOffset("orders", 0, "A", 120)),
+        (found(ours(200), diverged=200), StoredOffset("orders", 0, "A", 200)),
+        (found(ours(200), diverged=250), StoredOffset("orders", 0, "A", 200)),
+    ],
+    ids=["a reset", "a new topic id", "an unknown topic id", "diverged at the offset", "diverged above it"],
+)
+def test_the_stored_offset_is_set_again(at: Found, stored: StoredOffset) -> None:
+    """Also where it stays: a frozen task of a diverged log would store messages next to the new owner, under the same
+    version."""
+    start = decide(at, stored_offset(200), 0, OURS)
 
-        assert start.stored_offset == StoredOffset("orders", 0, "A", 200)
-        assert start.moved == ()
-
-
-def test_the_stored_offset_follows_a_reset_and_takes_the_new_topic_id() -> None:
-    assert decide(found(120), stored_offset(200), 0, OURS).stored_offset == StoredOffset("orders", 0, "A", 120)
-    assert decide(found(None, (0, 9), "B"), stored_offset(200), 0, OURS).stored_offset == StoredOffset(
-        "orders", 0, "B", 0
-    )
-
-
-def test_an_id_that_is_not_known_replaces_none_that_is() -> None:
-    assert decide(found(120, topic_id=None), stored_offset(200), 0, OURS).stored_offset == StoredOffset(
-        "orders", 0, "A", 120
-    )
+    assert start.stored_offset == stored
+    assert at.diverged is None or start.moved == ()
 
 
 def test_a_commit_that_is_not_ours_is_committed_again_before_anything_is_read() -> None:

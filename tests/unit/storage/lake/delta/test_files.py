@@ -47,6 +47,7 @@ def test_a_column_whose_values_python_does_not_have_or_cannot_order_has_no_bound
     assert '"price":199.00' in file.stats
     assert found["numRecords"] == 200
     assert set(found["minValues"]) == set(found["maxValues"]) == {"n", "year_1", "price"}, "not x, far, day, text"
+    assert found["minValues"]["year_1"] == "0001-01-01T00:00:00.000000Z", "four digits"
     assert set(found["nullCount"]) == {"n", "x", "far", "year_1", "day", "text", "price"}
 
 
@@ -67,14 +68,6 @@ def test_a_file_of_spark_has_the_schema_of_its_rows(path: Path, folder: Path) ->
         "price": "decimal(9,2)",
     }
     assert spark_schema(LocalFolder(path), "kctl-1/part-1.parquet") is None
-
-
-def test_a_timestamp_of_the_first_years_has_four_digits_of_the_year(path: Path, folder: Path) -> None:
-    shutil.copy(SPARK, folder)
-
-    [file] = read_files(LocalFolder(path), LocalFolder(folder))
-
-    assert stats(file)["minValues"]["year_1"] == "0001-01-01T00:00:00.000000Z"
 
 
 @pytest.mark.parametrize(
