@@ -113,7 +113,9 @@ class BrokerCache:
 
         Raises: BrokerUnreachable, WrongProtocol, AuthenticationFailed, NotAuthorised, TopicMissing.
         """
+        now = self._clock()
         reading = await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.read)
+        self._known.add(reading, now)  # later polls read log starts only with new leaders
         if missing := reading.missing_topics:
             names, is_one = ", ".join(missing), len(missing) == 1
             raise TopicMissing(

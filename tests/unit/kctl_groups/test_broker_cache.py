@@ -98,6 +98,16 @@ async def test_before_the_brokers_were_ever_reached_there_are_no_offsets_at_all(
     assert "nobody there" in (cluster.error or "")
 
 
+async def test_the_check_before_a_start_already_learns_where_logs_begin(cluster_of: Any) -> None:
+    later = reading({A: 5, B: None}, {A: 10, B: 20})
+    later.start.clear()
+    cluster, _, _ = cluster_of(FULL, later)
+    await cluster.check()
+    await cluster.refresh(5)
+
+    assert [row.remaining_count for row in rows(cluster)] == [5, 20]
+
+
 async def test_of_a_recreated_topic_nothing_old_is_kept_even_when_nothing_new_is_known(cluster_of: Any) -> None:
     topic = A[0]
     cluster, _, _ = cluster_of(
