@@ -55,8 +55,7 @@ def is_own(connection: socket.socket) -> bool:
 
 
 def _owner(local: tuple[str, int], remote: tuple[str, int], state: int) -> int | None:
-    """If no connection has these addresses, the kernel returns the listener on the local address, so the state must
-    match."""
+    """The state must match: without such a connection, the kernel returns the listener on the local address."""
     (family, source), (_, destination) = _packed(local[0]), _packed(remote[0])
     ports = (socket.htons(port) for _, port in (local, remote))
     question = _QUESTION.pack(family, socket.IPPROTO_TCP, _ANY_STATE, *ports, source, destination, 0, _ANY_COOKIE)

@@ -55,8 +55,7 @@ class Queries:
             self._progressed(query, json.loads(progress, parse_constant=lambda _: None))  # a rate over no time
 
     def _progressed(self, query: _Query, progress: Mapping[str, Any]) -> None:
-        """Adds the last batch. If other batches ended since the last poll, Spark no longer shows them, so offsets count
-        their rows."""
+        """Adds the last batch. Spark no longer shows batches that ended before it, so offsets count their rows."""
         batch_id = progress.get("batchId")
         if batch_id is None or (query.batch_id is not None and batch_id <= query.batch_id):
             return

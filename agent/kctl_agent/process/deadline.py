@@ -27,7 +27,7 @@ def left() -> float:
 
 
 def allows(seconds: float) -> bool:
-    """Whether there is time for a step of up to `seconds`. A step longer than half of the whole time may begin in the
-    first half."""
+    """Whether there is time for a step of `seconds`. One longer than half of the whole time may begin in the first
+    half."""
     all_of_it: float = getattr(_of, "seconds", _NEVER)
     return left() >= min(seconds, all_of_it / 2)

@@ -85,8 +85,8 @@ class ProcessStats(ABC):
     def failing(
         self, part: str, why: str, outside: Outside | None = None, *, is_grave: bool = False, trace: Any = None
     ) -> None:
-        """Records a trouble until the part `works`. `why` becomes the last error, at once if the trouble is grave,
-        otherwise if it lasts."""
+        """`why` becomes the last error until the part `works`; at once if the trouble is grave, otherwise if it
+        lasts."""
         grace_seconds = 0.0 if is_grave else GRACE_SECONDS
         with self._lock:
             is_due = self._troubles.met(part, why, time.monotonic(), time.time(), outside, grace_seconds)

@@ -56,8 +56,7 @@ class HandlerSettings:
 
 class HandlingStorage(DirectlyStorage):
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        """`settings`: those of `open_storage` with `handler`, and `slots` (folder, count) if fewer tasks may call the
-        handler than may run."""
+        """Also takes `handler`, and `slots` (folder, count) if fewer tasks may call the handler than may run."""
         self.settings = dict(settings)
         given = settings["handler"]
         self.handler_settings = HandlerSettings(**{**given, "formats": Formats.of(given.get("formats"))})

@@ -77,8 +77,7 @@ def session(settings: SparkSettings) -> SparkSession:
 
 
 def serve_this_user(accumulators: TCPServer) -> None:
-    """Rejects other users' connections to Spark's accumulator server: one silent connection would block it, and the
-    scheduler with it."""
+    """Rejects other users' connections: a silent one would block Spark's accumulator server, and its scheduler."""
     accumulators.verify_request = lambda peer, _: is_own(peer)  # type: ignore[method-assign, assignment, arg-type]
 
 
@@ -123,8 +122,7 @@ def why_lost(error: BaseException, settings: SparkSettings | None, heap_setting:
 
 
 def sweep(scratch_dir: Path) -> None:
-    """Removes the files of a killed driver. Call it only while this process owns the agent's socket, which shows that
-    the driver has ended."""
+    """Removes the files of a killed driver. Owning the agent's socket shows that the driver has ended."""
     for pattern in _LEFT:
         for left in scratch_dir.glob(pattern):
             if left.is_dir():

@@ -114,8 +114,7 @@ class OffsetStore(ABC):
         """
 
     def moved_from(self) -> Binding | None:
-        """Returns the owner's group in another cluster, if that has stored offsets in this table and the owner has
-        none."""
+        """The owner's group in another cluster, if that has stored offsets in this table and the owner has none."""
         return None
 
     @abstractmethod
@@ -182,8 +181,8 @@ class DeadLetterStore(ABC):
     def dead_groups(
         self, selection: Selection = EVERYTHING, hours: int = 0, progress: Progress = silent
     ) -> list[DeadLetterGroup]:
-        """Counts dead letters by cause, most frequent first, and per hour for the last `hours`. Calls `progress` with 0
-        from time to time."""
+        """Counts by cause, most frequent first, and per hour for the last `hours`. Now and then calls `progress` with
+        0."""
 
     def recent_dead(self) -> RecentDeadLetters | None:
         """Counts the dead letters of the last minutes; a date in the future, by another clock, counts as now. Raises
@@ -273,8 +272,8 @@ class Storage(OffsetStore, DeadLetterStore):
         self, messages: Sequence[Message], error: Errors, topic_id: str | None = None, advance: Advance | None = None
     ) -> None:
         """Stores messages as dead letters, even ones that are not in the storage. With `advance`, moves the stored
-        offset over them in the same transaction; raises StoredOffsetMissing, or StoredOffsetMoved if it is not at the
-        start."""
+        offset over them in the same transaction; raises StoredOffsetMissing, or StoredOffsetMoved if it is
+        elsewhere."""
 
     @abstractmethod
     def clear(self, selection: Selection = EVERYTHING) -> int:

@@ -85,8 +85,8 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Chunk(_OfPartition):
-    """Messages in offset order, covering `start` to before `end` (with gaps), planned on the stored offset of this
-    `version`."""
+    """Messages in offset order, from `start` to before `end` (with gaps), planned on this `version` of the stored
+    offset."""
 
     topic_id: str | None
     start: int

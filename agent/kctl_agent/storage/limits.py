@@ -120,8 +120,7 @@ class TableStats:
 
 
 def why_full(stats: StorageStats | TableStats, share: float = 1.0) -> str | None:
-    """Why there is no room for another batch. `share` scales the limits down, so that waiting workers do not start and
-    stop all the time."""
+    """Why there is no room for a batch. `share` lowers the limits, so that waiting workers do not start and stop."""
     if not isinstance(stats, TableStats) and (why := _why_queue_full(stats, share)) is not None:
         return why
     dead, limit = stats.dead, stats.limits.dead

@@ -23,8 +23,7 @@ def _by(help_: str, **more: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A criterion of None does not restrict; bounds are inclusive. A block that overlaps the offsets is selected
-    whole."""
+    """A criterion of None does not restrict; bounds are inclusive. A block that overlaps the offsets counts whole."""
 
     topic: str | None = _by("Only this topic.", metavar="NAME")
     partition: int | None = _by("Only this partition.", metavar="N")

@@ -53,8 +53,7 @@ def where(url: str) -> str:
 
 
 def connect(url: str, password_file: Path | None, reply_seconds: float = REPLY_SECONDS) -> Any:
-    """Returns a client for any thread that connects at first use. Raises StorageMisconfigured without redis-py,
-    StorageUnusable."""
+    """A client for any thread. Connects at first use. Raises StorageMisconfigured without redis-py, StorageUnusable."""
     try:
         import redis
         from redis.backoff import ExponentialWithJitterBackoff

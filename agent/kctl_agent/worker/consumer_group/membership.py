@@ -150,8 +150,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             raise self._fenced()
 
     def commit(self, offsets: Offsets, *, is_reset: bool = False) -> dict[TopicPartition, type[KafkaError]]:
-        """Commits offsets, without a note if it is a reset. Returns rejected partitions. Raises MemberLost,
-        MemberFenced, KafkaError."""
+        """Commits, without a note if `is_reset`. Returns rejected partitions. Raises MemberLost, MemberFenced,
+        KafkaError."""
         commit = self._commit(offsets, (lambda _: "") if is_reset else self.note)
         try:
             self._consumer.commit(commit, timeout_ms=COMMIT_TIMEOUT_MS)

@@ -62,8 +62,8 @@ class Seeking:
         return stored.next if stored is not None and stored.topic_id == found.topic_id else found.committed
 
     def move(self, tp: TopicPartition, found: Found, planned: SeekPlan) -> None:
-        """Moves the group first: if the broker rejects the commit, nothing has changed. If the stored offset has moved
-        meanwhile, the next start sees a reset. Raises MemberLost, KafkaError, StorageError (nothing has changed) or
+        """Moves the group first: if the broker rejects that, nothing has changed. If the stored offset has moved
+        meanwhile, the next start sees a reset. Raises MemberLost, KafkaError, StorageError (nothing has changed),
         HalfMoved."""
         stored_offsets = self._storage.stored_offsets([tuple(tp)])
         stored = stored_offsets.get(tuple(tp))
@@ -105,8 +105,7 @@ class Requests:
     _waiting: list[AcceptedOperation] = field(default_factory=list)
 
     def carry_out(self) -> None:
-        """Executes as many operations as possible without waiting. If one that waits is dropped, the queries
-        restart."""
+        """Executes as many operations as possible without waiting. If a waiting one is dropped, the queries restart."""
         self._waiting += self._inbox.take()
         while self._waiting:
             operation = self._waiting[0]

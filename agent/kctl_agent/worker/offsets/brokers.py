@@ -191,8 +191,7 @@ class Brokers:
     def divergences_of_each(
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-        """Like `divergences`, with the reason for each log that could not be compared. Raises KafkaError if none could
-        be."""
+        """Like `divergences`, with the reason for each log that was not compared. Raises KafkaError if none was."""
         try:
             return self.divergences(before, now), {}
         except KafkaError as error:

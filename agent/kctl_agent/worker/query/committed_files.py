@@ -24,8 +24,8 @@ from kctl_agent.storage.base import StorageUnusable
 
 
 def write_committed(rows: DataFrame, uri: str, partition_by: Sequence[str]) -> frozenset[str]:
-    """Returns the committed files; observations of `rows` are then complete. Raises OSError, and errors of Spark and
-    the user's code."""
+    """Returns the committed files; observations of `rows` are complete. Raises OSError, and errors of Spark and the
+    user."""
     session: Any = rows.sparkSession._jsparkSession
     jvm: Any = rows.sparkSession._jvm
     jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)  # a thread of our own has none

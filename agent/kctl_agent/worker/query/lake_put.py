@@ -204,8 +204,7 @@ class LakePut(BatchPut):
 
 
 def records(session: SparkSession, messages: Sequence[Message], errors: Sequence[str]) -> DataFrame:
-    """Messages in the form of Spark's source. A timestamp that Spark cannot represent becomes -1, Kafka's value for no
-    timestamp."""
+    """Messages as from Spark's source. A timestamp that Spark cannot represent becomes -1, Kafka's value for none."""
     rows = [
         (m.topic, m.partition, m.offset, m.timestamp if is_readable(m.timestamp) else -1, m.key, m.value, m.headers, e)
         for m, e in zip(messages, errors, strict=True)

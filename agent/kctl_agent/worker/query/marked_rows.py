@@ -92,8 +92,7 @@ class Marked(ABC):
 
     @abstractmethod
     def messages(self, source: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column) -> DataFrame:
-        """Returns the messages of the marked rows, once each, as they are in `source`: rows of the dead-letter
-        table."""
+        """The messages of the marked rows, once each, as they are in `source`: rows of the dead-letter table."""
 
     def check(self) -> None:  # noqa: B027 - only a transform's marks may differ
         """Compares the marks with the second run's, after `messages`. Raises UnsteadyMarks, UntracedMarks."""

@@ -33,8 +33,7 @@ SORTED = "the transform must not sort records"
 
 @dataclass(frozen=True, slots=True)
 class BatchRange:
-    """A batch's offsets of a partition. `end` is exclusive; `version` is the version of the stored offset for which it
-    was planned."""
+    """A batch's offsets of a partition, planned on this `version` of the stored offset. `end` is exclusive."""
 
     start: int
     end: int

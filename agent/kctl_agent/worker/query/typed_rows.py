@@ -259,8 +259,7 @@ def unframed(rows: DataFrame) -> DataFrame:
 
 
 def _header(name: str) -> Column:
-    """The last header of this name. Spark compiles these functions; it interprets `filter`, which costs a tenth of
-    the decoding."""
+    """The last header of this name. Spark interprets `filter`, which would cost a tenth of the decoding."""
     return f.expr(f"get(reverse(headers.value), int(array_position(reverse(headers.key), '{name}')) - 1)")
 
 

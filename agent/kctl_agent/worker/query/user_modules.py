@@ -50,9 +50,9 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def ship_modules(context: Any, import_dir: Path) -> None:
-    """Ships the user's modules through Spark's own file server. Only those of `import_dir` that this process has
-    imported, because the folder may contain secrets. Call it with a session's SparkContext before its first Python
-    function. Raises OSError."""
+    """Ships the user's modules through Spark's file server: those of `import_dir` that this process has imported,
+    because the folder may contain secrets. Call it with a SparkContext before its first Python function. Raises
+    OSError."""
     written = io.BytesIO()
     files = sorted(path.relative_to(import_dir) for path in _imported(import_dir))
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -53,8 +53,7 @@ class RequeueTaken(StorageError, code="requeue_taken", retriable=True):
 
 @dataclass(frozen=True, slots=True)
 class RequeueState:
-    """Numbers of requests; 0 if there is none. `table` and `dead` are the tables' ids, `version` is the main
-    table's."""
+    """Numbers of requests, 0 for none. `table` and `dead` are the tables' ids, `version` is the main table's."""
 
     table: str
     version: int
@@ -188,8 +187,7 @@ class Requeues:
         return f"{self._put_back}/{table_id}"
 
     def _highest_put_back(self) -> int:
-        """The highest number requeued from any cluster. Exceeds the newest request only if the dead-letter table was
-        replaced."""
+        """Of any cluster. Exceeds the newest request only if the dead-letter table was replaced."""
         with self._lake.table.state() as table:
             names = [each for each in table.transaction_names() if each.startswith(PUT_BACK)]
             numbers = [table.transaction_version(each) or 0 for each in names if each.split("/")[3:] == [self._group]]

@@ -164,7 +164,7 @@ class LakeTable:
         return version
 
     def rewrite(self, change: Callable[[DeltaTable], int]) -> int:
-        """Runs an UPDATE or DELETE of delta-rs, and repeats it if another writer comes first. Raises StorageUnusable,
+        """Runs an UPDATE or DELETE of delta-rs, again if another writer comes first. Raises StorageUnusable,
         TableRefused."""
         refused: Exception | None = None
         with self._lock, self.errors():
