@@ -28,11 +28,11 @@ from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector as FamilyCollector
 
 from benchmarks._collected import SERIES_PER_PARTITION, collector_over, served
+from benchmarks.snapshot_collector import SnapshotCollector
 from kctl.exporter import Exposition
 from kctl.master.collector import Collector
 from kctl.master.snapshot import FleetSnapshot
 from kctl.start.signals import tune_process
-from tests.snapshot_collector import SnapshotCollector
 
 TARGET_RATIO = 20.0
 TARGET_P99_MS = 50.0

@@ -24,12 +24,20 @@ def logs(short_dir: Path) -> Path:
     return short_dir / "logs"
 
 
-def test_the_last_lines_are_shown_while_no_master_runs(kctl: Kctl, logs: Path) -> None:
-    config = str(logs.parent / "kctl.toml")
+@pytest.fixture
+def show(kctl: Kctl, logs: Path) -> Kctl:
+    return lambda *words: kctl("logs", *words, "-c", str(logs.parent / "kctl.toml"))
 
-    assert kctl("logs", "worker-0", "-c", config, "--limit", "2").out == "line 98\nline 99\n"
-    assert kctl("logs", "worker-0", "-c", config).out.startswith("line 50\n")
-    assert kctl("logs", "worker-0", "-c", config, "--limit", "0").out == ""
+
+def test_the_last_lines_are_shown_while_no_master_runs(show: Kctl, logs: Path) -> None:
+    assert show("worker-0", "--limit", "2").out == "line 98\nline 99\n"
+    assert show("worker-0").out.startswith("line 50\n")
+    assert show("worker-0", "--limit", "0").out == ""
+
+    with (logs / "worker-0.log").open("a") as log:
+        log.writelines(f"{number} {'x' * 5000}\n" for number in range(100))
+    long = show("worker-0", "--limit", "30").out.splitlines()
+    assert [line.split()[0] for line in long] == [str(number) for number in range(70, 100)]
 
 
 def test_a_running_master_reports_where_the_log_is(kctl: Kctl, master: Master, tmp_path: Path) -> None:
@@ -40,67 +48,52 @@ def test_a_running_master_reports_where_the_log_is(kctl: Kctl, master: Master, t
     assert kctl("logs", "worker-7").out == "here\n"
 
 
-def test_a_process_of_another_host_is_named_and_no_file_of_this_one_shown(kctl: Kctl, logs: Path) -> None:
-    shown = kctl("logs", "node-2/worker-0", "-c", str(logs.parent / "kctl.toml"))
+def test_a_process_of_another_host_is_named_and_no_file_of_this_one_shown(show: Kctl) -> None:
+    shown = show("node-2/worker-0")
 
     assert (shown.code, "run `kctl logs worker-0` on node-2" in shown.err, shown.out) == (2, True, "")
 
 
-def test_lines_that_were_moved_aside_are_shown_too(kctl: Kctl, logs: Path) -> None:
-    log = logs / "worker-0.log"
-    log.rename(logs / "worker-0.log.1")
-    log.write_text("new\n")
+def test_lines_that_were_moved_aside_are_shown_too(show: Kctl, logs: Path) -> None:
+    (logs / "worker-0.log").rename(logs / "worker-0.log.1")
+    (logs / "worker-0.log").write_text("new\n")
 
-    ran = kctl("logs", "worker-0", "-c", str(logs.parent / "kctl.toml"), "--limit", "3")
-
-    assert ran.out == "line 98\nline 99\nnew\n"
+    assert show("worker-0", "--limit", "3").out == "line 98\nline 99\nnew\n"
 
 
 @pytest.mark.parametrize("follow", [(), ("-f",)], ids=["once", "followed"])
-def test_a_link_or_pipe_in_place_of_a_log_is_rejected_at_once(kctl: Kctl, logs: Path, follow: tuple[str, ...]) -> None:
+def test_a_link_or_pipe_in_place_of_a_log_is_rejected_at_once(show: Kctl, logs: Path, follow: tuple[str, ...]) -> None:
     """kctl would read a link with the rights of the fleet's owner, and wait for a pipe."""
-    log, config = logs / "worker-0.log", str(logs.parent / "kctl.toml")
+    log = logs / "worker-0.log"
     log.rename(logs / "secret")
     log.symlink_to(logs / "secret")
-    linked = kctl("logs", "worker-0", "-c", config, *follow)
+    linked = show("worker-0", *follow)
     log.unlink()
     os.mkfifo(log)
-    piped = kctl("logs", "worker-0", "-c", config, *follow)
+    piped = show("worker-0", *follow)
 
-    assert (linked.code, linked.out, linked.err) == (
-        *(1, ""),
-        f"kctl: the log {log} cannot be read: it is a symbolic link\n",
-    )
-    assert (piped.code, piped.out, piped.err) == (
-        1,
-        "",
-        f"kctl: the log {log} cannot be read: it is not a regular file\n",
-    )
+    for ran, why in ((linked, "it is a symbolic link"), (piped, "it is not a regular file")):
+        assert (ran.code, ran.out, ran.err) == (1, "", f"kctl: the log {log} cannot be read: {why}\n")
 
 
-def test_a_name_without_a_log_is_rejected_with_those_that_have_one(kctl: Kctl, logs: Path) -> None:
-    ran = kctl("logs", "worker-9", "-c", str(logs.parent / "kctl.toml"))
-    master = kctl("logs", "master", "-c", str(logs.parent / "kctl.toml"))
+def test_a_name_without_a_log_is_rejected_with_those_that_have_one(show: Kctl) -> None:
+    ran, master = show("worker-9"), show("master")
 
     assert (ran.code, ran.err) == (2, "kctl: there is no log of worker-9, only of worker-0\n")
     assert (master.code, "`kctl start --daemon`" in master.err) == (2, True)
 
 
 @pytest.mark.shows("`kctl logs` follows several processes and the master across rotations")
-def test_the_logs_of_several_and_of_the_master_are_distinguished_by_their_names(kctl: Kctl, logs: Path) -> None:
+def test_the_logs_of_several_and_of_the_master_are_distinguished_by_their_names(show: Kctl, logs: Path) -> None:
     (logs / "master.log").write_text("action=running\naction=ended")
-    config = str(logs.parent / "kctl.toml")
 
-    named = kctl("logs", "worker-0", "master", "-n", "2", "-c", config).out
-    every = kctl("logs", "-n", "1", "-c", config).out
-
-    assert named.splitlines() == [
+    assert show("worker-0", "master", "-n", "2").out.splitlines() == [
         "worker-0 | line 98",
         "worker-0 | line 99",
         "master   | action=running",
         "master   | action=ended",
     ]
-    assert every.splitlines() == ["master   | action=ended", "worker-0 | line 99"]
+    assert show("-n", "1").out.splitlines() == ["master   | action=ended", "worker-0 | line 99"]
 
 
 def lines_of(numbers: range) -> bytes:
@@ -128,15 +121,6 @@ def test_a_log_is_read_on_across_rotations(is_collapsed: bool, tmp_path: Path, m
     follower.close()
 
     assert read == written
-
-
-def test_a_long_log_is_read_from_its_end(kctl: Kctl, logs: Path) -> None:
-    with (logs / "worker-0.log").open("a") as log:
-        log.writelines(f"{number} {'x' * 5000}\n" for number in range(100))
-
-    ran = kctl("logs", "worker-0", "-c", str(logs.parent / "kctl.toml"), "--limit", "30")
-
-    assert [line.split()[0] for line in ran.out.splitlines()] == [str(number) for number in range(70, 100)]
 
 
 def test_follow_goes_on_when_the_log_is_moved_aside(logs: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.cli.fleet.tables import check, compact_partitions, lines_of, pause_text, read
-from kctl.cli.table import Column, cell, clip, duration, render, width
+from kctl.cli.table import Column, cell, clip, columns, duration, render, width
 from kctl.errors import IncompleteAnswer, ThresholdExceeded
 from kctl.fields import moment
 from kctl.master.reduction import COMMANDS
@@ -88,27 +88,14 @@ def test_a_moment_is_the_same_in_every_view_wherever_the_terminal_is(monkeypatch
         time.tzset()
 
 
-TWO = (Column("name"), Column("lag", is_number=True))
-
-
-def test_no_line_ends_in_blanks() -> None:
-    assert render((Column("a"), Column("b")), [("x", "long"), ("y", "")]) == ["a  b", "x  long", "y  -"]
-
-
 def test_what_is_unknown_is_a_dash_and_zero_is_zero() -> None:
     assert [cell(value) for value in (None, False, "", [], 0, True, [1, 2])] == ["-", "-", "-", "-", "0", "yes", "1,2"]
 
 
 def test_wide_letters_take_two_columns_and_marks_none() -> None:
-    assert width("注文") == 4
-    assert width("Ko\u0308ln") == 4
-    assert render(TWO, [("注文", 5), ("abcd", 6)]) == ["name  lag", "注文    5", "abcd    6"]
-
-
-def test_clipping_keeps_to_the_columns_of_the_terminal() -> None:
-    assert clip("abcdef", 6) == "abcdef"
-    assert clip("abcdefg", 6) == "abcde…"
-    assert clip("注文注文", 6) == "注文…"
+    assert [width("注文"), width("Ko\u0308ln")] == [4, 4]
+    assert render(columns("name >lag"), [("注文", 5), ("abcd", 6)]) == ["name  lag", "注文    5", "abcd    6"]
+    assert [clip(text, 6) for text in ("abcdef", "abcdefg", "注文注文")] == ["abcdef", "abcde…", "注文…"]
 
 
 @given(st.lists(st.tuples(st.none() | st.integers(), st.none() | st.integers()), max_size=8))
@@ -121,23 +108,19 @@ def test_a_column_of_numbers_is_set_as_each_number_by_itself(rows: list[tuple[in
 
 
 @given(st.text(max_size=30), st.integers(1, 20))
-def test_a_clipped_text_is_never_wider_than_asked(text: str, columns: int) -> None:
-    assert width(clip(text, columns)) <= columns
+def test_a_clipped_text_is_never_wider_than_asked(text: str, longest: int) -> None:
+    assert width(clip(text, longest)) <= longest
 
 
 def test_values_that_are_equal_are_not_taken_for_each_other() -> None:
-    columns = [Column("n", is_number=True), Column("name")]
-
-    lines = render(columns, [(1, "a"), (True, None), (1.0, ""), (0, "a"), (False, "käse\x1b"), (None, "a")])
+    lines = render(columns(">n name"), [(1, "a"), (True, None), (1.0, ""), (0, "a"), (False, "käse\x1b"), (None, "a")])
 
     assert lines == ["  n  name", "  1  a", "yes  -", "1.0  -", "  0  a", "  -  käse\\u001b", "  -  a"]
 
 
 @given(st.lists(st.tuples(st.none() | st.text(max_size=3), st.none() | st.sampled_from(["a", "bb"])), max_size=8))
 def test_a_column_of_names_is_set_as_each_name_by_itself(rows: list[tuple[str | None, str | None]]) -> None:
-    columns = [Column("first"), Column("second")]
-
-    lines = render(columns, rows)
+    lines = render(columns("first second"), rows)
 
     widest = max([len("first"), *(width(cell(row[0])) for row in rows)])
     for line, (first, second) in zip(lines[1:], rows, strict=True):

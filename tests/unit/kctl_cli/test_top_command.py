@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import contextlib
-import os
-import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,10 +16,11 @@ from kctl.rows.verdict import Finding, Level, Verdict
 from kctl.rows.workers import Workers
 from kctl.rpc.client import Failure, Reply
 from kctl.rpc.decode import decoded
+from kctl_agent.replies.encode import encoded
 from tests.command_lines import Master
-from tests.conftest import eventually
 from tests.replies import raw, status_json
 from tests.servers.scripted_agent import Answers
+from tests.terminals import Terminal
 
 ROWS: list[dict[str, Any]] = [
     {
@@ -33,23 +32,13 @@ ROWS: list[dict[str, Any]] = [
     },
     {"name": "worker-1", "state": None, "supervisor": status_json(state="backoff", last_error="died")},
 ]
-WORKERS = {"rows": ROWS}
-OFFSETS = {
-    "rows": [
-        {
-            "topic": "t",
-            "partition": p,
-            "current_offset": 5,
-            "kafka_max_offset": 5 + lag,
-            "remaining_count": lag,
-            "worker": w,
-        }
-        for p, lag, w in ((0, 3, "worker-1"), (1, 900, "worker-0"))
-    ]
-}
+OFFSETS = tuple(
+    PartitionRow("t", number, current_offset=5, kafka_max_offset=5 + lag, remaining_count=lag, worker=worker)
+    for number, lag, worker in ((0, 3, "worker-1"), (1, 900, "worker-0"))
+)
 SCRIPT = {
-    "workers": Answers(WORKERS),
-    "offset_checker": Answers(OFFSETS),
+    "workers": Answers({"rows": ROWS}),
+    "offset_checker": Answers(encoded(Offsets(OFFSETS, 30.0))),
     "block_size": Answers({"pending": 17, "processing": 0, "dead": 0, "bytes": 1, "limit": None}),
 }
 ERROR = "the query could not be stored: database or disk is full " * 5
@@ -105,9 +94,7 @@ def test_a_lag_of_stale_offsets_is_a_dash() -> None:
 def test_names_and_states_are_shown_beside_a_long_error_and_what_is_stale_beneath_the_summary(columns: int) -> None:
     rows = [{**row, "last_error": ERROR} for row in ROWS]
     gap = "the brokers' offsets are up to 13 s old"
-    glance = FleetTopView(
-        decoded(Workers, raw({"rows": rows})).rows, decoded(Offsets, raw(OFFSETS)).rows, missing=(gap,)
-    )
+    glance = FleetTopView(decoded(Workers, raw({"rows": rows})).rows, OFFSETS, missing=(gap,))
     fleet = Fleet("orders", Path("/run"), Path("/kctl.toml"))
 
     lines = [line.plain for line in _screen(fleet, glance, SortOrder.LAG, columns, 40)]
@@ -158,28 +145,9 @@ def test_the_first_line_is_the_verdict_and_what_else_is_wrong_follows() -> None:
 @pytest.mark.shows("`kctl top` works in full screen and as lines, with errors of any length")
 def test_on_a_terminal_it_fills_the_screen_sorts_by_a_key_and_ends_with_q(master: Master) -> None:
     master(SCRIPT)
-    ours, theirs = pty.openpty()
-    os.set_blocking(ours, False)
-    seen = bytearray()
-
-    def shown(*in_order: str, also: tuple[str, ...] = ()) -> bool:
-        with contextlib.suppress(BlockingIOError):
-            seen.extend(os.read(ours, 1 << 16))
-        text = seen.decode("utf-8", "replace")
-        places = [text.rfind(word) for word in in_order]
-        return min(places) >= 0 and places == sorted(places) and all(word in text for word in also)
-
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "30"}
-    words = [sys.executable, "-m", "kctl", "top", "--every", "60"]
-    top = subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
-    try:
-        eventually(lambda: shown(LINE, "1 memory", "died", "t-1", "t-0", also=("worker-1", "backoff", "900")))
-        os.write(ours, b"p")
-        eventually(lambda: shown("t-0", "t-1", "now: partition"))
-        os.write(ours, b"q")
-        assert top.wait(60) == 0
-    finally:
-        top.kill()
-        top.wait()
-        os.close(ours)
-        os.close(theirs)
+    with Terminal("top", "--every", "60", columns=120, rows=30) as terminal:
+        seen = terminal.read_until(f"{re.escape(LINE)}.*1 memory.*worker-1.*backoff.*died.*t-1.*900.*t-0")
+        terminal.press("p")
+        terminal.read_until("t-0.*t-1.*now: partition", after=len(seen))
+        terminal.press("q")
+        assert terminal.process.wait(60) == 0

@@ -77,19 +77,19 @@ def block(start: int, end: int) -> Block:
     return Block("t", None, 0, start, end - 1, end - start, encode(chunk(start, end).columns))
 
 
-def test_what_lies_above_the_stored_offset_is_not_stored_yet_and_not_lost() -> None:
-    found = audit(places([block(0, 4)]), PRODUCED, stored_offsets={("t", 0): 4})
-    assert (found.stored, found.lost, found.not_stored, found.duplicated) == (4, 0, 6, 0)
-
-
-def test_what_is_missing_below_the_stored_offset_is_lost() -> None:
-    found = audit(places([block(0, 2), block(3, 8)]), PRODUCED, stored_offsets={("t", 0): 8})
-    assert (found.stored, found.lost, found.not_stored) == (7, 1, 2)
-
-
-def test_without_stored_offsets_all_should_be_stored_and_each_offset_once() -> None:
-    found = audit(places([block(0, 8), block(6, 9)]), PRODUCED)
-    assert (found.stored, found.lost, found.not_stored, found.duplicated) == (11, 1, 0, 2)
+@pytest.mark.parametrize(
+    ("blocks", "stored_offsets", "expected"),
+    [
+        ([(0, 4)], {("t", 0): 4}, Audit(10, 4, 0, 0, not_stored=6)),
+        ([(0, 2), (3, 8)], {("t", 0): 8}, Audit(10, 7, 1, 0, not_stored=2)),
+        ([(0, 8), (6, 9)], None, Audit(10, 11, 1, 2)),
+    ],
+    ids=["above the stored offset it is not stored yet", "below it is lost", "without one all should be stored once"],
+)
+def test_what_is_missing_is_lost_or_not_stored_yet(
+    blocks: list[tuple[int, int]], stored_offsets: dict[tuple[str, int], int] | None, expected: Audit
+) -> None:
+    assert audit(places([block(*each) for each in blocks]), PRODUCED, stored_offsets=stored_offsets) == expected
 
 
 WANTED = DemoOptions(workers=1, partitions=1, rate=10, seconds=None, storage="file", sinkers=1)

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from prometheus_client.core import Metric as Family
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -28,7 +27,6 @@ from kctl_agent.replies.workers import CommitStats, SinkerStats
 from tests.exporters import Samples
 from tests.fleet_snapshot import partition, snapshot
 from tests.partitions import Row, assessments_of, columns_of, joined
-from tests.snapshot_collector import SnapshotCollector
 
 PARTS = ("groups", "committed", "members", "offsets")
 ODD = 'a "quoted" \\ group\nof two lines, ü'
@@ -145,7 +143,7 @@ def test_a_table_exports_what_it_holds_and_the_commits_of_each_worker() -> None:
     assert not [name for name, _ in page(latest).all() if "_table_" in name], "unknown is absent"
 
 
-def test_operations_are_counted_by_kind_and_outcome_and_rejected_requests_by_code() -> None:
+def test_a_fleet_counts_questions_operations_and_rejected_requests_and_escapes_its_names() -> None:
     samples = page(full_snapshot())
 
     assert samples.of("kctl_operations_total", "operation", "outcome") == {
@@ -153,6 +151,12 @@ def test_operations_are_counted_by_kind_and_outcome_and_rejected_requests_by_cod
         ("pause", "refused"): 1,
     }
     assert samples.of("kctl_http_refused_total", "code") == {("unauthorized",): 3}
+    assert samples.of("kctl_consumer_lag", "group", "topic", "partition") == {
+        (ODD, topic, number): 6 for topic, number in (("orders", "0"), ("orders", "2"), ("100%", "0"))
+    }
+    buckets = samples.of("kctl_rpc_duration_seconds_bucket", "le")
+    assert (buckets["0.001",], buckets["0.0025",], buckets["2.5",], buckets["+Inf",]) == (1, 2, 2, 3)
+    assert samples.of("kctl_rpc_duration_seconds_sum") == {(): 3.5}
 
 
 def test_groups_of_several_clusters_are_on_one_page_beside_what_failed() -> None:
@@ -183,30 +187,20 @@ def test_a_group_has_series_of_its_partitions_of_its_topics_or_of_itself_alone()
 
 
 @pytest.mark.shows("`/metrics` omits unknown values and ended series; OpenMetrics, gzip")
-@pytest.mark.parametrize(
-    ("accept", "encode", "parse"),
-    [
-        ("", generate_latest, text_string_to_metric_families),
-        ("application/openmetrics-text;version=1.0.0", generate_openmetrics, parse_openmetrics),
-    ],
-    ids=["classic", "openmetrics"],
-)
 @pytest.mark.parametrize("latest", [full_snapshot(), CLUSTERS], ids=["fleet", "clusters"])
-def test_the_page_is_what_prometheus_client_would_render(
-    latest: Exposed, accept: str, encode: Callable[..., bytes], parse: Callable[..., object]
-) -> None:
-    registry = CollectorRegistry()
-    registry.register(SnapshotCollector(lambda: latest))
+def test_prometheus_client_reads_the_same_from_both_formats(latest: Exposed) -> None:
+    exposition = Exposition(lambda: latest)
 
-    body, content_type, _ = Exposition(lambda: latest).render(accept)
+    text, text_type, _ = exposition.render()
+    openmetrics, openmetrics_type, _ = exposition.render("application/openmetrics-text;version=1.0.0")
 
-    assert content_type.startswith(accept.partition(";")[0] or "text/plain")
-    assert families(parse, body) == families(parse, encode(registry))
+    assert (text_type.split(";")[0], openmetrics_type.split(";")[0]) == ("text/plain", "application/openmetrics-text")
+    assert families(text_string_to_metric_families, text) == families(parse_openmetrics, openmetrics)
 
 
-def families(parse: Callable[..., object], body: bytes) -> dict[str, object]:
+def families(parse: Callable[..., Iterable[Family]], body: bytes) -> dict[str, object]:
     found: dict[str, object] = {}
-    for family in parse(body.decode()):  # type: ignore[attr-defined]
+    for family in parse(body.decode()):
         samples = {(each.name, frozenset(each.labels.items())): each.value for each in family.samples}
         found[family.name] = (family.type, family.documentation, samples)
     return found

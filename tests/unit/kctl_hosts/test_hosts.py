@@ -19,7 +19,7 @@ from kctl.reduce.base import Answer, BrokerSnapshot
 from kctl.rows.verdict import Level, Verdict
 from kctl.rows.workers import StatusAnswer, WorkerRow, WorkerStatus
 from kctl.rpc.fan_out import FanOut
-from kctl_agent.errors import AgentError, AgentUnreachable, BadParams, BadRequest
+from kctl_agent.errors import AgentError, AgentUnreachable, BadRequest
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.encode import encoded
 
@@ -32,25 +32,19 @@ class World:
     seen: Seen = field(default_factory=lambda: Seen(Roster("a", 1, (A, B, C)), 100.0))
     now: float = 100.0
     bodies: dict[str, bytes | AgentError] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
-    forgotten: list[Host] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         network: Any = self
         self.hosts = Hosts(network, network, A, FLEET, lambda: self.now, lambda: 1_000_000.0 + self.now)
 
-    async def get(self, url: str, path: str, _seconds: float) -> bytes:
-        self.asked.append(f"{url}{path}")
+    async def get(self, url: str, _path: str, _seconds: float) -> bytes:
         body = self.bodies[url]
         if isinstance(body, AgentError):
             raise body
         return body
 
-    async def keep(self, urls: Collection[str]) -> None:
-        self.kept = set(urls)
-
-    def forget(self, host: Host) -> None:
-        self.forgotten.append(host)
+    async def keep(self, _urls: Collection[str]) -> None:
+        """Has no connections."""
 
     def answers(
         self, host: Host, *results: Any, by: Host | None = None, fleet: tuple[str, str] = FLEET, **more: Any
@@ -75,18 +69,6 @@ def well() -> World:
     for host in (B, C):
         world.answers(host, WorkerRow("worker-0", "worker"))
     return world
-
-
-def test_all_others_are_asked_and_never_oneself() -> None:
-    world = well()
-    outcome = world.ask()
-
-    assert world.asked == [f"https://{name}:9750/api/v1/hosts/replies/workers?deadline_ms=1000" for name in "bc"]
-    own = FanOut([Answer("worker-0", Raw(b"{}"), 0.1)], [], ("worker-1",))
-    joined = outcome.joined(own, "a")
-    assert [each.sender for each in joined.answers] == ["a/worker-0", "b/worker-0", "c/worker-0"]
-    assert (joined.failed, joined.stopped) == ([], ("a/worker-1",))
-    assert world.states() == {"a": "here", "b": "present", "c": "present"}
 
 
 def test_a_silent_host_is_named_since_when_and_its_last_answer_gets_older() -> None:
@@ -124,19 +106,6 @@ def test_a_silent_host_is_silent_no_more_when_it_has_joined_again_and_its_next_s
     world.ask()
     [row] = [each for each in world.hosts.answer().rows if each.name == "b"]
     assert (row.state, row.since) == ("silent", 1_000_105.0)
-
-
-def test_a_host_that_has_gone_is_named_and_forgotten_when_it_is_wanted() -> None:
-    world = well()
-    world.ask()
-    world.seen = Seen(Roster("a", 1, (A, C), (Gone(B, 1_000_090.0),)), 100.0)
-
-    outcome = world.ask()
-
-    assert [(each.sender, each.code) for each in outcome.failed] == [("b", "gone")]
-    assert [replies.host for replies, _ in outcome.replies] == ["c", "b"]
-    assert world.states()["b"] == "gone"
-    assert (world.hosts.forget("b"), world.hosts.forget("c"), world.forgotten) == (True, False, [B])
 
 
 @pytest.mark.parametrize(
@@ -186,13 +155,6 @@ def test_a_host_that_does_not_know_a_question_is_not_silent() -> None:
     assert world.states()["b"] == "present"
 
 
-def test_a_host_that_is_rejected_is_not_an_empty_answer() -> None:
-    world = well()
-    world.seen = Seen(Roster("a", 1, (A, B), (), (Refused("c", C.url, "-"),)), 100.0)
-
-    assert [(each.sender, each.code) for each in world.ask(host="c").failed] == [("c", "refused")]
-
-
 def test_a_host_leads_only_while_no_other_can() -> None:
     world = well()
     leaders = [world.hosts.leader]
@@ -200,16 +162,6 @@ def test_a_host_leads_only_while_no_other_can() -> None:
 
     assert [*leaders, world.hosts.leader] == ["a", None]
     assert world.hosts.doubt is None
-
-
-def test_one_host_or_one_worker_alone_is_asked() -> None:
-    world = well()
-
-    world.ask(host="c", worker="worker-0/x")
-
-    assert world.asked == ["https://c:9750/api/v1/hosts/replies/workers?deadline_ms=1000&worker=worker-0%2Fx"]
-    with pytest.raises(BadParams, match="there is no host d; there are a, b, c"):
-        world.hosts.check_known("d")
 
 
 @pytest.mark.parametrize(

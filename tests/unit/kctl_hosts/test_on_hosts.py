@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -12,7 +12,6 @@ from kctl.hosts.roster import Host
 from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.on_hosts import OnHosts
 from kctl.operations.pause import PauseReading
-from kctl.operations.scale import ScaleFleet
 from kctl.operations.seek import SeekTopic
 from kctl.rows.hosts import HostsAnswer
 from kctl_agent.errors import AgentError, AgentTimeout, AgentUnreachable
@@ -30,13 +29,13 @@ class World:
     submitted: list[tuple[str, Any]] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     on_answer: Callable[[str], object] = str
+    own_share: Callable[[], Awaitable[None]] | None = None
     owners: dict[int, str | None] = field(default_factory=dict)
-
-    me = Host("a", "https://a:1", 1)
+    me: Host = field(default_factory=lambda: Host("a", "https://a:1", 1))
 
     @property
     def names(self) -> list[str]:
-        return ["a", *self.answers]
+        return sorted([self.me.name, *self.answers])
 
     def answer(self) -> HostsAnswer:
         return HostsAnswer("a", "a", 1)
@@ -62,8 +61,12 @@ class World:
         return asyncio.run(self.begun(host, kind, params))
 
     def begun(self, host: str, kind: Any, params: dict[str, Any]) -> Coroutine[Any, Any, Any]:
+        own_share = self.own_share
+
         class Here(kind):  # type: ignore[misc]
             async def carry_out(self, *_: Any) -> Any:
+                if own_share is not None:
+                    await own_share()
                 return f"here { ({name: value for name, value in asdict(self).items() if value}) }", {}
 
         context: Any = self
@@ -104,16 +107,6 @@ def test_a_host_is_followed_to_the_end_and_its_answer_is_given() -> None:
 def test_what_is_not_known_is_not_called_failed(answers: list[Any], kind: type[KctlError]) -> None:
     with pytest.raises(kind):
         World({"b": answers}).run("b", all=True)
-
-
-def test_a_leader_has_one_after_another_do_it_and_each_its_share() -> None:
-    world = World({"b": [operation("done")], "c": [operation("done")]})
-
-    text, result = world.run("all", ScaleFleet, workers=4)
-
-    assert text.startswith("a: here {'workers': 2}; b: ")
-    assert list(result["hosts"]) == ["a", "b", "c"]
-    assert [(host, given["params"]["workers"]) for host, given in world.submitted] == [("b", 1), ("c", 1)]
 
 
 def test_the_first_that_does_not_do_it_ends_it_and_what_was_done_is_named() -> None:
@@ -161,29 +154,20 @@ def test_a_cancellation_reaches_the_running_host_and_no_further_host_starts() ->
 
 
 def test_cancelled_during_its_own_share_a_leader_names_what_was_done_before() -> None:
-    world = World({"a": [operation("done", "restarted a")]}, leader="m")
-    world.me = Host("m", "https://m:1", 1)
-    begun = asyncio.Event()
-
-    class Slow(PauseReading):
-        async def carry_out(self, *_: Any) -> Any:
-            begun.set()
-            await asyncio.Event().wait()
-
-    class Here(World):
-        @property
-        def names(self) -> list[str]:
-            return ["a", "m"]
-
-    world.__class__ = Here
-    context: Any = world
+    world = World({"a": [operation("done", "restarted a")]}, leader="m", me=Host("m", "https://m:1", 1))
 
     async def cancelled() -> Any:
-        on_hosts = OnHosts(Caller(None, None, "http", "ann"), Slow(all=True), context, Report(str))
-        task = asyncio.create_task(on_hosts.carry_out("all", {"all": True}))
-        await begun.wait()
-        task.cancel()
-        return await task
+        running = asyncio.Event()
+
+        async def never_ends() -> None:
+            running.set()
+            await asyncio.Event().wait()
+
+        world.own_share = never_ends
+        begun = asyncio.create_task(world.begun("all", PauseReading, {"all": True}))
+        await running.wait()
+        begun.cancel()
+        return await begun
 
     with pytest.raises(OperationFailed, match="done on a; m was cancelled, and the following were left out"):
         asyncio.run(cancelled())

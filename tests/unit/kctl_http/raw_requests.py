@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+import httpx
+
+from tests.stranger import run_as_nobody
+
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -37,3 +41,18 @@ async def answer_to(url: str, data: bytes) -> bytes:
 
 def status(answer: bytes) -> int:
     return int(answer.split(b" ", 2)[1])
+
+
+_READS = """
+with socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET) as server:
+    server.connect((sys.argv[1], int(sys.argv[2])))
+    server.sendall(f"GET {sys.argv[3]} HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n".encode())
+    print(server.recv(65536).split()[1].decode())
+"""
+
+
+async def status_for_nobody(url: httpx.URL, path: str) -> str:
+    """What another user of this host is answered without a token."""
+    done = await asyncio.to_thread(run_as_nobody, _READS, url.host, str(url.port), path)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()

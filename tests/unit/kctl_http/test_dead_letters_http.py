@@ -23,7 +23,8 @@ from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup, DeadLetterPage
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.selection import EVERYTHING, Selection
 from tests.fleet_snapshot import TOKEN, serving, snapshot, source_of
-from tests.stranger import needs_root, run_as_nobody
+from tests.stranger import needs_root
+from tests.unit.kctl_http.raw_requests import status_for_nobody
 
 READ_TOKEN = "0123456789abcdef-read"
 ACCESS = AccessRights(tokens=(Token(TOKEN, "ann", may_act=True), Token(READ_TOKEN)))
@@ -137,21 +138,11 @@ async def test_classes_need_a_token_for_reading_at_most_and_have_no_text(client:
         assert text not in reader.text
 
 
-_READS_CLASSES = """
-with socket.socket() as server:
-    server.connect(("127.0.0.1", int(sys.argv[1])))
-    server.sendall(b"GET /api/v1/dead-letter-classes HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n")
-    print(server.recv(65536).split()[1].decode())
-"""
-
-
 @needs_root
 @pytest.mark.parametrize(("others_may_read", "code"), [(True, "200"), (False, "401")])
 async def test_others_may_read_classes(bench: Bench, others_may_read: bool, code: str) -> None:
     async with bench.client(access=AccessRights(others_may_read=others_may_read)) as client:
-        done = await asyncio.to_thread(run_as_nobody, _READS_CLASSES, str(client.base_url.port))
-
-    assert done.stdout == f"{code}\n", done.stderr
+        assert await status_for_nobody(client.base_url, "/api/v1/dead-letter-classes") == code
 
 
 async def test_a_list_has_what_is_known_of_each_but_not_its_value(client: httpx.AsyncClient) -> None:
@@ -219,18 +210,6 @@ async def test_pages_go_on_where_the_former_ended(client: httpx.AsyncClient) -> 
         query["after"] = page["next"]
 
     assert found == ["1", "2", "3", "4", "5", "6", "7"]
-
-
-async def test_groups_have_their_count_their_times_and_their_last_hours(client: httpx.AsyncClient) -> None:
-    answer = (await client.get("dead-letters/groups", params={"hours": 3})).json()
-
-    assert (answer["count"], answer["groups"]) == (7, 2)
-    assert [(row["error_class"], row["line"], row["count"], row["hours"]) for row in answer["rows"]] == [
-        ("KeyError", "shop.py:7", 5, [0, 0, 5]),
-        ("no such customer", "", 2, [0, 0, 2]),
-    ]
-    assert answer["rows"][0]["newest"] == "7"
-    assert answer["rows"][0]["first_died"] <= answer["rows"][0]["last_died"]
 
 
 async def test_one_is_shown_as_text_as_json_and_in_hexadecimal(client: httpx.AsyncClient) -> None:
@@ -318,13 +297,6 @@ async def test_matching_messages_are_requeued(client: httpx.AsyncClient, bench: 
         "4 of 4 dead letters requeued",
         {"line": "shop.py:7", "offset_from": 1, "count": 4},
     )
-
-
-async def test_some_are_deleted_by_their_ids(client: httpx.AsyncClient, bench: Bench) -> None:
-    steps = steps_of(await client.post("dead-letters/delete", json={"filter": {"ids": ["2", "4"]}, "count": 2}))
-
-    assert steps[-1] == {"done": 2, "complete": True}
-    assert [each.id for each in bench.storage.dead()] == ["1", "3", "5", "6", "7"]
 
 
 async def test_an_unknown_change_is_rejected(client: httpx.AsyncClient, bench: Bench) -> None:

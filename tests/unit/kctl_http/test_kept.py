@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -77,15 +76,15 @@ async def test_what_a_browser_has_is_a_304_and_errors_are_not_kept(client: httpx
 
 
 class Slow:
-    """Answers once it may; the first question can fail."""
+    """Answers once it may, behind kept answers; the first question can fail."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.begun, self.may_answer = asyncio.Event(), asyncio.Event()
-        self.asked: Counter[str] = Counter()
-        self._fails = fails
+        self.asked, self._fails = 0, fails
+        self._kept = KeptAnswers(self, cast("Api", SimpleNamespace(current_tag=lambda: b"tag")))
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        self.asked[scope["path"]] += 1
+    async def __call__(self, _scope: Any, _receive: Any, send: Any) -> None:
+        self.asked += 1
         self.begun.set()
         await self.may_answer.wait()
         if self._fails:
@@ -94,60 +93,49 @@ class Slow:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"all"})
 
+    async def ask(self, takes: asyncio.Event | None = None) -> bytes:
+        """The body, for a client that reads once `takes` is set."""
+        body = []
 
-async def nothing() -> Any:
-    raise AssertionError("nothing is read")
+        async def send(message: Any) -> None:
+            if takes is not None:
+                await takes.wait()
+            body.append(message.get("body", b""))
 
-
-async def asked(answers: KeptAnswers, takes: asyncio.Event | None = None) -> bytes:
-    body = []
-
-    async def send(message: Any) -> None:
-        if takes is not None:
-            await takes.wait()
-        body.append(message.get("body", b""))
-
-    scope = {"type": "http", "method": "GET", "path": "/api/v1/lag", "query_string": b"", "headers": []}
-    await answers(scope, nothing, send)
-    return b"".join(body)
-
-
-def over(slow: Slow) -> KeptAnswers:
-    return KeptAnswers(slow, cast("Api", SimpleNamespace(current_tag=lambda: b"tag")))
+        scope = {"type": "http", "method": "GET", "path": "/api/v1/lag", "query_string": b"", "headers": []}
+        await self._kept(scope, cast("Any", None), send)
+        return b"".join(body)
 
 
 @pytest.mark.shows("ten pages that ask for the same snapshot share one answer")
 async def test_ten_that_ask_at_the_same_moment_are_answered_once() -> None:
     slow = Slow()
-    answers = over(slow)
     async with asyncio.TaskGroup() as group:
-        all_ten = [group.create_task(asked(answers)) for _ in range(10)]
+        all_ten = [group.create_task(slow.ask()) for _ in range(10)]
         await slow.begun.wait()
         slow.may_answer.set()
 
     assert {each.result() for each in all_ten} == {b"all"}
-    assert slow.asked == {"/api/v1/lag": 1}
+    assert slow.asked == 1
 
 
 async def test_a_client_that_does_not_read_its_answer_does_not_delay_others() -> None:
     slow, takes = Slow(), asyncio.Event()
-    answers = over(slow)
-    stalled = asyncio.create_task(asked(answers, takes))
+    stalled = asyncio.create_task(slow.ask(takes))
     await slow.begun.wait()
     slow.may_answer.set()
 
     async with asyncio.timeout(10):
-        assert await asked(answers) == b"all"
+        assert await slow.ask() == b"all"
     takes.set()
     assert await stalled == b"all"
 
 
 async def test_if_the_first_caller_leaves_the_others_are_answered() -> None:
     slow = Slow()
-    answers = over(slow)
-    first = asyncio.create_task(asked(answers))
+    first = asyncio.create_task(slow.ask())
     await slow.begun.wait()
-    others = [asyncio.create_task(asked(answers)) for _ in range(2)]
+    others = [asyncio.create_task(slow.ask()) for _ in range(2)]
     first.cancel()
     await asyncio.wait([first])
     slow.may_answer.set()
@@ -157,9 +145,8 @@ async def test_if_the_first_caller_leaves_the_others_are_answered() -> None:
 
 async def test_after_an_answer_that_failed_the_question_is_asked_again() -> None:
     slow = Slow(fails=True)
-    answers = over(slow)
     slow.may_answer.set()
 
     with pytest.raises(ConnectionError):
-        await asked(answers)
-    assert await asked(answers) == b"all"
+        await slow.ask()
+    assert await slow.ask() == b"all"

@@ -12,7 +12,7 @@ import pytest
 from kctl.http.access import AccessRights
 from kctl.http.app import create_app
 from kctl.http.groups_api import groups_app
-from tests.fleet_snapshot import TOKENS, snapshot, source_of
+from tests.fleet_snapshot import TOKENS, ask, snapshot, source_of
 from tests.served_groups import source_of_groups
 
 PAGE = resources.files("kctl.http").joinpath("page")
@@ -73,8 +73,7 @@ async def test_all_is_served_compressed_and_kept_and_small() -> None:
 
 
 async def test_no_script_stands_in_the_page_and_none_of_elsewhere_may_run() -> None:
-    async with client(create_app(source_of(snapshot())).guarded) as asking:
-        page = await asking.get("/")
+    page = await ask(snapshot(), "/")
 
     policy = page.headers["content-security-policy"]
     assert "script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'" in policy
@@ -91,15 +90,15 @@ async def test_no_script_stands_in_the_page_and_none_of_elsewhere_may_run() -> N
     "path", ["0000000000000000/main.js", "{}/index.html", "{}/..%2fpages.py", "{}/vendor/uplot.LICENSE"]
 )
 async def test_another_content_or_file_has_no_address(path: str) -> None:
-    async with client(create_app(source_of(snapshot())).guarded) as asking:
-        digest = addresses((await asking.get("/")).text)[0].split("/")[2]
-        assert (await asking.get(f"/assets/{path.format(digest)}")).status_code == 404
+    digest = addresses((await ask(snapshot(), "/")).text)[0].split("/")[2]
+
+    assert (await ask(snapshot(), f"/assets/{path.format(digest)}")).status_code == 404
 
 
 async def test_who_may_not_read_gets_no_file_either() -> None:
     access = AccessRights(is_loopback=False, tokens=TOKENS)
-    async with client(create_app(source_of(snapshot()), access).guarded) as asking:
-        assert (await asking.get("/assets/any/main.js")).status_code == 401
+
+    assert (await ask(snapshot(), "/assets/any/main.js", access=access)).status_code == 401
 
 
 async def test_an_exporter_serves_the_same_page_for_its_groups_alone() -> None:

@@ -16,9 +16,9 @@ from kctl.http.access import AccessRights
 from kctl.http.server import HttpServer
 from tests.fleet_snapshot import TOKEN, TOKENS, serving, snapshot, source_of
 from tests.idle_sockets import idle_sockets
-from tests.stranger import needs_root, run_as_nobody
+from tests.stranger import needs_root
 from tests.unit.kctl_http import raw_requests
-from tests.unit.kctl_http.raw_requests import status
+from tests.unit.kctl_http.raw_requests import status, status_for_nobody
 
 WITH_TOKEN = AccessRights(tokens=TOKENS)
 OWN_USER = AccessRights(others_may_read=False)
@@ -159,22 +159,11 @@ async def test_with_18000_sockets_on_the_host_a_request_without_a_token_holds_th
     assert slowest[98] < 0.010
 
 
-_READS = """
-with socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET) as server:
-    server.connect((sys.argv[1], int(sys.argv[2])))
-    server.sendall(b"GET /api/v1/lag HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n")
-    print(server.recv(65536).split()[1])
-"""
-
-
 @needs_root
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 async def test_another_user_of_the_host_reads_nothing_without_a_token(host: str) -> None:
     async with serving(source_of(snapshot()), OWN_USER, host) as server:
-        port = server.url.rpartition(":")[2]
-        done = await asyncio.to_thread(run_as_nobody, _READS, host, port)
-
-    assert done.stdout == "b'401'\n", done.stderr
+        assert await status_for_nobody(httpx.URL(server.url), "/api/v1/lag") == "401"
 
 
 VALUES = st.one_of(
