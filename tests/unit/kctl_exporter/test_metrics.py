@@ -14,11 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kctl.exporter import Exposition
 from kctl.exporter.text import Exposed, TextBlock, gzipped, plain
-from kctl.groups.snapshot import Clusters, ClusterSnapshot, Detail, GroupSnapshot
+from kctl.groups.snapshot import Clusters, Detail
 from kctl.master.snapshot import FleetSnapshot, Reduced, RpcStats
-from kctl.reduce.base import GroupStats
-from kctl.reduce.partitions import kafka_lag
-from kctl.rows.partitions import LagTotals, ResetPolicy
+from kctl.rows.partitions import LagTotals
 from kctl.rows.workers import WorkerRow, Workers
 from kctl.status import Assessment, Status
 from kctl.status.assessments import NOT_ASSESSED
@@ -26,9 +24,9 @@ from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.replies.workers import CommitStats, SinkerStats
 from tests.exporters import Samples
 from tests.fleet_snapshot import partition, snapshot
-from tests.partitions import Row, assessments_of, columns_of, joined
+from tests.partitions import Row, assessments_of, columns_of
+from tests.served_groups import cluster, group
 
-PARTS = ("groups", "committed", "members", "offsets")
 ODD = 'a "quoted" \\ group\nof two lines, ü'
 
 
@@ -61,29 +59,12 @@ def full_snapshot() -> FleetSnapshot:
     )
 
 
-def group(name: str, *rows: tuple[str, int, int | None, int | None], detail: Detail = "partition") -> GroupSnapshot:
-    """Rows are topic, partition, committed offset and end offset."""
-    partitions = columns_of(
-        *(
-            Row(topic, number, 0, committed, None, end, None, None, None, 2.5, ResetPolicy.NONE)
-            for topic, number, committed, end in rows
-        )
+CLUSTERS = Clusters(
+    (
+        cluster("main", group("billing", 6), group("lost", None), group(ODD, 2)),
+        cluster("other", errors={"groups": "away"}),
     )
-    ok = assessments_of(*[Assessment(Status.OK, "commits come")] * len(rows))
-    stats = GroupStats("stable", 3)
-    shown = GroupSnapshot("main", name, partitions.of_group(0), ok, lag=kafka_lag(partitions), stats=stats)
-    return replace(shown, type="consumer", coordinator=2, age_seconds=2.5, detail=detail)
-
-
-def cluster(name: str, *groups: GroupSnapshot, is_up: bool = True) -> ClusterSnapshot:
-    groups = tuple(replace(each, cluster=name) for each in groups)
-    up, last_success = dict.fromkeys(PARTS, is_up), {"groups": 1_700_000_000.0} if is_up else {}
-    found = ClusterSnapshot(name, groups, 1000.0, 1_700_000_000.5, 0.25, up, last_success)
-    return replace(found, is_ready=is_up, columns=joined(groups))
-
-
-BILLING = group("billing", ("orders", 0, 4, 10), ("orders", 1, None, 20))
-CLUSTERS = Clusters((cluster("main", BILLING, group(ODD, ("o", 0, 1, 3))), cluster("other", is_up=False)))
+)
 
 
 def test_what_is_not_known_is_absent_and_never_zero() -> None:
@@ -102,14 +83,14 @@ def test_what_is_not_known_is_absent_and_never_zero() -> None:
 
 
 FLEETS = [collected(partition(0), partition(1, lag)) for lag in (6, 6, 6, None, None, None, 4, 6)]
-GROUPS = [[BILLING], [group("billing", ("orders", 0, 5, 10))], [], [group("x", ("o", 0, 5, 10)), BILLING]]
+GROUPS = [[group("billing", 6)], [group("billing", 5)], [], [group("x", 5), group("billing", 6)]]
 
 
 @pytest.mark.parametrize(
     "snapshots",
     [
         [*FLEETS, collected(partition(0)), FLEETS[0]],
-        [Clusters((cluster("main", *groups), cluster("other", BILLING))) for groups in GROUPS],
+        [Clusters((cluster("main", *groups), cluster("other", group("billing", 6)))) for groups in GROUPS],
     ],
     ids=["a fleet", "clusters"],
 )
@@ -164,24 +145,23 @@ def test_groups_of_several_clusters_are_on_one_page_beside_what_failed() -> None
 
     assert samples.of("kctl_consumer_lag", "cluster", "group", "topic", "partition") == {
         ("main", "billing", "orders", "0"): 6,
-        ("main", ODD, "o", "0"): 2,
+        ("main", ODD, "orders", "0"): 2,
     }
     assert samples.of("kctl_group_lag", "group") == {("billing",): 6, (ODD,): 2}
-    assert samples.of("kctl_group_info", "group", "type", "coordinator")["billing", "consumer", "2"] == 1
+    assert samples.of("kctl_group_info", "group", "type", "coordinator")["billing", "classic", "1"] == 1
     assert samples.of("kctl_group_state", "state", group="billing") == {("stable",): 1}
     assert samples.of("kctl_collect_up", "cluster", part="groups") == {("main",): 1, ("other",): 0}
-    assert samples.of("kctl_cluster_groups", "cluster") == {("main",): 2}
+    assert samples.of("kctl_cluster_groups", "cluster") == {("main",): 3}
     assert samples.page.count("# TYPE kctl_consumer_lag ") == 1
 
 
 def test_a_group_has_series_of_its_partitions_of_its_topics_or_of_itself_alone() -> None:
-    rows = [("orders", 0, 4, 10), ("orders", 1, 4, 10)]
     details: tuple[Detail, ...] = ("partition", "topic", "group")
 
-    samples = page(Clusters((cluster("main", *(group(detail, *rows, detail=detail) for detail in details)),)))
+    samples = page(Clusters((cluster("main", *(replace(group(each, 12), detail=each) for each in details)),)))
 
     for name in ("kctl_consumer_lag", "kctl_consumer_status"):
-        assert samples.of(name, "group", "partition").keys() == {("partition", "0"), ("partition", "1")}
+        assert samples.of(name, "group", "partition").keys() == {("partition", "0")}
     assert samples.of("kctl_topic_lag", "group") == {("partition",): 12, ("topic",): 12}
     assert samples.of("kctl_group_lag", "group") == {("partition",): 12, ("topic",): 12, ("group",): 12}
 

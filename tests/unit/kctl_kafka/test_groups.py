@@ -80,12 +80,30 @@ def test_a_group_that_may_not_be_seen_spoils_no_other() -> None:
     assert billing.state == "Stable"
 
 
-def test_a_group_that_no_broker_lists_is_missing() -> None:
-    with connection_to({"DescribeGroups": described(), "ListGroups": NO_GROUPS}) as (_, connection):
-        [found] = describe_groups(connection, ["nobody"])
+def listed(name: str, type_: str) -> Answers:
+    return Answers({"groups": [{"group_id": name, "group_state": "Stable", "group_type": type_}]})
 
-    assert isinstance(found.error, GroupMissing)
-    assert str(found.error) == "there is no group nobody (GROUP_ID_NOT_FOUND); `kctl kafka groups` lists them"
+
+NO_SUCH = "there is no group billing (GROUP_ID_NOT_FOUND); `kctl kafka groups` lists them"
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (NO_GROUPS, NO_SUCH),
+        (Answers({"error_code": LOADING}), "COORDINATOR_LOAD_IN_PROGRESS"),
+        (listed("billing", "Streams"), ""),
+    ],
+    ids=["no broker lists it", "there is no list", "its kind cannot be described"],
+)
+def test_a_group_that_cannot_be_described_is_missing_only_if_no_broker_lists_it(answer: Answers, error: str) -> None:
+    with connection_to({"DescribeGroups": described(), "ListGroups": answer}) as (broker, connection):
+        [found] = describe_groups(connection, ["billing"])
+
+    assert isinstance(found.error, GroupMissing) == (error == NO_SUCH)
+    assert error in str(found.error)
+    assert (found.type, found.state, found.members) == (("streams", "Stable", None) if not error else (None,) * 3)
+    assert "ConsumerGroupDescribe" not in broker.asked  # this broker does not announce it
 
 
 def test_of_several_brokers_a_coordinator_that_denies_a_group_may_be_a_new_one() -> None:
@@ -112,37 +130,13 @@ def test_of_several_brokers_a_coordinator_that_denies_a_group_may_be_a_new_one()
     )
 
 
-def test_a_group_of_a_kind_that_cannot_be_described_is_shown_as_listed() -> None:
-    listed = Answers({"groups": [{"group_id": "topology", "group_state": "Stable", "group_type": "Streams"}]})
-    with connection_to({"DescribeGroups": described(), "ListGroups": listed}) as (broker, connection):
-        [found] = describe_groups(connection, ["topology"])
-
-    assert (found.type, found.state, found.members, found.error) == ("streams", "Stable", None, None)
-    assert "ConsumerGroupDescribe" not in broker.asked  # this broker does not announce it
-
-
-def test_bytes_that_are_no_assignment_are_not_known_and_no_failure() -> None:
-    odd = member("b") | {"member_assignment": b"\x00\x01\xff\xff\xff"}
-    with connection_to({"DescribeGroups": described(group("billing", members=[odd]))}) as (_, connection):
-        [found] = describe_groups(connection, ["billing"])
-
-    assert [each.assigned for each in found.members or ()] == [None]
-
-
-def test_a_group_is_not_missing_when_the_list_of_groups_could_not_be_had() -> None:
-    script: Script = {"DescribeGroups": described(), "ListGroups": Answers({"error_code": LOADING})}
-    with connection_to(script) as (_, connection):
-        [found] = describe_groups(connection, ["billing"])
-
-    assert "COORDINATOR_LOAD_IN_PROGRESS" in str(found.error)
-    assert not isinstance(found.error, GroupMissing)
-
-
 def test_a_list_of_groups_has_the_groups_of_the_brokers_that_answer_and_names_the_one_that_does_not() -> None:
     brokers: dict[int, str] = {}
-    listed = Answers({"groups": [{"group_id": "billing", "group_state": "Stable", "group_type": "Classic"}]})
     metadata = Answers(lambda _: metadata_fields(brokers, {}))
-    with ScriptedBroker(node_id=2) as dead, ScriptedBroker({"ListGroups": listed, "Metadata": metadata}) as broker:
+    with (
+        ScriptedBroker(node_id=2) as dead,
+        ScriptedBroker({"ListGroups": listed("billing", "Classic"), "Metadata": metadata}) as broker,
+    ):
         brokers |= {1: broker.address, 2: dead.address}
         dead.vanish()
         with ClusterConnection(plain(broker.address), SOON) as connection:
@@ -172,10 +166,20 @@ def test_a_group_whose_coordinator_is_not_permitted_has_that_error_and_no_coordi
     assert (billing.state, billing.coordinator) == ("Stable", 1)
 
 
-def test_what_others_than_consumers_share_out_is_not_read_and_a_member_may_have_nothing() -> None:
-    idle = member("b") | {"member_assignment": b""}
-    connect = {**group("connect", members=[member("c", orders=[0])]), "protocol_type": "connect"}
-    with connection_to({"DescribeGroups": described(group("billing", members=[idle]), connect)}) as (_, connection):
-        groups = describe_groups(connection, ["billing", "connect"])
+@pytest.mark.parametrize(
+    ("assignment", "protocol_type", "assigned"),
+    [
+        (b"", "consumer", {}),
+        (b"\x00\x01\xff\xff\xff", "consumer", None),
+        (member("b", orders=[0])["member_assignment"], "connect", None),
+    ],
+    ids=["nothing", "bytes that are none", "of other clients than consumers"],
+)
+def test_an_assignment_that_cannot_be_read_is_not_known(
+    assignment: bytes, protocol_type: str, assigned: dict[str, tuple[int, ...]] | None
+) -> None:
+    odd = group("billing", members=[member("b") | {"member_assignment": assignment}])
+    with connection_to({"DescribeGroups": described({**odd, "protocol_type": protocol_type})}) as (_, connection):
+        [found] = describe_groups(connection, ["billing"])
 
-    assert [[each.assigned for each in found.members or ()] for found in groups] == [[{}], [None]]
+    assert [each.assigned for each in found.members or ()] == [assigned]
