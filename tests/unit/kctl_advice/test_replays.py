@@ -1,17 +1,21 @@
-"""Whole days of a fleet that follows the advice, on a virtual clock."""
+"""A fleet that follows the advice at once, on a virtual clock: whole days, generated loads, and a recorded run."""
 
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from benchmarks._loads import LOADS, SLOT_SECONDS, Advised, Load, Slot, run
+from benchmarks._loads import CAPACITY, LOADS, SLOT_SECONDS, Advised, Load, Slot, run
 from kctl.advice.adviser import Adviser, Sample
 from kctl.advice.window import Work
 from kctl.config.sections import AdviceSection
@@ -19,10 +23,10 @@ from kctl.rows.advice import Answer
 
 RULES = AdviceSection()
 USUAL_SECONDS = 4 * SLOT_SECONDS
-_TOLERATED = 1.1
+WITHIN_SECONDS = 1.1 * (RULES.catch_up_seconds + RULES.pause_seconds)
 """The advice tolerates a shortfall of 10 %, so catching up may take 10 % longer."""
+HOUR = 3600.0
 BY_NAME = {load.name: load for load in LOADS}
-EACH = pytest.mark.parametrize("load", LOADS, ids=lambda load: load.name)
 MET = pytest.mark.parametrize("load", [load for load in LOADS if load.can_be_met], ids=lambda load: load.name)
 
 
@@ -36,26 +40,25 @@ def changes(found: list[Slot]) -> list[float]:
 
 
 @pytest.mark.shows("never two changes within five minutes, over whole days of eleven loads")
-@EACH
+@pytest.mark.parametrize("load", LOADS, ids=lambda load: load.name)
 def test_five_minutes_pass_between_two_changes(load: Load) -> None:
-    for each in (
-        changes(slots(load)),
-        [after.at for before, after in pairwise(slots(load)) if after.sinkers != before.sinkers],
-    ):
+    of_sinkers = [after.at for before, after in pairwise(slots(load)) if after.sinkers != before.sinkers]
+
+    for each in (changes(slots(load)), of_sinkers):
         assert all(later - earlier >= RULES.gap_seconds for earlier, later in pairwise(each))
 
 
 @pytest.mark.shows("no change in hours of steady load")
 @pytest.mark.parametrize(("rate", "workers"), [(500.0, 1), (1390.0, 3), (2500.0, 4), (2737.0, 4), (3000.0, 5)])
 def test_a_steady_load_changes_nothing(rate: float, workers: int) -> None:
-    assert changes(slots(Load(name=f"steady {rate}", rate=lambda _: rate, workers=workers, hours=4.0))) == []
+    assert changes(slots(Load(name=f"steady {rate}", rate=lambda _: rate, workers=workers, hours=2.0))) == []
 
 
 @pytest.mark.shows("the usual lag is back within the catch-up time after the last permitted step")
 @MET
 def test_the_backlog_is_gone_within_the_catch_up_time_of_the_last_step(load: Load) -> None:
     found = slots(load)
-    within = round(_TOLERATED * (RULES.catch_up_seconds + RULES.pause_seconds) / SLOT_SECONDS)
+    within = round(WITHIN_SECONDS / SLOT_SECONDS)
     steps = [
         number
         for number, (before, after) in enumerate(pairwise(found), 1)
@@ -97,10 +100,83 @@ def test_a_restart_and_unknown_ends_change_nothing() -> None:
 
 def test_a_day_follows_the_curve() -> None:
     found = slots(BY_NAME["daily curve"])
-    at_noon, at_night = found[round(12 * 3600 / SLOT_SECONDS)], found[-1]
+    at_noon, at_night = found[round(12 * HOUR / SLOT_SECONDS)], found[-1]
 
     assert at_noon.workers >= 9
     assert at_night.workers <= 3
+
+
+seeds = st.integers(0, 1000)
+assignors = st.sampled_from(["range", "roundrobin", "sticky", "cooperative-sticky"])
+
+
+@st.composite
+def loads(draw: st.DrawFn) -> tuple[Load, list[float]]:
+    """A load that some number of workers can meet, and when its rate changes: at the beginning of each of one to three
+    pieces of 40 to 100 minutes. It starts with a fifth to twice the workers that it needs."""
+    weights = tuple(draw(st.lists(st.floats(1, 4), min_size=8, max_size=48)))
+    most = draw(st.floats(0.05, 0.4)) * CAPACITY * sum(weights) / max(weights)
+    pieces = draw(st.lists(st.tuples(st.integers(40, 100), st.floats(0.1, 1)), min_size=1, max_size=3))
+    begins = [0.0, *accumulate(60.0 * minutes for minutes, _ in pieces)]
+    load = Load(
+        name="generated",
+        rate=lambda at: most * pieces[min(bisect_right(begins, at), len(pieces)) - 1][1],
+        hours=begins[-1] / HOUR,
+        weights=weights,
+        workers=max(round(draw(st.floats(0.2, 2)) * most * pieces[0][1] / RULES.utilisation / CAPACITY), 1),
+    )
+    return load, begins
+
+
+@pytest.mark.shows("over generated loads, no change in an hour of steady load")
+@given(loads(), assignors, seeds)
+@settings(max_examples=4, derandomize=True)
+def test_a_generated_steady_load_changes_nothing(found: tuple[Load, list[float]], assignor: str, seed: int) -> None:
+    rate = found[0].rate(0.0)
+    load = replace(found[0], rate=lambda _: rate, hours=4.0)
+    slots = list(run(load, Advised(assignor=assignor), seed, assignor))
+    settled = replace(load, workers=slots[-1].workers, hours=1.0)
+
+    assert [at for at in changes(slots) if at > slots[-1].at - HOUR] == []
+    assert changes(list(run(settled, Advised(assignor=assignor), seed + 1, assignor))) == []
+
+
+@pytest.mark.shows("over generated loads, changes are five minutes apart, and the last one brings back the usual lag")
+@given(loads(), assignors, seeds)
+@settings(max_examples=12, derandomize=True)
+def test_changes_are_rare_and_the_last_one_meets_the_lag(
+    found: tuple[Load, list[float]], assignor: str, seed: int
+) -> None:
+    load, begins = found
+    slots = list(run(load, Advised(assignor=assignor), seed, assignor))
+
+    assert all(later - earlier >= RULES.gap_seconds for earlier, later in pairwise(changes(slots)))
+    assert {at: worst for at, worst in after_last_steps(load, begins, slots).items() if worst > USUAL_SECONDS} == {}
+
+
+def test_a_last_step_that_meets_the_lag_is_found() -> None:
+    load, begins = Load(name="rise", rate=lambda at: 2000.0 if at < HOUR else 6000.0, hours=2.0), [0.0, HOUR, 2 * HOUR]
+
+    assert after_last_steps(load, begins, list(run(load, Advised()))) != {}
+
+
+def after_last_steps(load: Load, begins: list[float], slots: list[Slot]) -> dict[float, float]:
+    """Returns the lag of the worst partition, in seconds, when the time after the last rise of each piece is over, if
+    some number of workers could have met it: one for each partition."""
+    most, found = max(load.weights) / sum(load.weights), {}
+    for begin, end in pairwise(begins):
+        piece = [slot for slot in slots if begin < slot.at <= end]
+        steps = [(before, after) for before, after in pairwise(piece) if after.workers > before.workers]
+        if not steps:
+            continue
+        before, step = steps[-1]
+        need = (
+            step.rate * most * (1 / RULES.utilisation + (before.worst + RULES.pause_seconds) / RULES.catch_up_seconds)
+        )
+        later = [slot.worst for slot in piece if slot.at >= step.at + WITHIN_SECONDS]
+        if need <= CAPACITY and later:
+            found[step.at] = later[0]
+    return found
 
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "advice.json"

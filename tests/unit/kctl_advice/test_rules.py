@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,16 @@ STEP = 10.0
 HOUR = 3600.0
 Make = Callable[..., Any]
 """`Adviser`, or the same class of a mutated module."""
+MUTATIONS: dict[Callable[[Make], None], list[tuple[str, str, str]]] = {}
+"""What each check must catch: module, text, replacement."""
+
+
+def mutation(*change: str) -> Callable[[Callable[[Make], None]], Callable[[Make], None]]:
+    def register(check: Callable[[Make], None]) -> Callable[[Make], None]:
+        MUTATIONS.setdefault(check, []).append(change)  # type: ignore[arg-type]
+        return check
+
+    return register
 
 
 class Watched:
@@ -75,6 +85,8 @@ def even(total: float, partitions: int = 32) -> list[float]:
     return [total / partitions] * partitions
 
 
+@mutation("adviser", "steady = rates / rules.utilisation", "steady = rates")
+@mutation("adviser", " + rates * rules.pause_seconds", " + 0 * rates * rules.pause_seconds")
 def messages_are_work_and_a_pause(make: Make) -> None:
     found = Watched(make, even(2400), 4).watch(120)
 
@@ -83,6 +95,8 @@ def messages_are_work_and_a_pause(make: Make) -> None:
     assert found.answer is Answer.KEEP
 
 
+@mutation("adviser", "sample.lag - rates * _cycle(sample)", "sample.lag")
+@mutation("adviser", "steady + backlog / rules", "steady + 0 * backlog / rules")
 def a_backlog_beyond_a_cycle_is_work_of_the_catch_up_time(make: Make) -> None:
     fleet = Watched(make, even(2400), 4)
     without = fleet.watch(120, lag=fleet.rates * 10.0).load
@@ -92,6 +106,7 @@ def a_backlog_beyond_a_cycle_is_work_of_the_catch_up_time(make: Make) -> None:
     assert found == pytest.approx((without or 0) + 600 * 30 / 300 / CAPACITY, rel=1e-3)
 
 
+@mutation("adviser", "<= 1 + _ROUNDING)", "<= 99)")
 def the_most_loaded_worker_decides(make: Make) -> None:
     skewed = [600.0, *[25.0] * 15]
     found = Watched(make, skewed, 2).watch(120)
@@ -100,6 +115,7 @@ def the_most_loaded_worker_decides(make: Make) -> None:
     assert Watched(make, even(1000, 16), 2).watch(120).needed == 2
 
 
+@mutation("shares", "_STATELESS.get(self._assignor,", "_STATELESS.get('roundrobin',")
 def the_assignor_of_the_group_decides_who_gets_what(make: Make) -> None:
     rates = [500.0, 500.0]
 
@@ -107,12 +123,14 @@ def the_assignor_of_the_group_decides_who_gets_what(make: Make) -> None:
     assert Watched(make, rates, 1, "range", topics=2).watch(120).needed == 1, "range gives both to the first worker"
 
 
+@mutation("adviser", "(is_same_share and", "(False and")
 def the_number_changes_only_with_the_largest_share(make: Make) -> None:
     found = Watched(make, even(6400, 64), 12).watch(120)
 
     assert found.needed == 12, "11 workers have six of 64 partitions at most, as 12 have"
 
 
+@mutation("adviser", "load <= 1 + _TOLERANCE", "load <= 1")
 def a_load_on_the_edge_changes_nothing(make: Make) -> None:
     over = Watched(make, even(4 * 1000 * 0.7), 4).watch(600)
 
@@ -120,6 +138,8 @@ def a_load_on_the_edge_changes_nothing(make: Make) -> None:
     assert (over.answer, over.needed) == (Answer.KEEP, 4)
 
 
+@mutation("adviser", "is_hot = steady > each", "is_hot = steady > 1e9")
+@mutation("adviser", "backlog[np.isin(worker_of, worker_of[is_hot])] = 0.0", "pass")
 def a_hot_partition_is_named_and_moves_nothing(make: Make) -> None:
     fleet = Watched(make, [1400.0, *[20.0] * 15], 2)
     lag = np.array([2e6, *[100_000.0] * 15])
@@ -129,6 +149,7 @@ def a_hot_partition_is_named_and_moves_nothing(make: Make) -> None:
     assert [(each.topic, each.partition, round(each.workers, 1)) for each in found.hot] == [("t0", 0, 2.0)]
 
 
+@mutation("policy", "min(self._since(at - rules.up_after_seconds)),", "needed,")
 def more_is_advised_after_three_minutes_of_it(make: Make) -> None:
     fleet = Watched(make, even(2400), 4)
     fleet.watch(600)
@@ -140,6 +161,7 @@ def more_is_advised_after_three_minutes_of_it(make: Make) -> None:
     assert fleet.watch(30).answer is Answer.WORKERS
 
 
+@mutation("policy", "if at - self._changed_at < rules.gap_seconds:", "if False:")
 def five_minutes_pass_between_two_rises(make: Make) -> None:
     fleet = Watched(make, even(2400), 4)
     fleet.watch(120)
@@ -149,6 +171,8 @@ def five_minutes_pass_between_two_rises(make: Make) -> None:
     assert fleet.watch(30).workers == 16
 
 
+@mutation("policy", "min(self._since(at - rules.up_after_seconds * _RECENT))", "needed")
+@mutation("policy", "min(up, max(ceil(current * rules.max_up), current + 1))", "up")
 def a_rise_is_the_least_of_three_minutes_and_at_most_doubles(make: Make) -> None:
     fleet = Watched(make, even(2400), 4)
     fleet.watch(600, lag=fleet.rates * 30)
@@ -166,6 +190,9 @@ def a_rise_is_the_least_of_three_minutes_and_at_most_doubles(make: Make) -> None
     assert again.watch(600, lag=again.rates * 1000).workers == 8
 
 
+@mutation("policy", "at - self._began_at >= rules.down_after_seconds", "True")
+@mutation("policy", "max(down, min(ceil(current * (1 - rules.max_down)), current - 1))", "down")
+@mutation("policy", "if at - self._changed_at < rules.gap_seconds:", "if False:")
 def fewer_are_advised_after_an_hour_and_by_steps(make: Make) -> None:
     fleet = Watched(make, even(700), 8)
 
@@ -175,6 +202,7 @@ def fewer_are_advised_after_an_hour_and_by_steps(make: Make) -> None:
     assert fleet.watch(30).workers == 3
 
 
+@mutation("policy", "max(self._since(at - rules.down_after_seconds))", "needed")
 def the_largest_number_of_an_hour_stays(make: Make) -> None:
     fleet = Watched(make, even(700), 8, window_seconds=60)
     fleet.watch(HOUR)
@@ -185,6 +213,8 @@ def the_largest_number_of_an_hour_stays(make: Make) -> None:
     assert fleet.watch(1800).workers == 7
 
 
+@mutation("policy", "at - self._steady_at >= rules.up_after_seconds", "True")
+@mutation("policy", "\n        self._steady_at = inf", "\n        pass")
 def an_interruption_begins_the_three_minutes_again(make: Make) -> None:
     fleet = Watched(make, even(2400), 4)
     fleet.watch(300)
@@ -195,6 +225,8 @@ def an_interruption_begins_the_three_minutes_again(make: Make) -> None:
     assert fleet.watch(180).answer is Answer.WORKERS
 
 
+@mutation("capacity", "return Capacity(full_batch / full)", "return Capacity(rows / seconds)")
+@mutation("capacity", "error > _MOST_ERROR * full", "False")
 def a_full_batch_is_extrapolated_and_unknown_if_batches_are_even(make: Make) -> None:
     assert Watched(make, even(2400), 4).watch(120).capacity_per_second == pytest.approx(CAPACITY, rel=1e-3)
     even_batches = Watched(make, even(2400), 4)
@@ -211,6 +243,7 @@ def a_full_batch_is_extrapolated_and_unknown_if_batches_are_even(make: Make) -> 
     assert "the time of a full batch is unknown" in found.reason
 
 
+@mutation("capacity", "if rows >= _FULL * full_batch:", "if False:")
 def full_batches_need_no_variation(make: Make) -> None:
     fleet = Watched(make, even(2400), 4)
     fleet.rows = FULL, FULL
@@ -218,6 +251,9 @@ def full_batches_need_no_variation(make: Make) -> None:
     assert fleet.watch(120).capacity_per_second == pytest.approx(CAPACITY)
 
 
+@mutation("adviser", "last if each * count < promised else None", "None")
+@mutation("adviser", "last if each * count < promised else None", "last")
+@mutation("adviser", "_BATCHES_OF_EACH = 5", "_BATCHES_OF_EACH = 0")
 def more_workers_that_do_no_more_are_not_followed_by_more(make: Make) -> None:
     fleet = Watched(make, even(6000), 4)
     assert fleet.watch(300, lag=fleet.rates * 30).answer is Answer.WORKERS
@@ -230,6 +266,8 @@ def more_workers_that_do_no_more_are_not_followed_by_more(make: Make) -> None:
     assert fleet.watch(1200).answer is not Answer.STORAGE, "the storage is as fast as before"
 
 
+@mutation("adviser", "None if useless is None else useless._replace", "None and useless._replace")
+@mutation("adviser", "at + self._undone_seconds", "inf")
 def a_useless_rise_that_was_undone_is_not_advised_for_an_hour(make: Make) -> None:
     fleet = Watched(make, even(6000), 4)
     fleet.watch(300, lag=fleet.rates * 30)
@@ -244,6 +282,7 @@ def a_useless_rise_that_was_undone_is_not_advised_for_an_hour(make: Make) -> Non
     assert fleet.watch(300).answer is Answer.WORKERS
 
 
+@mutation("adviser", "(each is None or self._count < _RISE * last.before)", "self._count < _RISE * last.before")
 def a_rise_before_the_last_one_was_judged_is_judged_with_it(make: Make) -> None:
     fleet = Watched(make, even(6000), 4)
     fleet.watch(300, lag=fleet.rates * 30)
@@ -255,6 +294,7 @@ def a_rise_before_the_last_one_was_judged_is_judged_with_it(make: Make) -> None:
     assert (found.answer, found.reason) == (Answer.STORAGE, "16 workers do hardly more than 4 did")
 
 
+@mutation("adviser", "_Finding(sample.bound_by,", "_Finding(Answer.STORAGE,")
 def a_handler_inside_the_batch_is_named_if_more_workers_do_no_more(make: Make) -> None:
     fleet = Watched(make, even(6000), 4)
     fleet.watch(300, lag=fleet.rates * 30, bound_by=Answer.HANDLER)
@@ -263,6 +303,7 @@ def a_handler_inside_the_batch_is_named_if_more_workers_do_no_more(make: Make) -
     assert fleet.scaled(8, 600).answer is Answer.HANDLER
 
 
+@mutation("window", "at < self._settled_at or", "")
 def a_start_is_not_what_a_worker_can_do(make: Make) -> None:
     fresh = Watched(make, even(2400), 4)
     fresh.slower = 5.0
@@ -279,6 +320,9 @@ def a_start_is_not_what_a_worker_can_do(make: Make) -> None:
     assert fleet.watch(120).capacity_per_second == pytest.approx(CAPACITY, rel=1e-3)
 
 
+@mutation("window", "_COLD_BATCHES = 2", "_COLD_BATCHES = 1")
+@mutation("window", "if is_interrupted or count", "if count")
+@mutation("adviser", "is_interrupted = bool(sample.blocked)", "is_interrupted = False")
 def the_first_two_batches_after_an_interruption_do_not_count(make: Make) -> None:
     fleet = Watched(make, even(2400), 4, window_seconds=60)
     fleet.watch(120)
@@ -290,6 +334,8 @@ def the_first_two_batches_after_an_interruption_do_not_count(make: Make) -> None
     assert fleet.watch(20).capacity_per_second == pytest.approx(CAPACITY, rel=1e-3)
 
 
+@mutation("window", " or batches < 0:", ":")
+@mutation("window", "_COLD_BATCHES = 2", "_COLD_BATCHES = 0")
 def a_restarted_worker_counts_from_then_on(make: Make) -> None:
     fleet = Watched(make, even(600), 1, window_seconds=120)
     fleet.watch(120, work={"worker-0": Work(1000, 2_000_000, 2500.0)})
@@ -301,6 +347,7 @@ def a_restarted_worker_counts_from_then_on(make: Make) -> None:
     assert fleet.watch(70).capacity_per_second == pytest.approx(CAPACITY, rel=1e-3), "its later batches count"
 
 
+@mutation("window", "while self._buckets and", "while False and")
 def batches_are_those_of_the_window(make: Make) -> None:
     fleet = Watched(make, even(2400), 4)
     fleet.slower = 2.0
@@ -310,6 +357,7 @@ def batches_are_those_of_the_window(make: Make) -> None:
     assert fleet.watch(930).capacity_per_second == pytest.approx(CAPACITY, rel=1e-3)
 
 
+@mutation("window", "while len(self._seen) > 1 and", "while False and")
 def arrivals_are_those_of_the_window(make: Make) -> None:
     fleet = Watched(make, even(2400), 4)
     fleet.watch(1800)
@@ -318,6 +366,7 @@ def arrivals_are_those_of_the_window(make: Make) -> None:
     assert fleet.watch(960).arrivals_per_second == pytest.approx(1200, rel=1e-2)
 
 
+@mutation("adviser", "np.isnan(rates) | np.isnan(sample.lag)", "np.isnan(rates)")
 def what_is_not_known_gives_no_advice(make: Make) -> None:
     fleet = Watched(make, even(2400), 4)
     assert "observed for" in fleet.watch(50).reason
@@ -330,6 +379,8 @@ def what_is_not_known_gives_no_advice(make: Make) -> None:
     assert (found.answer, found.workers, found.reason) == (Answer.UNKNOWN, None, "the lag of t0-3 is not known")
 
 
+@mutation("adviser", "if sample.full:", "if False:")
+@mutation("adviser", "if sample.failing:", "if False:")
 def a_full_storage_or_a_failing_handler_needs_no_workers(make: Make) -> None:
     fleet = Watched(make, even(2400), 4)
     fleet.watch(120)
@@ -341,6 +392,8 @@ def a_full_storage_or_a_failing_handler_needs_no_workers(make: Make) -> None:
     assert (failing.answer, failing.reason) == (Answer.HANDLER, "sinker-0 handles nothing")
 
 
+@mutation("expectation", "is_met = at - change.at, waiting <= allowed", "is_met = at - change.at, True")
+@mutation("expectation", "self._change = change and change._replace(at=at)", "pass")
 def a_change_is_held_against_what_was_expected(make: Make) -> None:
     fleet = Watched(make, even(4000, 30), 4)
     assert fleet.watch(300, lag=fleet.rates * 21).workers == fleet.advice.needed == 6
@@ -359,6 +412,7 @@ def a_change_is_held_against_what_was_expected(make: Make) -> None:
     assert (missed.is_met, "workers 4 -> 6 did not work as expected" in missed.text) == (False, True)
 
 
+@mutation("expectation", "if not is_last:", "if False:")
 def a_step_promises_nothing(make: Make) -> None:
     fleet = Watched(make, even(2400), 4)
     fleet.watch(120)
@@ -367,6 +421,7 @@ def a_step_promises_nothing(make: Make) -> None:
     assert fleet.scaled(8, 600).outcome is None
 
 
+@mutation("expectation", "not change.is_step or needed == current", "not change.is_step")
 def the_last_step_is_judged_although_more_was_needed_when_it_was_advised(make: Make) -> None:
     fleet = Watched(make, even(4000, 30), 4)
     fleet.watch(280, lag=fleet.rates * 21)
@@ -392,6 +447,8 @@ def with_sinkers(fleet: Watched, sinkers: int, pending: float, seconds: float = 
     return fleet.advice
 
 
+@mutation("adviser", "+ backlog / rules.catch_up_seconds) / each", ") / each")
+@mutation("adviser", "ceil((arrivals / rules.utilisation", "ceil((arrivals")
 def sinkers_follow_what_waits(make: Make) -> None:
     found = with_sinkers(Watched(make, even(2400), 4), 2, pending=24_000.0 + 300_000.0)
     idle = with_sinkers(Watched(make, even(2400), 4), 8, pending=0.0, seconds=HOUR + 200)
@@ -401,6 +458,7 @@ def sinkers_follow_what_waits(make: Make) -> None:
     assert (idle.answer, idle.sinkers, idle.needed_sinkers) == (Answer.SINKERS, 5, 4), "2,400 / 0.7"
 
 
+@mutation("adviser", "if needed > current and useless is not None:", "if False:")
 def more_sinkers_that_do_no_more_are_not_followed_by_more(make: Make) -> None:
     fleet = Watched(make, even(2400), 4)
     assert with_sinkers(fleet, 2, pending=324_000.0).sinkers == 4
@@ -410,6 +468,7 @@ def more_sinkers_that_do_no_more_are_not_followed_by_more(make: Make) -> None:
     assert found.reason == "4 sinkers handle hardly more than 2 did"
 
 
+@mutation("adviser", "ceil(workers / max(per_host, 1))", "workers")
 def hosts_have_as_many_workers_each_as_this_one(make: Make) -> None:
     fleet = Watched(make, even(6000), 4)
 
@@ -417,140 +476,10 @@ def hosts_have_as_many_workers_each_as_this_one(make: Make) -> None:
     assert (fleet.advice.answer, fleet.advice.workers) == (Answer.WORKERS, 8)
 
 
-CHECKS = (
-    hosts_have_as_many_workers_each_as_this_one,
-    more_sinkers_that_do_no_more_are_not_followed_by_more,
-    batches_are_those_of_the_window,
-    the_first_two_batches_after_an_interruption_do_not_count,
-    five_minutes_pass_between_two_rises,
-    a_useless_rise_that_was_undone_is_not_advised_for_an_hour,
-    a_rise_before_the_last_one_was_judged_is_judged_with_it,
-    a_handler_inside_the_batch_is_named_if_more_workers_do_no_more,
-    messages_are_work_and_a_pause,
-    a_backlog_beyond_a_cycle_is_work_of_the_catch_up_time,
-    the_most_loaded_worker_decides,
-    the_assignor_of_the_group_decides_who_gets_what,
-    the_number_changes_only_with_the_largest_share,
-    a_load_on_the_edge_changes_nothing,
-    a_hot_partition_is_named_and_moves_nothing,
-    more_is_advised_after_three_minutes_of_it,
-    a_rise_is_the_least_of_three_minutes_and_at_most_doubles,
-    fewer_are_advised_after_an_hour_and_by_steps,
-    the_largest_number_of_an_hour_stays,
-    an_interruption_begins_the_three_minutes_again,
-    a_full_batch_is_extrapolated_and_unknown_if_batches_are_even,
-    full_batches_need_no_variation,
-    more_workers_that_do_no_more_are_not_followed_by_more,
-    a_start_is_not_what_a_worker_can_do,
-    a_restarted_worker_counts_from_then_on,
-    arrivals_are_those_of_the_window,
-    what_is_not_known_gives_no_advice,
-    a_full_storage_or_a_failing_handler_needs_no_workers,
-    a_change_is_held_against_what_was_expected,
-    a_step_promises_nothing,
-    the_last_step_is_judged_although_more_was_needed_when_it_was_advised,
-    sinkers_follow_what_waits,
-)
-
-
 @pytest.mark.shows("each rule of the advice holds, and a test catches a mutation of each")
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", MUTATIONS, ids=lambda check: check.__name__)
 def test_a_rule_holds(check: Callable[[Make], None]) -> None:
     check(Adviser)
-
-
-MUTATIONS: Mapping[Callable[[Make], None], Sequence[tuple[str, str, str]]] = {
-    messages_are_work_and_a_pause: [
-        ("adviser", "steady = rates / rules.utilisation", "steady = rates"),
-        ("adviser", " + rates * rules.pause_seconds", " + 0 * rates * rules.pause_seconds"),
-    ],
-    a_backlog_beyond_a_cycle_is_work_of_the_catch_up_time: [
-        ("adviser", "sample.lag - rates * _cycle(sample)", "sample.lag"),
-        ("adviser", "steady + backlog / rules", "steady + 0 * backlog / rules"),
-    ],
-    the_most_loaded_worker_decides: [("adviser", "<= 1 + _ROUNDING)", "<= 99)")],
-    the_assignor_of_the_group_decides_who_gets_what: [
-        ("shares", "_STATELESS.get(self._assignor,", "_STATELESS.get('roundrobin',")
-    ],
-    the_number_changes_only_with_the_largest_share: [("adviser", "(is_same_share and", "(False and")],
-    a_load_on_the_edge_changes_nothing: [("adviser", "load <= 1 + _TOLERANCE", "load <= 1")],
-    a_hot_partition_is_named_and_moves_nothing: [
-        ("adviser", "is_hot = steady > each", "is_hot = steady > 1e9"),
-        ("adviser", "backlog[np.isin(worker_of, worker_of[is_hot])] = 0.0", "pass"),
-    ],
-    more_is_advised_after_three_minutes_of_it: [
-        ("policy", "min(self._since(at - rules.up_after_seconds)),", "needed,")
-    ],
-    five_minutes_pass_between_two_rises: [("policy", "if at - self._changed_at < rules.gap_seconds:", "if False:")],
-    an_interruption_begins_the_three_minutes_again: [
-        ("policy", "at - self._steady_at >= rules.up_after_seconds", "True"),
-        ("policy", "\n        self._steady_at = inf", "\n        pass"),
-    ],
-    a_rise_is_the_least_of_three_minutes_and_at_most_doubles: [
-        ("policy", "min(self._since(at - rules.up_after_seconds * _RECENT))", "needed"),
-        ("policy", "min(up, max(ceil(current * rules.max_up), current + 1))", "up"),
-    ],
-    fewer_are_advised_after_an_hour_and_by_steps: [
-        ("policy", "at - self._began_at >= rules.down_after_seconds", "True"),
-        ("policy", "max(down, min(ceil(current * (1 - rules.max_down)), current - 1))", "down"),
-        ("policy", "if at - self._changed_at < rules.gap_seconds:", "if False:"),
-    ],
-    the_largest_number_of_an_hour_stays: [("policy", "max(self._since(at - rules.down_after_seconds))", "needed")],
-    a_full_batch_is_extrapolated_and_unknown_if_batches_are_even: [
-        ("capacity", "return Capacity(full_batch / full)", "return Capacity(rows / seconds)"),
-        ("capacity", "error > _MOST_ERROR * full", "False"),
-    ],
-    full_batches_need_no_variation: [("capacity", "if rows >= _FULL * full_batch:", "if False:")],
-    more_workers_that_do_no_more_are_not_followed_by_more: [
-        ("adviser", "last if each * count < promised else None", "None"),
-        ("adviser", "last if each * count < promised else None", "last"),
-        ("adviser", "_BATCHES_OF_EACH = 5", "_BATCHES_OF_EACH = 0"),
-    ],
-    a_useless_rise_that_was_undone_is_not_advised_for_an_hour: [
-        ("adviser", "None if useless is None else useless._replace", "None and useless._replace"),
-        ("adviser", "at + self._undone_seconds", "inf"),
-    ],
-    a_rise_before_the_last_one_was_judged_is_judged_with_it: [
-        ("adviser", "(each is None or self._count < _RISE * last.before)", "self._count < _RISE * last.before")
-    ],
-    a_handler_inside_the_batch_is_named_if_more_workers_do_no_more: [
-        ("adviser", "_Finding(sample.bound_by,", "_Finding(Answer.STORAGE,")
-    ],
-    more_sinkers_that_do_no_more_are_not_followed_by_more: [
-        ("adviser", "if needed > current and useless is not None:", "if False:")
-    ],
-    hosts_have_as_many_workers_each_as_this_one: [("adviser", "ceil(workers / max(per_host, 1))", "workers")],
-    a_start_is_not_what_a_worker_can_do: [("window", "at < self._settled_at or", "")],
-    a_restarted_worker_counts_from_then_on: [
-        ("window", " or batches < 0:", ":"),
-        ("window", "_COLD_BATCHES = 2", "_COLD_BATCHES = 0"),
-    ],
-    the_first_two_batches_after_an_interruption_do_not_count: [
-        ("window", "_COLD_BATCHES = 2", "_COLD_BATCHES = 1"),
-        ("window", "if is_interrupted or count", "if count"),
-        ("adviser", "is_interrupted = bool(sample.blocked)", "is_interrupted = False"),
-    ],
-    batches_are_those_of_the_window: [("window", "while self._buckets and", "while False and")],
-    arrivals_are_those_of_the_window: [("window", "while len(self._seen) > 1 and", "while False and")],
-    what_is_not_known_gives_no_advice: [("adviser", "np.isnan(rates) | np.isnan(sample.lag)", "np.isnan(rates)")],
-    a_full_storage_or_a_failing_handler_needs_no_workers: [
-        ("adviser", "if sample.full:", "if False:"),
-        ("adviser", "if sample.failing:", "if False:"),
-    ],
-    a_change_is_held_against_what_was_expected: [
-        ("expectation", "is_met = at - change.at, waiting <= allowed", "is_met = at - change.at, True"),
-        ("expectation", "self._change = change and change._replace(at=at)", "pass"),
-    ],
-    a_step_promises_nothing: [("expectation", "if not is_last:", "if False:")],
-    the_last_step_is_judged_although_more_was_needed_when_it_was_advised: [
-        ("expectation", "not change.is_step or needed == current", "not change.is_step")
-    ],
-    sinkers_follow_what_waits: [
-        ("adviser", "+ backlog / rules.catch_up_seconds) / each", ") / each"),
-        ("adviser", "ceil((arrivals / rules.utilisation", "ceil((arrivals"),
-    ],
-}
-"""Mutations that each check must catch: module, text, replacement."""
 
 
 @pytest.mark.parametrize(
