@@ -49,6 +49,8 @@ def test_trouble_is_reported_at_once_and_its_end_after_it_has_lasted() -> None:
     assert reported_after((0, Status.OK), (1, Status.STALLED)) == (Status.STALLED, Held.NO)
     assert reported_after((0, Status.STALLED), (1, Status.OK), (10, Status.OK)) == (Status.STALLED, Held.NOT_YET_OVER)
     assert reported_after((0, Status.STALLED), (1, Status.OK), (11, Status.OK)) == (Status.OK, Held.NO)
+    for no_trouble in (Status.IDLE, Status.STARTING, Status.REBALANCING, Status.PAUSED):
+        assert reported_after((0, no_trouble), (1, Status.OK)) == (Status.OK, Held.NO)
 
 
 @pytest.mark.shows("time lag, growth and catch-up do not flap")
@@ -56,11 +58,6 @@ def test_what_flaps_stays_in_trouble() -> None:
     flapping = [(float(second), Status.STALLED if second % 3 == 0 else Status.OK) for second in range(100)]
 
     assert {reported_after(*flapping[: n + 1])[0] for n in range(100)} == {Status.STALLED}
-
-
-@pytest.mark.parametrize("status", [Status.IDLE, Status.STARTING, Status.REBALANCING, Status.PAUSED])
-def test_what_is_no_trouble_changes_at_once(status: Status) -> None:
-    assert reported_after((0, status), (1, Status.OK)) == (Status.OK, Held.NO)
 
 
 def test_trouble_is_not_over_because_nothing_is_seen_any_more() -> None:
@@ -190,7 +187,7 @@ def test_all_that_waits_came_after_the_log_ended_at_what_is_committed() -> None:
 
 def test_time_lag_is_known_beyond_the_window_and_follows_when_it_falls() -> None:
     history = watched()
-    for t in range(3121):  # 10/s arrive; nothing is read from 60 s to 420 s, then as much as arrives
+    for t in range(0, 3121, 5):  # 10/s arrive; nothing is read from 60 s to 420 s, then as much as arrives
         read = 10 * (t if t < 60 else max(60, t - 360))
         watch(history, float(t), read, 10 * t, 3600.0)
 
@@ -233,6 +230,7 @@ def test_offsets_that_are_no_later_are_no_news() -> None:
     assert [float(column[0]) for column in history.newest[:3]] == [5, 10, 20]
 
 
+@settings(max_examples=30)
 @given(STEPS_IN_TIME)
 def test_whatever_comes_the_window_stays_small_and_every_figure_sane(steps: list[tuple[float, int, int]]) -> None:
     history, at, committed, end, end_since = watched(), 0.0, 0, 0, None
@@ -251,6 +249,7 @@ def test_whatever_comes_the_window_stays_small_and_every_figure_sane(steps: list
     assert history.rows.end_since[0] == end_since
 
 
+@settings(max_examples=30)
 @given(STEPS_IN_TIME)
 def test_a_commit_of_everything_never_makes_it_worse(steps: list[tuple[float, int, int]]) -> None:
     history, at, end = watched(), 0.0, 1
@@ -341,11 +340,6 @@ def test_a_first_commit_below_the_position_is_no_rewind_and_a_partition_that_is_
     assert not assessor.assess([], lambda _: READER, 2.0, 1002.0)
 
 
-def test_nothing_is_known_of_a_group_without_partitions() -> None:
-    nothing = RowAssessor().assess([], lambda _: READER, 0.0, 0.0)
-    assert of_group([], nothing).status is Status.UNKNOWN
-
-
 WAYS = st.lists(
     st.tuples(
         st.integers(0, 40),  # so many polls
@@ -393,7 +387,7 @@ def test_growth_is_measured_again_while_nothing_changes() -> None:
     assert found[23:] == [(Status.STOPPED, 0.0), (Status.STOPPED, 0.025)]
 
 
-@settings(max_examples=8)
+@settings(max_examples=3)
 @given(st.lists(WAYS, min_size=2, max_size=5))
 def test_partitions_do_not_affect_each_other(all_ways: list[list[tuple[int, int, int, int, int | None, str]]]) -> None:
     together, alone = RowAssessor(), [RowAssessor() for _ in all_ways]
