@@ -58,7 +58,8 @@ def test_a_progress_makes_positions_and_stats_and_the_same_one_twice_counts_once
 
 def test_a_source_that_is_not_kafka_reports_no_partitions() -> None:
     queries = Queries("report")
-    queries.polled("q1", RUNS, progress(0, None, sources=[{"description": "RateStreamV2[]", "endOffset": 7}]))
+    rates = [{"description": "RateStreamV2[]", "endOffset": 7}]
+    queries.polled("q1", RUNS, progress(0, None, sources=rates, processedRowsPerSecond=float("nan")))
 
     assert queries.positions() == {}
     assert queries.snapshot(1.0).partitions == ()

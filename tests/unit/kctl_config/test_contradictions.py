@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from kctl.errors import ConfigError
 from tests.configurations import KAFKA, loaded
 
+AVRO = 'value_format = "avro"\n[schema_registry]\nurl = "http://registry:8081/apis/ccompat/v7"\n'
 LAKE = '[storage]\nmode = "lake"\n'
 TABLE = f'{LAKE}uri = "file:///srv/t"\n'
 
@@ -15,6 +17,12 @@ TABLE = f'{LAKE}uri = "file:///srv/t"\n'
 @pytest.mark.parametrize(
     ("more", "complaint"),
     [
+        ('value_format = "avro"', 'kafka.value_format is "avro" and schema_registry.url is empty'),
+        ('key_format = "avro"', 'kafka.key_format is "avro" and schema_registry.url is empty'),
+        (f'{AVRO}token_file = "t"\nbasic_auth_file = "b"', "are both set: leave one out"),
+        ('value_format = "protobuf"', 'kafka.value_format is "protobuf", but it takes'),
+        (AVRO.replace("http://", "http://user:secret@"), "schema_registry.url"),
+        ('[spark]\nconf = ["spark.authenticate.secret=secret"]', "spark.conf is"),
         ("[sinkers]\ncount = 2", "sinkers.count is 2, but sinkers.handler is empty"),
         ('[storage]\nmode = "directly"', 'storage.mode is "directly", but sinkers.handler is empty'),
         ('[storage]\nmode = "lake"', 'storage.mode is "lake", but storage.uri is empty'),
@@ -53,6 +61,7 @@ TABLE = f'{LAKE}uri = "file:///srv/t"\n'
         ),
         ('[sinkers]\nhandler = "m.f"', "sinkers.handler"),
         ("[sinkers]\nmax_tries = 0", "sinkers.max_tries"),
+        ('[spark]\nmaster = "spark://host:7077"', "executors on other machines cannot write to a file of this one"),
         ("[sinkers]\nhandler_timeout_seconds = 0", "sinkers.handler_timeout_seconds"),
     ],
 )
@@ -61,9 +70,11 @@ def test_contradictory_settings_are_rejected_with_the_reason(more: str, complain
         loaded(tmp_path, KAFKA + more)
 
     assert complaint in str(refused.value)
+    assert not re.search("user:secret|=secret|key:secret", str(refused.value))
 
 
-def test_a_transform_makes_the_columns_that_a_table_is_partitioned_by(tmp_path: Path) -> None:
-    made = loaded(tmp_path, f'{KAFKA}{TABLE}partition_by = ["country"]\n[workers]\ntransform = "items:parsed"')
+@pytest.mark.parametrize("more", [AVRO, '[workers]\ntransform = "items:parsed"\n'])
+def test_a_schema_or_a_transform_makes_the_columns_that_a_table_is_partitioned_by(tmp_path: Path, more: str) -> None:
+    made = loaded(tmp_path, f'{KAFKA}{more}{TABLE}partition_by = ["country"]\n')
 
     assert made.storage.partition_by == ("country",)

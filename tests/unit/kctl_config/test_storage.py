@@ -9,32 +9,30 @@ import pytest
 from kctl.config.sections import SparkSection, StorageSection
 from kctl.config.storage import storage_settings
 from kctl.config.values import shown
-from kctl.errors import ConfigError
+from kctl.schemas import decoder, formats
+from kctl_agent.schemas.formats import Formats, RegistrySettings
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.redis.client import where
-from tests.configurations import loaded
-
-KAFKA = '[kafka]\nbootstrap_servers = "one:9092"\ngroup = "readers"\ntopics = ["orders"]\n[storage]\n'
+from tests.configurations import KAFKA, loaded
 
 
-def settings(folder: Path, text: str) -> dict[str, Any]:
-    return storage_settings(loaded(folder, KAFKA + text))
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("", {"namespace": "g", "password_file": ""}),
+        ('namespace = "mine"\npassword_file = "secret"', {"namespace": "mine", "password_file": "{folder}/secret"}),
+        (
+            'mode = "lake"\nuri = "s3://bucket/a/orders"\ncredentials_file = "keys"',
+            {"uri": "s3://bucket/a/orders", "credentials_file": "{folder}/keys"},
+        ),
+    ],
+)
+def test_files_are_found_next_to_the_configuration(tmp_path: Path, text: str, made: dict[str, str]) -> None:
+    found = storage_settings(loaded(tmp_path, f"{KAFKA}[storage]\n{text}"))
 
-
-def test_the_namespace_is_that_of_the_group_unless_it_is_named(tmp_path: Path) -> None:
-    assert settings(tmp_path, "")["namespace"] == "readers"
-    assert settings(tmp_path, 'namespace = "mine"')["namespace"] == "mine"
-
-
-def test_a_password_file_is_found_beside_the_configuration(tmp_path: Path) -> None:
-    assert settings(tmp_path, "")["password_file"] == ""
-    assert settings(tmp_path, 'password_file = "secret"')["password_file"] == str(tmp_path / "secret")
-
-
-def test_a_table_in_an_object_store_has_its_keys_in_a_file_beside_the_configuration(tmp_path: Path) -> None:
-    found = settings(tmp_path, 'mode = "lake"\nuri = "s3://bucket/a/orders"\ncredentials_file = "keys"')
-
-    assert (found["uri"], found["credentials_file"]) == ("s3://bucket/a/orders", str(tmp_path / "keys"))
+    assert {name: found[name] for name in made} == {
+        name: value.replace("{folder}", str(tmp_path)) for name, value in made.items()
+    }
 
 
 @pytest.mark.shows("a password in a URL is never shown")
@@ -83,17 +81,27 @@ def test_what_spark_gets_is_not_shown_where_it_is_secret(name: str, value: str, 
     assert shown(setting, {name: value}) == {name: seen}
 
 
-def test_properties_of_a_wrong_kind_are_rejected_without_being_shown(tmp_path: Path) -> None:
-
-    with pytest.raises(ConfigError) as refused:
-        loaded(tmp_path, KAFKA + '[spark]\nconf = ["spark.authenticate.secret=hunter2"]\n')
-
-    assert "hunter2" not in str(refused.value)
-
-
 @pytest.mark.parametrize("url", ["redis://u:12/hunter2@host/0", "redis://u:hunter2/x@host/0"])
 def test_a_url_that_cannot_be_read_is_rejected_without_a_part_of_its_password(url: str) -> None:
     with pytest.raises(StorageUnusable, match=r"storage\.url cannot be read") as refused:
         where(url)
 
     assert "hunter2" not in str(refused.value)
+
+
+URL = "http://registry:8081/apis/ccompat/v7"
+AVRO = f'{KAFKA}value_format = "avro"\n[schema_registry]\nurl = "{URL}"\n'
+
+
+def test_processes_get_the_registry_with_absolute_paths_and_read_secrets_themselves(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("of the key\n")
+    password.chmod(0o600)
+    more = 'basic_auth_file = "basic"\ntls_ca_file = "ca.pem"\ntls_key_password_file = "password"\n'
+
+    found, plain = Formats.of(formats(loaded(tmp_path, AVRO + more))), loaded(tmp_path)
+
+    files: dict[str, Any] = {"basic_auth_file": str(tmp_path / "basic"), "ca_file": str(tmp_path / "ca.pem")}
+    assert found == Formats("bytes", "avro", RegistrySettings(URL, **files, key_password="of the key"))
+    assert repr(found.registry) == f"RegistrySettings({URL})"
+    assert (decoder(plain), Formats.of(formats(plain))) == (None, Formats())

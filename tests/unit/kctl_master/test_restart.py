@@ -20,7 +20,6 @@ from kctl.master.restart import (
     SupervisionState,
     SupervisionStatus,
     Survived,
-    backoff_seconds,
     step,
 )
 
@@ -119,13 +118,6 @@ policies = st.builds(
     st.floats(1, 1000),
     st.floats(0, 100),
 )
-
-
-@given(policies, st.integers(1, 10**9), st.floats(0, 1))
-def test_a_backoff_never_leaves_its_bounds(policy: RestartPolicy, failures: int, jitter: float) -> None:
-    pause = backoff_seconds(policy, failures, jitter)
-
-    assert policy.backoff_min_seconds <= pause <= policy.backoff_max_seconds
 
 
 events = st.one_of(

@@ -36,30 +36,6 @@ def test_each_step_keeps_its_least_and_its_most_wherever_the_clock_goes(moments:
     assert known == {step: (min(values), max(values)) for step, values in model.items() if values}
 
 
-def test_what_is_not_known_is_a_gap_and_never_zero() -> None:
-    ring = ring_of()
-    ring.add(100.0, np.array([[7.0]]))
-    ring.add(116.0, np.array([[NAN]]))
-    ring.add(121.0, np.array([[8.0]]))
-
-    first, least, most = ring.window(0, 100.0, 130.0)
-
-    assert (first, least[0].tolist()[0], least[0].tolist()[-1], len(least[0])) == (20, 7.0, 8.0, 5)
-    assert np.isnan(most[0][1:4]).all()
-    assert ring.window(0, 500.0, 600.0)[1].size == 0, "of a time to come"
-
-
-def test_subjects_that_move_keep_their_past_and_new_ones_have_none() -> None:
-    ring = Ring(5.0, 4)
-    ring.choose(np.array([-1, -1]), 1)
-    ring.add(0.0, np.array([[1.0, 2.0]]))
-
-    ring.choose(np.array([1, -1, 0]), 1)
-
-    assert [ring.window(place, 0.0, 4.0)[2][0].tolist() for place in (0, 2)] == [[2.0], [1.0]]
-    assert np.isnan(ring.window(1, 0.0, 4.0)[2]).all()
-
-
 def test_rates_are_between_steps_and_what_has_fallen_has_none() -> None:
     rates = StepRates(5.0)
     counters = [([10.0, 100.0], 0.0), ([20.0, 100.0], 2.0), ([60.0, 90.0], 5.0), ([60.0, 100.0], 10.0)]

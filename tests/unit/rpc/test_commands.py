@@ -3,18 +3,23 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 
 from kctl_agent import __version__
-from kctl_agent.errors import BadParams, NotReady
+from kctl_agent.errors import AgentError, BadParams, NotReady
 from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.replies.partitions import PartitionsReply, lag_of
 from kctl_agent.replies.workers import CommitStats
 from kctl_agent.rpc.commands import COMMANDS, AgentCommand, Param
+from kctl_agent.rpc.messages import is_plain_number
+from kctl_agent.rpc.operations import scope_of
 from kctl_agent.rpc.params import check_params
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import JsonObject, encode
+from kctl_agent.worker.offsets.positions import Found
+from kctl_agent.worker.offsets.seek import plan
 
 
 def answer(rpc: str, snapshot: Snapshot, later: float = 0.0) -> JsonObject:
@@ -25,11 +30,6 @@ def answer(rpc: str, snapshot: Snapshot, later: float = 0.0) -> JsonObject:
 
 def bare(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, replies=())
-
-
-def test_the_table_holds_commands_by_their_names_and_none_changes_anything() -> None:
-    assert all(name == command.name for name, command in COMMANDS.items())
-    assert not any(command.changes for command in COMMANDS.values())
 
 
 @pytest.mark.parametrize("rpc", ["kafka_lag", "offset_checker"])
@@ -148,3 +148,36 @@ def test_a_parameter_the_command_does_not_take_is_rejected_by_its_name(params: J
     with pytest.raises(BadParams, match=refusal):
         check_params(command.name, command.params, params)
     check_params(command.name, command.params, {"text": "a", "count": 1, "share": 1, "flag": False})
+
+
+HUGE = [10**400, -(10**400), 2**63]
+
+
+@pytest.mark.shows("NaN, Infinity and numbers beyond 64 bits are rejected in every request")
+@pytest.mark.parametrize("number", [*HUGE, float("nan"), float("inf"), -float("inf")])
+def test_a_parameter_must_be_a_plain_number(number: Any) -> None:
+    command = AgentCommand("c", lambda *_: {}, "", (Param("n", "number", ""), Param("i", "integer", "")))
+
+    with pytest.raises(BadParams, match="finite number"):
+        check_params(command.name, command.params, {"n": number})
+    if isinstance(number, int):
+        with pytest.raises(BadParams, match="finite number"):
+            check_params(command.name, command.params, {"i": number})
+    assert not is_plain_number(number)
+
+
+@pytest.mark.parametrize("field", ["since", "partition"])
+def test_a_scope_holds_plain_numbers(field: str) -> None:
+    scope = {"topic": "t", "partition": 0, "by": "me", "since": 1.0}
+
+    with pytest.raises(BadParams):
+        scope_of({**scope, field: 10**400})
+
+
+@pytest.mark.parametrize("to", ["9" * 20, "9223372036854775808", "@9223372036854775808", "@" + "9" * 5000, "9" * 5000])
+def test_a_seek_beyond_64_bits_is_rejected_before_a_broker_is_asked(to: str) -> None:
+    def never(_milliseconds: int) -> int | None:
+        raise AssertionError("asked")
+
+    with pytest.raises(AgentError):
+        plan(to, Found("t", 0, None, None, 0, 10), 5, never)

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from kctl.rpc.client import Reply
+from kctl_agent.errors import BrokenFrame, CommandFailed, NotReady
+from kctl_agent.rpc.client import ask
 from kctl_agent.rpc.commands import COMMANDS, AgentCommand, Param
 from kctl_agent.rpc.connection import AcceptedConnection
 from kctl_agent.rpc.server import AgentServer
@@ -20,6 +22,7 @@ from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import HEADER_BYTES, MAX_REQUEST_BYTES, JsonObject
 from tests.caller import Caller, question
 from tests.conformance.sockets import Sockets
+from tests.servers.scripted_agent import Answers, BreaksFrame, Refuses, ScriptedAgent, Stalls, Step, Vanishes
 from tests.unit.rpc.conftest import Bench
 
 BIG = AgentCommand(
@@ -151,35 +154,6 @@ def test_a_slow_reader_gets_everything_in_order_in_the_end(bench: Bench) -> None
 # ---- bugs of ours
 
 
-def test_two_hundred_callers_are_served_or_rejected(bench: Bench, snapshot: Snapshot) -> None:
-    bench.serve(snapshot=snapshot, max_connections=50)
-
-    outcomes = ask_at_once(bench.path, 200)
-
-    assert set(outcomes) <= {"ok", "busy"}
-    assert outcomes.count("ok") >= 50
-
-
-def ask_at_once(path: Path, count: int) -> list[str]:
-    start, outcomes = threading.Barrier(count), []
-
-    def ask() -> None:
-        start.wait()
-        with Caller(path) as caller:
-            try:
-                reply = caller.ask("kafka_lag")
-            except BrokenPipeError:  # rejected before the question was sent; the reason can be read
-                reply = caller.read()
-            outcomes.append("ok" if reply.ok else reply.error.code if reply.error else "?")
-
-    callers = [threading.Thread(target=ask) for _ in range(count)]
-    for each in callers:
-        each.start()
-    for each in callers:
-        each.join()
-    return outcomes
-
-
 def test_a_bug_in_the_loop_costs_one_connection_and_is_counted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     server = bench.serve()
     unlucky, lucky = bench.connect(), bench.connect()
@@ -248,3 +222,29 @@ def test_fifty_lives_leave_descriptors_and_threads_as_they_were(short_dir: Path)
 
 def test_an_agent_that_was_never_started_can_be_closed(short_dir: Path) -> None:
     AgentServer(short_dir, "worker-0").close()
+
+
+def test_it_returns_the_result(short_dir: Path) -> None:
+    with ScriptedAgent(short_dir, "engine", {"gateway": Answers({"accepted": True})}) as agent:
+        assert ask(short_dir / "engine.sock", "gateway", {"name": "worker-0"}, 5.0) == {"accepted": True}
+
+    assert [(request.rpc, request.params) for request in agent.requests] == [("gateway", {"name": "worker-0"})]
+
+
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        (Refuses(NotReady("not yet")), CommandFailed),
+        (Stalls(), TimeoutError),
+        (Vanishes(), ConnectionResetError),
+        (BreaksFrame(), BrokenFrame),
+    ],
+)
+def test_whatever_is_no_answer_is_raised(short_dir: Path, step: Step, error: type[Exception]) -> None:
+    with ScriptedAgent(short_dir, "engine", {"gateway": step}), pytest.raises(error):
+        ask(short_dir / "engine.sock", "gateway", {}, 0.3)
+
+
+def test_a_socket_without_a_listener_is_an_os_error(short_dir: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        ask(short_dir / "engine.sock", "ping", {}, 0.3)

@@ -53,6 +53,7 @@ def test_the_example_of_the_design_is_encoded_byte_for_byte() -> None:
 
 
 @pytest.mark.shows("every split of the bytes gives the same frames")
+@settings(max_examples=40)
 @given(st.lists(objects, max_size=4), st.data())
 def test_every_split_of_the_bytes_gives_the_same_frames(messages: list[JsonObject], data: st.DataObject) -> None:
     stream = b"".join(encode(message) for message in messages)
@@ -61,6 +62,7 @@ def test_every_split_of_the_bytes_gives_the_same_frames(messages: list[JsonObjec
     assert decoded(stream, cuts) == (messages, None)
 
 
+@settings(max_examples=20)
 @given(st.lists(objects, max_size=3), st.binary(min_size=4, max_size=40), st.data())
 def test_every_split_gives_the_same_error(messages: list[JsonObject], junk: bytes, data: st.DataObject) -> None:
     stream = b"".join(encode(message) for message in messages) + framed(b"\xff" + junk) + encode({"never": "read"})
@@ -140,10 +142,6 @@ def test_a_body_that_is_not_a_json_object_in_utf_8_is_rejected(body: bytes) -> N
     assert len(str(caught.value)) < 60, "what came in is not echoed"
 
 
-def test_white_space_around_the_object_is_json_too() -> None:
-    assert Decoder(100).feed(framed(b' \n\t\r{"a" : 1} \n')) == [{"a": 1}]
-
-
 def test_a_clean_end_and_a_break_inside_a_frame_are_distinguished() -> None:
     frame = encode({"id": 1})
     for size in range(1, len(frame)):
@@ -160,24 +158,16 @@ def test_a_clean_end_and_a_break_inside_a_frame_are_distinguished() -> None:
     whole.end()
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_a_number_that_json_has_no_word_for_is_not_sent(value: float) -> None:
-    with pytest.raises(BadPayload):
-        encode({"lag": value})
-
-
-def test_something_that_json_has_no_word_for_is_a_bug_of_the_caller() -> None:
-    with pytest.raises(TypeError):
-        encode({"lag": object()})
-
-
-def test_a_message_above_the_limit_is_not_sent() -> None:
+def test_a_message_that_no_peer_could_read_is_not_sent() -> None:
+    for value in (math.nan, math.inf, -math.inf):
+        with pytest.raises(BadPayload):
+            encode({"lag": value})
     with pytest.raises(FrameTooLarge, match="limit is 10"):
         encode({"text": "x" * 10}, limit_bytes=10)
 
 
 @given(objects)
-@settings(max_examples=50)
+@settings(max_examples=20)
 def test_our_encoder_writes_what_the_standard_one_does(message: JsonObject) -> None:
     assert json_text(message) == json.dumps(message, separators=(",", ":"))
     assert encode(message) == frame_of(json_text(message))
