@@ -47,8 +47,10 @@ def partition(number: int, lag: int | None = 6, worker: str | None = "worker-0")
 ROWS = (partition(0), partition(1), partition(2, None, None))
 
 
-def worker(name: str, state: str = "running") -> WorkerStatus:
-    return WorkerStatus(name, "worker", "running", state, 1, 1.0, MappingProxyType({"signal": 1}), None, None, "log")
+def worker(name: str, state: str = "running", **more: Any) -> WorkerStatus:
+    """A worker, sinker or engine by its name."""
+    restarts, kind = MappingProxyType({"signal": 1}), name.split("-")[0]
+    return replace(WorkerStatus(name, kind, "running", state, 1, 1.0, restarts, None, None, "log"), **more)
 
 
 def snapshot(partitions: int = 3, *, sequence: int = 7) -> FleetSnapshot:

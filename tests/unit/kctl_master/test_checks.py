@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from kctl.children import PRIVATE
 from kctl.config.load import load
 from kctl.errors import RunDirUnusable, StartError
 from kctl.start.checks import check_code, check_folders, make_folders, refusals
+from kctl.start.master import announced
 from kctl_agent.storage.lake.folder import LocalFolder
 from tests.configurations import KAFKA, loaded
 
@@ -40,25 +42,39 @@ def test_folders_are_private(private: None, tmp_path: Path, caplog: pytest.LogCa
     ]
 
 
-@pytest.mark.parametrize("folder", ["data", "logs"])
-def test_a_folder_that_every_user_can_write_to_is_rejected(tmp_path: Path, folder: str) -> None:
-    (tmp_path / folder).mkdir()
-    (tmp_path / folder).chmod(0o777)
+SHARED = f'{KAFKA}[storage]\npath = "shared/storage.sqlite"\n'
+TABLE = f'{KAFKA}[storage]\nmode = "lake"\nuri = "file://FOLDER/shared/or%20ders"\n'
+FOLDERS = (
+    "",
+    "/or ders",
+    "/or ders/_kctl",
+    "/or ders/_delta_log",
+    "/or ders_dead_letters",
+    "/or ders_dead_letters/_kctl",
+)
 
-    with pytest.raises(RunDirUnusable, match=rf"{folder} has mode 0777, all users .* chmod o-w"):
-        make_folders(loaded(tmp_path))
 
+@pytest.mark.parametrize(
+    ("folder", "mode", "text", "refusal"),
+    [
+        *((name, 0o777, KAFKA, rf"{name} has mode 0777, all users .* chmod o-w") for name in ("data", "logs")),
+        ("shared", 0o1777, SHARED, r"shared has mode 1777, all users can write to it: name a folder .* storage\.path$"),
+        *(
+            (f"shared{each}", 0o777, TABLE, rf"shared{each} has mode 0777, all users .*correct storage\.uri")
+            for each in FOLDERS
+        ),
+    ],
+)
+def test_a_folder_that_every_user_can_write_to_is_rejected(
+    tmp_path: Path, folder: str, mode: int, text: str, refusal: str
+) -> None:
+    config = loaded(tmp_path, text.replace("FOLDER", str(tmp_path)))
+    make_folders(config)
+    (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+    (tmp_path / folder).chmod(mode)
 
-def test_a_folder_such_as_tmp_is_rejected_without_advice_to_change_it(tmp_path: Path) -> None:
-    (tmp_path / "shared").mkdir()
-    (tmp_path / "shared").chmod(0o1777)
-
-    with pytest.raises(RunDirUnusable) as refused:
-        make_folders(loaded(tmp_path, f'{KAFKA}[storage]\npath = "shared/storage.sqlite"\n'))
-
-    assert str(refused.value) == (
-        f"{tmp_path}/shared has mode 1777, all users can write to it: name a folder of the fleet's own in storage.path"
-    )
+    with pytest.raises(RunDirUnusable, match=refusal):
+        make_folders(config)
 
 
 def test_a_folder_that_its_group_can_write_to_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -70,43 +86,9 @@ def test_a_folder_that_its_group_can_write_to_is_reported(tmp_path: Path, caplog
     assert "its group can replace what is in it" in caplog.text
 
 
-LAKE = f"""{KAFKA}
-[storage]
-mode = "lake"
-uri = "file://%s/lake/or%%20ders"
-"""
-FOLDERS = [
-    "lake",
-    "lake/or ders",
-    "lake/or ders/_kctl",
-    "lake/or ders/_delta_log",
-    "lake/or ders_dead_letters",
-    "lake/or ders_dead_letters/_kctl",
-]
-
-
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_a_folder_of_a_table_that_every_user_can_write_to_is_rejected(tmp_path: Path, folder: str) -> None:
-    for each in FOLDERS:
-        (tmp_path / each).mkdir(parents=True)
-    config = loaded(tmp_path, LAKE % tmp_path)
-    make_folders(config)
-    (tmp_path / folder).chmod(0o777)
-
-    with pytest.raises(RunDirUnusable, match=rf"{folder} has mode 0777, all users .* correct storage\.uri"):
-        make_folders(config)
-
-
-DELTA = f"""{KAFKA}
-[storage]
-mode = "lake"
-uri = "file://%s/shared/orders"
-"""
-
-
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    (tmp_path / "kctl.toml").write_text(DELTA % tmp_path)
+    (tmp_path / "kctl.toml").write_text(TABLE.replace("FOLDER", str(tmp_path)).replace("or%20ders", "orders"))
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared").chmod(0o1777)
     return tmp_path / "shared"
@@ -178,3 +160,21 @@ def test_a_kernel_that_shows_no_owners_of_connections_is_named(tmp_path: Path, m
 
     assert isinstance(refusal, StartError)
     assert "modprobe tcp_diag" in str(refusal)
+
+
+@pytest.mark.shows("an error about a full disk names the path")
+def test_a_full_disk_is_named_with_the_path_that_could_not_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "kctl.toml"
+    config = loaded(tmp_path)
+    config.fleet.run_dir.mkdir()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # no file of this process can grow, as on a full disk
+    try:
+        with pytest.raises(RunDirUnusable) as refused, announced(config, path, "http://127.0.0.1:1"):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    assert str(refused.value) == f"{config.fleet.run_dir}/master.json cannot be written (File too large): " + (
+        "correct fleet.run_dir"
+    )

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -23,11 +22,11 @@ from kctl.master.members import Members
 from kctl.master.snapshot import FleetSnapshot
 from kctl.master.verdict import Verdicts
 from kctl.rows.verdict import Level, Verdict
-from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import AgentPool, FanOut
 from kctl_agent.errors import BadParams
 from kctl_agent.rpc.messages import Request, Role
 from kctl_agent.rpc.wire import JsonObject
+from tests.fleet_snapshot import worker
 from tests.guest import guest
 from tests.servers.scripted_agent import Answers, ScriptedAgent, Stalls
 from tests.unit.kctl_master.no_brokers import NoBrokers
@@ -37,10 +36,6 @@ NO_VERDICT = Verdicts(lambda: None, 5.0)
 ROW = {"topic": "t", "partition": 0, "start": 0, "committed": 4, "position": 5, "end": 10, "generation": 1}
 RESULT: JsonObject = {"rows": [{**ROW, "lag": 6, "last_timestamp": None, "age_seconds": 0.0}]}
 ROWS = Answers(RESULT)
-
-
-def status(name: str, state: str) -> WorkerStatus:
-    return WorkerStatus(name, "worker", "running", state, None, 1.0, MappingProxyType({}), None, None, "log")
 
 
 class OnePartition(NoBrokers):
@@ -59,7 +54,7 @@ def agent(short_dir: Path) -> Iterator[Callable[..., ScriptedAgent]]:
 @pytest.fixture
 async def members(anyio_backend: str, short_dir: Path) -> AsyncIterator[Members]:
     pool = AgentPool()
-    statuses = [status("worker-0", "running"), status("worker-1", "backoff")]
+    statuses = [worker("worker-0", "running"), worker("worker-1", "backoff")]
     yield Members(short_dir, lambda: {each.name: each.kind for each in statuses}, lambda: statuses, pool)
     pool.close()
     await asyncio.sleep(0)
@@ -122,7 +117,7 @@ async def test_a_socket_that_never_answered_is_no_member(members: Members, agent
 
 async def test_a_worker_stopped_by_request_is_not_missed(short_dir: Path, agent: Callable[..., ScriptedAgent]) -> None:
     agent("worker-0", kafka_lag=ROWS)
-    statuses = [status("worker-0", "running"), replace(status("worker-1", "stopped"), desired="stopped")]
+    statuses = [worker("worker-0", "running"), replace(worker("worker-1", "stopped"), desired="stopped")]
     pool = AgentPool()
     members = Members(short_dir, lambda: {each.name: each.kind for each in statuses}, lambda: statuses, pool)
     cluster = BrokerCache(OnePartition(), "nowhere:1", "g")
@@ -161,7 +156,7 @@ async def test_status_before_the_first_collection_is_the_supervisors_view(servic
 async def test_the_verdict_and_the_rows_of_status_are_of_one_collection(members: Members) -> None:
     def collected(state: str, level: Level) -> FleetSnapshot:
         verdict = Verdict(level, "fleet", "", 0.0)
-        return FleetSnapshot("main", "g", time.monotonic(), 0.0, (status("worker-0", state),), {}, {}, verdict=verdict)
+        return FleetSnapshot("main", "g", time.monotonic(), 0.0, (worker("worker-0", state),), {}, {}, verdict=verdict)
 
     feed, latest = EventFeed(), collected("running", Level.OK)
     verdicts = Verdicts(lambda: latest, 60.0)
@@ -169,7 +164,7 @@ async def test_the_verdict_and_the_rows_of_status_are_of_one_collection(members:
         members, BrokerCache(NoBrokers(), "nowhere:1", "g"), lambda: latest.supervised, verdicts, feed
     )
     before = await service.answer(request("status", "getStatus"))
-    service._statuses = lambda: [status("worker-0", "fatal")]
+    service._statuses = lambda: [worker("worker-0", "fatal")]
     asked = asyncio.create_task(service.answer(request("status", "getStatus", deadline_ms=60_000)))
     await asyncio.sleep(0)
     latest = collected("fatal", Level.FAILING)

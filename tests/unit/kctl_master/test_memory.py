@@ -94,28 +94,20 @@ def family() -> Iterator[subprocess.Popen[bytes]]:
             os.kill(member, signal.SIGKILL)
 
 
-def test_what_forked_processes_share_is_counted_once(family: subprocess.Popen[bytes]) -> None:
-    alone = 64 << 20
+def test_what_forked_processes_share_is_counted_once_and_their_own_at_once(family: subprocess.Popen[bytes]) -> None:
+    alone, memory = 64 << 20, Memory(lambda: 0.0)
     residents = sum(process.resident_pages for process in processes(session_members(family.pid))) * PAGE_BYTES
     assert residents > 5 * alone
 
-    size = Memory(lambda: 0.0).measured([family.pid])[family.pid]
-
-    assert alone < size < 2 * alone
-
-
-def test_what_a_forked_process_takes_for_itself_is_counted_at_once(family: subprocess.Popen[bytes]) -> None:
-    alone = 64 << 20
-    memory = Memory(lambda: 0.0)
-    before = memory.measured([family.pid])[family.pid]
+    shared = memory.measured([family.pid])[family.pid]
     assert family.stdin is not None
     assert family.stdout is not None
-
     family.stdin.write(b"\n")
     family.stdin.flush()
     assert family.stdout.readline() == b"own\n"
 
-    assert memory.measured([family.pid])[family.pid] > before + 0.9 * alone
+    assert alone < shared < 2 * alone
+    assert memory.measured([family.pid])[family.pid] > shared + 0.9 * alone
 
 
 def test_where_the_kernel_does_not_report_what_is_shared_nothing_is_taken_off() -> None:

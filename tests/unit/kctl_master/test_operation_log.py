@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from kctl.errors import KctlError, NoSuchOperation, OperationRefused, OperationUnknown
-from kctl.master.operations.base import Caller, Operation, Report
+from kctl.master.operations.base import Caller, Operation, Report, operation_events
 from kctl.master.operations.context import Context
 from kctl.master.operations.fleet_operation import FleetOperation
 from kctl.master.operations.operation_log import OperationLog
@@ -127,11 +127,11 @@ async def test_a_long_operation_that_ends_soon_is_answered_with_its_end() -> Non
 
 
 async def test_an_operation_that_passes_its_deadline_fails_and_reports_how_far_it_came(tmp_path: Path) -> None:
-    log = operations(kind("drain", never, deadline_seconds=0.05), audit=tmp_path / "operations.jsonl")
+    log = operations(kind("drain", never, deadline_seconds=0.5), audit=tmp_path / "operations.jsonl")
 
     operation = await log.submit("drain", {}, US, 30.0)
 
-    assert (operation.state, operation.text) == ("failed", "not finished within 0.05 s; 2 of 3")
+    assert (operation.state, operation.text) == ("failed", "not finished within 0.5 s; 2 of 3")
     assert [line["state"] for line in audited(tmp_path / "operations.jsonl")] == ["failed"]
 
 
@@ -262,3 +262,24 @@ async def test_the_last_five_hundred_are_known_newest_first_and_none_that_still_
     with pytest.raises(NoSuchOperation, match="there is no operation 2;"):
         log.find("2")
     await log.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "words"),
+    [
+        ("restart", {"all": True, "rolling": True}, "restart all rolling"),
+        ("restart", {"name": "worker-0,worker-1", "rolling": False}, "restart worker-0,worker-1"),
+        ("pause", {"topic": "orders", "partition": 0}, "pause topic orders partition 0"),
+        ("seek", {"topic": "orders", "to": "earliest", "dry_run": True}, "seek topic orders to earliest dry-run"),
+        ("log_level", {"name": "master", "level": "DEBUG"}, "log-level master DEBUG"),
+        ("drain", {"name": "worker-0", "deadline_seconds": 5.0}, "drain worker-0 within 5 s"),
+    ],
+)
+def test_an_operation_is_named_as_one_would_type_it(name: str, params: JsonObject, words: str) -> None:
+    times: dict[str, Any] = {"started_at": 1.0, "ended_at": 2.0, "deadline_seconds": 30.0}
+    given = Operation(
+        id="1", name=name, params=params, by="root", uid=0, via="socket", state="done", touches=frozenset(), **times
+    )
+
+    assert given.words == words
+    assert [event.text for event in operation_events(given)] == [f"{words}, by root: done"]

@@ -1,31 +1,25 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import itertools
 import os
-import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import kctl.master.process_supervisor
 from kctl.master.health import HealthRules
 from kctl.master.process import session_members
-from kctl.master.process_supervisor import Launch, ProcessSupervisor, SupervisionPolicy
+from kctl.master.process_supervisor import SupervisionPolicy
 from kctl.master.restart import Cause, RestartPolicy, SupervisionState
-from kctl.master.supervisor import Supervisor
 from kctl_agent.replies.workers import PingReply
 from tests.processes import until
+from tests.unit.kctl_master.conftest import QUICK, SLOW_PINGS, UP, Fleet
 
-UP = "import sys; print('ready to work', flush=True); sys.stdin.read()"
-QUICK = RestartPolicy(backoff_min_seconds=0.05, backoff_max_seconds=0.2, stable_seconds=60)
-SLOW_PINGS = HealthRules(ping_timeout_seconds=60)
 SLOW = RestartPolicy(backoff_min_seconds=60, backoff_max_seconds=60, stable_seconds=60)
 
 
@@ -42,70 +36,6 @@ def calls(monkeypatch: pytest.MonkeyPatch, name: str) -> Callable[[], int]:
     return lambda: last[0]
 
 
-class Supervised:
-    """A supervisor of one worker, whose agent answers while the process lives, unless `is_mute`."""
-
-    def __init__(
-        self,
-        code: str,
-        log: Path,
-        policy: RestartPolicy = QUICK,
-        rules: HealthRules = SLOW_PINGS,
-        *,
-        is_mute: bool = False,
-        **times: float,
-    ) -> None:
-        self.log = log
-        self.reported: dict[str, Any] = {}
-        self.is_mute = is_mute
-        self.asked = 0
-        command = [sys.executable, "-c", code] if code else [str(log.parent / "no such command")]
-        self.supervisor = Supervisor(
-            [
-                Launch(
-                    "worker-0",
-                    command,
-                    {},
-                    log,
-                    log.with_name("worker-0.sock"),
-                    times.get("start_timeout_seconds", 10.0),
-                    times.get("stop_timeout_seconds", 10.0),
-                )
-            ],
-            {"worker": SupervisionPolicy(policy, rules, ping_interval_seconds=0.05, memory_interval_seconds=0.05)},
-            self.answer,
-        )
-
-    async def answer(self, _name: str, _timeout_seconds: float) -> PingReply | None:
-        self.asked += 1
-        return None if self.is_mute or self.pid is None else PingReply(self.pid, **self.reported)
-
-    @property
-    def process(self) -> ProcessSupervisor:
-        return self.supervisor._processes["worker-0"]
-
-    @property
-    def pid(self) -> int | None:
-        return self.supervisor.status()[0].pid
-
-    @property
-    def state(self) -> str:
-        return self.supervisor.status()[0].state
-
-    async def reaches(self, state: str) -> None:
-        await until(lambda: self.state == state)
-
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.supervisor.run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-
-
 async def test_the_last_error_goes_at_once_when_a_process_was_started_by_request(tmp_path: Path) -> None:
     corrected = tmp_path / "corrected"
     code = f"""import os, sys
@@ -113,45 +43,42 @@ if not os.path.exists({str(corrected)!r}):
     print("no such handler")
     sys.exit(78)
 sys.stdin.read()"""
-    fleet = Supervised(code, tmp_path / "log")
+    fleet = Fleet(tmp_path, code)
 
-    async with fleet.running():
-        await fleet.reaches("fatal")
-        assert fleet.supervisor.status()[0].last_error == "no such handler"
+    async with fleet.running("fatal"):
+        assert fleet[0].last_error == "no such handler"
         corrected.touch()
         fleet.supervisor.process("worker-0").start()
 
-        await until(lambda: fleet.state == "running" and fleet.supervisor.status()[0].last_error is None)
+        await until(lambda: fleet[0].state == "running" and fleet[0].last_error is None)
 
 
 async def test_a_process_that_does_not_leave_for_a_restart_says_so_until_the_next_one_is_stable(tmp_path: Path) -> None:
     code = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + UP
-    fleet = Supervised(code, tmp_path / "log", replace(QUICK, stable_seconds=2.0), stop_timeout_seconds=0.2)
+    fleet = Fleet(tmp_path, code, policy=replace(QUICK, stable_seconds=2.0), stop_timeout_seconds=0.2)
 
     async with fleet.running():
-        await until(lambda: fleet.state == "running" and "ready" in (tmp_path / "log").read_text())
+        await until(lambda: fleet[0].state == "running" and "ready" in (tmp_path / "worker-0.log").read_text())
         fleet.process.restart()
-        await until(lambda: fleet.state == "running" and fleet.process.incarnation == 2)
+        await until(lambda: fleet[0].state == "running" and fleet.process.incarnation == 2)
 
-        assert fleet.supervisor.status()[0].last_error == "it did not leave within 0.2 s, and was killed"
-        await until(lambda: fleet.supervisor.status()[0].last_error is None)
-        assert fleet.supervisor.status()[0].since_seconds >= 2.0
+        assert fleet[0].last_error == "it did not leave within 0.2 s, and was killed"
+        await until(lambda: fleet[0].last_error is None)
+        assert fleet[0].since_seconds >= 2.0
 
 
 async def test_a_command_that_cannot_be_executed_counts_as_a_failure(tmp_path: Path) -> None:
-    fleet = Supervised("", tmp_path / "log", SLOW)
+    fleet = Fleet(tmp_path, "", policy=SLOW)
 
-    async with fleet.running():
-        await fleet.reaches("backoff")
-
-        assert "no such command" in (fleet.supervisor.status()[0].last_error or "")
+    async with fleet.running("backoff"):
+        assert "no such command" in (fleet[0].last_error or "")
 
 
 async def test_a_failure_inside_a_process_supervisor_ends_the_supervisor_and_the_worker(tmp_path: Path) -> None:
-    fleet = Supervised(UP, tmp_path / "log", is_mute=True)
+    fleet = Fleet(tmp_path, UP)
     task = asyncio.create_task(fleet.supervisor.run())
-    await until(lambda: fleet.pid is not None)
-    pid = fleet.pid
+    await until(lambda: fleet[0].pid is not None)
+    pid = fleet[0].pid
     assert pid is not None
 
     async def broken(_name: str, _timeout_seconds: float) -> PingReply | None:
@@ -166,19 +93,18 @@ async def test_a_failure_inside_a_process_supervisor_ends_the_supervisor_and_the
 
 async def test_an_answer_to_anyone_is_a_heartbeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     judged = calls(monkeypatch, "judge")
-    fleet = Supervised(UP, tmp_path / "log", rules=HealthRules(ping_timeout_seconds=0.5))
+    fleet = Fleet(tmp_path, UP, rules=HealthRules(ping_timeout_seconds=0.5))
     async with fleet.running():
-        await fleet.reaches("running")
-        fleet.is_mute = True
+        fleet.silent.add("worker-0")
         fleet.supervisor.on_heartbeats(
-            {"worker-0": PingReply(fleet.pid or 0), "guest": PingReply(1)}, time.monotonic() + 60
+            {"worker-0": PingReply(fleet[0].pid or 0), "guest": PingReply(1)}, time.monotonic() + 60
         )
         asked, before = fleet.asked, judged()
 
         await until(lambda: judged() >= before + 50)
 
         assert fleet.asked == asked, "in more than a second, twice the time after which silence is unhealthy"
-        assert fleet.state == "running"
+        assert fleet[0].state == "running"
         health = fleet.process.health
         assert health is not None
         fleet.process.health = replace(health, heartbeat_at=time.monotonic())
@@ -192,10 +118,10 @@ async def test_an_answer_to_anyone_is_a_heartbeat(tmp_path: Path, monkeypatch: p
     ("batches", "others_read", "is_at_fault"), [(0, False, True), (7, False, False), (0, True, False)]
 )
 async def test_a_stuck_engine_is_replaced(tmp_path: Path, batches: int, others_read: bool, is_at_fault: bool) -> None:
-    fleet = Supervised(UP, tmp_path / "log", rules=HealthRules(60, stalled_seconds=0.2))
+    fleet = Fleet(tmp_path, UP, rules=HealthRules(60, stalled_seconds=0.2))
     fleet.supervisor._policies = {**fleet.supervisor._policies, "engine": SupervisionPolicy(QUICK, SLOW_PINGS)}
-    engine = replace(fleet.process.launch, name="engine", kind="engine", log_path=tmp_path / "log-engine")
-    other = replace(fleet.process.launch, name="worker-1", log_path=tmp_path / "log-1")
+    engine = replace(fleet.process.launch, name="engine", kind="engine", log_path=tmp_path / "engine.log")
+    other = replace(fleet.process.launch, name="worker-1", log_path=tmp_path / "worker-1.log")
     stored = itertools.count(1)
 
     async def answer(name: str, _timeout_seconds: float) -> PingReply | None:
@@ -210,7 +136,6 @@ async def test_a_stuck_engine_is_replaced(tmp_path: Path, batches: int, others_r
 
     fleet.supervisor._probe = fleet.process._probe = answer
     async with fleet.running():
-        await fleet.reaches("running")
         process = fleet.supervisor.add(engine)
         await until(lambda: process.state is SupervisionState.RUNNING)
         if others_read:
@@ -224,16 +149,15 @@ async def test_a_stuck_engine_is_replaced(tmp_path: Path, batches: int, others_r
 
 @pytest.mark.shows("100 forced restarts do not raise descriptors, threads or files")
 async def test_a_hundred_forced_restarts_leave_descriptors_threads_and_files_as_they_were(tmp_path: Path) -> None:
-    fleet = Supervised("import sys; sys.stdin.read()", tmp_path / "log")
+    fleet = Fleet(tmp_path, "import sys; sys.stdin.read()")
 
     def held() -> tuple[int, int, int]:
         return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), len(os.listdir(tmp_path))
 
     def is_up_after(incarnation: int) -> bool:
-        return fleet.process.incarnation > incarnation and fleet.state == "running"
+        return fleet.process.incarnation > incarnation and fleet[0].state == "running"
 
     async with fleet.running():
-        await fleet.reaches("running")
         before: tuple[int, int, int] | None = None
         for number in range(100):
             first = fleet.process.incarnation
@@ -242,7 +166,7 @@ async def test_a_hundred_forced_restarts_leave_descriptors_threads_and_files_as_
             if number == 9:
                 before = held()
 
-        assert fleet.supervisor.status()[0].restarts_by_cause[Cause.REQUESTED] == 100
+        assert fleet[0].restarts_by_cause[Cause.REQUESTED] == 100
         assert before is not None
         descriptors, tasks, files = before
         await until(lambda: held()[0] <= descriptors)  # the pipe of the last one may just be closing

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -19,57 +17,15 @@ import kctl.master.process_supervisor
 from kctl.errors import OperationUnknown
 from kctl.master.health import HealthRules
 from kctl.master.process import Process, kill_session, session_members
-from kctl.master.process_supervisor import Launch, SupervisionPolicy
-from kctl.master.restart import RestartPolicy
-from kctl.master.supervisor import Supervisor
-from kctl.rows.workers import WorkerStatus
-from kctl_agent.replies.workers import PingReply
 from tests.processes import until
+from tests.unit.kctl_master.conftest import UP, Fleet
 
-UP = "import sys; sys.stdin.read()"
 STUBBORN = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); sys.stdin.read()"
 WITH_CHILD = f"""import subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"], stdin=subprocess.DEVNULL)
 with open(sys.argv[1], "w") as file:
     file.write(str(child.pid))
 {UP}"""
-
-
-class Fleet:
-    """worker-0, which may be unkillable, and worker-1; their agents answer unless they are in `silent`."""
-
-    def __init__(self, folder: Path, code: str = UP, former: int | None = None) -> None:
-        self.folder = folder
-        self.silent: set[str] = set()
-        policy = SupervisionPolicy(
-            RestartPolicy(0.05, 0.2, 60), HealthRules(ping_timeout_seconds=0.3), ping_interval_seconds=0.05
-        )
-        self.supervisor = Supervisor(
-            [self.launch("worker-0", code), self.launch("worker-1", UP)], {"worker": policy}, self.answer
-        )
-        self.supervisor.process("worker-0").former = former
-
-    def launch(self, name: str, code: str) -> Launch:
-        command = [sys.executable, "-c", code, str(self.folder / "pid")]
-        return Launch(name, command, {}, self.folder / f"{name}.log", self.folder / f"{name}.sock", 10.0, 0.1)
-
-    async def answer(self, name: str, _timeout_seconds: float) -> PingReply | None:
-        pid = self.supervisor.process(name).pid
-        return None if name in self.silent or pid is None else PingReply(pid)
-
-    def __getitem__(self, number: int) -> WorkerStatus:
-        return self.supervisor.status()[number]
-
-    @contextlib.asynccontextmanager
-    async def running(self, *states: str) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.supervisor.run())
-        try:
-            await until(lambda: [each.state for each in self.supervisor.status()] == list(states or ("running",) * 2))
-            yield
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
 
 
 @pytest.fixture
@@ -89,14 +45,30 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     return pids
 
 
+def fleet_of(folder: Path, program: str = UP) -> Fleet:
+    """worker-0, which may be unkillable, and worker-1."""
+    rules = HealthRules(ping_timeout_seconds=0.3)
+    return Fleet(folder, program, UP, rules=rules, stop_timeout_seconds=0.1)
+
+
+def hang(hung: set[int], fleet: Fleet) -> int:
+    pid = fleet[0].pid
+    assert pid is not None
+    hung.add(pid)
+    session_members(pid)  # the fixture learns its session
+    return pid
+
+
+async def child_in(folder: Path) -> int:
+    await until(lambda: (folder / "pid").exists() and bool((folder / "pid").read_text()))
+    return int((folder / "pid").read_text())
+
+
 @pytest.mark.shows("a process that survives SIGKILL is `unkillable`, with its pid, and ends no other")
 async def test_a_sigkill_survivor_is_reported(tmp_path: Path, hung: set[int], caplog: pytest.LogCaptureFixture) -> None:
-    fleet = Fleet(tmp_path)
+    fleet = fleet_of(tmp_path)
     async with fleet.running():
-        pid, other = fleet[0].pid, fleet[1].pid
-        assert pid is not None
-        hung.add(pid)
-        session_members(pid)  # the fixture learns its session
+        pid, other = hang(hung, fleet), fleet[1].pid
 
         fleet.silent.add("worker-0")
         await until(lambda: fleet[0].state == "unkillable")
@@ -107,10 +79,10 @@ async def test_a_sigkill_survivor_is_reported(tmp_path: Path, hung: set[int], ca
             "hangs; worker-0 is not started again before that is gone"
         )
         with pytest.raises(OperationUnknown, match=f"pid {pid} survives SIGKILL"):
-            await fleet.supervisor.process("worker-0").stop()
-        fleet.supervisor.process("worker-0").restart()
+            await fleet.process.stop()
+        fleet.process.restart()
         await until(lambda: fleet[0].desired == "running")
-        assert (fleet[0].state, fleet.supervisor.process("worker-0").incarnation) == ("unkillable", 1)
+        assert (fleet[0].state, fleet.process.incarnation) == ("unkillable", 1)
         assert (fleet[1].state, fleet[1].pid, fleet[1].restarts) == ("running", other, 0)
 
         hung.clear()
@@ -129,13 +101,12 @@ async def test_a_full_disk_ends_no_supervisor(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    fleet = Fleet(tmp_path)
+    fleet = fleet_of(tmp_path)
     async with fleet.running():
         pid, other = fleet[0].pid, fleet[1].pid
         assert pid is not None
         if survives:
-            hung.add(pid)
-            session_members(pid)
+            hang(hung, fleet)
         with monkeypatch.context() as patched:
             patched.setattr(kctl.master.process_supervisor, "record_session", full)
             patched.setattr(kctl.master.process_supervisor, "remove_socket", full)
@@ -147,12 +118,10 @@ async def test_a_full_disk_ends_no_supervisor(
 
 
 async def test_a_gone_child_is_followed_by_no_other_while_its_child_lives(tmp_path: Path, hung: set[int]) -> None:
-    fleet = Fleet(tmp_path, WITH_CHILD)
+    fleet = fleet_of(tmp_path, WITH_CHILD)
     async with fleet.running():
-        await until(lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text()))
-        session = fleet.supervisor.process("worker-0").pid
+        child, session = await child_in(tmp_path), fleet[0].pid
         assert session is not None
-        child = int((tmp_path / "pid").read_text())
         hung.add(child)
         session_members(session)
 
@@ -168,7 +137,7 @@ async def test_a_gone_child_is_followed_by_no_other_while_its_child_lives(tmp_pa
 
 
 async def test_other_users_processes_are_named(tmp_path: Path, hung: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = Fleet(tmp_path, WITH_CHILD)
+    fleet = fleet_of(tmp_path, WITH_CHILD)
     kill = os.kill
 
     def refusing(pid: int, number: int) -> None:
@@ -177,13 +146,12 @@ async def test_other_users_processes_are_named(tmp_path: Path, hung: set[int], m
         kill(pid, number)
 
     async with fleet.running():
-        await until(lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text()))
-        child = int((tmp_path / "pid").read_text())
+        child = await child_in(tmp_path)
         hung.add(child)
         monkeypatch.setattr(os, "kill", refusing)
 
         with pytest.raises(OperationUnknown, match=f"pid {child} survives SIGKILL: it belongs to another user"):
-            await fleet.supervisor.process("worker-0").stop()
+            await fleet.process.stop()
 
         assert (fleet[0].state, fleet[0].desired) == ("unkillable", "stopped")
         hung.clear()
@@ -191,13 +159,10 @@ async def test_other_users_processes_are_named(tmp_path: Path, hung: set[int], m
 
 
 async def test_a_supervisor_ends_in_time(tmp_path: Path, hung: set[int], caplog: pytest.LogCaptureFixture) -> None:
-    fleet = Fleet(tmp_path, STUBBORN)
+    fleet = fleet_of(tmp_path, STUBBORN)
     began = float("inf")
     async with fleet.running():
-        pid = fleet[0].pid
-        assert pid is not None
-        hung.add(pid)
-        session_members(pid)
+        pid = hang(hung, fleet)
 
         began = time.monotonic()
         await fleet.supervisor.stop()
@@ -209,12 +174,9 @@ async def test_a_supervisor_ends_in_time(tmp_path: Path, hung: set[int], caplog:
 
 
 async def test_an_unkillable_process_is_kept_when_scaling_down(tmp_path: Path, hung: set[int]) -> None:
-    fleet = Fleet(tmp_path)
+    fleet = fleet_of(tmp_path)
     async with fleet.running():
-        pid = fleet[0].pid
-        assert pid is not None
-        hung.add(pid)
-        session_members(pid)
+        pid = hang(hung, fleet)
 
         with pytest.raises(OperationUnknown, match=f"pid {pid} survives SIGKILL"):
             await fleet.supervisor.remove("worker-0")
@@ -233,7 +195,8 @@ async def test_what_an_earlier_master_could_not_kill_keeps_its_place(tmp_path: P
     )
     hung.add(former.pid)
     session_members(former.pid)
-    fleet = Fleet(tmp_path, former=former.pid)
+    fleet = fleet_of(tmp_path)
+    fleet.process.former = former.pid
     async with fleet.running("unkillable", "running"):
         assert fleet[0].pid == former.pid
 
@@ -258,8 +221,7 @@ async def test_a_new_master_finds_another_users_child(
         start_new_session=True,
         env={"KCTL_SUPERVISED": mark},
     )
-    await until(lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text()))
-    child = int((tmp_path / "pid").read_text())
+    child = await child_in(tmp_path)
     if leader == "gone":
         former.kill()
         await former.wait()

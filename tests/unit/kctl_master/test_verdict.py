@@ -22,7 +22,7 @@ from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.metadata import PartitionMetadata, TopicsReply
 from kctl_agent.replies.workers import PingReply, SinkerStats, WaitingFor
-from tests.fleet_snapshot import TAKEN_AT, UNIX, judged, partition, snapshot
+from tests.fleet_snapshot import TAKEN_AT, UNIX, judged, partition, snapshot, worker
 from tests.partitions import columns_of
 from tests.replies import raw
 
@@ -32,8 +32,7 @@ AT = "since 2023-11-14T22:13:18Z"
 
 def status(name: str, state: str = "running", **more: Any) -> WorkerStatus:
     restarts = MappingProxyType({"signal": more.pop("restarts", 1)})
-    desired, seconds = more.pop("desired", "running"), more.pop("since_seconds", 60.0)
-    return WorkerStatus(name, NAMES[name], desired, state, 1, seconds, restarts, None, None, "log", **more)
+    return worker(name, state, **{"restarts_by_cause": restarts, "since_seconds": 60.0, **more})
 
 
 def row(name: str, **more: Any) -> WorkerRow:
