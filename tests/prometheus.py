@@ -177,22 +177,24 @@ class Alertmanager(_Server):
         return self.url.removeprefix("http://")
 
 
+class _Quiet(BaseHTTPRequestHandler):
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base class names it so
+        pass
+
+
 class Webhook:
     def __init__(self) -> None:
         self._arrived: queue.Queue[dict[str, Any]] = queue.Queue()
         self.seen: list[dict[str, Any]] = []
         arrived = self._arrived
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(_Quiet):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 for alert in body["alerts"]:
                     arrived.put(alert)
                 self.send_response(200)
                 self.end_headers()
-
-            def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base class names it so
-                pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="webhook")
@@ -228,7 +230,7 @@ class Webhook:
 
 @contextmanager
 def serving(page: Callable[[], Page]) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(_Quiet):
         def do_GET(self) -> None:
             content_type, body = page()
             self.send_response(200)
@@ -236,9 +238,6 @@ def serving(page: Callable[[], Page]) -> Iterator[str]:
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
-
-        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base class names it so
-            pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, name="metrics")

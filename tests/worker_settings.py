@@ -22,19 +22,20 @@ engine = "own"
 
 
 def settings(folder: Path, **pipeline: Any) -> WorkerSettings:
-    path = folder / "kctl.toml"
-    path.write_text(TOML)
-    given = worker_settings(load(path, {}), "worker-0", [])
-    given["pipeline"] |= pipeline
-    return parse(json.dumps(given))
+    return _parsed(folder, TOML, pipeline=pipeline)
 
 
 def driver(folder: Path, transform: str = "", **spark: Any) -> SparkSettings:
     """For a worker with its own driver."""
-    path = folder / "kctl.toml"
-    path.write_text(f'{TOML}transform = "{transform}"\n')
-    given = worker_settings(load(path, {}), "worker-0", [])
-    given["spark"] |= spark
-    found = parse(json.dumps(given)).spark
+    found = _parsed(folder, f'{TOML}transform = "{transform}"\n', spark=spark).spark
     assert found is not None
     return found
+
+
+def _parsed(folder: Path, toml: str, **more: dict[str, Any]) -> WorkerSettings:
+    path = folder / "kctl.toml"
+    path.write_text(toml)
+    given = worker_settings(load(path, {}), "worker-0", [])
+    for section, values in more.items():
+        given[section] |= values
+    return parse(json.dumps(given))

@@ -111,12 +111,18 @@ def test_a_journal_names_what_a_dead_sinker_had_handled_and_what_was_in_flight(
     assert Journal(tmp_path / "in-flight").left_behind() is None
 
 
-def test_a_journal_that_was_cut_off_or_is_of_another_release_yields_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "in-flight"
-    for content in (b"", b"\0" * 8, b"\0\0\0\0\0\0\0\x09garbage", b"\0" * 7 + b"\x03abc?"):
-        path.write_bytes(content)
+def test_what_is_no_journal_of_this_release_yields_nothing_and_what_it_pickles_is_not_run(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    assert [Journal(tmp_path / name).left_behind() for name in ("pipe", "folder")] == [None, None]
 
-        assert Journal(path).left_behind() is None
+    older = pickle.dumps(_Planted(tmp_path / "trace"))
+    planted = len(older).to_bytes(8, "big") + older + b"?"
+    for content in (b"", b"\0" * 8, b"\0\0\0\0\0\0\0\x09garbage", b"\0" * 7 + b"\x03abc?", planted):
+        (tmp_path / "in-flight").write_bytes(content)
+
+        assert Journal(tmp_path / "in-flight").left_behind() is None
+    assert not (tmp_path / "trace").exists()
 
 
 def test_a_full_disk_is_met_before_a_message_is_handled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,14 +159,6 @@ class _Planted:
         return os.mkdir, (str(self.trace),)
 
 
-def test_a_journal_of_an_older_release_yields_nothing_and_what_it_pickles_is_not_run(tmp_path: Path) -> None:
-    body = pickle.dumps(_Planted(tmp_path / "trace"))
-    (tmp_path / "in-flight").write_bytes(len(body).to_bytes(8, "big") + body + b"?")
-
-    assert Journal(tmp_path / "in-flight").left_behind() is None
-    assert not (tmp_path / "trace").exists()
-
-
 def test_a_journal_is_neither_read_nor_written_through_a_link(tmp_path: Path) -> None:
     (claim,) = claims(3)
     elsewhere = Journal(tmp_path / "elsewhere")
@@ -177,10 +175,3 @@ def test_a_journal_is_neither_read_nor_written_through_a_link(tmp_path: Path) ->
 
         assert (tmp_path / "elsewhere").read_bytes() == written, "what the link named is as it was"
     elsewhere.clear()
-
-
-def test_a_journal_that_is_a_pipe_or_a_folder_does_not_block(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "folder").mkdir()
-
-    assert [Journal(tmp_path / name).left_behind() for name in ("pipe", "folder")] == [None, None]

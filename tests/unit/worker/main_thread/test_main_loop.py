@@ -181,9 +181,15 @@ def turning(tmp_path: Path, short_dir: Path) -> Iterator[Callable[..., Turning]]
         )
 
 
-def test_a_worker_that_stops_commits_its_last_batch_and_leaves_the_group(turning: Callable[..., Turning]) -> None:
-    worker = turning()
-    worker.until_it_reads()
+@pytest.fixture
+def worker(turning: Callable[..., Turning]) -> Turning:
+    """A worker that reads everything."""
+    made = turning()
+    made.until_it_reads()
+    return made
+
+
+def test_a_worker_that_stops_commits_its_last_batch_and_leaves_the_group(worker: Turning) -> None:
     [run] = worker.pipeline.runs.values()
     worker.reaches({ORDERS_0: 10})
     before = worker.broker.asked.count("OffsetCommit")
@@ -195,10 +201,8 @@ def test_a_worker_that_stops_commits_its_last_batch_and_leaves_the_group(turning
     assert worker.broker.asked[-1] == "LeaveGroup"
 
 
-def test_a_storage_outage_is_no_records_fault(turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storage_outage_is_no_records_fault(worker: Turning, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_groups, "RETRY_SECONDS", (0.0,))
-    worker = turning()
-    worker.until_it_reads()
     for _ in range(2 * SUSPECT_AFTER):
         [run] = worker.pipeline.runs.values()
         run.query.isActive, run.failure = False, BatchFailure("MISCONF", is_storage=True)
@@ -247,9 +251,7 @@ def test_dead_letters_of_a_table_are_left_to_the_worker_that_reads_the_first_par
     assert worker.pipeline.put_back is not None, "nobody asked for it"
 
 
-def test_a_half_done_seek_is_unknown(turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch) -> None:
-    worker = turning()
-    worker.until_it_reads()
+def test_a_half_done_seek_is_unknown(worker: Turning, monkeypatch: pytest.MonkeyPatch) -> None:
     init_offsets = worker.storage.init_offsets
 
     def full_once(*_: object) -> None:
@@ -312,9 +314,7 @@ def test_a_pause_outlives_its_turn(turning: Callable[..., Turning], monkeypatch:
     assert worker.pipeline._runs == {}
 
 
-def test_a_drained_batch_is_committed(turning: Callable[..., Turning], monkeypatch: pytest.MonkeyPatch) -> None:
-    worker = turning()
-    worker.until_it_reads()
+def test_a_drained_batch_is_committed(worker: Turning, monkeypatch: pytest.MonkeyPatch) -> None:
     drain = worker.pipeline.drain
 
     def drain_behind_a_batch(group: Group | None = None) -> bool:

@@ -3,9 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError, LeaderNotAvailableError, UnknownTopicOrPartitionError
 
-from kctl_agent.worker.offsets.brokers import BrokerWatcher, Topics
+from kctl_agent.worker.offsets.brokers import BrokerView, BrokerWatcher, Topics
+from kctl_agent.worker.offsets.progress import Reading
 from tests.conftest import eventually
 
 
@@ -50,3 +52,48 @@ def test_whatever_the_brokers_answers_raise_is_reported_and_they_are_asked_again
     finally:
         watcher.stop()
         watcher.join()
+
+
+FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+def reading() -> Reading:
+    began = Reading()
+    began.began({FIRST: "A", SECOND: "A"}, 100.0)
+    return began
+
+
+def view(topic_id: str | None) -> BrokerView:
+    return BrokerView({FIRST: 0}, {}, 101.0, topic_ids={} if topic_id is None else {"orders": topic_id})
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "is_void", "is_recreated"), [("A", False, False), ("B", True, True), (None, True, False)]
+)
+def test_a_recreated_or_deleted_topic_is_void(topic_id: str | None, is_void: bool, is_recreated: bool) -> None:
+    assert reading().is_void(FIRST, view(topic_id)) == is_void
+    assert reading().is_recreated([FIRST], view(topic_id)) == is_recreated
+
+
+def test_what_the_brokers_reported_before_reading_began_means_nothing() -> None:
+    before = BrokerView(taken_at=99.0, topic_ids={"orders": "B"}, unanswered_since={FIRST: 10.0})
+
+    for each in (before, BrokerView()):
+        assert not reading().is_void(FIRST, each)
+        assert not reading().is_without_leader([FIRST], each, 15.0)
+
+
+def test_a_topic_without_a_known_id_is_never_void() -> None:
+    unknown = Reading()
+    unknown.began({FIRST: None}, 100.0)
+
+    assert not unknown.is_void(FIRST, view("B"))
+    assert not unknown.is_void(SECOND, view("B")), "it was never read"
+
+
+def test_a_partition_that_is_read_is_without_leader_after_so_long() -> None:
+    without = BrokerView(taken_at=130.0, unanswered_since={FIRST: 110.0})
+
+    assert reading().is_without_leader([FIRST], without, 15.0)
+    assert not reading().is_without_leader([FIRST], without, 30.0)
+    assert not reading().is_without_leader([SECOND], without, 15.0)

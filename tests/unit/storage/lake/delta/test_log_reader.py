@@ -1,24 +1,31 @@
-"""A table's log that changes while a process is frozen between any two steps."""
+"""A table's log that changes while a process is frozen between any two steps, or during a read: listed entries may be
+gone, and listings incomplete."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+from collections.abc import Callable
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pytest
 from deltalake import DeltaTable
 
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
-from kctl_agent.storage.lake.delta import table
-from kctl_agent.storage.lake.delta.log import write_entry
+from kctl_agent.storage.lake.delta import checkpoint, log_state, table
+from kctl_agent.storage.lake.delta import table_counts as counts
+from kctl_agent.storage.lake.delta.log import LogFiles, log_files, write_entry
 from kctl_agent.storage.lake.delta.log_reader import DeltaLogReader
-from kctl_agent.storage.lake.folder import local
+from kctl_agent.storage.lake.folder import Folder, local
+from kctl_agent.storage.lake.maintenance.vacuum import unused
 from kctl_agent.storage.lake.storage import LakeStorage
 from tests.lake_tables import TOPIC_ID, TP, at, before_the_write, begun, noting, offsets, opened
+from tests.table_conformance import compact
 
 OTHER = Binding("other", "cluster-1")
 
@@ -36,9 +43,9 @@ def other(storage: LakeStorage, path: Path) -> LakeStorage:
 def cleaned_up(path: Path, besides: int = -1) -> None:
     """Writes a checkpoint one second old and removes the earlier entries, except for `besides`."""
     DeltaTable(path).create_checkpoint()
-    for checkpoint in (path / "_delta_log").glob("*checkpoint*"):
-        earlier = checkpoint.stat().st_mtime - 1
-        os.utime(checkpoint, (earlier, earlier))
+    for file in (path / "_delta_log").glob("*checkpoint*"):
+        earlier = file.stat().st_mtime - 1
+        os.utime(file, (earlier, earlier))
     for entry in (path / "_delta_log").glob("*.json"):
         if int(entry.stem) not in (besides, DeltaTable(path).version()):
             entry.unlink()
@@ -229,3 +236,78 @@ def test_a_commit_overwritten_later_is_reported_once(storage: LakeStorage, other
     assert at(storage) == StoredOffset(*TP, TOPIC_ID, 100, 1)
     begun(storage, 100, 120).commit()
     assert offsets(path) == [0, *range(100, 120)]
+
+
+@pytest.fixture
+def grown(path: Path) -> LakeStorage:
+    made = opened(path, start=0)
+    for start in range(0, 30, 10):
+        begun(made, start, start + 10).commit()
+    return made
+
+
+@contextmanager
+def hidden(path: Path, version: int) -> Any:
+    aside = entry(path, version).rename(path / "hidden")
+    try:
+        yield
+    finally:
+        aside.rename(entry(path, version))
+
+
+USES: dict[str, Callable[[LakeStorage], Any]] = {
+    "a query": lambda storage: storage.table.latest().__enter__().version(),
+    "a compaction": lambda storage: compact(storage.table, storage.target_file_bytes),
+    "a vacuum": lambda storage: unused(storage.table),
+    "a rewrite": lambda storage: storage.table.rewrite(lambda table: int(table.version())),
+    "a checkpoint": lambda storage: checkpoint.main(storage.folder.uri, None),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("times", [4, 5])
+def test_what_uses_delta_rs_tries_again_where_its_listing_lacks_an_entry(
+    grown: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch, use: str, times: int
+) -> None:
+    opening, left = DeltaTable, [times]
+
+    def raced(*args: Any, **options: Any) -> DeltaTable:
+        if not left[0]:
+            return opening(*args, **options)
+        left[0] -= 1
+        with hidden(path, 2):
+            return opening(*args, **options)
+
+    for module in (checkpoint, table):
+        monkeypatch.setattr(module, "DeltaTable", raced)
+
+    if times == 4:
+        USES[use](grown)
+    else:
+        with pytest.raises((StorageUnusable, deltalake.exceptions.DeltaError), match="found gap"):
+            USES[use](grown)
+    assert left == [0]
+
+
+@pytest.mark.parametrize("times", [4, 5])
+def test_a_clean_up_is_retried(grown: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    begun(grown, 30, 40).commit()
+    before = log_files(grown.folder)
+    DeltaTable(path).create_checkpoint()
+    for version in range(3):
+        entry(path, version).unlink()
+    left = [times]
+
+    def listed(table: Folder, *_: object) -> LogFiles:
+        left[0] -= 1
+        return before if left[0] >= 0 else log_files(table)
+
+    for reader in (counts, log_state):
+        monkeypatch.setattr(reader, "log_files", listed)
+    if times == 5:
+        with pytest.raises(StorageUnusable, match="entry 0 of its log is not there"):
+            grown.count()
+        return
+    assert grown.count().rows == 40
+    left[0] = times
+    assert opened(path).stored_offsets([TP])[TP].next == 40
