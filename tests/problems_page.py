@@ -6,9 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from tests.acceptance.changes import CHANGES
 from tests.acceptance.host_bench import HOST_PROBLEMS, HostsBench
-from tests.acceptance.outages import PROBLEMS
+from tests.acceptance.outages import CHANGES, PROBLEMS
 
 
 def parts() -> list[str]:

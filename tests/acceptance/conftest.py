@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-from tests.acceptance.fleets import Fleet
+from tests.acceptance.fleets import Fleet, MakeFleet
 from tests.acceptance.spark_cluster import MakeCluster, SparkCluster
 from tests.object_store_server import ObjectStoreServer
 from tests.redis_server import require_redis
@@ -22,17 +22,11 @@ from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.kafka_cluster import KafkaCluster
 from tests.servers.redis_server import RedisServer
 
-ONE_FLEET = {"test_strangers_on_the_host.py", "test_who_may_call.py"}
+ONE_FLEET = {"test_engine.py", "test_marking_transforms.py", "test_one_worker.py", "test_strangers_on_the_host.py"}
 LONGEST = (
-    *("test_spark_hosts.py", "test_rebalance.py", "test_faults.py", "test_marking_transforms.py", "test_lake.py"),
-    *("test_attach.py", "test_hung_jvm.py", "test_lake_s3.py", "test_engine.py", "test_no_orphans.py"),
-    *(
-        "test_operations.py",
-        "test_alerts.py",
-        "test_cluster_under_workers.py",
-        "test_demo.py",
-        "test_nothing_hidden.py",
-    ),
+    *("test_engine.py", "test_rebalance.py", "test_one_worker.py", "test_faults.py", "test_typed_messages.py"),
+    *("test_strangers_on_the_host.py", "test_spark_cluster.py", "test_cluster_under_workers.py", "test_demo.py"),
+    *("test_spark_hosts.py", "test_lake.py", "test_unreadable_records.py", "test_alerts.py", "test_attach.py"),
 )
 """The longest files begin first, so that the last one does not run alone."""
 
@@ -125,14 +119,34 @@ def make_cluster(short_dir: Path) -> Iterator[MakeCluster]:
 
 
 @pytest.fixture
-def make_fleet(short_dir: Path, broker: KafkaBroker) -> Iterator[Callable[..., Fleet]]:
-    """Closes the fleets at the end, and prints the last lines of their logs if the test fails."""
+def make_fleet(short_dir: Path, broker: KafkaBroker) -> Iterator[MakeFleet]:
+    with making_fleets(short_dir, broker) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def shared_dir() -> Iterator[Path]:
+    """A short folder for a fleet of all tests of a module."""
+    folder = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def make_shared_fleet(shared_dir: Path, broker: KafkaBroker) -> Iterator[MakeFleet]:
+    with making_fleets(shared_dir, broker) as make:
+        yield make
+
+
+@contextmanager
+def making_fleets(folder: Path, broker: KafkaBroker) -> Iterator[MakeFleet]:
+    """Closes the fleets at the end, and prints the last lines of their logs if a test fails."""
     made: list[Fleet] = []
 
     def make(
         *, workers: int = 1, partitions: int = 4, on: KafkaBroker | KafkaCluster | None = None, **more: Any
     ) -> Fleet:
-        directory = short_dir / f"fleet {len(made)}"  # a URI or a shell would change it
+        directory = folder / f"fleet {len(made)}"  # a URI or a shell would change it
         directory.mkdir()
         made.append(Fleet(directory, on or broker, partitions=partitions, workers=workers, **more))
         return made[-1]

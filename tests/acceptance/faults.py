@@ -11,13 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import psutil
-from kafka import KafkaAdminClient
-
 from kctl_agent.storage.base import Storage
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, MakeFleet
 from tests.acceptance.handlers import HANDLER, HOLD, Place, counted, given_since, held, is_poison, let_go, sizes
 from tests.conftest import eventually
+from tests.processes import alive
+from tests.servers import kafka_tools
 from tests.servers.redis_server import RedisServer
 
 PARTITIONS = 3
@@ -54,7 +53,6 @@ class Faults:
         eventually(self._is_up, START_SECONDS, "worker and sinkers run")
         self._load = self.fleet.load(rate)
         self.in_flight: set[Place] = set()
-        self.uncommitted: list[int] = []
         with closing(self.fleet.open_storage()) as storage_:
             self._await_flow(storage_)
 
@@ -87,21 +85,23 @@ class Faults:
         assert after["pid"] == pid, after
         assert {partition for partition, _ in messages} & {e["partition"] for e in reported}, reported
 
-    def kill_worker(self, *, with_all_its_processes: bool) -> None:
+    def kill_worker(self) -> None:
         """Kills it inside a put, when a stored offset has moved and its messages cannot be committed yet."""
         pid = self.fleet.workers()["worker-0"]["pid"]
-        processes = psutil.Process(pid).children(recursive=True) if with_all_its_processes else []
         with closing(self.fleet.open_storage()) as storage:
             self._await_put(storage)
             os.kill(pid, signal.SIGKILL)
-            for process in processes:
-                process.kill()
-            self.uncommitted.append(sum(self._stored_offsets(storage)) - self._committed())
             eventually(lambda: self._is_up(but=pid), START_SECONDS, "another worker runs")
             self._await_flow(storage)
 
     def kill_master(self) -> None:
+        """Its processes end by themselves, and leave the group."""
+        everybody = self.fleet.family()
+        assert any(process.name() == "java" for process in everybody)
         self.fleet.kill()
+        eventually(lambda: not alive(everybody), SETTLE_SECONDS, "all of them ended")
+        state = kafka_tools.describe_state(self.fleet.broker.bootstrap_servers, self.fleet.group)
+        assert (state.state, state.members) == ("Empty", 0)
         self.fleet.start()
         eventually(self._is_up, START_SECONDS, "the next master's worker and sinkers run")
         with closing(self.fleet.open_storage()) as storage:
@@ -131,8 +131,7 @@ class Faults:
         print(
             f"produced {len(produced)}, acknowledged {len(acknowledged)}, dead {len(set(dead_letters))}, "
             f"{len(blamed)} of them blamed for kills; in flight in a sinker at its fault {len(self.in_flight)}, "
-            f"handled again {sum(again.values())}; "
-            f"stored and not committed at kills of the worker {self.uncommitted}"
+            f"handled again {sum(again.values())}"
         )
         assert len(produced) == sum(stored_offsets) > 0
         assert set(acknowledged) == {place for place in produced if not is_poison(place[1])}
@@ -161,11 +160,6 @@ class Faults:
     def _stored_offsets(self, storage: Storage) -> list[int]:
         stored_offsets = storage.stored_offsets([(self.fleet.topic, partition) for partition in range(PARTITIONS)])
         return [stored.next for stored in stored_offsets.values()]
-
-    def _committed(self) -> int:
-        with KafkaAdminClient(bootstrap_servers=self.fleet.broker.bootstrap_servers) as admin:
-            found = admin.list_group_offsets(self.fleet.group)
-            return sum(at.offset for of_group in found.values() for at in of_group.values() if at.offset >= 0)
 
     def _await_put(self, storage: Storage) -> None:
         before = self._stored_offsets(storage)

@@ -186,6 +186,12 @@ class Fleet(DemoFleet):
         workers = self.workers()
         return all(workers.get(name, {}).get("state") == "running" for name in names)
 
+    def kill_worker(self, name: str = "worker-0") -> None:
+        """Waits until the next process of this name runs."""
+        pid = self.workers()[name]["pid"]
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: self.is_running(name) and self.workers()[name]["pid"] != pid, START_SECONDS, "it runs again")
+
     def owners(self) -> set[str | None]:
         return {row["worker"] for row in self.offsets().values()}
 
@@ -256,6 +262,10 @@ class Fleet(DemoFleet):
         assert producer.not_acknowledged == 0
         self.sent.update(producer.acknowledged)
 
+    def dead_letters(self) -> list[dict[str, Any]]:
+        listed = json.loads(self.kctl("storage", "dead", "list", "-o", "json", "--limit", "1000").stdout)["rows"]
+        return sorted(listed, key=lambda row: (row["partition"], row["offset"]))
+
     def audit(self) -> Audit:
         return audit(places(self.open_storage().blocks()), {tuple(tp): count for tp, count in self.sent.items()})
 
@@ -296,14 +306,14 @@ class Fleet(DemoFleet):
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
             for left in psutil.process_iter():
-                if _session(left.pid) == process.pid:
+                if session_of(left.pid) == process.pid:
                     left.kill()
 
 
 MakeFleet = Callable[..., Fleet]
 
 
-def _session(pid: int) -> int | None:
+def session_of(pid: int) -> int | None:
     try:
         return os.getsid(pid)
     except ProcessLookupError:

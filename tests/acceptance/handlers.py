@@ -1,4 +1,5 @@
-"""Handlers for the tests' sinkers: they record their messages, and `counts`, of the fault tests, its results, too.
+"""Handlers for the tests' sinkers: all but `refuses` record their messages, and `counts`, of the fault tests, its
+results, too.
 
 Each process writes its own file, once per call. Some messages are never acknowledged (`is_poison`). If the folder has a
 file `hold`, the handler removes it, records the call, notes it in `held.PID`, and does not return until it is let go. A
@@ -20,6 +21,9 @@ from kctl_agent.message import Message
 
 HANDLER = "tests.acceptance.handlers:counts"
 KEEPER = "tests.acceptance.handlers:keeps"
+REFUSER = "tests.acceptance.handlers:refuses"
+REFUSED = b"refuse"
+"""The payload that `refuses` never acknowledges."""
 HOLD = "hold"
 BLOCK_MESSAGES = 500
 Place = tuple[int, int]
@@ -56,6 +60,10 @@ def _gate(folder: Path, pid: int) -> Path:
 def let_go(folder: Path, pid: int) -> None:
     with _gate(folder, pid).open("wb", buffering=0) as gate:
         gate.write(b"x")
+
+
+def refuses(messages: list[Message]) -> list[bool]:
+    return [message.value != REFUSED for message in messages]
 
 
 def keeps(messages: list[Message]) -> list[bool]:

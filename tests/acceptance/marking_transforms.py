@@ -1,5 +1,5 @@
 """`python marking_transforms.py FOLDER` puts batches into tables by Spark, without Kafka, and prints the outcomes as
-JSON.
+JSON. The locale is not UTF-8.
 
 Each case gives offsets of rows and dead letters, or the error. At last a written file, or a file of requeued dead
 letters, is removed before the commit.
@@ -8,6 +8,7 @@ letters, is removed before the commit.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,6 +25,8 @@ from pyspark.sql import functions as f
 
 from kctl_agent.errors import StorageError
 from kctl_agent.process.bootstrap import BootstrapError
+from kctl_agent.spark.conf import SparkSettings
+from kctl_agent.spark.session import session
 from kctl_agent.storage.base import TableRefused
 from kctl_agent.storage.chunk import Binding, StoredOffset
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
@@ -35,7 +38,10 @@ from kctl_agent.worker.query.lake_put import LakePut
 from kctl_agent.worker.query.marked_rows import ERROR
 from kctl_agent.worker.query.put import BatchRange
 from kctl_agent.worker.query.requeue_put import RequeuePut
-from tests.acceptance.lone_spark import lone_session
+from kctl_agent.worker.query.transform import check_transform
+from tests.acceptance import transforms
+from tests.acceptance.requeued_rows import requeued_rows
+from tests.conftest import BRIEF_JVM
 
 write = lake_put.write
 TP, GROUP = ("t", 0), Binding("group", "cluster")
@@ -175,8 +181,26 @@ def put_back_losing(spark: SparkSession, table: Path) -> list[Any]:
     return [why, stored(table)]
 
 
+def why_refused(transform: Transform, frame: DataFrame) -> str | None:
+    """As the transform of a storage that keeps messages."""
+    try:
+        check_transform(transform.__name__, transform(frame))
+    except BootstrapError as error:
+        return str(error)
+    return None
+
+
+def locales(spark: SparkSession) -> list[str | None]:
+    """Of the JVM, of this Python and of an executor's."""
+    jvm = spark._jvm.System.getProperty("sun.jnu.encoding")
+    executors: str | None = spark.sparkContext.parallelize([0], 1).map(lambda _: os.environ.get("LC_ALL")).first()
+    return [jvm, os.environ["LC_ALL"], executors]
+
+
 def main(folder: Path) -> None:
-    spark = lone_session(folder)
+    os.environ["LC_ALL"] = "C"
+    conf = {"spark.sql.shuffle.partitions": "1", "spark.driver.extraJavaOptions": BRIEF_JVM}
+    spark = session(SparkSettings("marking", "local[1]", "512m", (), conf, folder, None))
     cases: dict[str, Callable[[SparkSession, Path], None]] = {
         "marked": lambda spark, table: put(spark, table, marks("xz", error="concat('no ', string(X'FF'))")),
         "every": lambda spark, table: put(spark, table, lambda frame: frame.withColumn(ERROR, f.lit("no"))),
@@ -193,12 +217,16 @@ def main(folder: Path) -> None:
         "long": partitioned("repeat('c', 248)"),
         "long_escaped": partitioned("repeat('%', 83)"),
     }
-    found: dict[str, Any] = {name: attempt(spark, folder / name, run) for name, run in cases.items()}
+    found: dict[str, Any] = {name: attempt(spark, folder / f"m\u00fcll {name}", run) for name, run in cases.items()}
     unfit = {
         row["offset"]: row["coun`try"]
-        for row in DeltaTable(folder / "unfit").to_pyarrow_table(columns=["offset", "coun`try"]).to_pylist()
+        for row in DeltaTable(folder / "m\u00fcll unfit").to_pyarrow_table(columns=["offset", "coun`try"]).to_pylist()
     }
     found["unfit"] = [unfit[offset] for offset in sorted(unfit)]
+    records = spark.range(4).selectExpr(*RECORDS)
+    found["refused"] = [why_refused(each, records) for each in (transforms.shuffles, transforms.drops_offsets)]
+    found["locales"] = locales(spark)
+    found["requeued"] = requeued_rows(spark, folder)
     spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
     rows, dead_letters = folder / "lost_rows", folder / "lost_dead"
     found["lost_rows"] = put_losing(spark, rows, rows)

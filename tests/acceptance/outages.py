@@ -332,11 +332,11 @@ LACKING = (
 PROBLEMS: tuple[Problem, ...] = (
     Problem("redis", broker_killed, "failing", NO_BROKER, is_quick=True),
     Problem("redis", broker_frozen, "failing", NO_BROKER),
-    Problem("redis", topic_deleted, "failing", ("topic TOPIC has not existed",), "create it again", is_quick=True),
+    Problem("redis", topic_deleted, "failing", ("topic TOPIC has not existed",), "create it again"),
     Problem("redis", redis_killed, "failing", NO_STORAGE, is_quick=True),
     Problem("redis", redis_frozen, "failing", NO_STORAGE),
     Problem("redis", redis_full, "failing", FULL),
-    Problem("redis", full_without_sinkers, "failing", FULL, "no sinker takes messages out", is_quick=True),
+    Problem("redis", full_without_sinkers, "failing", FULL, "no sinker takes messages out"),
     Problem("redis", engine_killed, "failing", NO_ENGINE),
     Problem("redis", engine_frozen, "failing", NO_ENGINE),
     Problem("redis", jvm_frozen, "failing", NO_ENGINE),
@@ -345,7 +345,7 @@ PROBLEMS: tuple[Problem, ...] = (
     Problem("redis", workers_killed, "failing", NO_WORKER),
     Problem("redis", workers_fatal, "failing", NO_WORKER),
     Problem("redis", one_worker_fatal, "degraded", ONE_WORKER),
-    Problem("redis", sinkers_dead, "failing", ("no sinker has worked",), is_quick=True),
+    Problem("redis", sinkers_dead, "failing", ("no sinker has worked",)),
     Problem("redis", handler_hangs, "degraded", ("the handler user_code:handle has not returned in 1 of 1 sinker",)),
     Problem(
         "redis",
@@ -363,3 +363,40 @@ PROBLEMS: tuple[Problem, ...] = (
     Problem("own", one_worker_hung, "degraded", ONE_WORKER),
     Problem("own", hanging_transaction, "degraded", ("1 of 4 partitions warn",), "wait behind a transaction"),
 )
+
+
+def start(bench: Bench) -> None:
+    """The fleet is started while messages are pending."""
+    assert bench.fleet.stop() == 0
+    bench.fleet.send(2000)
+    bench.fleet.start()
+    eventually(bench.fleet.url, START_SECONDS, "the master answers")
+
+
+def restart(bench: Bench) -> None:
+    """All workers and the sinker are restarted."""
+    bench.fleet.kctl("restart", "worker-0", "worker-1", "sinker-0", "--wait")
+
+
+def restart_of_the_engine(bench: Bench) -> None:
+    """The engine is restarted."""
+    bench.fleet.kctl("restart", "engine", "--wait")
+
+
+def reload(bench: Bench) -> None:
+    """A changed configuration is reloaded, and all processes restart with it, one after another."""
+    text = bench.fleet.config.read_text()
+    bench.fleet.config.write_text(text.replace("[workers]\n", "[workers]\nmax_records_per_batch = 5000\n", 1))
+    bench.fleet.kctl("reload")
+    bench.fleet.kctl("restart", "--all", "--rolling", "--yes", "--wait")
+
+
+def scale(bench: Bench) -> None:
+    """The fleet is scaled up by a worker and a sinker, then down."""
+    bench.fleet.kctl("scale", "workers=3", "sinkers=2", "--wait")
+    bench.fleet.kctl("scale", "workers=1", "sinkers=1", "--wait")
+    bench.fleet.kctl("scale", "workers=2", "--wait")
+
+
+CHANGES: tuple[Callable[[Bench], None], ...] = (start, restart, restart_of_the_engine, reload, scale)
+"""What people do to a fleet in the ordinary course of things; nothing of it is ever `failing`."""

@@ -1,11 +1,7 @@
-"""`python requeued_rows.py FOLDER` requeues dead letters of a table with a real Spark, and prints the report and both
-tables.
-"""
+"""Requeues dead letters of a table with a real Spark, for marking_transforms.py."""
 
 from __future__ import annotations
 
-import json
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +16,6 @@ from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.query.lake_put import COLUMNS, write
 from kctl_agent.worker.query.requeue_put import SCHEMA, RequeuePut
-from tests.acceptance.lone_spark import lone_session
 
 GROUP = "it's a group"
 MANY = 3000
@@ -58,8 +53,8 @@ def store(spark: SparkSession, lake: LakeStorage, table: DeadLetterTable, rows: 
     dead_letters.commit()
 
 
-def main(folder: Path) -> None:
-    spark = lone_session(folder)
+def requeued_rows(spark: SparkSession, folder: Path) -> dict[str, Any]:
+    """The reports and both tables."""
     lake = LakeStorage(LocalFolder(folder / "my orders {a}"))
     lake.prepare()
     lake.fit(spark.createDataFrame([], SCHEMA).select(*COLUMNS).schema.json())
@@ -75,13 +70,7 @@ def main(folder: Path) -> None:
 
     reported = [str(put.put_next(spark)) for _ in range(2)]
 
-    spark.stop()
     rows = DeltaTable(lake.folder.uri).to_pyarrow_table().sort_by("offset")
     first = {name: repr(value) for name, value in rows.slice(0, 1).to_pylist()[0].items()}
     kept = [(each.offset, repr(each.messages()[0].value), each.tries, each.error) for each in table.dead()]
-    found = {"reported": reported, "first": first, "offsets": rows["offset"].to_pylist(), "kept": kept}
-    sys.stdout.write(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    return {"reported": reported, "first": first, "offsets": rows["offset"].to_pylist(), "kept": kept}

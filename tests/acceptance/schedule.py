@@ -26,7 +26,7 @@ from kafka.admin import OffsetSpec
 from kctl.demo.kafka_broker import two_free_ports
 from tests.acceptance.delta_spark import DeltaSpark
 from tests.acceptance.faults import WORKERS_TOML, ever_put, is_done
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, MakeFleet
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, MakeFleet, session_of
 from tests.acceptance.handlers import HANDLER, Place, counted, is_poison
 from tests.acceptance.tables import Lake, places_by_statistics, sent
 from tests.conftest import eventually
@@ -352,7 +352,7 @@ class Schedule:
 
     def _strangers(self) -> list[psutil.Process]:
         sessions = {row["pid"] for row in self.fleet.processes().values()}
-        return [process for process in self._marked() if _session(process.pid) not in {*sessions, None}]
+        return [process for process in self._marked() if session_of(process.pid) not in {*sessions, None}]
 
     def _files(self) -> set[str]:
         return set(os.listdir(self.fleet.directory / "run"))
@@ -378,10 +378,3 @@ def _kind(process: psutil.Process) -> str | None:
     words = command_line(process)
     kinds = {kind for word in words for part, kind in _KINDS.items() if word == part or word.endswith(f"/{part}")}
     return next(iter(kinds), None)
-
-
-def _session(pid: int) -> int | None:
-    try:
-        return os.getsid(pid)
-    except ProcessLookupError:
-        return None

@@ -50,6 +50,11 @@ class StoredLake:
         self._server = server
         self._name = name
 
+    @property
+    def secret(self) -> str:
+        assert self._server.keys is not None
+        return self._server.keys.secret
+
     def settings(self, more: str = "", **given: str) -> str:
         """`given` overrides the server's settings."""
         settings = self._server.settings(self._name, **given)

@@ -5,19 +5,19 @@ The rules are those of deploy/prometheus, with short times and small thresholds 
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
 
-import psutil
 import pytest
 import yaml
 
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
-from tests.acceptance.refusing import HANDLER, REFUSED
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, MakeFleet
+from tests.acceptance.handlers import REFUSED, REFUSER
 from tests.conftest import eventually
 from tests.expressions import alerts, of_dashboards, rules
+from tests.processes import stopped
 from tests.prometheus import Alertmanager, Prometheus, Webhook, require
 from tests.servers import kafka_tools
 
@@ -64,19 +64,6 @@ def rules_of_the_test() -> str:
     return yaml.safe_dump(document)
 
 
-@contextmanager
-def held(fleet: Fleet, name: str) -> Iterator[None]:
-    driver = psutil.Process(fleet.workers()[name]["pid"])
-    family = [driver, *driver.children(recursive=True)]
-    for process in family:
-        process.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for process in family:
-            process.send_signal(signal.SIGCONT)
-
-
 def value(prometheus: Prometheus, expression: str) -> float:
     found = prometheus.query(expression)
     return float(found[0]["value"][1]) if len(found) == 1 else float("nan")
@@ -90,23 +77,21 @@ def test_troubles_reach_a_webhook(make_fleet: MakeFleet, tmp_path: Path, monkeyp
         partitions=2,
         workers_more='ping_timeout_seconds = 120.0\nmemory_hard = "16g"',
         storage="limit = 1000000",
-        sinkers=f'count = 1\nhandler = "{HANDLER}"\nmax_tries = 1',
+        sinkers=f'count = 1\nhandler = "{REFUSER}"\nmax_tries = 1',
     )
     fleet.start()
     eventually(lambda: fleet.is_running("worker-0") and fleet.url(), START_SECONDS, "the worker runs")
+    target = str(fleet.url()).removeprefix("http://")
     with ExitStack() as stack:
-        webhook = Webhook()
-        stack.callback(webhook.close)
-        alertmanager = Alertmanager(tmp_path, webhook.url)
-        stack.callback(alertmanager.close)
-        target = str(fleet.url()).removeprefix("http://")
+        webhook = stack.enter_context(closing(Webhook()))
+        alertmanager = stack.enter_context(closing(Alertmanager(tmp_path, webhook.url)))
         prometheus = Prometheus(tmp_path, [target], rules=rules_of_the_test(), alertmanager=alertmanager.address)
-        stack.callback(prometheus.close)
+        stack.enter_context(closing(prometheus))
         lag = f'kctl_topic_lag{{topic="{fleet.topic}"}}'
 
         load = fleet.load(rate=200)
         eventually(lambda: fleet.is_running("worker-0") and prometheus.query(lag), ALERT_SECONDS, "lag is scraped")
-        with held(fleet, "worker-0"):
+        with stopped([process.pid for process in fleet.family("worker-0")]):
             eventually(lambda: value(prometheus, lag) > LAG_OF_THE_TEST, ALERT_SECONDS, "lag grows while nobody reads")
             alert = webhook.wait("KctlConsumerLagHigh", "firing", ALERT_SECONDS, topic=fleet.topic, group=fleet.group)
             assert f"messages of {fleet.topic} wait for group {fleet.group}" in alert["annotations"]["description"]
@@ -122,7 +107,7 @@ def test_troubles_reach_a_webhook(make_fleet: MakeFleet, tmp_path: Path, monkeyp
         webhook.wait("KctlWorkerDown", "resolved", SETTLE_SECONDS, since=0, worker="worker-0")
         eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is committed")
 
-        psutil.Process(fleet.workers()["worker-0"]["pid"]).kill()
+        os.kill(fleet.workers()["worker-0"]["pid"], signal.SIGKILL)
         webhook.wait("KctlWorkerDown", "firing", ALERT_SECONDS, worker="worker-0")
         webhook.wait("KctlWorkerDown", "resolved", START_SECONDS, worker="worker-0")
 

@@ -7,30 +7,23 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kctl.errors import KctlError
+from tests.acceptance.documented import Terminals
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.acceptance.spark_jobs import SparkJobs
-from tests.conftest import BRIEF_JVM, eventually
+from tests.conftest import eventually
 from tests.servers import kafka_tools, topics
 from tests.servers.secured_broker import PASSWORD, Right, SecuredBroker
 
 ROOT = Path(__file__).parents[2]
 LINE = re.compile(r"^.*spark-submit .* examples/attached\.py 127.0.0.1:9092 orders run$", re.M)
-
-
-def documented(fleet: Fleet) -> str:
-    (line,) = LINE.findall((ROOT / "docs" / "attach.md").read_text())
-    own = shlex.join([fleet.broker.bootstrap_servers, fleet.topic, str(fleet.directory / "run")])
-    return f"exec env {line}".replace("127.0.0.1:9092 orders run", own).replace(
-        "--conf", "--conf spark.ui.enabled=false --conf", 1
-    )
 
 
 @pytest.fixture
@@ -44,38 +37,20 @@ def fleet(make_fleet: MakeFleet) -> Fleet:
 
 
 @pytest.fixture
-def application() -> Iterator[Callable[[Fleet], subprocess.Popen[bytes]]]:
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(fleet: Fleet) -> subprocess.Popen[bytes]:
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        with (fleet.directory / "logs" / "report.log").open("ab") as log:
-            process = subprocess.Popen(
-                ["bash", "-c", documented(fleet)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PATH": path, "SPARK_SUBMIT_OPTS": BRIEF_JVM},
-                cwd=ROOT,
-                start_new_session=True,
-            )
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+def report(fleet: Fleet) -> Iterator[subprocess.Popen[bytes]]:
+    """The application of docs/attach.md."""
+    [line] = LINE.findall((ROOT / "docs" / "attach.md").read_text())
+    own = shlex.join([fleet.broker.bootstrap_servers, fleet.topic, str(fleet.directory / "run")])
+    names = {"127.0.0.1:9092 orders run": own, "--conf": "--conf spark.ui.enabled=false --conf"}
+    with closing(Terminals(fleet.directory / "logs", names, ROOT)) as terminals:
+        yield terminals.begin(f"exec env {line}")
 
 
 def rows(fleet: Fleet) -> dict[int, dict[str, Any]]:
     return {p: row for p, row in fleet.offsets().items() if row["worker"] == "report"}
 
 
-def test_attached_jobs_are_in_all_views(fleet: Fleet, application: Callable[[Fleet], subprocess.Popen[bytes]]) -> None:
-    report = application(fleet)
-
+def test_attached_jobs_are_in_all_views(fleet: Fleet, report: subprocess.Popen[bytes]) -> None:
     eventually(
         lambda: {p: row["current_offset"] for p, row in rows(fleet).items()} == {0: 50, 1: 50},
         2 * START_SECONDS,

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -14,6 +12,7 @@ from deltalake import DeltaTable
 from kafka import KafkaProducer
 
 from kctl.demo.kafka_broker import free_ports
+from tests.acceptance.documented import Terminals
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS
 from tests.acceptance.spark_cluster import is_executor
 from tests.command_lines import run_process
@@ -63,17 +62,8 @@ def test_the_lines_of_the_page_start_a_cluster_fill_a_table_and_end_it(broker: K
         for number in range(1000):
             producer.send("recipe", b"x", partition=number % 4)
 
-    with (short_dir / "output").open("wb") as output:
-        shell = subprocess.Popen(
-            ["bash", "-c", lines.replace("7077", port)],
-            cwd=short_dir,
-            env={**os.environ, "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))},
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    processes: list[psutil.Process] = []
-    try:
+    with closing(Terminals(short_dir, {"7077": port})) as terminals:
+        shell = terminals.begin(lines)
         table = str(short_dir / "orders")
         eventually(
             lambda: DeltaTable.is_deltatable(table) and DeltaTable(table).count() == 1000,
@@ -86,12 +76,3 @@ def test_the_lines_of_the_page_start_a_cluster_fill_a_table_and_end_it(broker: K
 
         assert shell.wait(SETTLE_SECONDS) == 0
         assert psutil.wait_procs(processes, SETTLE_SECONDS)[1] == []
-    finally:
-        if shell.poll() is None:
-            processes += psutil.Process(shell.pid).children(recursive=True)
-            shell.kill()
-            shell.wait()
-        for process in processes:
-            if process.is_running():
-                process.kill()
-        print((short_dir / "output").read_text()[-5000:])

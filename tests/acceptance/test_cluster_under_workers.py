@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient
@@ -94,9 +95,7 @@ def test_a_log_truncated_and_grown_again_is_read(meanwhile: str, cluster: KafkaC
     the group's committed offsets."""
     seconds = {"between two batches": 15.0}.get(meanwhile, 0.0)
     fleet = make_fleet(workers=1, partitions=2, on=cluster, trigger=str(seconds))
-    topics.delete_topic(cluster.bootstrap_servers, fleet.topic)
-    eventually(lambda: layout(cluster, fleet.topic) == (), SETTLE_SECONDS, "the topic is gone")
-    create(cluster, fleet.topic, UncleanElection.REPLICAS, **UncleanElection.CONFIGS)
+    place(fleet, cluster, UncleanElection.REPLICAS, **UncleanElection.CONFIGS)
     fleet.start("worker-0")
     fleet.send(20, b"that both brokers have")
     eventually(fleet.is_caught_up, SETTLE_SECONDS, "it is read")
@@ -134,6 +133,44 @@ def test_a_log_truncated_and_grown_again_is_read(meanwhile: str, cluster: KafkaC
         (event["partition"], event["from"], event["to"]) for event in fleet.events() if event["kind"] == "truncated"
     }
     assert reported == {(0, 20, 10), (1, 20, 10)}
+
+
+def place(fleet: Fleet, cluster: KafkaCluster, replicas: Mapping[int, list[int]], **configs: str) -> None:
+    """Recreates the fleet's topic with these replicas of each partition."""
+    topics.delete_topic(cluster.bootstrap_servers, fleet.topic)
+    eventually(lambda: layout(cluster, fleet.topic) == (), SETTLE_SECONDS, "the topic is gone")
+    create(cluster, fleet.topic, replicas, **configs)
+
+
+@pytest.mark.long
+@pytest.mark.shows("a partition without a leader does not stop the others, and is read again when its leader returns")
+def test_a_partition_without_a_leader_holds_up_no_other(cluster: KafkaCluster, make_fleet: MakeFleet) -> None:
+    fleet = make_fleet(workers=1, partitions=3, on=cluster)
+    place(fleet, cluster, {0: [1], 1: [2], 2: [3]}, min_insync_replicas="1")
+    fleet.start("worker-0")
+    fleet.send(300)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
+
+    cluster.brokers[1].kill()
+    fleet.send_to(1, 2, count=100)
+    eventually(lambda: fleet.has_committed(1, 2), 120, "the others are stored and committed")
+    row = eventually(lambda: left_out(fleet), SETTLE_SECONDS, "it is reported")
+    assert row["left_out"] == [{"topic": fleet.topic, "partition": 0, "why": "it has no leader"}]
+    assert row["last_error"] == f"{fleet.topic}-0 is not read: it has no leader"
+    assert [each["partition"] for each in row["events"] if each["kind"] == "partition_left_out"] == [0]
+    fleet.send_to(1, 2, count=100)
+    eventually(lambda: fleet.has_committed(1, 2), SETTLE_SECONDS, "they go on being read")
+
+    cluster.start()
+    fleet.send_to(0, count=100)
+    eventually(fleet.is_caught_up, 120, "it is read again")
+    eventually(lambda: fleet.workers()["worker-0"]["left_out"] == [], SETTLE_SECONDS, "nothing is left out")
+    fleet.stored_once()
+
+
+def left_out(fleet: Fleet) -> dict[str, Any] | None:
+    row = fleet.workers().get("worker-0", {})
+    return row if row.get("left_out") else None
 
 
 def noted(fleet: Fleet) -> set[int | None]:

@@ -10,17 +10,23 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from kctl.demo.fleet import DemoFleet
+from kctl.jars.lock import USUAL, read_lock
 from tests.command_lines import run_process
 from tests.conftest import eventually
+from tests.redis_server import require_redis
+from tests.wheels import build_wheels, clean_environment, install, make_environment, maven_repository
 
 Demo = Callable[..., "subprocess.Popen[str]"]
-START_SECONDS = 150.0
+Kctl = Callable[..., "subprocess.Popen[Any]"]
+START_SECONDS = 240.0
 
 
 @pytest.fixture
@@ -49,39 +55,93 @@ def processes_in(folder: Path) -> list[list[str]]:
     return found
 
 
-def test_it_answers_in_another_terminal_and_ctrl_c_ends_it_with_all_stored_once(demo: Demo, short_dir: Path) -> None:
-    place = short_dir / "demo"
-    process = demo("--workers", "1", "--partitions", "3", "--rate", "500", "-o", "json")
+@pytest.fixture
+def installed(short_dir: Path) -> Kctl:
+    """The installed command, run in an empty folder with an empty cache."""
+    build_wheels(short_dir / "wheels")
+    programs = make_environment(short_dir / "venv")
+    install(programs, "kctl[spark]", short_dir / "wheels")
+    for name in ("empty", "home"):
+        (short_dir / name).mkdir()
+    environment = clean_environment(
+        HOME=str(short_dir / "home"),
+        XDG_RUNTIME_DIR=os.environ["XDG_RUNTIME_DIR"],
+        TMPDIR=str(short_dir),
+        KCTL_MAVEN_REPOSITORY=str(maven_repository(short_dir / "maven")),
+    )
+    return partial(subprocess.Popen, cwd=short_dir / "empty", env=environment, stdout=-1, stderr=-1, text=True)
 
-    eventually(lambda: total_rows() or process.poll() is not None, START_SECONDS, "a batch is stored")
-    assert process.poll() is None, process.communicate()[1]
-    about = place / "run" / "master.json"
-    rows = json.loads(run_process("rpc", "offset_checker", "-o", "json").stdout)["rows"]
 
-    assert stat.S_IMODE(about.stat().st_mode) == 0o600
-    assert json.loads(about.read_text()).keys() >= {"pid", "start_time", "version", "http_url"}
-    assert [(row["topic"], row["partition"]) for row in rows] == [("demo", 0), ("demo", 1), ("demo", 2)]
-    eventually(lambda: run_process("-c", str(place / "kctl.toml"), "rpc", "kafka_lag").returncode == 0)
-    assert {"kctl.toml", "run", "data", "logs"} <= set(os.listdir(place))
+@pytest.mark.timeout(900)  # PySpark is downloaded and built if uv's cache is empty.
+@pytest.mark.shows("after `pip install kctl[spark]` into an empty environment, `kctl demo` runs without further steps")
+@pytest.mark.shows("an installed `kctl` fetches, verifies and keeps its jars without the repository")
+@pytest.mark.shows("`kctl demo` exits with 0 only if every message is stored exactly once")
+@pytest.mark.shows("with `storage.mode = directly` workers call the handler, which gets every message once")
+def test_the_demo_of_an_installed_kctl_answers_and_ctrl_c_ends_it_with_all_handled_once(
+    installed: Kctl, short_dir: Path
+) -> None:
+    place, program = short_dir / "demo", short_dir / "venv" / "bin" / "kctl"
 
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=150)
-    summary = json.loads(out.splitlines()[-1])
+    def kctl(*words: str) -> tuple[int, str]:
+        with installed([program, *words]) as process:
+            out, _ = process.communicate()
+            return process.returncode, out
+
+    options = ("--dir", str(place), "--workers", "1", "--partitions", "3", "--rate", "500", "--storage", "directly")
+    with installed([program, "demo", *options, "-o", "json"]) as process:
+        eventually(lambda: has_rows(place) or process.poll() is not None, START_SECONDS, "a batch is stored")
+        assert process.poll() is None, process.communicate()[1]
+        about = place / "run" / "master.json"
+        rows = json.loads(kctl("rpc", "offset_checker", "-o", "json")[1])["rows"]
+
+        assert stat.S_IMODE(about.stat().st_mode) == 0o600
+        assert json.loads(about.read_text()).keys() >= {"pid", "start_time", "version", "http_url"}
+        assert [(row["topic"], row["partition"]) for row in rows] == [("demo", 0), ("demo", 1), ("demo", 2)]
+        eventually(lambda: kctl("-c", str(place / "kctl.toml"), "rpc", "kafka_lag")[0] == 0)
+        assert {"kctl.toml", "run", "data", "logs"} <= set(os.listdir(place))
+
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=150)
 
     assert process.returncode == 0, err
-    assert (summary["lost"], summary["duplicated"]) == (0, 0)
-    assert summary["stored"] == summary["produced"] > 0
+    all_is_handled_once(summary := json.loads(out.splitlines()[-1]))
     assert summary.keys() >= {"largest_lag", "seconds_to_first_batch"}
     assert "Traceback" not in err
-    assert os.listdir(place / "run") == []
+    jars = len({jar for lock in USUAL for jar in read_lock(lock)})
+    assert err.startswith(f"jars: downloading {jars} ")
+    assert f"jars: {jars} of {jars}, " in err
+    verified = kctl("jars", "verify")[1]
+    assert verified == f"0 downloaded, all in {short_dir / 'home' / '.cache' / 'kctl' / 'jars'}\n"
+    assert os.listdir(place / "run") == os.listdir(short_dir / "empty") == []
     assert processes_in(place) == []
-    assert run_process("rpc", "kafka_lag").returncode == 5
+    assert kctl("rpc", "kafka_lag")[0] == 5
 
 
-def total_rows() -> int:
-    done = run_process("rpc", "workers", "-o", "json")
-    rows: list[dict[str, Any]] = json.loads(done.stdout)["rows"] if done.returncode == 0 else []
-    return sum(row["rows_total"] for row in rows)
+def has_rows(place: Path) -> bool:
+    """By the socket, which costs less than a command."""
+    answer = DemoFleet(place).ask("workers")
+    return answer is not None and any(row["rows_total"] for row in answer["rows"])
+
+
+def all_is_handled_once(summary: dict[str, Any]) -> None:
+    assert summary["handled"] == summary["stored"] == summary["produced"] > 0
+    nothing = ("lost", "duplicated", "handled_again", "dead")
+    assert {name: summary[name] for name in nothing} == dict.fromkeys(nothing, 0)
+
+
+@pytest.mark.long
+@pytest.mark.shows("`kctl demo --for` has each message handled once by sinkers, from a file and from Redis")
+@pytest.mark.parametrize("storage", ["file", "redis"])
+def test_everything_that_is_produced_is_handled_once(storage: str, demo: Demo) -> None:
+    if storage == "redis":
+        require_redis()
+    options = ("--storage", storage, "--sinkers", "2", "--workers", "1", "--partitions", "3", "--rate", "1000")
+
+    process = demo("--for", "5", "-o", "json", *options)
+    out, err = process.communicate(timeout=280)
+
+    assert process.returncode == 0, err
+    all_is_handled_once(json.loads(out.splitlines()[-1]))
 
 
 @pytest.mark.parametrize("options", [("-o", "json"), ("--broker-only",)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from contextlib import suppress
@@ -18,6 +19,9 @@ from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFl
 from tests.conftest import eventually
 from tests.processes import alive
 
+WORKERS = ("worker-0", "worker-1")
+PARTITIONS, LARGE, SMALL = 40, 7, range(20, 30)
+LARGE_COUNT, SMALL_COUNT = 19_000, 100
 TRANSFORM = """
 def mark(frame):
     return frame.mapInArrow(marked, frame.schema)
@@ -60,17 +64,32 @@ def keep(frame):
 """
 
 
-@pytest.fixture
-def two(make_fleet: MakeFleet) -> Fleet:
-    fleet = make_fleet(
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> None:
+    """The fleet outlives a test here."""
+
+
+@pytest.fixture(scope="module")
+def shared(make_shared_fleet: MakeFleet) -> Fleet:
+    fleet = make_shared_fleet(
         workers=2,
-        partitions=4,
+        partitions=PARTITIONS,
         engine="shared",
-        workers_more='transform = "sameness:keep"\nping_timeout_seconds = 60.0',
+        backoff="5.0",
+        kafka="max_poll_interval_seconds = 20.0",
+        workers_more="max_records_per_batch = 5000\nrevoke_timeout_seconds = 5.0",
     )
-    (fleet.directory / "sameness.py").write_text(SAME)
-    fleet.start("worker-0", "worker-1")
+    fleet.send_to(LARGE, count=LARGE_COUNT)
+    fleet.send_to(*SMALL, count=SMALL_COUNT)
+    fleet.start(*WORKERS)
     return fleet
+
+
+@pytest.fixture
+def two(shared: Fleet) -> Fleet:
+    """Two workers whose queries are in one engine."""
+    eventually(lambda: held(shared).get("queries") == 2, SETTLE_SECONDS, "a query each")
+    return shared
 
 
 def with_pandas(fleet: Fleet) -> list[psutil.Process]:
@@ -83,8 +102,33 @@ def with_pandas(fleet: Fleet) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.shows("one of 40 partitions may have 95 % of the records")
+def test_a_worker_killed_in_a_backlog_leaves_nothing_in_the_engine_and_others_read_on(two: Fleet) -> None:
+    eventually(lambda: two.offsets()[LARGE]["current_offset"], SETTLE_SECONDS, "a batch of the large one is committed")
+    assert not with_pandas(two)
+    killed = two.offsets()[LARGE]["worker"]
+    [other] = {*WORKERS} - {killed}
+    before = two.workers()[other]
+
+    os.kill(two.workers()[killed]["pid"], signal.SIGKILL)
+    eventually(lambda: (held(two)["workers"], held(two)["queries"]) == (1, 1), 5.0, "what it had is freed")
+    two.send_to(*SMALL, count=SMALL_COUNT)
+    eventually(lambda: two.workers()[other]["batches_total"] > before["batches_total"], 30, "the other one reads on")
+    eventually(lambda: held(two)["workers"] == 2 and held(two)["queries"] == 2, START_SECONDS, "it is back")
+
+    eventually(two.is_caught_up, START_SECONDS, "everything is stored")
+    two.send_to(*range(PARTITIONS), count=SMALL_COUNT)
+    eventually(two.is_caught_up, SETTLE_SECONDS, "so is what comes in all of them")
+    two.stored_once()
+    assert two.workers()[other]["pid"] == before["pid"]
+
+
 @pytest.mark.shows("a killed engine ends no worker and no membership: 0 lost, 0 twice")
 def test_workers_go_on_in_the_next_engine_without_a_restart_and_stay_members(two: Fleet) -> None:
+    (two.directory / "sameness.py").write_text(SAME)
+    two.config.write_text(two.config.read_text().replace("[workers]", '[workers]\ntransform = "sameness:keep"'))
+    two.kctl("reload")
+    two.kctl("restart", *WORKERS, "--wait")
     load = two.load(rate=500)
     eventually(lambda: all(row["batches_total"] for row in two.workers().values()), SETTLE_SECONDS, "both store")
     before = {name: row["pid"] for name, row in two.workers().items()}
@@ -106,37 +150,28 @@ def test_workers_go_on_in_the_next_engine_without_a_restart_and_stay_members(two
     assert not alive([jvm])
 
 
-PARTITIONS, LARGE, SMALL = 40, 7, range(20, 30)
-LARGE_COUNT, SMALL_COUNT = 19_000, 100
+@pytest.mark.shows("the master detects a hung JVM of the engine, and its workers need no restart")
+def test_a_jvm_that_hangs_is_restarted_and_nothing_is_lost_or_stored_twice(two: Fleet) -> None:
+    load = two.load(rate=500)
+    jvm, before = two.jvm(), {name: row["pid"] for name, row in two.workers().items()}
+
+    jvm.suspend()
+    eventually(lambda: restarts(two).get("unresponsive"), SETTLE_SECONDS, "it is restarted")
+
+    found = re.fullmatch(r"its agent answers, but its main thread has hung for ([0-9.]+) s", why_restarted(two))
+    assert found is not None, why_restarted(two)
+    assert float(found[1]) >= 7.5
+    two.finish(load)
+    eventually(two.is_caught_up, START_SECONDS, "everything is stored and committed")
+    assert not alive([jvm]), "the JVM that hung is gone"
+    assert {name: row["pid"] for name, row in two.workers().items()} == before
+    two.stored_once()
 
 
-@pytest.mark.shows("one of 40 partitions may have 95 % of the records")
-def test_a_worker_killed_in_a_backlog_leaves_nothing_in_the_engine_and_others_read_on(make_fleet: MakeFleet) -> None:
-    more = "max_records_per_batch = 5000"
-    fleet = make_fleet(workers=2, partitions=PARTITIONS, engine="shared", backoff="5.0", workers_more=more)
-    fleet.send_to(LARGE, count=LARGE_COUNT)
-    fleet.send_to(*SMALL, count=SMALL_COUNT)
-    fleet.start("worker-0", "worker-1")
-    eventually(lambda: held(fleet).get("queries") == 2, SETTLE_SECONDS, "a query each")
-    eventually(
-        lambda: fleet.offsets()[LARGE]["current_offset"], SETTLE_SECONDS, "a batch of the large one is committed"
-    )
-    assert not with_pandas(fleet)
-    killed = fleet.offsets()[LARGE]["worker"]
-    [other] = {"worker-0", "worker-1"} - {killed}
-    before = fleet.workers()[other]
-
-    os.kill(fleet.workers()[killed]["pid"], signal.SIGKILL)
-    eventually(lambda: (held(fleet)["workers"], held(fleet)["queries"]) == (1, 1), 5.0, "what it had is freed")
-    fleet.send_to(*SMALL, count=SMALL_COUNT)
-    eventually(lambda: fleet.workers()[other]["batches_total"] > before["batches_total"], 30, "the other one reads on")
-    eventually(lambda: held(fleet)["workers"] == 2 and held(fleet)["queries"] == 2, START_SECONDS, "it is back")
-
-    eventually(fleet.is_caught_up, START_SECONDS, "everything is stored")
-    fleet.send_to(*range(PARTITIONS), count=SMALL_COUNT)
-    eventually(fleet.is_caught_up, SETTLE_SECONDS, "so is what comes in all of them")
-    fleet.stored_once()
-    assert fleet.workers()[other]["pid"] == before["pid"]
+def restarts(fleet: Fleet) -> dict[str, int]:
+    fleet.check()
+    found: dict[str, int] = (fleet.engine().get("supervisor") or {}).get("restarts_by_cause", {})
+    return found
 
 
 @pytest.mark.long
@@ -176,7 +211,7 @@ def own(frame):
 def test_configuration_and_views_set_by_a_transform_are_its_own_workers(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(workers=2, partitions=4, engine="shared", workers_more='transform = "ownness:own"')
     (fleet.directory / "ownness.py").write_text(OWN_SESSION)
-    fleet.start("worker-0", "worker-1")
+    fleet.start(*WORKERS)
     pids = {row["pid"] for row in fleet.workers().values()}
 
     fleet.kctl("pause", "--all")

@@ -3,8 +3,6 @@ stored twice, and only messages in flight are handled twice."""
 
 from __future__ import annotations
 
-from itertools import product
-
 import pytest
 
 from tests.acceptance.faults import Faults
@@ -27,36 +25,25 @@ def server_or_none(request: pytest.FixtureRequest, broker: KafkaBroker) -> Redis
     return request.getfixturevalue("redis_server") if request.param == "redis" else None
 
 
-def test_whatever_is_killed_only_what_was_in_flight_repeats(redis_server: RedisServer, make_fleet: MakeFleet) -> None:
-    faults = Faults(make_fleet, redis_server, rate=BRIEF_RATE)
+@pytest.mark.shows("a killed master leaves no process behind, and its workers leave their group")
+@pytest.mark.parametrize("server_or_none", [pytest.param("file", marks=pytest.mark.long), "redis"], indirect=True)
+def test_whatever_is_killed_only_what_was_in_flight_repeats(
+    server_or_none: RedisServer | None, make_fleet: MakeFleet
+) -> None:
+    faults = Faults(make_fleet, server_or_none, rate=BRIEF_RATE)
 
     faults.kill_sinker()
-    faults.kill_redis()
-    faults.kill_worker(with_all_its_processes=False)
+    if server_or_none is not None:
+        faults.kill_redis()
+    faults.kill_worker()
     faults.kill_master()
 
     faults.settle_accounts()
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    ("server_or_none", "part"),
-    [*product(["file"], ["worker", "master", "sinker"]), *product(["redis"], ["worker", "master", "sinker", "redis"])],
-    indirect=["server_or_none"],
-)
-def test_twenty_kills_lose_nothing(server_or_none: RedisServer | None, part: str, make_fleet: MakeFleet) -> None:
-    faults = Faults(make_fleet, server_or_none)
-
-    for number in range(REPETITIONS):
-        if part == "worker":
-            faults.kill_worker(with_all_its_processes=number % 2 == 0)
-        else:
-            getattr(faults, f"kill_{part}")()
-
-    faults.settle_accounts()
-    assert part != "worker" or any(faults.uncommitted), "no kill came between a put and its commit"
-    assert part != "sinker" or faults.in_flight
+    logs = "".join(path.read_text() for path in (faults.fleet.directory / "logs").glob("*.log"))
+    assert "the master is gone" in logs
+    assert "Traceback" not in logs
+    checkpoints = list((faults.fleet.directory / "data" / "scratch" / "worker-0").glob("query-*"))
+    assert len(checkpoints) == 1, "the checkpoints of killed workers are gone"
 
 
 @pytest.mark.long

@@ -6,8 +6,8 @@ import json
 import os
 import random
 import shutil
-import signal
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -15,73 +15,94 @@ from urllib.parse import unquote
 import duckdb
 import pytest
 from deltalake import DeltaTable
+from kafka import KafkaConsumer, TopicPartition
 
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
-from tests.acceptance.tables import Lake, lake, later, places, sent
+from tests.acceptance.tables import Lake, StoredLake, lake, later, places, sent
 from tests.conftest import eventually
+from tests.object_store_server import ObjectStoreServer
+from tests.servers import topics
 
-KILLS = 2
-"""test_any_kill.py, in `make test-long`, has more."""
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "items.py"
 
 
+def actions(table: Path) -> Iterator[dict[str, Any]]:
+    """Of all entries of the log, read without kctl and without delta-rs."""
+    for entry in sorted((table / "_delta_log").glob("*.json")):
+        yield from map(json.loads, entry.read_text().splitlines())
+
+
 def positions(table: Path, fleet: Fleet) -> dict[int, int]:
-    """Each partition's last `txn` action in the log; read without kctl and without delta-rs."""
+    """Each partition's last `txn` action."""
     found: dict[int, int] = {}
-    for commit in sorted((table / "_delta_log").glob("*.json")):
-        for action in map(json.loads, commit.read_text().splitlines()):
-            match action.get("txn", {}).get("appId", "").split("/"):
-                case ["kctl", _, fleet.group, fleet.topic, partition]:
-                    found[int(partition)] = action["txn"]["version"]
+    for action in actions(table):
+        match action.get("txn", {}).get("appId", "").split("/"):
+            case ["kctl", _, fleet.group, fleet.topic, partition]:
+                found[int(partition)] = action["txn"]["version"]
     return found
 
 
 def read_by_duckdb(table: Path) -> Counter[tuple[str, int, int]]:
-    """DuckDB reads the files of the log's entries, without kctl and without delta-rs."""
     files: dict[str, None] = {}
-    for commit in sorted((table / "_delta_log").glob("*.json")):
-        for action in map(json.loads, commit.read_text().splitlines()):
-            if "add" in action:
-                files[unquote(action["add"]["path"])] = None
-            elif "remove" in action:
-                del files[unquote(action["remove"]["path"])]
+    for action in actions(table):
+        if "add" in action:
+            files[unquote(action["add"]["path"])] = None
+        elif "remove" in action:
+            del files[unquote(action["remove"]["path"])]
     paths = [str(table / path) for path in files]
     rows = duckdb.execute('select topic, "partition", "offset" from read_parquet(?)', [paths]).fetchall()
     return Counter((topic, partition, offset) for topic, partition, offset in rows)
 
 
-def test_whatever_is_produced_is_in_the_table_once_despite_kills(make_fleet: MakeFleet, short_dir: Path) -> None:
-    table, drawn = short_dir / "orders", random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
-    fleet = make_fleet(partitions=3, storage=lake(table, "maintenance = false"))
+@pytest.fixture
+def table(request: pytest.FixtureRequest, short_dir: Path) -> Lake | StoredLake:
+    return Lake(short_dir) if request.param == "folder" else StoredLake(request.getfixturevalue("object_store"))
+
+
+@pytest.mark.shows(
+    "in an object store, too, each message is a row once, and no process list, output or log has its keys"
+)
+@pytest.mark.parametrize("table", [pytest.param("folder", marks=pytest.mark.long), "s3"], indirect=True)
+def test_whatever_is_produced_is_in_the_table_once_despite_kills(
+    make_fleet: MakeFleet, table: Lake | StoredLake
+) -> None:
+    """test_any_kill.py, in `make test-long`, has more kills."""
+    fleet = make_fleet(partitions=3, storage=table.settings("maintenance = false"))
     fleet.send(3000)
     fleet.start()
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
-    members = fleet.rpc("member_leader")["members"]
-    assert [member["worker"] for member in members] == ["worker-0"]
-    assert places(table) == sent(fleet)
+    assert table.places() == sent(fleet)
 
     load = fleet.load(2000)
-    for _ in range(KILLS):
-        before = DeltaTable(table).version()
-        eventually(lambda: DeltaTable(table).version() > before + 1, START_SECONDS, "batches are stored")  # noqa: B023
-        pid = fleet.workers()["worker-0"]["pid"]
-        eventually(later(drawn.uniform(0, 0.5)), 5, "the moment has come")
-        os.kill(pid, signal.SIGKILL)
-        look_after(fleet)
-        eventually(lambda: fleet.is_running("worker-0") and _pid(fleet) != pid, START_SECONDS, "it runs again")  # noqa: B023
+    before = table.opened().version()
+    eventually(lambda: table.opened().version() > before + 1, START_SECONDS, "batches are stored")
+    fleet.kill_worker()
+    look_after(fleet)
     fleet.finish(load)
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
 
-    assert places(table) == read_by_duckdb(table) == sent(fleet)
-    assert positions(table, fleet) == {tp.partition: count for tp, count in fleet.sent.items()}
-    columns = DeltaTable(table).schema().fields
-    assert [c.name for c in columns] == [
+    assert table.places() == sent(fleet)
+    assert [each.name for each in table.opened().schema().fields] == [
         "topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers",
     ]  # fmt: skip
+    if isinstance(table, StoredLake):
+        shows_no_key(fleet, table.secret)
+    else:
+        assert read_by_duckdb(table.path) == sent(fleet)
+        assert positions(table.path, fleet) == {tp.partition: count for tp, count in fleet.sent.items()}
+        fleet.kctl("seek", "--topic", fleet.topic, "--to", "earliest", "--yes")
+        eventually(lambda: table.places() == sent(fleet) + sent(fleet), SETTLE_SECONDS, "each is a row once more")
+
+
+def shows_no_key(fleet: Fleet, secret: str) -> None:
+    assert not [each for each in fleet.family() if secret in " ".join(each.cmdline())]
+    shown = [fleet.kctl("config", "show").stdout, fleet.kctl("storage", "status").stdout]
+    logs = [file for file in fleet.directory.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()]
+    assert (logs, [text for text in shown if secret in text]) == ([], [])
 
 
 def look_after(fleet: Fleet) -> None:
@@ -131,7 +152,7 @@ def test_transforms_parse_and_explode(make_fleet: MakeFleet, short_dir: Path, mo
     assert "_kctl_error" not in found.schema.names
 
     (short_dir / "repaired").touch()
-    before = dead(fleet)
+    before = fleet.dead_letters()
     assert [(row["value"], row["error"]) for row in before] == [("no JSON", "it is no JSON order")] * 10
     assert fleet.kctl("storage", "dead", "requeue").stdout == "10 dead letters requeued\n"
     eventually(lambda: requeued(table, fleet) == 0, SETTLE_SECONDS, "they are requeued")
@@ -144,12 +165,7 @@ def test_transforms_parse_and_explode(make_fleet: MakeFleet, short_dir: Path, mo
         len(readable),
         1100 + len(readable),
     )
-    assert [(row["id"], row["tries"]) for row in dead(fleet)] == [(row["id"], 2) for row in others]
-
-
-def dead(fleet: Fleet) -> list[dict[str, Any]]:
-    listed = json.loads(fleet.kctl("storage", "dead", "list", "-o", "json", "--limit", "1000").stdout)["rows"]
-    return sorted(listed, key=lambda row: (row["partition"], row["offset"]))
+    assert [(row["id"], row["tries"]) for row in fleet.dead_letters()] == [(row["id"], 2) for row in others]
 
 
 def requeued(table: Path, fleet: Fleet) -> int:
@@ -169,14 +185,7 @@ def test_two_fleets_fill_one_table_while_their_workers_are_killed(make_fleet: Ma
         eventually(lambda: fleet.is_running("worker-0", "worker-1"), START_SECONDS, "it runs")  # noqa: B023
     loads = [fleet.load(500) for fleet in fleets]
     for number in range(6):
-        fleet, name = fleets[number % 2], f"worker-{drawn.randrange(2)}"
-        pid = fleet.workers()[name]["pid"]
-        os.kill(pid, signal.SIGKILL)
-        eventually(
-            lambda: fleet.is_running(name) and fleet.workers()[name]["pid"] != pid,  # noqa: B023
-            START_SECONDS,
-            "it runs again",
-        )
+        fleets[number % 2].kill_worker(f"worker-{drawn.randrange(2)}")
     for fleet, load in zip(fleets, loads, strict=True):
         fleet.finish(load)
         eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
@@ -184,5 +193,85 @@ def test_two_fleets_fill_one_table_while_their_workers_are_killed(make_fleet: Ma
     assert table.places() == sent(fleets[0]) + sent(fleets[1])
 
 
-def _pid(fleet: Fleet) -> Any:
-    return fleet.workers()["worker-0"]["pid"]
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_rows_and_dead_letters_are_stored_once_beside_maintenance_kills_and_a_store_that_is_away(
+    make_fleet: MakeFleet, object_store: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No message of the first batch becomes a row, so Spark writes no file. In the end dead letters are requeued."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("KCTL_REPAIRED", str(object_store.directory / "repaired"))
+    table, dead_letters = StoredLake(object_store), StoredLake(object_store, "orders_dead_letters")
+    drawn = random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
+    fleet = make_fleet(
+        partitions=2,
+        storage=table.settings('maintenance = false\npartition_by = ["topic"]'),
+        workers_more='transform = "tests.acceptance.transforms:fewer_marked_when_repaired"',
+    )
+    fleet.send(1)
+    fleet.start()
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+    load = fleet.load(500)
+    for _ in range(2):
+        fleet.kill_worker()
+        look_after(fleet)
+        object_store.kill()
+        away = drawn.uniform(0, 40)
+        eventually(later(away), 60, "it was away for so long")
+        object_store.start()
+    fleet.finish(load)
+    eventually(fleet.is_caught_up, 2 * START_SECONDS, "all is committed")
+    marked = Counter({place: 1 for place in sent(fleet) if place[2] % 10 == 0})
+    assert dead_letters.places() == marked
+    assert table.places() == sent(fleet) - marked
+
+    (object_store.directory / "repaired").touch()
+    fleet.kctl("storage", "dead", "requeue")
+    still = Counter({place: 1 for place in sent(fleet) if place[2] % 100 == 0})
+    eventually(lambda: dead_letters.places() == still, 120, "they are requeued")
+    assert table.places() == sent(fleet) - still
+
+
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.ms": "1000",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "0",
+}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+@pytest.mark.shows("each message that a compacted topic still has is a row of the table once")
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+def test_of_a_compacted_topic_every_message_that_is_left_is_a_row(make_fleet: MakeFleet, short_dir: Path) -> None:
+    table = short_dir / "orders"
+    fleet = make_fleet(partitions=2, workers=2, storage=lake(table))
+    topics.delete_topic(fleet.broker.bootstrap_servers, fleet.topic)
+    topics.create_topic(fleet.broker.bootstrap_servers, fleet.topic, 2, COMPACTED)
+    for number in range(4):  # the same keys each time; the last message closes the earlier segments
+        fleet.send(200, b"%d" % number)
+        eventually(later(1.5), 5, "the segment is old enough")
+    eventually(lambda: left(fleet).total() <= 410, 90, "it is compacted")
+
+    fleet.start("worker-0", "worker-1")
+    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
+
+    assert 200 <= left(fleet).total() < sent(fleet).total()
+    assert places(table) == left(fleet)
+    fleet.send(200, b"afterwards")
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is committed")
+    values = DeltaTable(table).to_pyarrow_table(columns=["value"])["value"].to_pylist()
+    assert values.count(b"afterwards") == 200
+
+
+def left(fleet: Fleet) -> Counter[tuple[str, int, int]]:
+    consumer = KafkaConsumer(bootstrap_servers=fleet.broker.bootstrap_servers, consumer_timeout_ms=2000)
+    try:
+        partitions = [TopicPartition(fleet.topic, number) for number in range(fleet.partitions)]
+        consumer.assign(partitions)
+        consumer.seek_to_beginning(*partitions)
+        return Counter((record.topic, record.partition, record.offset) for record in consumer)
+    finally:
+        consumer.close()

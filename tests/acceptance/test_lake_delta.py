@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import time
 from collections import Counter
 from pathlib import Path
@@ -13,8 +12,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 
 from kctl_agent.storage.base import TableRefused
 from kctl_agent.storage.chunk import Advance
@@ -23,9 +20,9 @@ from kctl_agent.storage.lake.maintenance.vacuum import unused
 from kctl_agent.storage.lake.storage import LakeStorage
 from tests.acceptance.delta_spark import DeltaRefused, DeltaSpark, Found, delta_rs_rows
 from tests.acceptance.fleets import START_SECONDS, Fleet, MakeFleet
-from tests.acceptance.tables import later
+from tests.acceptance.tables import Lake, later, places, sent
 from tests.conftest import eventually
-from tests.skipping import HIDDEN, HIDING, Predicate, Rows, arrow, opened, predicates, rows_of
+from tests.skipping import HIDING, arrow, opened
 from tests.table_conformance import compact
 
 pytestmark = pytest.mark.long
@@ -42,7 +39,6 @@ SKIPPING = (
     "timestamp >= timestamp_millis({sent_at})",
 )
 """By the log's statistics, the files of the first messages have no match for these."""
-FILES = 24
 OTHERS = "insert into {} (topic, partition, offset, country) values ('other', 0, {}, '50%'), ('other', 0, {}, 'de')"
 REFUSED = {
     "set tblproperties ('delta.enableChangeDataFeed' = 'true')": "cannot write: changeDataFeed",
@@ -60,45 +56,26 @@ def fleet(make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     return make_fleet(
         partitions=2,
-        storage=f'mode = "lake"\nuri = "{table_of(short_dir).as_uri()}"\n'
-        'partition_by = ["country"]\nmaintenance = false',
+        storage=Lake(short_dir).settings('partition_by = ["country"]\nmaintenance = false'),
         workers_more='transform = "tests.acceptance.transforms:typed_by_offset"',
     )
-
-
-def table_of(short_dir: Path) -> Path:
-    return short_dir / "orders"
 
 
 def name_of(table: Path) -> str:
     return f"delta.`{table}`"
 
 
-def places(found: Found, topic: str) -> Counter[tuple[int, int]]:
-    return Counter((partition, offset) for of, partition, offset in found.rows if of == topic)
-
-
-def sent(fleet: Fleet) -> Counter[tuple[int, int]]:
-    return Counter({(tp.partition, at): 1 for tp, count in fleet.sent.items() for at in range(count)})
-
-
-def is_marked(place: tuple[int, int]) -> bool:
-    return place[1] % 10 == 0
-
-
-def assert_each_once(delta: DeltaSpark, table: Path, fleet: Fleet) -> None:
-    expected = {
-        table: Counter({place: 1 for place in sent(fleet) if not is_marked(place)}),
-        table.with_name(f"{table.name}_dead_letters"): Counter({place: 1 for place in sent(fleet) if is_marked(place)}),
-    }
-    columns = ["topic", "partition", "offset"]
-    for each, rows in expected.items():
-        assert places(delta.sql(f"select {', '.join(columns)} from {name_of(each)}"), fleet.topic) == rows
-        assert places(Found(delta_rs_rows(each, columns), None), fleet.topic) == rows
+def assert_each_once(delta: DeltaSpark, table: Lake, fleet: Fleet) -> None:
+    """As delta-rs and Delta's own Spark read both tables."""
+    marked = Counter({place: 1 for place in sent(fleet) if place[2] % 10 == 0})
+    for path, expected in (table.path, sent(fleet) - marked), (table.dead_letters_path, marked):
+        rows = delta.sql(f"select topic, partition, offset from {name_of(path)} where topic = '{fleet.topic}'").rows
+        assert Counter(map(tuple, rows)) == expected
+        assert Counter({place: n for place, n in places(path).items() if place[0] == fleet.topic}) == expected
 
 
 def test_deltas_own_spark_reads_skips_files_appends_compacts_beside_the_fleet(fleet: Fleet, short_dir: Path) -> None:
-    table = table_of(short_dir)
+    table = Lake(short_dir).path
     with DeltaSpark(short_dir / "delta") as delta:
         fleet.send(FIRST)
         fleet.start()
@@ -107,7 +84,7 @@ def test_deltas_own_spark_reads_skips_files_appends_compacts_beside_the_fleet(fl
         fleet.send(SECOND)
         eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
 
-        for each in (table, table.with_name("orders_dead_letters")):
+        for each in (table, Lake(short_dir).dead_letters_path):
             columns = [field.name for field in DeltaTable(each).schema().fields]
             found = delta.sql(f"select {', '.join(f'`{name}`' for name in columns)} from {name_of(each)}")
             assert sorted(found.rows, key=json.dumps) == sorted(delta_rs_rows(each, columns), key=json.dumps)
@@ -126,17 +103,15 @@ def test_deltas_own_spark_reads_skips_files_appends_compacts_beside_the_fleet(fl
         fleet.finish(load)
         eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
 
-        assert_each_once(delta, table, fleet)
-        assert places(delta.sql(f"select topic, partition, offset from {name_of(table)}"), "other") == {
-            (0, 1): 1,
-            (0, 2): 1,
-        }
+        assert_each_once(delta, Lake(short_dir), fleet)
+        others = delta.sql(f"select offset from {name_of(table)} where topic = 'other' order by offset")
+        assert others.rows == [[1], [2]]
 
 
 @pytest.mark.timeout(900)
 def test_deltas_own_spark_deletes_merges_and_vacuums_while_workers_are_killed(fleet: Fleet, short_dir: Path) -> None:
     """Stored offsets also survive Delta's checkpoints and clean-ups of the log."""
-    table, drawn = table_of(short_dir), random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
+    table, drawn = Lake(short_dir).path, random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
     with DeltaSpark(short_dir / "delta") as delta:
         fleet.send(FIRST)
         fleet.start()
@@ -150,19 +125,13 @@ def test_deltas_own_spark_deletes_merges_and_vacuums_while_workers_are_killed(fl
                 beside(fleet, delta, statement)
                 version = DeltaTable(table).version()
                 eventually(lambda: DeltaTable(table).version() > version, START_SECONDS, "batches are stored")  # noqa: B023
-            pid = fleet.workers()["worker-0"]["pid"]
             eventually(later(drawn.uniform(0, 0.5)), 5, "the moment has come")
-            os.kill(pid, signal.SIGKILL)
-            eventually(
-                lambda: fleet.is_running("worker-0") and fleet.workers()["worker-0"]["pid"] != pid,  # noqa: B023
-                START_SECONDS,
-                "it runs again",
-            )
+            fleet.kill_worker()
         fleet.finish(load)
         eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
 
         assert not (table / "_delta_log" / f"{1:020}.json").exists()
-        assert_each_once(delta, table, fleet)
+        assert_each_once(delta, Lake(short_dir), fleet)
         others = delta.sql(f"select offset, more_0, more_3 from {name_of(table)} where topic = 'other' order by offset")
         assert others.rows == [[1, "0", None], [3, None, None], [5, None, None], [7, None, "3"]]
 
@@ -194,46 +163,6 @@ def test_tables_to_which_spark_has_added_features_are_rejected_by_their_names(sh
             delta.sql(f"alter table {name_of(table)} {change}")
             with pytest.raises(TableRefused, match=reason):
                 LakeStorage(LocalFolder(table)).prepare()
-
-
-def test_deltas_own_spark_finds_by_statistics_what_it_finds_without_also_after_a_compaction(short_dir: Path) -> None:
-    """Covers files that Spark has written, with rows of every type as hypothesis draws them, and kctl's compactions of
-    them."""
-    table, bare, drawn = short_dir / "table", short_dir / "bare", [(HIDING, list(HIDDEN.values())), *drawn_files()]
-    bare.mkdir()
-    for number, (rows, _) in enumerate(drawn):
-        pq.write_table(arrow(rows, 10 * number), bare / f"{number}.parquet", write_statistics=False)
-    with DeltaSpark(short_dir / "delta") as delta:
-        lake = opened(table)
-        batch = lake.begin([Advance("t", 0, 1, 0, 1)])
-        delta.sql("set spark.sql.files.maxPartitionBytes = 4194304")  # a file becomes a file
-        delta.sql(f"insert overwrite directory '{batch.folder.uri}' using parquet select * from parquet.`{bare}`")
-        batch.commit()
-        conditions = [predicate.sql("spark") for _, wanted in drawn for predicate in wanted]
-        there = {each: ids(delta.sql(f"select id from parquet.`{bare}` where {each}")) for each in conditions}
-
-        for most in (len(drawn), len(drawn) // 2):
-            files = len(DeltaTable(table).file_uris())
-            assert len(drawn) // 8 < files <= most
-            found = {each: delta.sql(f"select id from {name_of(table)} where {each}") for each in conditions}
-            assert {each: ids(rows) for each, rows in found.items()} == there
-            assert any(rows.files_read is not None and rows.files_read < files // 2 for rows in found.values())
-            compact(lake.table, 4 * max(file.stat().st_size for file in table.glob("kctl-*/*.parquet")))
-
-
-def drawn_files() -> list[tuple[Rows, list[Predicate]]]:
-    drawn: list[tuple[Rows, list[Predicate]]] = []
-    with_predicates = rows_of(6).flatmap(
-        lambda rows: st.tuples(st.just(rows), st.lists(predicates([rows]), min_size=2, max_size=2))
-    )
-
-    @settings(max_examples=FILES, phases=[Phase.generate], database=None, derandomize=True)
-    @given(with_predicates)
-    def draw(each: tuple[Rows, list[Predicate]]) -> None:
-        drawn.append(each)
-
-    draw()
-    return drawn
 
 
 def ids(found: Found) -> list[int]:

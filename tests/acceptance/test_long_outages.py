@@ -19,6 +19,8 @@ import pytest
 
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.acceptance.handlers import KEEPER, kept
+from tests.acceptance.outage_bench import Bench
+from tests.acceptance.outages import broker_killed, redis_frozen, redis_killed
 from tests.conftest import eventually
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.redis_server import RedisServer
@@ -37,19 +39,17 @@ backoff_max_seconds = 1.0
 SINKERS = f'count = 1\nhandler = "{KEEPER}"'
 
 
-class Given:
-    def __init__(self, fleet: Fleet, broker: KafkaBroker, redis: RedisServer) -> None:
-        self.fleet, self.broker, self.redis = fleet, broker, redis
+class Given(Bench):
+    """A fleet whose parts can be taken away, without views."""
 
-    def processes(self) -> dict[str, dict[str, Any]]:
-        answer = self.fleet.ask("workers")
-        return {row["name"]: row for row in answer["rows"]} if answer else {}
+    def __init__(self, fleet: Fleet, parts: dict[str, Any]) -> None:
+        self.fleet, self.parts = fleet, parts
 
     def waiting(self) -> dict[str, str]:
-        return {name: row["waiting_for"]["what"] for name, row in self.processes().items() if row["waiting_for"]}
+        return {name: row["waiting_for"]["what"] for name, row in self.fleet.processes().items() if row["waiting_for"]}
 
     def restarts(self) -> dict[str, int]:
-        return {name: row["supervisor"]["restarts"] for name, row in self.processes().items()}
+        return {name: row["supervisor"]["restarts"] for name, row in self.fleet.processes().items()}
 
 
 @pytest.fixture
@@ -60,17 +60,10 @@ def given(short_dir: Path, make_fleet: MakeFleet, redis_server: RedisServer) -> 
     storage = f'mode = "redis"\nurl = "{redis_server.url}"'
     fleet = make_fleet(workers=2, partitions=2, on=broker, storage=storage, sinkers=SINKERS, workers_more=WORKERS)
     fleet.start("worker-0", "worker-1")
-    yield Given(fleet, broker, redis_server)
+    yield Given(fleet, {"broker": broker, "redis": redis_server})
     fleet.stop()
     broker.stop()
     shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def refuses(given: Given) -> Iterator[None]:
-    given.redis.kill()
-    yield
-    given.redis.start()
 
 
 class Loading(socketserver.ThreadingUnixStreamServer):
@@ -87,36 +80,24 @@ class Loading(socketserver.ThreadingUnixStreamServer):
 
 @contextmanager
 def loads(given: Given) -> Iterator[None]:
-    given.redis.kill()
-    with Loading(given.redis.socket) as server:
+    redis = given.parts["redis"]
+    redis.kill()
+    with Loading(redis.socket) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield
         server.shutdown()
         thread.join()
-    given.redis.socket.unlink()
-    given.redis.start()
-
-
-@contextmanager
-def hangs(given: Given) -> Iterator[None]:
-    with given.redis.frozen():
-        yield
+    redis.socket.unlink()
+    redis.start()
 
 
 @contextmanager
 def cannot_be_written(given: Given) -> Iterator[None]:
-    with given.redis.client() as client:
+    with given.parts["redis"].client() as client:
         client.replicaof("127.0.0.1", "1")
         yield
         client.replicaof("NO", "ONE")
-
-
-@contextmanager
-def brokers_are_away(given: Given) -> Iterator[None]:
-    given.broker.kill()
-    yield
-    given.broker.start()
 
 
 @contextmanager
@@ -129,11 +110,11 @@ def engine_is_away(given: Given) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("outage", "what", "who"),
     [
-        (refuses, "storage", {"worker-0", "worker-1", "sinker-0"}),
+        (redis_killed, "storage", {"worker-0", "worker-1", "sinker-0"}),
         (loads, "storage", {"worker-0", "worker-1", "sinker-0"}),
-        (hangs, "storage", {"worker-0", "worker-1", "sinker-0"}),
+        (redis_frozen, "storage", {"worker-0", "worker-1", "sinker-0"}),
         (cannot_be_written, "storage", {"worker-0", "worker-1"}),
-        (brokers_are_away, "brokers", {"worker-0", "worker-1"}),
+        (broker_killed, "brokers", {"worker-0", "worker-1"}),
         (engine_is_away, "engine", {"worker-0", "worker-1"}),
     ],
 )
@@ -150,11 +131,11 @@ def test_an_outage_is_waited_for_however_long_it_lasts(outage: Any, what: str, w
         eventually(lambda: set(given.waiting()) >= who, NAMED_SECONDS, "each that needs it names it")
         assert set(given.waiting().values()) == {what}
         for name in killed:
-            os.kill(given.processes()[name]["pid"], signal.SIGKILL)
+            os.kill(fleet.processes()[name]["pid"], signal.SIGKILL)
         eventually(lambda: given.waiting().keys() >= who, START_SECONDS, "what is started meanwhile waits as well")
         until = time.monotonic() + OUTAGE_SECONDS
         eventually(lambda: time.monotonic() > until, OUTAGE_SECONDS + 30)
-        rows = given.processes()
+        rows = fleet.processes()
         assert {rows[name]["supervisor"]["state"] for name in who} == {"running"}
         assert all(f"waits for the {what} since" in rows[name]["last_error"] for name in who)
 

@@ -1,26 +1,35 @@
-"""Another user of the machine, or files of that user, cannot affect a worker.
+"""Another user of the machine, or files of that user, cannot affect a worker, nor call the master.
 
-Who may call the sockets of kctl is in test_who_may_call.py.
+The same of an agent's socket is in tests/integration/test_agent_socket.py; that run_dir is rejected with a wrong owner
+or mode, in tests/integration/test_refused_start.py; the rules one by one, in tests/unit/agent/test_paths.py.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import shutil
 import stat
 import struct
-import tempfile
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import chdir
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet
+from kctl.config.load import load
+from kctl.master.launch import worker_settings
+from kctl_agent.rpc.server import AgentServer
+from kctl_agent.worker.settings import parse
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.conftest import eventually
+from tests.integration.members import Member
 from tests.processes import command_line
-from tests.servers.kafka_broker import KafkaBroker
-from tests.stranger import NOBODY, needs_root, run_as_nobody, taken_of_a_line
+from tests.stranger import KCTL, NOBODY, needs_root, run_as_nobody, taken_of_a_line
+
+pytestmark = pytest.mark.timeout(120)
 
 SECRET = "hunter2-of-the-bucket"
 TRANSFORM = """
@@ -63,52 +72,68 @@ print(os.getuid(), reply.hex())
 """Sends bytes to a port and prints what comes back within three seconds."""
 
 
-@pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+_GET = """
+for path in sys.argv[2:]:
+    with socket.socket() as peer:
+        peer.settimeout(10)
+        peer.connect(("127.0.0.1", int(sys.argv[1])))
+        peer.sendall(f"GET {path} HTTP/1.0\\r\\nHost: localhost\\r\\n\\r\\n".encode())
+        answer = b""
+        while data := peer.recv(65536):
+            answer += data
+    print(answer.split()[1].decode(), b"worker-0 is" in answer)
+print(os.getuid())
+"""
+_IMPORTS = """
+from kctl_agent.rpc.messages import Request, Role
+from kctl_agent.rpc.wire import MAX_REPLY_BYTES, Decoder, encode
+"""
+_ASK = """
+with socket.socket(socket.AF_UNIX) as peer:
+    peer.settimeout(10)
+    peer.connect(sys.argv[1])
+    try:
+        peer.sendall(encode(Request(Role.EXTERNAL, sys.argv[2], sys.argv[3]).to_json()))
+    except BrokenPipeError:
+        pass
+    decoder, replies = Decoder(MAX_REPLY_BYTES), []
+    while not replies and (data := peer.recv(65536)):
+        replies = decoder.feed(data)
+    [reply] = replies
+    print(os.getuid(), reply["ok"], reply["error"]["code"], "result" in reply)
+"""
+"""Asks once and prints the answer. (A rejected peer may find the socket closed before it has sent.)"""
 
 
 @pytest.fixture(scope="module")
-def planted(place: Path) -> Path:
+def planted(shared_dir: Path) -> Path:
     """A working directory with modules named as the libraries are, which leave a trace when they run."""
-    folder = place / "cwd"
+    folder = shared_dir / "cwd"
     for package in ("kctl", "kctl_agent", "kctl_agent/worker", "kctl_agent/sinker", "pyspark", "py4j", "kafka"):
         (folder / package).mkdir(parents=True, exist_ok=True)
         for name in ("__init__.py", "__main__.py", "daemon.py"):
-            (folder / package / name).write_text(PLANTED.format(trace=str(place / "trace")))
+            (folder / package / name).write_text(PLANTED.format(trace=str(shared_dir / "trace")))
     return folder
 
 
 @pytest.fixture(scope="module")
-def fleet(place: Path, planted: Path, broker: KafkaBroker) -> Iterator[Fleet]:
+def fleet(planted: Path, make_shared_fleet: MakeFleet) -> Iterator[Fleet]:
     """A worker whose transform is next to kctl.toml, started in the planted working directory."""
-    directory = place / "fleet"
-    directory.mkdir()
-    (directory / "cleaning.py").write_text(TRANSFORM)
-    fleet = Fleet(
-        directory,
-        broker,
+    fleet = make_shared_fleet(
         partitions=1,
-        workers=1,
+        kafka="static_membership = true",
         workers_more='transform = "cleaning:clean"',
         spark_conf=f'"spark.hadoop.fs.s3a.secret.key" = "{SECRET}"',
     )
-    before, umask = Path.cwd(), os.umask(0o022)  # as most systems have it
-    os.chdir(planted)
-    try:
+    (fleet.directory / "cleaning.py").write_text(TRANSFORM)
+    umask = os.umask(0o022)  # as most systems have it
+    with chdir(planted):
         fleet.start()
-        os.chdir(before)
-        eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
-        fleet.send(10)
-        eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is stored")
-        yield fleet
-    finally:
-        os.chdir(before)
-        os.umask(umask)
-        fleet.close()
-        print(fleet.log_tail())
+    eventually(lambda: fleet.is_running("worker-0"), START_SECONDS, "the worker runs")
+    fleet.send(10)
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is stored")
+    yield fleet
+    os.umask(umask)
 
 
 @pytest.fixture(autouse=True)
@@ -129,8 +154,10 @@ def reply_to_nobody(address: tuple[str, int], request: bytes) -> bytes:
     return bytes.fromhex(reply)
 
 
-def test_nothing_in_the_working_directory_is_run_but_the_transform_beside_the_file(fleet: Fleet, place: Path) -> None:
-    assert not (place / "trace").exists()
+def test_nothing_in_the_working_directory_is_run_but_the_transform_beside_the_file(
+    fleet: Fleet, shared_dir: Path
+) -> None:
+    assert not (shared_dir / "trace").exists()
     assert (fleet.directory / "seen").read_text() == f"{SECRET} 512m", "the JVM has its conf"
     assert fleet.audit().stored == 10, "the executors have imported the transform's module"
 
@@ -209,3 +236,108 @@ def test_what_kctl_writes_is_for_its_user_alone(fleet: Fleet) -> None:
     # Spark makes the jars in its folder executable for all, which does not make them readable.
     open_to_others = {str(path): oct(mode) for path in found if (mode := stat.S_IMODE(path.lstat().st_mode)) & 0o066}
     assert open_to_others == {}
+
+
+@pytest.fixture
+def open_to_all(fleet: Fleet) -> Iterator[Callable[..., None]]:
+    before: dict[Path, int] = {}
+
+    def let(mode: int, *paths: Path) -> None:
+        for path in paths:
+            before.setdefault(path, stat.S_IMODE(path.stat().st_mode))
+            path.chmod(mode)
+
+    yield let
+    for path, mode in before.items():
+        path.chmod(mode)
+
+
+def test_run_dir_and_everything_in_it_are_for_their_owner_alone(fleet: Fleet) -> None:
+    run_dir = fleet.directory / "run"
+    with AgentServer(run_dir, "guest"):
+        modes = {path.name: stat.S_IMODE(path.lstat().st_mode) for path in run_dir.iterdir()}
+
+    assert stat.S_IMODE(run_dir.lstat().st_mode) == 0o700
+    assert {"master.sock", "master.json", "master.lock", "master.pid", "guest.sock"} <= modes.keys()
+    assert set(modes.values()) == {0o600}
+
+
+@needs_root
+def test_another_user_learns_that_the_fleet_is_not_theirs(fleet: Fleet, open_to_all: Callable[..., None]) -> None:
+    open_to_all(0o755, fleet.directory.parent, fleet.directory)
+    open_to_all(0o644, fleet.config)
+
+    done = run_as_nobody(KCTL, "rpc", "kafka_lag", "-c", str(fleet.config))
+
+    assert done.returncode == 5
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert "not permitted" in done.stderr or "belongs to another user" in done.stderr
+
+
+@needs_root
+@pytest.mark.parametrize(("rpc", "method"), [("kafka_lag", "onKafkaLag"), ("status", "getStatus")])
+def test_the_kernel_identifies_strangers(fleet: Fleet, open_to_all: Callable[..., None], rpc: str, method: str) -> None:
+    run_dir = fleet.directory / "run"
+    open_to_all(0o755, fleet.directory.parent, fleet.directory, run_dir)
+    open_to_all(0o666, run_dir / "master.sock")
+
+    done = run_as_nobody(_ASK, str(run_dir / "master.sock"), rpc, method, imports=_IMPORTS)
+
+    assert done.stderr == ""
+    assert done.stdout.split() == [str(NOBODY), "False", "not_permitted", "False"]
+    assert f"action=refused uid={NOBODY}" in fleet.log.read_text()
+    assert fleet.ask("kafka_lag") is not None, "its own user is served as before"
+
+
+@pytest.fixture(scope="module")
+def usurper(fleet: Fleet) -> Iterator[Member]:
+    """A member of another fleet, with the worker's `group.instance.id`; the worker is given up."""
+    config = load(fleet.config, os.environ)
+    settings = parse(json.dumps(worker_settings(config, "worker-0", []))).kafka
+    member = Member(settings, "usurper")
+    eventually(lambda: given_up(fleet), START_SECONDS, "the worker is given up")
+    yield member
+    member.close()
+
+
+def given_up(fleet: Fleet) -> dict[str, object] | None:
+    fleet.check()
+    status = fleet.workers().get("worker-0", {}).get("supervisor", {})
+    return status if status.get("state") == "fatal" else None
+
+
+@pytest.mark.shows("another user on loopback cannot read errors, operations or the page without a token")
+@needs_root
+def test_over_http_another_user_reads_no_errors_on_loopback(fleet: Fleet, usurper: Member) -> None:
+    about = json.loads((fleet.directory / "run" / "master.json").read_text())
+    port = about["http_url"].rpartition(":")[2]
+    paths = ("/api/v1/workers", "/api/v1/status", "/api/v1/operations", "/", "/readyz", "/metrics", "/healthz")
+    command = [sys.executable, "-c", f"import os, socket, sys{_GET}", port, *paths]
+
+    def asked() -> list[str]:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    shown = ["200 True", "200 True", "200 False", "200 False", "503 True", "200 False", "200 False", "0"]
+    eventually(lambda: asked() == shown, START_SECONDS, "the worker is the first reason, not a collection that is late")
+    other = run_as_nobody(_GET, port, *paths)
+
+    assert other.stdout.splitlines() == [*["401 False"] * 4, "503 False", "200 False", "200 False", str(NOBODY)]
+
+
+@pytest.mark.shows("a worker whose `group.instance.id` another member takes ends for good, and loses no message")
+def test_a_fenced_worker_ends_with_the_reason_and_is_not_started_again(fleet: Fleet, usurper: Member) -> None:
+    fleet.send(10)
+    eventually(lambda: usurper.partitions, SETTLE_SECONDS, "the other member has the partition")
+
+    status = given_up(fleet)
+
+    assert status is not None, "it is not started again"
+    assert f"another member of the group {fleet.group} has joined with the group.instance.id" in str(
+        status["last_error"]
+    )
+    assert status["restarts"] == 0
+    usurper.close()
+    fleet.kctl("start", "worker-0")
+    eventually(fleet.is_caught_up, START_SECONDS, "the next one reads on")
+    fleet.stored_once()

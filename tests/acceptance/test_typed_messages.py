@@ -23,11 +23,28 @@ from kafka import KafkaProducer, TopicPartition
 
 from tests.acceptance.delta_spark import DeltaSpark, delta_rs_rows, plain
 from tests.acceptance.fleets import START_SECONDS, Fleet, MakeFleet
-from tests.acceptance.tables import lake, later
-from tests.conftest import eventually
+from tests.acceptance.tables import later
+from tests.conftest import BRIEF_JVM, eventually
 from tests.servers.schema_registry import FaultyRegistry, SchemaRegistry, framed
 
 PAGE = Path(__file__).parents[2] / "docs" / "typed-messages.md"
+OF_THE_TEST = f"""\
+merge_schema = true
+maintenance = false
+
+[workers]
+trigger_seconds = 1.0
+backoff_min_seconds = 0.2
+
+[http]
+port = 0
+
+[spark]
+master = "local[1]"
+
+[spark.conf]
+"spark.driver.extraJavaOptions" = "{BRIEF_JVM}"
+"""
 FAULTS: tuple[Any, ...] = (None, (500, b""), (401, b"{}"), (404, b"<html>"), (200, b"garbage"))
 ID = {"name": "id", "type": "string"}
 MOMENT = datetime(2026, 11, 28, 7, 45, tzinfo=UTC)
@@ -154,23 +171,37 @@ class Topic:
             assert value == plain(read[name]) or (value is None and name not in written), name
 
 
-def settings(url: str) -> str:
-    return f'value_format = "avro"\n\n[schema_registry]\nurl = "{url}"'
+def use_the_page(fleet: Fleet, table: Path, registry_url: str) -> None:
+    """Gives the fleet the configuration of docs/typed-messages.md, with its own names, and what a test needs."""
+    [text] = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)[:1]
+    assert len([line for line in text.splitlines() if not line.startswith("[")]) <= 8
+    mine = {
+        '"127.0.0.1:9092"': json.dumps(fleet.broker.bootstrap_servers),
+        '"orders-to-lake"': json.dumps(fleet.group),
+        '"orders"': json.dumps(fleet.topic),
+        '"http://127.0.0.1:8081"': json.dumps(registry_url),
+        '"file:///srv/lake/orders"': json.dumps(table.as_uri()),
+    }
+    for old, new in mine.items():
+        assert old in text
+        text = text.replace(old, new)
+    fleet.config.write_text(f"{text}{OF_THE_TEST}")
 
 
 @pytest.mark.shows(
     "Avro of four schemas and three framings is in a table once, or a dead letter, despite kills and outages"
 )
+@pytest.mark.shows("the eight lines of docs/typed-messages.md turn an Avro topic into typed rows that DuckDB reads")
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("strikes", [2, pytest.param(25, marks=pytest.mark.long)])
 def test_each_value_is_a_row_or_a_dead_letter_whatever_is_struck(
-    make_fleet: MakeFleet, short_dir: Path, registry: SchemaRegistry, strikes: int
+    make_fleet: MakeFleet, short_dir: Path, registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch, strikes: int
 ) -> None:
+    monkeypatch.setenv("KCTL_KAFKA_SESSION_TIMEOUT_SECONDS", "6")
     table = short_dir / "orders"
     with FaultyRegistry(registry) as proxy:
-        fleet = make_fleet(
-            partitions=2, storage=lake(table, "merge_schema = true\nmaintenance = false"), kafka=settings(proxy.url)
-        )
+        fleet = make_fleet(partitions=2)
+        use_the_page(fleet, table, proxy.url)
         topic = Topic(fleet, registry, int(os.environ.get("KCTL_TEST_SEED", "1")))
         topic.register()
         topic.send(300)
@@ -222,37 +253,3 @@ def faulty(proxy: FaultyRegistry, drawn: random.Random) -> Iterator[None]:
 def waits_for_registry(fleet: Fleet) -> bool:
     done = fleet.kctl("status", exit_code=None)
     return done.returncode != 0 and "the schema registry at http://" in done.stdout
-
-
-@pytest.mark.shows("the eight lines of docs/typed-messages.md turn an Avro topic into typed rows that DuckDB reads")
-def test_the_configuration_of_the_page_works(make_fleet: MakeFleet, short_dir: Path, registry: SchemaRegistry) -> None:
-    [text] = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)[:1]
-    assert len([line for line in text.splitlines() if not line.startswith("[")]) <= 8
-    table = short_dir / "orders"
-    fleet = make_fleet(partitions=2, storage=lake(table))
-    mine = {
-        '"127.0.0.1:9092"': json.dumps(fleet.broker.bootstrap_servers),
-        '"orders-to-lake"': json.dumps(fleet.group),
-        '"orders"': json.dumps(fleet.topic),
-        '"http://127.0.0.1:8081"': json.dumps(registry.url),
-        '"file:///srv/lake/orders"': json.dumps(table.as_uri()),
-    }
-    for old, new in mine.items():
-        assert old in text
-        text = text.replace(old, new)
-    fleet.config.write_text(
-        f'{text}\n[workers]\ntrigger_seconds = 1.0\n[http]\nport = 0\n[spark]\nmaster = "local[1]"\n'
-    )
-    schema = {"type": "record", "name": "shop.Order", "fields": [ID, AMOUNT, AT]}
-    number = registry.register(f"{fleet.topic}-value", schema)
-    written = BytesIO()
-    value = {"id": "a", "amount": Decimal("12.00"), "placed_at": MOMENT}
-    fastavro.schemaless_writer(written, fastavro.parse_schema(schema), value)
-    fleet.send(100, framed(number, written.getvalue()))
-    fleet.start()
-    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
-
-    files = DeltaTable(table).file_uris()
-    query = "select id, amount, placed_at, count(*), max(_kafka.offset) from read_parquet(?) group by all"
-    [(id_, amount, found_at, count, last)] = duckdb.execute(query, [files]).fetchall()
-    assert (id_, str(amount), found_at.astimezone(UTC), count, last) == ("a", "12.00", MOMENT, 100, 49)

@@ -7,20 +7,19 @@ It prints as JSON the outcomes, and what fastavro makes of the same bytes.
 from __future__ import annotations
 
 import json
-import random
 import sys
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from io import BytesIO
-from math import isnan
+from math import inf
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import fastavro
 from deltalake import DeltaTable
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -291,184 +290,73 @@ def texts(spark: SparkSession) -> list[str]:
     return [str(row["value"] and bytes(row["value"])) for row in unframed(spark.createDataFrame(rows, KAFKA)).collect()]
 
 
-Drawn = tuple[Any, st.SearchStrategy[Any]]
-"""A schema and its values."""
-INSTANTS = st.integers(-6 * 10**13, 6 * 10**13)
-STEPS = {"millis": timedelta(milliseconds=1), "micros": timedelta(microseconds=1)}
+def logical(type_: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"type": type_, "logicalType": name, **more}
 
 
-def moments(step: timedelta, epoch: datetime) -> st.SearchStrategy[datetime]:
-    return INSTANTS.map(lambda number: epoch + number * step)
+MEMBERS = ["null", "boolean", "long", "double", "string", "bytes", record(ID, name="Part")]
+MEMBERS += [{"type": "array", "items": "string"}]
+TYPES: dict[str, tuple[Any, list[Any]]] = {
+    "int": ("int", [-(2**31), 2**31 - 1]),
+    "long": ("long", [-(2**63), 2**63 - 1]),
+    "float": ("float", [-0.5, inf]),
+    "double": ("double", [0.1, -inf]),
+    "boolean": ("boolean", [True, False]),
+    "string": ("string", ["", "gr\u00fc\u00dfe \U0001f680"]),
+    "bytes": ("bytes", [b"", b"\0\xff"]),
+    "date": (logical("int", "date"), [date(1, 1, 1), date(9999, 12, 31)]),
+    "uuid": (logical("string", "uuid"), [UUID(int=0), UUID(int=2**128 - 1)]),
+    "decimal": (logical("bytes", "decimal", precision=12, scale=3), [Decimal("-999.999"), Decimal("0.001")]),
+    "moment": (logical("long", "timestamp-millis"), [MOMENT, datetime(100, 1, 1, tzinfo=UTC)]),
+    "moment_us": (logical("long", "timestamp-micros"), [MOMENT, datetime(1969, 1, 1, 0, 0, 0, 1, UTC)]),
+    "local": (logical("long", "local-timestamp-millis"), [datetime(2026, 1, 1), datetime(100, 1, 1)]),
+    "local_us": (logical("long", "local-timestamp-micros"), [datetime(2026, 1, 1), datetime(1969, 1, 1, 0, 0, 0, 1)]),
+    "time": (logical("int", "time-millis"), [time(0), time(23, 59, 59, 999000)]),
+    "time_us": (logical("long", "time-micros"), [time(0), time(23, 59, 59, 999999)]),
+    "enum": ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, ["A", "B"]),
+    "fixed": ({"type": "fixed", "name": "F", "size": 4}, [b"1234", b"\0\0\0\xff"]),
+    "of_ints": (["int", "long"], [1, 2**40]),
+    "of_floats": (["null", "double", "float"], [None, 0.25]),
+    "optional": ([record(ID, name="Inner"), "null"], [None, {"id": "x"}]),
+    "array": ({"type": "array", "items": ["null", "int"]}, [[], [1, None]]),
+    "map": ({"type": "map", "values": "long"}, [{}, {"a": 1}]),
+    "union": (MEMBERS, [None, True, 7, 0.5, "x", b"y", {"id": "z"}, ["a", "b"]]),
+}
+"""Fields of every type with their values."""
 
 
-def times(step: timedelta) -> st.SearchStrategy[time]:
-    return st.integers(0, timedelta(days=1) // step - 1).map(lambda number: (datetime.min + number * step).time())
-
-
-PLAIN: list[Drawn] = [
-    ("int", st.integers(-(2**31), 2**31 - 1)),
-    ("long", st.integers(-(2**63), 2**63 - 1)),
-    ("float", st.floats(width=32)),
-    ("double", st.floats()),
-    ("boolean", st.booleans()),
-    ("string", st.text(st.characters(codec="utf-8"))),
-    ("bytes", st.binary(max_size=20)),
-    ({"type": "int", "logicalType": "date"}, st.dates(date(1, 1, 1))),
-    ({"type": "string", "logicalType": "uuid"}, st.uuids()),
-    ({"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 3}, st.decimals(-999, 999, places=3)),
-    *(
-        ({"type": "long", "logicalType": f"{kind}-{unit}"}, moments(step, epoch))
-        for kind, epoch in (
-            ("timestamp", datetime(1970, 1, 1, tzinfo=UTC)),
-            ("local-timestamp", datetime(1970, 1, 1)),
-        )
-        for unit, step in STEPS.items()
-    ),
-    *(
-        ({"type": kind, "logicalType": f"time-{unit}"}, times(STEPS[unit]))
-        for kind, unit in (("int", "millis"), ("long", "micros"))
-    ),
-]
-MEMBERS = {"boolean": bool, "long": int, "double": float, "string": str, "bytes": bytes, "record": dict, "array": list}
-"""Kinds of a union, by which the values of its members differ."""
-NUMBERS = (["int", "long"], ["float", "double"], ["null", "double", "float"])
-"""Unions that Spark makes one column of."""
-
-
-@st.composite
-def typed_values(draw: st.DrawFn, depth: int = 2) -> Drawn:
-    nested = ("array", "map", "record", "optional", "union")
-    kind = draw(st.sampled_from(("plain", "enum", "fixed", "decimal", "numbers", *(nested if depth else ()))))
-    name = f"t{draw(st.uuids()).hex}"
-    if kind == "enum":
-        return {"type": "enum", "name": name, "symbols": ["A", "B"]}, st.sampled_from("AB")
-    if kind == "fixed":
-        return {"type": "fixed", "name": name, "size": 4}, st.binary(min_size=4, max_size=4)
-    if kind == "decimal":
-        schema = {"type": "fixed", "name": name, "size": 6, "logicalType": "decimal", "precision": 12, "scale": 3}
-        return schema, st.decimals(-999, 999, places=3)
-    if kind == "plain":
-        return draw(st.sampled_from(PLAIN))
-    if kind == "numbers":
-        union = draw(st.sampled_from(NUMBERS))
-        return union, st.one_of(*(st.none() if each == "null" else dict(PLAIN[:4])[each] for each in union))
-    if kind == "union":
-        return draw(unions(depth - 1, name))
-    if kind == "record":
-        return draw(records(depth - 1, name))
-    schema, values = draw(typed_values(depth - 1))
-    if kind == "array":
-        return {"type": "array", "items": schema}, st.lists(values, max_size=3)
-    if kind == "map":
-        return {"type": "map", "values": schema}, st.dictionaries(st.text("abc", max_size=3), values, max_size=3)
-    if isinstance(schema, list):
-        return schema, values
-    return draw(st.sampled_from((["null", schema], [schema, "null"]))), st.none() | values
-
-
-@st.composite
-def unions(draw: st.DrawFn, depth: int, name: str) -> Drawn:
-    members: list[Drawn] = [("null", st.none())]
-    for kind in draw(st.lists(st.sampled_from(tuple(MEMBERS)), min_size=2, max_size=4, unique=True)):
-        if kind == "record":
-            members.append(draw(records(depth, name)))
-        elif kind == "array":
-            members.append(({"type": "array", "items": "string"}, st.lists(st.text("abc"), max_size=3)))
-        else:
-            members.append(next(each for each in PLAIN if each[0] == kind))
-    members = draw(st.permutations(members[draw(st.integers(0, 1)) :]))
-    return [schema for schema, _ in members], st.one_of(*(values for _, values in members))
-
-
-@st.composite
-def records(draw: st.DrawFn, depth: int, name: str) -> Drawn:
-    fields = draw(st.lists(typed_values(depth), min_size=1, max_size=5))
-    schema = record(*({"name": f"f{n}", "type": type_} for n, (type_, _) in enumerate(fields)), name=name)
-    return schema, st.fixed_dictionaries({f"f{n}": values for n, (_, values) in enumerate(fields)})
-
-
-def later_version(schema: dict[str, Any]) -> dict[str, Any]:
-    """Without the first field, and with another one."""
-    return {**schema, "fields": [*schema["fields"][1:], {"name": "more", "type": ["int", "null"], "default": 7}]}
-
-
-def as_spark(schema: Any, value: Any) -> Any:
+def in_column(name: str, value: Any) -> Any:
     """A value of fastavro as its column has it."""
-    if isinstance(schema, list):
-        others = [each for each in schema if each != "null"]
-        if value is None or schema in NUMBERS:
-            return plain_number(value)
-        if len(others) == 1:
-            return as_spark(others[0], value)
-        kinds = [MEMBERS[each["type"] if isinstance(each, dict) else each] for each in others]
-        at = kinds.index(type(value))
-        return {f"member{n}": as_spark(each, value) if n == at else None for n, each in enumerate(others)}
-    kind = schema["type"] if isinstance(schema, dict) else schema
-    if kind == "record":
-        return {field["name"]: as_spark(field["type"], value[field["name"]]) for field in schema["fields"]}
-    if kind == "array":
-        return [as_spark(schema["items"], each) for each in value]
-    if kind == "map":
-        return sorted((key, as_spark(schema["values"], each)) for key, each in value.items())
+    if isinstance(value, UUID):
+        return str(value)
     if isinstance(value, time):
-        since_midnight = datetime.combine(date.min, value) - datetime.min
-        return since_midnight // STEPS[schema["logicalType"].removeprefix("time-")]
-    return str(value) if isinstance(schema, dict) and schema.get("logicalType") == "uuid" else plain_number(value)
+        step = timedelta(milliseconds=1) if name == "time" else timedelta(microseconds=1)
+        return (datetime.combine(date.min, value) - datetime.min) // step
+    if name == "map":
+        return list(value.items())
+    if name == "union" and value is not None:
+        kinds = (bool, int, float, str, bytes, dict, list)
+        return {f"member{n}": value if type(value) is kind else None for n, kind in enumerate(kinds)}
+    return value
 
 
-def plain_number(value: Any) -> Any:
-    return "NaN" if isinstance(value, float) and isnan(value) else value
-
-
-def as_plain(value: Any) -> Any:
-    """Of an Arrow value: maps sorted, and NaN comparable."""
-    if isinstance(value, dict):
-        return {key: as_plain(each) for key, each in value.items()}
-    if isinstance(value, list):
-        made = [tuple(map(as_plain, each)) if isinstance(each, tuple) else as_plain(each) for each in value]
-        return sorted(made) if made and isinstance(made[0], tuple) else made
-    return plain_number(value)
-
-
-def properties(spark: SparkSession, registry: FaultyRegistry, examples: int) -> dict[str, Any]:
-    """Random schemas and records: the number decoded as by fastavro, and the differences."""
-    drawn: list[tuple[Any, list[Any], bool]] = []
-
-    @settings(max_examples=examples, database=None, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(st.data())
-    def draw(data: st.DataObject) -> None:
-        schema, values = data.draw(records(2, "shop.Any"))
-        drawn.append((schema, [data.draw(values) for _ in range(4)], data.draw(st.booleans())))
-
-    draw()
-    different = []
-    for number, (schema, values, is_old) in enumerate(drawn):
-        topic = f"any{number}"
-        id_ = registry.registry.register(f"{topic}-value", schema)
-        reader = later_version(schema) if is_old else schema
-        registry.registry.register(f"{topic}-value", reader)
-        payloads = [encoded(schema, value) for value in values]
-        cut = [each[: random.Random(number).randrange(len(each))] for each in payloads if each]
-        typed = TypedRows(Registry(RegistrySettings(registry.url)), [topic], print)
-        typed.refresh()
-        frame = spark.createDataFrame(
-            [(topic, 0, n, MOMENT, 0, None, framed(id_, each), None) for n, each in enumerate([*payloads, *cut])], KAFKA
-        )
-        typed.learn(frame)
-        found = sorted(typed.decoded(frame).toArrow().to_pylist(), key=lambda row: int(row["_kafka"]["offset"]))
-        parsed, read = (fastavro.parse_schema(json.loads(json.dumps(each))) for each in (schema, reader))
-        for row, payload in zip(found, [*payloads, *cut], strict=True):
-            try:
-                fastavro.schemaless_reader(BytesIO(payload), parsed, None)  # it may skip fields that are cut off
-                value = fastavro.schemaless_reader(BytesIO(payload), parsed, read)
-            except Exception:
-                if row[ERROR] is None:
-                    different.append([schema, payload.hex(), "fastavro cannot read it"])
-                continue
-            made = {field["name"]: as_plain(row[field["name"]]) for field in reader["fields"]}
-            if row[ERROR] is not None or made != as_spark(reader, value):
-                different.append([schema, payload.hex(), row[ERROR], made, as_spark(reader, value)])
-    return {"schemas": len(drawn), "different": different[:3]}
+def every_type(table: Table) -> list[list[str]]:
+    """The columns that differ from what was written, by another version than the newest."""
+    fields = [{"name": name, "type": type_} for name, (type_, _) in TYPES.items()]
+    number, schema = table.register(ID, *fields)
+    table.register(*fields, VALUE)
+    values = [{name: each[n % len(each)] for name, (_, each) in TYPES.items()} for n in range(len(MEMBERS))]
+    frame = table.frame(*((framed(number, encoded(schema, {"id": "a", **value})), None) for value in values))
+    table.typed.refresh()
+    table.typed.learn(frame)
+    found = sorted(table.typed.decoded(frame).toArrow().to_pylist(), key=lambda row: int(row["_kafka"]["offset"]))
+    expected = [{name: in_column(name, each) for name, each in value.items()} | {"value": 0} for value in values]
+    return [
+        [name, repr(row[name]), repr(value)]
+        for row, wanted in zip(found, expected, strict=True)
+        for name, value in wanted.items()
+        if row[name] != value
+    ]
 
 
 def as_json(value: Any) -> Any:
@@ -490,7 +378,7 @@ def main(folder: Path) -> None:
         found = {name: run(Table(spark, folder / name, registry, **more)) for name, (run, more) in cases.items()}
         found["unusable"] = unusable(spark, folder, registry)
         found["texts"] = texts(spark)
-        found["properties"] = properties(spark, registry, 25)
+        found["every_type"] = every_type(Table(spark, folder / "every", registry))
         found["away"] = away(Table(spark, folder / "away", registry))
     sys.stdout.write(json.dumps(found, default=as_json))
 

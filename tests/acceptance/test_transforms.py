@@ -1,16 +1,18 @@
-"""A transform that cannot be used is reported in one sentence by `kctl status`, and not retried."""
+"""A transform that cannot be used is reported in one sentence by `kctl status`, and not retried; one that drops records
+commits them."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from tests.acceptance.fleets import START_SECONDS, Fleet, MakeFleet
+from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.command_lines import run_process
 from tests.conftest import BRIEF_JVM, eventually
 from tests.processes import alive
@@ -40,32 +42,22 @@ NAME = "tests.acceptance.transforms"
 
 
 @pytest.mark.parametrize(
-    ("transform", "why"),
+    ("transform", "engine", "why"),
     [
-        (f"{NAME}:shuffles", f"{NAME}:shuffles moves records (Repartition);"),
-        *(
-            pytest.param(*each, marks=pytest.mark.long)
-            for each in (
-                (
-                    "no_such_module:clean",
-                    "workers.transform 'no_such_module:clean': there is no module no_such_module in ",
-                ),
-                (f"{NAME}:none", f"workers.transform '{NAME}:none' cannot be loaded:"),
-                (f"{NAME}:drops_offsets", f"{NAME}:drops_offsets drops offset; it must"),
-                (
-                    f"{NAME}:sets_what_is_static",
-                    f"the transform {NAME}:sets_what_is_static cannot set spark.sql.warehouse.dir: ",
-                ),
-            )
+        ("no_such_module:clean", "own", "workers.transform 'no_such_module:clean': there is no module no_such_module"),
+        pytest.param(
+            f"{NAME}:sets_what_is_static",
+            "shared",
+            f"the transform {NAME}:sets_what_is_static cannot set spark.sql.warehouse.dir: ",
+            marks=pytest.mark.long,
         ),
     ],
 )
 def test_a_broken_transform_is_shown_by_status_and_not_tried_again(
-    make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch, transform: str, why: str
+    make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch, transform: str, engine: str, why: str
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    engine = {"engine": "own"} if transform.startswith("no_such_module:") else {}
-    fleet = make_fleet(partitions=1, workers_more=f'transform = "{transform}"', **engine)
+    fleet = make_fleet(partitions=1, workers_more=f'transform = "{transform}"', engine=engine)
     fleet.start()
     eventually(lambda: is_fatal(fleet), START_SECONDS, "the worker is fatal")
 
@@ -90,13 +82,32 @@ def test_config_check_calls_a_transform_and_names_the_place_of_its_error(short_d
         '[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["t"]\n[workers]\ntransform = "shop:clean"\n'
         f'[spark.conf]\n"spark.driver.extraJavaOptions" = "{BRIEF_JVM}"\n'
     )
-    check = ("-c", str(config), "config", "check", "--offline", "--timeout", "120")
-
-    module.write_text("def clean(frame):\n    return frame\n")
-    accepted = run_process(*check, timeout=150)
     module.write_text("def clean(frame):\n    return frame.select('no_such_column')\n")
-    rejected = run_process(*check, timeout=150)
 
-    assert (accepted.returncode, rejected.returncode) == (0, 2), accepted.stderr
+    rejected = run_process("-c", str(config), "config", "check", "--offline", "--timeout", "120", timeout=150)
+
+    assert rejected.returncode == 2
     assert "the transform shop:clean raised AnalysisException: [UNRESOLVED_COLUMN.WITH_SUGGESTION]" in rejected.stderr
     assert "(shop.py:2)" in rejected.stderr
+
+
+def order(number: int, status: str) -> bytes:
+    return json.dumps({"id": f"o{number}", "amount": number, "status": status, "note": "x"}).encode()
+
+
+@pytest.mark.long
+@pytest.mark.shows("records that the transform of examples/ drops are committed, and never stored")
+def test_the_example_keeps_what_is_paid_and_the_rest_counts_as_read(make_fleet: MakeFleet) -> None:
+    fleet = make_fleet(workers=1, partitions=1, workers_more='transform = "transform:paid"')
+    shutil.copy(ROOT / "examples" / "transform.py", fleet.directory)
+    fleet.start("worker-0")
+
+    for number, status in enumerate(("open", "paid", "open", "paid", "open")):
+        fleet.send(1, order(number, status))
+
+    eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is committed, the last record, which is open, too")
+    stored = [message for block in fleet.storage.blocks() for message in block.messages()]
+    assert [(message.offset, json.loads(message.value or b"")) for message in stored] == [
+        (1, {"id": "o1", "amount": 1.0}),
+        (3, {"id": "o3", "amount": 3.0}),
+    ]
