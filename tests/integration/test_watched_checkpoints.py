@@ -132,6 +132,8 @@ def test_a_checkpoint_is_a_group_with_its_querys_lag(bench: Bench) -> None:
 def test_the_lag_is_that_of_show(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
     servers = bench.servers
     bench.job("here", "another")
+    topics.add_partitions(servers, "here", 3)
+    topics.produce(servers, "here", {2: 7})
     job = copied(RECORDED / "4.2.0" / "two_sources", bench.folder / "job", orders="here", payments="there")
 
     def watched(name: str = "both") -> dict[tuple[str, int], int | None]:
@@ -143,9 +145,10 @@ def test_the_lag_is_that_of_show(bench: Bench, capfd: pytest.CaptureFixture[str]
         found = run_here(capfd, "checkpoint", "show", str(job), "-b", servers, "-o", "json")
         return {(row["topic"], row["partition"]): row["lag"] for row in found.rows}
 
+    here = {("here", 0): 12, ("here", 1): 2, ("here", 2): 7}
     unknown = {("there", 0): None, ("there", 1): None}
     with bench.exporter(checkpoint_of("both", job), checkpoint_of("here", job, topics=["here"])) as exporter:
-        eventually(lambda: watched() == {("here", 0): 12, ("here", 1): 2} | unknown, 30)
+        eventually(lambda: watched() == here | unknown, 30, "the new partition counts")
         eventually(lambda: shown() == watched() == watched("here"), 10)
         assert "there is no there-0 in this cluster" in group(exporter, "both")["reason"]
         assert "`topics` does not name there" in group(exporter, "here")["reason"]
@@ -153,12 +156,10 @@ def test_the_lag_is_that_of_show(bench: Bench, capfd: pytest.CaptureFixture[str]
 
         topics.create_topic(servers, "there", 2)
         topics.produce(servers, "there", {0: 5, 1: 18})
-        topics.add_partitions(servers, "here", 3)
-        topics.produce(servers, "here", {2: 7})
-        found = {("here", 0): 12, ("here", 1): 2, ("here", 2): 7, ("there", 0): None, ("there", 1): 0}
-        eventually(lambda: watched() == found, 90, "the new partition counts, and there is no lag beyond an end")
+        found = {**here, ("there", 0): None, ("there", 1): 0}
+        eventually(lambda: watched() == found, 30, "there is no lag beyond an end")
         assert shown() == found
-        assert watched("here") == found | unknown, "the topic of that name is another cluster's"
+        assert watched("here") == here | unknown, "the topic of that name is another cluster's"
         eventually(is_so(exporter, "both", status="losing"), 30)
 
 
