@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from kctl.kafka.client.access import plain
-from kctl.kafka.client.connection import ClusterConnection
-from kctl.kafka.offsets import commit
+from tests.command_lines import Kctl, Ran, run_here
 from tests.conftest import eventually
 from tests.integration.conftest import Master
 from tests.processes import stopped
@@ -33,25 +30,28 @@ def own_broker(short_dir: Path) -> Iterator[KafkaBroker]:
 def fleet(master: Callable[..., Any], own_broker: KafkaBroker) -> Any:
     """The group has also committed for the unread partition."""
     one = master(kafka={"bootstrap_servers": own_broker.bootstrap_servers})
-    with ClusterConnection(plain(own_broker.bootstrap_servers), 20) as connection:
-        connection.open()
-        commit(connection, one.config.parent.name, {("orders", 2): 0})
+    topics.commit(own_broker.bootstrap_servers, one.config.parent.name, "orders", {2: 0})
     eventually(lambda: one.ask("kafka_lag").complete)
     return one
 
 
-def shows_its_age(fleet: Master, words: tuple[str, ...]) -> None:
-    ran: subprocess.CompletedProcess[str]
+@pytest.fixture
+def kctl(capfd: pytest.CaptureFixture[str]) -> Kctl:
+    return lambda fleet, *words: run_here(capfd, "-c", str(fleet.config), *words)
+
+
+def shows_its_age(fleet: Master, kctl: Kctl, words: tuple[str, ...]) -> None:
+    ran = Ran(0, "", "")
 
     def stale_with_exit_code_3() -> bool:
         nonlocal ran
-        ran = fleet.kctl(*words)
-        return ran.returncode == 3 and "s old" in ran.stderr
+        ran = kctl(fleet, *words)
+        return ran.code == 3 and "s old" in ran.err
 
     try:
         eventually(stale_with_exit_code_3, 30, what=f"{' '.join(words)} shows how old its offsets are")
     except AssertionError as error:
-        error.add_note(f"exit code {ran.returncode}\n{ran.stdout}{ran.stderr}")
+        error.add_note(f"exit code {ran.code}\n{ran.out}{ran.err}")
         raise
 
 
@@ -68,21 +68,21 @@ ASKED = ("rpc", "kafka_lag", "--fail-above", "1000")
 VIEWS: tuple[tuple[str, ...], ...] = (("rpc", "offset_checker"), ("rpc", "metadata_topics"))
 
 
-def is_well(fleet: Master) -> bool:
-    return fleet.kctl(*ASKED).returncode == 0 and fleet.kctl("status").returncode == 0
+def is_well(fleet: Master, kctl: Kctl) -> bool:
+    return kctl(fleet, *ASKED).code == 0 and kctl(fleet, "status").code == 0
 
 
-def every_view_shows_its_age(fleet: Master) -> None:
+def every_view_shows_its_age(fleet: Master, kctl: Kctl) -> None:
     for words in (ASKED, *VIEWS):  # each is stale 5 s after the last answer it is based on
-        shows_its_age(fleet, words)
-    verdict = eventually(lambda: (ran := fleet.kctl("status")).returncode == 1 and ran.stdout)
+        shows_its_age(fleet, kctl, words)
+    verdict = eventually(lambda: (ran := kctl(fleet, "status")).code == 1 and ran.out)
     assert "no Kafka broker has answered since 2" in verdict.splitlines()[0]
     for words in [*VIEWS, ASKED, ("rpc", "member_leader")]:
-        answer = json.loads(fleet.kctl(*words, "-o", "json").stdout)
+        answer = json.loads(kctl(fleet, *words, "-o", "json").out)
         assert (answer["complete"], len(stale(answer))) == (False, 1), words
-    calm = fleet.kctl("rpc", "block_size")
-    assert (calm.returncode, calm.stderr.count("kctl: the fleet is ")) == (0, 1), "it rests on no broker"
-    assert fleet.kctl("rpc", "workers").returncode == 0
+    calm = kctl(fleet, "rpc", "block_size")
+    assert (calm.code, calm.err.count("kctl: the fleet is ")) == (0, 1), "it rests on no broker"
+    assert kctl(fleet, "rpc", "workers").code == 0
     for path in ("lag", "lag?live=1", "brokers", "topics", "members"):
         answer = fetched(fleet, path)
         assert (answer["complete"], len(stale(answer))) == (False, 1), path
@@ -94,18 +94,20 @@ def every_view_shows_its_age(fleet: Master) -> None:
 
 
 @pytest.mark.shows("after a broker dies, every view shows the age of its offsets; exit code 3, `complete` false")
-def test_offsets_of_a_dead_broker_have_their_age_in_every_view(fleet: Master, own_broker: KafkaBroker) -> None:
-    eventually(lambda: is_well(fleet))
+def test_offsets_of_a_dead_broker_have_their_age_in_every_view(
+    fleet: Master, kctl: Kctl, own_broker: KafkaBroker
+) -> None:
+    eventually(lambda: is_well(fleet, kctl))
     assert own_broker.pid is not None
 
     with stopped([own_broker.pid]):
-        every_view_shows_its_age(fleet)
-    eventually(lambda: is_well(fleet), 60)
+        every_view_shows_its_age(fleet, kctl)
+    eventually(lambda: is_well(fleet, kctl), 60)
     own_broker.kill()
-    every_view_shows_its_age(fleet)
+    every_view_shows_its_age(fleet, kctl)
 
 
-def test_an_unknown_lag_is_never_in_a_complete_answer(master: Callable[..., Any]) -> None:
+def test_an_unknown_lag_is_never_in_a_complete_answer(master: Callable[..., Any], kctl: Kctl) -> None:
     fleet = master(kafka={"auto_offset_reset": "latest"})
 
     answer = eventually(lambda: (reported := fleet.ask("kafka_lag")).result["unknown"] and reported)
@@ -113,14 +115,21 @@ def test_an_unknown_lag_is_never_in_a_complete_answer(master: Callable[..., Any]
     assert not answer.complete
     assert [(each.sender, each.code) for each in answer.failed] == [("brokers", "unknown")]
     assert "orders-2" in answer.failed[0].message
-    assert fleet.kctl("rpc", "offset_checker").returncode == 3
+    assert kctl(fleet, "rpc", "offset_checker").code == 3
 
 
-def test_a_deleted_topic_is_named_and_its_lag_is_in_no_complete_answer(fleet: Master, own_broker: KafkaBroker) -> None:
-    topics.delete_topic(own_broker.bootstrap_servers, "orders")
+def test_a_deleted_topic_is_named_and_its_lag_is_in_no_complete_answer(
+    master: Callable[..., Any], kctl: Kctl, broker: KafkaBroker
+) -> None:
+    topics.create_topic(broker.bootstrap_servers, "brief", 3)
+    fleet = master(kafka={"topics": ["brief"]})
+    topics.commit(broker.bootstrap_servers, fleet.config.parent.name, "brief", {0: 0, 1: 0, 2: 0})
+    eventually(lambda: fleet.ask("kafka_lag").complete)
 
-    status = eventually(lambda: (ran := fleet.kctl("status")).returncode == 1 and ran)
-    lag = fleet.kctl("rpc", "kafka_lag")
+    topics.delete_topic(broker.bootstrap_servers, "brief")
 
-    assert status.stdout.startswith("failing: topic orders has not existed since 2")
-    assert (lag.returncode, "the lag of orders is not known: the topic does not exist" in lag.stderr) == (3, True)
+    status = eventually(lambda: (ran := kctl(fleet, "status")).code == 1 and ran)
+    lag = kctl(fleet, "rpc", "kafka_lag")
+
+    assert status.out.startswith("failing: topic brief has not existed since 2")
+    assert (lag.code, "the lag of brief is not known: the topic does not exist" in lag.err) == (3, True)

@@ -56,7 +56,7 @@ def test_pages_tell_the_truth_about_a_broker_that_is_late_hangs_or_ends(short_di
     ports, dead = two_free_ports(), two_free_ports()[0]
     broker = KafkaBroker(short_dir / "broker", choose_ports=lambda: ports)
     other = f'[clusters.dead]\nbootstrap_servers = "127.0.0.1:{dead}"\n'
-    config = written(short_dir, f"127.0.0.1:{ports[0]}", other, stale=10.0)
+    config = written(short_dir, f"127.0.0.1:{ports[0]}", other, stale=6.0)
     with running_exporter(short_dir, "-c", str(config)) as exporter:
         eventually(lambda: up(exporter.samples()) == {0}, what="the first poll has failed")
         status, reason = exporter.get("/readyz")

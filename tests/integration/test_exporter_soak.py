@@ -91,7 +91,7 @@ def test_groups_that_come_and_go_leave_nothing_behind(short_dir: Path, cycles: i
     fickle = Fickle(groups_per_cycle)
     with ScriptedBroker(fickle.script(), topics={TOPIC: PARTITIONS}) as broker:
         words = ("-b", broker.address, "--set", "exporter.interval_seconds=0.1")
-        with running_exporter(short_dir, *words) as exporter:
+        with running_exporter(short_dir, *words, is_forked=False) as exporter:
             eventually(exporter.is_ready, what="it is polled")
             with Watched(exporter, fickle) as watched:
                 eventually(lambda: fickle.cycles >= cycles, cycles * 2.0, "all cycles")
