@@ -8,7 +8,7 @@ import pytest
 
 from tests.command_lines import Kctl, Ran
 from tests.configurations import KAFKA
-from tests.conftest import eventually
+from tests.conftest import eventually, on_this_machine
 
 SINKERS = '[sinkers]\ncount = 1\nhandler = "shop:handle"\n'
 GOOD = "print('imported')\ndef handle(messages): return [True]"
@@ -137,10 +137,12 @@ child = subprocess.Popen(["sleep", "600"])
 open({str(tmp_path / "pid")!r}, "w").write(str(child.pid))
 threading.Event().wait()  # for ever
 """
-    ran = check(SINKERS, "--timeout", "2", handler=handler)
+    seconds = f"{on_this_machine(2.0):.0f}"
+
+    ran = check(SINKERS, "--timeout", seconds, handler=handler)
 
     assert ran.code == 2
-    assert "the import of sinkers.handler 'shop:handle' takes longer than 2 s" in ran.err
+    assert f"the import of sinkers.handler 'shop:handle' takes longer than {seconds} s" in ran.err
     assert 'shop.py", line 5' in ran.err
     pid = int((tmp_path / "pid").read_text())
     eventually(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2])
