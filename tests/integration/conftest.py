@@ -33,8 +33,8 @@ ROOT = Path(__file__).parents[2]
 TOPIC = "orders"
 PARTITIONS = 4
 LONGEST = (
-    "test_page_states.py",
-    *("test_exporter_kinds.py", "test_hosts.py", "test_operations.py", "test_callbacks.py", "test_lake_s3.py"),
+    *("test_hosts.py", "test_page_signed_in.py"),
+    *("test_exporter_kinds.py", "test_page_states.py", "test_operations.py", "test_callbacks.py", "test_lake_s3.py"),
     *("test_kafka_cluster.py", "test_hosts_random_operations.py", "test_page_operations.py", "test_page_charts.py"),
     *("test_unhealthy_workers.py", "test_least_privilege.py", "test_kafka_commands.py", "test_membership.py"),
     *("test_kafka_admin.py", "test_dead_letters_sent.py", "test_dead_broker.py", "test_exporter_faults.py"),

@@ -143,7 +143,7 @@ def inherited():
             pass
     return [link for link in links if link.startswith(kinds)]
 
-def fork(stay):
+def fork():
     report_end, write_end = os.pipe()
     held, hold = os.pipe()
     child = os.fork()
@@ -153,8 +153,7 @@ def fork(stay):
         server.close()
         os.write(write_end, repr(found).encode())
         os.close(write_end)
-        if stay:
-            os.read(held, 1)
+        os.read(held, 1)
         os._exit(0)
     os.close(write_end); os.close(held)
     with open(report_end) as report:
@@ -166,17 +165,9 @@ print("ready", flush=True)
 children = []
 for line in sys.stdin:
     if line == "fork\\n":
-        child, hold, text = fork(stay=True)
+        child, hold, text = fork()
         children.append((child, hold))
         print(text, flush=True)
-    elif line == "storm\\n":
-        reports = set()
-        for _ in range(200):
-            child, hold, text = fork(stay=False)
-            os.close(hold)
-            os.waitpid(child, 0)
-            reports.add(text)
-        print(sorted(reports), flush=True)
     elif line == "close\\n":
         server.close()
         print("closed", flush=True)

@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-pytestmark = pytest.mark.timeout(120)
-
-
 class Runnable:
     """A `java.lang.Runnable` in Python, as `foreachBatch` and listeners are."""
 
@@ -99,18 +96,19 @@ def reply(port: int, request: bytes) -> bytes:
 
 
 @pytest.mark.shows("only the JVM can call back; a listener on a dead JVM's port gets no data and is not believed")
-def test_only_the_jvm_may_call_back(gateway: Any) -> None:
+def test_only_the_jvm_may_call_back_on_the_port_that_the_engine_holds(gateway: Any) -> None:
     target = Runnable()
+    with held_port() as held:
+        port = held.getsockname()[1]
+        authenticate(gateway, port)
 
-    authenticate(gateway)
-
-    port = gateway._callback_server.port
-    assert called(gateway, target) == 1, "the JVM knows the token"
-    call = b"c\np0\nrun\ne\n"
-    assert reply(port, call) == b""
-    assert reply(port, b"A\nguessed\ne\n" + call).rstrip() in (b"", b"!xn", b"!x")
-    assert target.calls == 1
-    assert called(gateway, target) == 2
+        assert gateway._callback_server.port == port
+        assert called(gateway, target) == 1, "the JVM knows the token"
+        call = b"c\np0\nrun\ne\n"
+        assert reply(port, call) == b""
+        assert reply(port, b"A\nguessed\ne\n" + call).rstrip() in (b"", b"!xn", b"!x")
+        assert target.calls == 1
+        assert called(gateway, target) == 2
 
 
 _TAKES_THE_PORT = f"""
@@ -320,15 +318,6 @@ def test_the_callback_port_of_a_worker_is_free_after_its_end() -> None:
             assert stranger.stdout.read().split() == ["98"] * 4, "EADDRINUSE"
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port))
-
-
-def test_a_worker_listens_on_the_port_that_the_engine_holds_for_it(gateway: Any) -> None:
-    target = Runnable()
-    with held_port() as held:
-        authenticate(gateway, held.getsockname()[1])
-
-        assert gateway._callback_server.port == held.getsockname()[1]
-        assert called(gateway, target) == 1
 
 
 @pytest.mark.shows("an ended worker leaves no listener in the engine")

@@ -14,11 +14,9 @@ from typing import Any
 import pytest
 
 from kctl import fleets
-from kctl_agent.rpc.messages import reply_ok
-from kctl_agent.rpc.wire import encode
-from tests.command_lines import KCTL, run_process
+from tests.command_lines import KCTL
 from tests.conftest import eventually
-from tests.servers.scripted_agent import Answers, ScriptedAgent, SendsBytes, Stalls, Step
+from tests.servers.scripted_agent import Answers, ScriptedAgent, Stalls, Step
 
 LAG = {"total": 62, "unknown": [], "topics": {"orders": 62}}
 
@@ -43,31 +41,6 @@ def many_rows(count: int) -> dict[str, Any]:
 
 
 @pytest.mark.shows("`kctl rpc`: exit codes, pipes, signals; `--watch` prints one document per line")
-def test_the_exit_codes_are_those_of_the_process(short_dir: Path) -> None:
-    missing = {
-        "complete": False,
-        "asked": ["a"],
-        "answered": [],
-        "failed": [{"from": "a", "code": "c", "message": "m"}],
-    }
-    incomplete = SendsBytes(encode(reply_ok("1", LAG, "master", 0.1, **missing)))
-
-    with master(short_dir, {"kafka_lag": Answers(LAG), "workers": incomplete, "block_size": Stalls()}):
-        codes = [
-            run_process(*words.split()).returncode
-            for words in (
-                "rpc kafka_lag",
-                "rpc block_size --timeout 0.1",
-                "rpc nonsense",
-                "rpc kafka_lag --fail-above 61",
-            )
-        ]
-        without_table = run_process("rpc", "workers", "-o", "json").returncode
-    codes += [without_table, run_process("rpc", "kafka_lag").returncode]
-
-    assert codes == [0, 1, 2, 4, 3, 5]
-
-
 def test_a_reader_that_has_seen_enough_ends_it_quietly(short_dir: Path) -> None:
     with master(short_dir, {"offset_checker": Answers(many_rows(20_000))}), piped("rpc", "offset_checker") as process:
         assert process.stdout is not None

@@ -64,51 +64,27 @@ def setting(name: str, value: object) -> tuple[str, str]:
     return "--set", f"{name}={value}"
 
 
-def section(place: Place) -> tuple[str, ...]:
-    place.append("[wrokers]\ncount = 2")
-    return ()
-
-
-def no_file(place: Place) -> tuple[str, ...]:
-    place.config.unlink()
-    return ()
-
-
-def mute_server(place: Place) -> tuple[str, ...]:
-    return setting("kafka.bootstrap_servers", f"127.0.0.1:{place.listener()}")
-
-
-def old_java_home(place: Place) -> tuple[str, ...]:
+def old_java_home(place: Place) -> None:
     place.env.setenv("JAVA_HOME", str(place.java_11().parents[1]))
-    return ()
 
 
-def old_java_on_the_path(place: Place) -> tuple[str, ...]:
+def old_java_on_the_path(place: Place) -> None:
     place.env.setenv("PATH", f"{place.java_11().parent}:{os.environ['PATH']}")
-    return ()
 
 
-def no_java(place: Place) -> tuple[str, ...]:
+def no_java(place: Place) -> None:
     place.env.delenv("JAVA_HOME", raising=False)
     place.env.setenv("PATH", str(place.folder))
-    return ()
 
 
-def entered_by_others(place: Place) -> tuple[str, ...]:
+def entered_by_others(place: Place) -> None:
     place.run_dir.mkdir()
     place.run_dir.chmod(0o750)
-    return ()
 
 
-def of_nobody(place: Place) -> tuple[str, ...]:
+def of_nobody(place: Place) -> None:
     place.run_dir.mkdir(mode=0o700)
     os.chown(place.run_dir, NOBODY, NOBODY)
-    return ()
-
-
-def no_directory(place: Place) -> tuple[str, ...]:
-    place.run_dir.touch()
-    return ()
 
 
 def too_long(place: Place) -> tuple[str, ...]:
@@ -154,8 +130,12 @@ def refused(
 @pytest.mark.parametrize(
     ("given", "code", "sentence"),
     [
-        (section, 2, r"kctl.toml: there is no section \[wrokers\]; the nearest is `workers`$"),
-        (no_file, 2, r"^there is no configuration file /.*/kctl.toml$"),
+        (
+            lambda place: place.append("[wrokers]\ncount = 2"),
+            2,
+            r"kctl.toml: there is no section \[wrokers\]; the nearest is `workers`$",
+        ),
+        (lambda place: place.config.unlink(), 2, r"^there is no configuration file /.*/kctl.toml$"),
         (lambda _: setting("http.host", "0.0.0.0"), 2, "loopback"),
         (
             lambda _: setting("kafka.topics", "orders,nothing,nonsense"),
@@ -172,13 +152,17 @@ def refused(
             10,
             "start it, or correct kafka.bootstrap_serv",
         ),
-        (mute_server, 10, "^no Kafka broker answers at 127.0.0.1:"),
+        (
+            lambda place: setting("kafka.bootstrap_servers", f"127.0.0.1:{place.listener()}"),
+            10,
+            "^no Kafka broker answers at 127.0.0.1:",
+        ),
         (old_java_home, 12, "old/bin/java is Java 11, Spark and Kafka need 17 or newer: install one with `"),
         (old_java_on_the_path, 12, "old/bin/java is Java 11, Spark and Kafka need 17 or newer: install one with `"),
         (no_java, 12, "^there is no `java` on the PATH: install one with `sudo apt-get install openjdk"),
         (lambda place: setting("http.port", place.listener()), 13, "^port .* on 127.0.0.1 is taken: set http.port to"),
         (entered_by_others, 14, "^run_dir .*/run has mode 0750.* chmod 700 .*/run$"),
-        (no_directory, 14, "^run_dir .*/run is not a directory"),
+        (lambda place: place.run_dir.touch(), 14, "^run_dir .*/run is not a directory"),
         (too_long, 14, "^socket path .*/worker-0.sock has 108 bytes, the limit is 107"),
         (no_log_dir, 14, "fleet.log_dir"),
         (held_socket, 15, "worker-1 .* still runs as pid PID"),
@@ -189,9 +173,9 @@ def refused(
     ],
 )
 def test_what_must_hold_before_a_start_is_one_sentence_each_and_leaves_nothing_behind(
-    place: Place, tmp_path: Path, given: Callable[[Place], tuple[str, ...]], code: int, sentence: str
+    place: Place, tmp_path: Path, given: Callable[[Place], tuple[str, ...] | None], code: int, sentence: str
 ) -> None:
-    options = given(place)
+    options = given(place) or ()
 
     made = ("data", "logs") if given in (no_log_dir, held_socket) else ()
 
@@ -215,8 +199,11 @@ def test_a_second_master_in_one_run_dir_fails(master: Callable[..., Master], pla
     assert re.match(rf"kctl: a master \(pid {first.process.pid}, run_dir .* already: .*\n$", sentence)
     assert first.ask("ping", of_master=True).result["pid"] == first.process.pid
     assert [row["name"] for row in first.status().values()] == ["worker-0", "worker-1"]
+    pids = [row["pid"] for row in first.status().values()]
     assert first.stop() == 0
+    assert [session_members(pid) for pid in pids] == [[], []]
     assert os.listdir(first.run_dir) == []
+    assert fleets.running() == []
 
 
 @needs_root
