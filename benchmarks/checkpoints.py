@@ -56,7 +56,7 @@ def exporter(directory: Path, servers: str, uris: list[str], env: Mapping[str, s
     file = directory / "kctl.toml"
     file.write_text(f'[clusters.main]\nbootstrap_servers = "{servers}"\n{"".join(sections)}')
     os.environ.update(env)
-    with running_exporter(directory, "-c", str(file)) as running:
+    with running_exporter(directory, "-c", str(file), is_forked=False) as running:
         yield running
 
 
