@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import os
+import signal
 import uuid
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +12,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from kctl_agent.attached.application import Attached
 from kctl_agent.replies.workers import WorkerReply
+from tests.guest import guest
 
 ID = str(uuid.uuid4())
 
@@ -106,3 +110,22 @@ def test_an_ended_query_is_dropped_even_if_spark_has_forgotten_it() -> None:
     assert work.last_error == "poll: Streaming query not found"
     assert work.query_id is None
     assert application.attached._queries.positions() == {}
+
+
+@pytest.mark.parametrize(
+    "ending", ["pass", "sys.exit(3)", "raise RuntimeError", "attached.close()", "os.kill(os.getpid(), 2)"]
+)
+def test_an_attached_application_that_ends_leaves_no_file(short_dir: Path, ending: str) -> None:
+    with guest(short_dir / "run", "report", ending) as process:
+        process.wait(60)
+
+    assert os.listdir(short_dir / "run") == []
+
+
+def test_ctrl_c_in_the_middle_of_waiting_leaves_no_file(short_dir: Path) -> None:
+    with guest(short_dir / "run", "report") as process:
+        assert sorted(os.listdir(short_dir / "run")) == ["report.pid", "report.sock", "report.start"]
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+
+    assert os.listdir(short_dir / "run") == []

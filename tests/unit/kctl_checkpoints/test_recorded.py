@@ -10,10 +10,15 @@ from pathlib import Path
 import pytest
 
 from kctl.checkpoints.checkpoint import Checkpoint, place, read
-from kctl.errors import CheckpointUnreadable, UsageError
+from kctl.errors import CheckpointUnreadable
 from tests.checkpoint_faults import FAULTS, NEXT_OFFSETS, RECORDED, STATE_FAULTS, Fault, copied
 
 VERSIONS = sorted(each.name for each in RECORDED.iterdir() if each.is_dir())
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    return copied(RECORDED / "4.2.0" / "plain", tmp_path / "checkpoint")
 
 
 def read_at(path: Path) -> Checkpoint:
@@ -22,49 +27,36 @@ def read_at(path: Path) -> Checkpoint:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_next_offsets_of_a_query_are_those_of_its_newest_committed_batch(version: str) -> None:
-    found = read_at(RECORDED / version / "plain")
+    found, of_two = (read_at(RECORDED / version / name) for name in ("plain", "two_sources"))
+    with_gaps = read_at(RECORDED / version / "asynchronous")
 
     assert found.offsets == {("orders", 0): NEXT_OFFSETS, ("orders", 1): NEXT_OFFSETS}
     assert (found.planned, found.committed, found.repeated) == (2, 2, None)
     assert found.conf["spark.sql.shuffle.partitions"] == "2"
     assert found.would_start is True
+    assert [{topic for topic, _ in each or ()} for each in of_two.sources] == [{"orders"}, {"payments"}]
+    assert of_two.offsets[("payments", 1)] == NEXT_OFFSETS
+    assert with_gaps.committed == with_gaps.planned
+    assert with_gaps.would_start is not False, "the gaps of asynchronous progress tracking are not a fault"
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_each_source_of_a_query_has_its_own_offsets(version: str) -> None:
-    found = read_at(RECORDED / version / "two_sources")
+@pytest.mark.parametrize(
+    ("missing", "processed", "repeated"),
+    [
+        (("commits/2",), 15, 18),
+        (("offsets/1", "offsets/2", "commits/0", "commits/1", "commits/2"), 0, 10),  # the query began at 0
+    ],
+)
+def test_a_planned_batch_never_counts_as_processed(
+    missing: tuple[str, ...], processed: int, repeated: int, plain: Path
+) -> None:
+    for name in missing:
+        (plain / name).unlink()
 
-    assert [{topic for topic, _ in each or ()} for each in found.sources] == [{"orders"}, {"payments"}]
-    assert found.offsets[("payments", 1)] == NEXT_OFFSETS
+    found = read_at(plain)
 
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_the_gaps_of_asynchronous_progress_tracking_are_not_called_a_fault(version: str) -> None:
-    found = read_at(RECORDED / version / "asynchronous")
-
-    assert found.committed == found.planned
-    assert found.would_start is not False
-
-
-def test_a_planned_batch_never_counts_as_processed(tmp_path: Path) -> None:
-    folder = copied(RECORDED / "4.2.0" / "plain", tmp_path / "checkpoint")
-    (folder / "commits" / "2").unlink()
-
-    found = read_at(folder)
-
-    assert set(found.offsets.values()) == {15}
-    assert found.repeated == {("orders", 0): 18, ("orders", 1): 18}
-
-
-def test_before_the_first_batch_is_done_the_offsets_are_those_that_the_query_began_at(tmp_path: Path) -> None:
-    folder = copied(RECORDED / "4.2.0" / "plain", tmp_path / "checkpoint")
-    for name in ("offsets/1", "offsets/2", "commits/0", "commits/1", "commits/2"):
-        (folder / name).unlink()
-
-    found = read_at(folder)
-
-    assert set(found.offsets.values()) == {0}
-    assert found.repeated == {("orders", 0): 10, ("orders", 1): 10}
+    assert set(found.offsets.values()) == {processed}
+    assert found.repeated == {("orders", 0): repeated, ("orders", 1): repeated}
 
 
 def check(fault: Fault, folder: Path) -> Checkpoint:
@@ -93,10 +85,8 @@ def test_a_damaged_state_is_named(name: str, version: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "name", ["offsets of an unknown version", "a commit of an unknown version", "the newest offsets are empty"]
 )
-def test_what_cannot_be_read_leaves_the_offsets_unknown(name: str, tmp_path: Path) -> None:
-    found = check(FAULTS[name], copied(RECORDED / "4.2.0" / "plain", tmp_path / "checkpoint"))
-
-    assert found.offsets == {}
+def test_what_cannot_be_read_leaves_the_offsets_unknown(name: str, plain: Path) -> None:
+    assert check(FAULTS[name], plain).offsets == {}
 
 
 def test_commits_with_state_ids_and_the_state_of_rocksdb_are_read(tmp_path: Path) -> None:
@@ -121,61 +111,41 @@ def test_reading_a_checkpoint_changes_nothing_in_it(tmp_path: Path) -> None:
     assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in sorted(folder.rglob("*"))} == before
 
 
-def test_a_folder_without_a_checkpoint_is_named(tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_missing_or_may_not_be_read_is_named(plain: Path) -> None:
     with pytest.raises(CheckpointUnreadable, match="is not a checkpoint"):
-        read_at(tmp_path)
-
-
-def test_a_checkpoint_that_may_not_be_read_is_named(tmp_path: Path) -> None:
-    folder = copied(RECORDED / "4.2.0" / "plain", tmp_path / "checkpoint")
-    (folder / "commits").chmod(0)
+        read_at(plain.parent)
+    (plain / "commits").chmod(0)
     user = os.geteuid()
     os.seteuid(user or 65534)  # root may read everything
     try:
         with pytest.raises(CheckpointUnreadable, match=r"commits cannot be read: Permission denied"):
-            read_at(folder)
+            read_at(plain)
     finally:
         os.seteuid(user)
 
 
-@pytest.mark.parametrize(
-    ("uri", "words"),
-    [
-        ("hdfs://name/checkpoint", "does not read HDFS"),
-        ("gs://bucket/checkpoint", "gs:// has not been tried"),
-        ("abfs://container@account/checkpoint", "abfs:// has not been tried"),
-        ("s3://bucket", "s3://BUCKET/PREFIX"),
-    ],
-)
-def test_a_place_that_cannot_be_read_is_rejected(uri: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        place(uri)
+def test_files_are_read_again_after_a_batch_and_while_something_is_wrong_with_them(plain: Path) -> None:
+    whole = (plain / "offsets" / "2").read_text()
+    (plain / "offsets" / "2").write_text("")
+    bad = read(place(str(plain)), with_state=False)
+    (plain / "offsets" / "2").write_text(whole)
 
-
-def test_files_are_read_again_after_a_batch_and_while_something_is_wrong_with_them(tmp_path: Path) -> None:
-    job = copied(RECORDED / "4.2.0" / "plain", tmp_path / "job")
-    whole = (job / "offsets" / "2").read_text()
-    (job / "offsets" / "2").write_text("")
-    bad = read(place(str(job)), with_state=False)
-    (job / "offsets" / "2").write_text(whole)
-
-    good = read(place(str(job)), with_state=False, last=bad)
+    good = read(place(str(plain)), with_state=False, last=bad)
 
     assert (bad.offsets, set(good.offsets.values())) == ({}, {NEXT_OFFSETS})
-    assert read(place(str(job)), with_state=False, last=good) is good
-    (job / "commits" / "2").unlink()
-    assert read(place(str(job)), with_state=False, last=good).committed == 1
+    assert read(place(str(plain)), with_state=False, last=good) is good
+    (plain / "commits" / "2").unlink()
+    assert read(place(str(plain)), with_state=False, last=good).committed == 1
 
 
-def test_a_checkpoint_that_was_made_again_is_read_again_though_its_batch_numbers_are_the_same(tmp_path: Path) -> None:
-    job = copied(RECORDED / "4.2.0" / "plain", tmp_path / "job")
-    old = read(place(str(job)), with_state=False)
-    shutil.rmtree(job)
-    copied(RECORDED / "4.2.0" / "plain", job)
-    for file in job.glob("offsets/[0-9]*"):
+def test_a_checkpoint_that_was_made_again_is_read_again_though_its_batch_numbers_are_the_same(plain: Path) -> None:
+    old = read(place(str(plain)), with_state=False)
+    shutil.rmtree(plain)
+    copied(RECORDED / "4.2.0" / "plain", plain)
+    for file in plain.glob("offsets/[0-9]*"):
         file.write_text(re.sub(r'"([01])":\d+', rf'"\1":{file.name}', file.read_text()))
 
-    new = read(place(str(job)), with_state=False, last=old)
+    new = read(place(str(plain)), with_state=False, last=old)
 
     assert set(old.offsets.values()) == {NEXT_OFFSETS}
     assert set(new.offsets.values()) == {2}

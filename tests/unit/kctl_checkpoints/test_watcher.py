@@ -19,6 +19,11 @@ from tests.checkpoint_faults import NEXT_OFFSETS, RECORDED, copied
 from tests.conftest import eventually
 
 
+@pytest.fixture
+def plain(tmp_path: Path) -> Path:
+    return copied(RECORDED / "4.2.0" / "plain", tmp_path / "job")
+
+
 def poll(watcher: CheckpointWatcher, **answers: object) -> ClusterReading:
     reading = ClusterReading()
     watcher.add_to(reading)
@@ -46,10 +51,9 @@ def running_seconds(watcher: CheckpointWatcher) -> float:
     return owner.batch_running_seconds
 
 
-def test_a_batch_runs_no_longer_than_until_the_checkpoint_was_read(tmp_path: Path) -> None:
-    job = copied(RECORDED / "4.2.0" / "plain", tmp_path / "job")
-    plan(job, 3, time.time() - 804)
-    watcher = read_once(job, interval_seconds=900.0)
+def test_a_batch_runs_no_longer_than_until_the_checkpoint_was_read(plain: Path) -> None:
+    plan(plain, 3, time.time() - 804)
+    watcher = read_once(plain, interval_seconds=900.0)
     seen = watcher._seen["job"]
 
     watcher._seen["job"] = replace(seen, at_unix=seen.at_unix - 800)
@@ -57,18 +61,17 @@ def test_a_batch_runs_no_longer_than_until_the_checkpoint_was_read(tmp_path: Pat
     assert 4 <= running_seconds(watcher) < 60
 
 
-def test_a_driver_whose_clock_is_slow_does_not_make_a_batch_long(tmp_path: Path) -> None:
-    job = copied(RECORDED / "4.2.0" / "plain", tmp_path / "job")
-    watcher = read_once(job)
-    plan(job, 3, time.time() - 3600)
+def test_a_driver_whose_clock_is_slow_does_not_make_a_batch_long(plain: Path) -> None:
+    watcher = read_once(plain)
+    plan(plain, 3, time.time() - 3600)
 
-    watcher._read("job", str(job))
+    watcher._read("job", str(plain))
 
     assert running_seconds(watcher) < 60
 
 
-def test_partitions_that_were_added_are_part_of_the_group(tmp_path: Path) -> None:
-    watcher = read_once(copied(RECORDED / "4.2.0" / "plain", tmp_path / "job"))
+def test_partitions_that_were_added_are_part_of_the_group(plain: Path) -> None:
+    watcher = read_once(plain)
     poll(watcher, partitions={"orders": 4, "other": 3})
 
     found = poll(watcher).committed["job"]
@@ -79,11 +82,10 @@ def test_partitions_that_were_added_are_part_of_the_group(tmp_path: Path) -> Non
     }
 
 
-def test_a_partition_below_those_that_a_query_reads_is_none_of_its_own(tmp_path: Path) -> None:
-    job = copied(RECORDED / "4.2.0" / "plain", tmp_path / "job")
-    entry = job / "offsets" / "2"
+def test_a_partition_below_those_that_a_query_reads_is_none_of_its_own(plain: Path) -> None:
+    entry = plain / "offsets" / "2"
     entry.write_text(re.sub(r'"0":18,', "", entry.read_text()))
-    watcher = read_once(job)
+    watcher = read_once(plain)
     poll(watcher, partitions={"orders": 2})
 
     assert dict(poll(watcher).committed["job"].items()) == {("orders", 1): NEXT_OFFSETS}

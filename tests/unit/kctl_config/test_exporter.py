@@ -43,6 +43,7 @@ def checkpoint(name: str, **settings: str) -> str:
     [
         ("hdfs://name/job", "kctl does not read HDFS: copy the checkpoint"),
         ("gs://bucket/job", "gs:// has not been tried"),
+        ("abfs://container@account/job", "abfs:// has not been tried"),
         ("s3://bucket", "write it as s3://BUCKET/PREFIX"),
         ("s3://bucket/", "write it as s3://BUCKET/PREFIX"),
         ("s3n://bucket/job", "write it as s3://BUCKET/PREFIX"),

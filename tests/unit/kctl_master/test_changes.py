@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -101,12 +101,12 @@ def test_what_an_agent_reports_is_published_once_and_what_is_older_than_the_mast
     assert again == []
 
 
-def asked(owner_of: Callable[[tuple[str, int], str | None, int], Owner], of: Row) -> Owner:
-    return owner_of(of[:2], of.worker, of.behind_transaction or 0)
+NOBODYS = partition(owner=None)
 
 
-def owner(rows: list[WorkerRow], *statuses: WorkerStatus, of: Row | None = None) -> Owner:
-    return asked(owners(rows, statuses, 30.0), of or partition())
+def owner(rows: list[WorkerRow], *statuses: WorkerStatus, of: Row | None = None, members: int | None = None) -> Owner:
+    row = of or partition()
+    return owners(rows, statuses, 30.0, members)(row[:2], row.worker, row.behind_transaction or 0)
 
 
 def test_an_owner_is_what_it_reports_of_itself() -> None:
@@ -116,26 +116,19 @@ def test_an_owner_is_what_it_reports_of_itself() -> None:
     assert owner([WorkerRow("worker-0")]) == Owner("worker-0", None, 30.0)
     waiting = WorkerRow("worker-0", waiting_for=WaitingFor("engine", "its JVM died", 1.0))
     assert owner([waiting]).waits_for == "engine"
-
-
-def test_the_trigger_of_an_application_is_not_that_of_the_workers() -> None:
     assert owner([WorkerRow("worker-0", "attached", AgentState.RUNNING)]).trigger_seconds is None
 
 
 def test_the_members_of_the_group_are_known_though_no_process_answers() -> None:
-    nobodys = partition(owner=None)
-
-    assert asked(owners([], [], 30.0, 2), nobodys) == Owner(None, None, 30.0, members=2)
-    assert asked(owners([], [], 30.0), nobodys).members is None
+    assert owner([], of=NOBODYS, members=2) == Owner(None, None, 30.0, members=2)
+    assert owner([], of=NOBODYS).members is None
 
 
 def test_the_status_without_a_reader_is_what_the_fleet_is_doing() -> None:
-    nobodys = partition(owner=None)
-
-    assert owner([], worker("backoff"), of=nobodys).state == "starting"
-    assert owner([in_state(AgentState.JOINING)], worker("running"), of=nobodys).state == "rebalancing"
-    assert owner([in_state(AgentState.RUNNING)], worker("running"), of=nobodys).state is None
-    assert owner([], worker("backoff", kind="sinker"), of=nobodys).state is None
+    assert owner([], worker("backoff"), of=NOBODYS).state == "starting"
+    assert owner([in_state(AgentState.JOINING)], worker("running"), of=NOBODYS).state == "rebalancing"
+    assert owner([in_state(AgentState.RUNNING)], worker("running"), of=NOBODYS).state is None
+    assert owner([], worker("backoff", kind="sinker"), of=NOBODYS).state is None
 
 
 def in_state(state: AgentState) -> WorkerRow:

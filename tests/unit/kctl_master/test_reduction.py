@@ -7,14 +7,21 @@ from typing import Any
 
 import pytest
 
-from kctl.master.reduction import COMMANDS, OFFSET_CHECKER, reduced
-from kctl.reduce.base import Answer, Freshness
+from kctl.master.reduction import COMMANDS, OFFSET_CHECKER, WORKERS, gaps, reduced, with_supervisor
+from kctl.master.snapshot import Reduced
+from kctl.reduce.base import Answer, BrokerSnapshot, Freshness
+from kctl.rows.columns import Reals
 from kctl.status import Assessor, Owner, StatusRules
 from kctl.status.owners import Owners
+from kctl_agent.replies.encode import encoded
+from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.rpc.commands import COMMANDS as OF_AGENTS
+from kctl_agent.rpc.wire import JsonObject
+from tests.fleet_snapshot import worker
+from tests.partitions import Row, columns_of
 from tests.replies import NOBODY, outcome_of, parsed, reply_of
 
-FRESH = Freshness(0.0, 0.0, 2.0, None)
+FRESH = Freshness(0.5, 0.5, 2.0, None)
 ODD: list[Any] = [None, "x", 7, -1.5, True, [], {}, [1], ["x"], [{}], {"a": 1}, 10**400, -(2**63)]
 
 
@@ -57,3 +64,90 @@ def test_what_one_agent_reports_of_a_partition_can_always_be_judged_and_kept() -
         columns, assessor = OFFSET_CHECKER.reduce(outcome.answers, NOBODY), Assessor(StatusRules())
         for now in (1.0, 2.0):
             assessor.assess(replace(columns, now=now), Owners.of([owner] * len(columns.names)), now)
+
+
+SILENT = Freshness(13.2, 13.2, 2.0, "b:9092 refused the connection")
+NEVER = Freshness(None, None, 2.0, None)
+
+
+def row(partition: int, age: float, lag: int | None = 0) -> Row:
+    end = None if lag is None else lag
+    return Row("orders", partition, 0, 0, 0, end, None, "worker-0", 1, age)
+
+
+def partitions(*rows: Row) -> tuple[Reals, list[str]]:
+    columns = columns_of(*rows)
+    return columns.age_seconds, [
+        f"{row.topic}-{row.partition}" for row in columns.rows() if row.remaining_count is None
+    ]
+
+
+@pytest.mark.parametrize("rpc", ["kafka_lag", "offset_checker"])
+def test_rows_older_than_two_intervals_are_stale_with_age_and_reason(rpc: str) -> None:
+    assert gaps(rpc, FRESH, *partitions(row(0, 2.0), row(1, 0.1))) == ()
+
+    [gap] = gaps(rpc, SILENT, *partitions(row(0, 13.2), row(1, 13.2)))
+    assert (gap.sender, gap.code) == ("brokers", "stale")
+    assert gap.message == "the brokers' offsets are up to 13 s old: b:9092 refused the connection"
+    [gap] = gaps(rpc, FRESH, *partitions(row(0, 2.1), row(1, 0.1)))
+    assert gap.message == "the brokers' offsets of 1 of 2 partitions are up to 2 s old"
+
+
+def test_offsets_that_workers_have_just_fetched_are_fresh_although_the_master_reaches_no_broker() -> None:
+    assert gaps("kafka_lag", SILENT, *partitions(row(0, 0.3))) == ()
+
+
+def test_an_unknown_lag_is_named_and_many_are_counted() -> None:
+    [gap] = gaps("kafka_lag", FRESH, *partitions(*(row(n, 0.1, None if n else 5) for n in range(10))))
+
+    assert gap.code == "unknown"
+    assert gap.message.startswith("the lag of orders-1, orders-2, orders-3, orders-4, orders-5 and 4 more is not known")
+
+
+def test_without_any_row_only_brokers_that_never_answered_are_a_gap() -> None:
+    assert gaps("kafka_lag", FRESH) == ()
+    assert [gap.code for gap in gaps("kafka_lag", NEVER)] == ["stale"]
+    [gap] = gaps("kafka_lag", replace(FRESH, missing_topics=("orders",)))
+    assert (gap.code, gap.message) == ("unknown", "the lag of orders is not known: the topic does not exist")
+
+
+@pytest.mark.parametrize("rpc", ["member_leader", "metadata_brokers", "metadata_topics"])
+def test_metadata_are_as_old_as_the_last_answer_of_a_broker(rpc: str) -> None:
+    assert gaps(rpc, FRESH) == ()
+    assert "13 s old" in gaps(rpc, SILENT)[0].message
+    assert gaps(rpc, NEVER)[0].message == "no broker has answered the master yet"
+
+
+@pytest.mark.parametrize("rpc", ["block_size", "ping", "workers", "describe"])
+def test_what_rests_on_no_broker_lacks_nothing_of_them(rpc: str) -> None:
+    assert gaps(rpc, NEVER) == ()
+
+
+def running() -> JsonObject:
+    reply: JsonObject = encoded(replace(WorkerReply.starting("worker-0", "worker"), state="running"))
+    return reply
+
+
+def rows(**reported: JsonObject) -> list[JsonObject]:
+    answers = parsed("workers", [Answer(name, result, 0.0) for name, result in reported.items()])
+    reduced = Reduced(WORKERS.reduce(answers, BrokerSnapshot()), ("worker-0",), (), (), None)
+    found: list[JsonObject] = encoded(with_supervisor(reduced, [worker("worker-0", "starting")]).result)["rows"]
+    return found
+
+
+def test_the_row_of_a_worker_that_is_silent_has_the_same_fields_as_of_one_that_answers() -> None:
+    [silent], [answering] = rows(), rows(**{"worker-0": running()})
+    assert sorted(silent) == sorted(answering)
+    assert answering["state"] == "running"
+    unknown = {name for name, value in silent.items() if value is None}
+    assert unknown == {*running(), "age_seconds"} - {"name", "kind", "pid", "events"}
+
+
+def test_an_attached_agent_has_no_supervisor() -> None:
+    assert [row["supervisor"] is None for row in rows(notebook=running())] == [True, False]
+
+
+@pytest.mark.shows("an attached agent cannot take a worker's row by its name")
+def test_a_worker_is_named_as_its_socket_whatever_name_it_gives_itself() -> None:
+    both = rows(**{"worker-0": running(), "notebook": running()})
+    assert [(row["name"], row["supervisor"] is None) for row in both] == [("notebook", True), ("worker-0", False)]

@@ -5,22 +5,39 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from kctl.errors import AgentRefused, OperationUnknown
+from kctl.config.load import load
+from kctl.config.sections import Config
+from kctl.errors import AgentRefused, OperationRefused, OperationUnknown
+from kctl.master.launch import launches, names
 from kctl.master.members import Agents
 from kctl.master.operations import context as module
 from kctl.master.operations.base import Report
 from kctl.master.operations.context import Context
+from kctl.master.pauses import Pauses
+from kctl.master.process_supervisor import Launch
+from kctl.operations import operation
+from kctl.operations.reload import ReloadConfig
 from kctl.rpc.fan_out import AgentPool
+from kctl_agent.errors import BadParams
 from kctl_agent.rpc.commands import operation_commands
 from kctl_agent.rpc.commands.operations import SeekPartition
 from kctl_agent.rpc.operations import AcceptedOperation, Inbox, Outcome
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.wire import JsonObject
+from tests.configurations import KAFKA, loaded
 from tests.servers.scripted_agent import Answers, ScriptedAgent, Stalls
+
+
+def context_of(
+    config: Any = None, processes: Any = None, agents: Any = None, pauses: Any = None, read: Any = None, **more: Any
+) -> Context:
+    return Context(config, processes, agents, cast("Any", None), pauses, (), (), read, **more)
+
 
 SEEK: JsonObject = {"topic": "t", "partition": 0, "to": "7"}
 
@@ -39,9 +56,8 @@ def agent(run_dir: Path) -> Iterator[Inbox]:
 
 class Seek:
     def __init__(self, run_dir: Path, pool: AgentPool, until: float = float("inf")) -> None:
-        absent = cast("Any", None)
         self.agents = Agents(run_dir, pool)
-        context = Context(absent, absent, self.agents, absent, absent, (), (), absent)
+        context = context_of(agents=self.agents)
         self.reported = asyncio.Event()
         self.texts: list[str] = []
         report = Report(self._on_report, until)
@@ -144,3 +160,128 @@ async def test_an_absent_agent_has_failed_and_a_restarted_one_is_unknown(short_d
         await seek.reported.wait()
     with agent(short_dir), pytest.raises(OperationUnknown, match=r"was never accepted|is not known"):
         await seek.task
+
+
+TOML = """
+[kafka]
+bootstrap_servers = "127.0.0.1:9092"
+group = "{group}"
+topics = ["t"]
+[sinkers]
+count = {count}
+handler = "{handler}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("now", "reported"),
+    [
+        ({}, ""),
+        ({"handler": "module:corrected"}, "; kctl.toml has changed since: `kctl reload`"),
+        ({"count": 2}, ""),  # as after `kctl scale`
+        ({"group": "other"}, ""),  # a reload cannot apply it
+        ({"count": -1}, "; kctl.toml has changed since and cannot be used: "),
+    ],
+)
+async def test_a_change_that_a_reload_would_apply_is_named(tmp_path: Path, now: dict[str, Any], reported: str) -> None:
+    file = tmp_path / "kctl.toml"
+    before = {"group": "g", "count": 1, "handler": "module:wrong"}
+    file.write_text(TOML.format(**before))
+    context = context_of(load(file, {}), read=lambda: load(file, {}))
+
+    file.write_text(TOML.format(**{**before, **now}))
+
+    found = await context.file_changed()
+    assert found.startswith(reported)
+    assert bool(found) == bool(reported)
+
+
+class Processes:
+    def __init__(self, config: Config) -> None:
+        self.names = names(config)
+        self._processes = {
+            each.name: SimpleNamespace(name=each.name, state="running", pid=1, launch=each, started_with=each.settings)
+            for each in launches(config, [])
+        }
+
+    def process(self, name: str) -> SimpleNamespace:
+        return self._processes[name]
+
+    def reconfigure(self, launches: list[Launch], _policies: object) -> None:
+        for each in launches:
+            self._processes[each.name].launch = each
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "reported"),
+    [
+        (
+            'handler = "module:wrong"',
+            'handler = "module:right"',
+            "after `kctl restart sinker-0 sinker-1 --rolling`: sinkers.handler module:wrong -> module:right",
+        ),
+        (
+            'topics = ["t"]',
+            'topics = ["t", "u"]',
+            'after `kctl stop` and `kctl start`: kafka.topics ["t"] -> ["t", "u"]',
+        ),
+    ],
+)
+async def test_a_reload_names_those_that_need_a_start(tmp_path: Path, before: str, now: str, reported: str) -> None:
+    file = tmp_path / "kctl.toml"
+    text = TOML.format(group="g", count=2, handler="module:wrong")
+    file.write_text(text)
+    config, nobody = load(file, {}), cast("Any", None)
+    context = context_of(config, Processes(config), read=lambda: load(file, {}))
+
+    file.write_text(text.replace(before, now))
+
+    assert (await ReloadConfig().carry_out(context, nobody, nobody))[0] == reported
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    config = loaded(tmp_path, KAFKA.replace('"t"', '"demo"'))
+    return context_of(config, pauses=Pauses(tmp_path / "pauses.json"), partitions=partitions)
+
+
+def partitions(topic: str) -> frozenset[int]:
+    return frozenset(range(8)) if topic == "demo" else frozenset()
+
+
+@pytest.mark.parametrize(
+    ("params", "refusal"),
+    [
+        ({"topic": "nope"}, "this fleet does not read topic nope; it reads demo"),
+        ({"topic": "demo", "partition": 99}, "topic demo has no partition 99; it has 8 partitions"),
+    ],
+)
+def test_pause_and_seek_refuse_what_is_not_read(context: Context, params: dict[str, Any], refusal: str) -> None:
+    for name, given in (("pause", params), ("seek", {**params, "to": "latest"})):
+        with pytest.raises(BadParams) as refused:
+            operation(name).given(given).touches(context)
+
+        assert str(refused.value) == refusal
+    assert context.pauses.all() == []
+    with pytest.raises(BadParams, match=r"^only one of all and topic$"):
+        operation("pause").given({"topic": "demo", "all": True})
+
+
+def test_without_a_pause_there_is_nothing_to_resume(tmp_path: Path) -> None:
+    pauses = Pauses(tmp_path / "pauses.json")
+
+    with pytest.raises(OperationRefused, match=r"^nothing is paused$"):
+        pauses.remove(None, None, None)
+    with pytest.raises(OperationRefused, match=r"^demo-3 is not paused"):
+        pauses.remove(None, "demo", 3)
+
+
+def test_pauses_that_cannot_be_read_pause_everything_until_it_is_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "pauses.json"
+    path.write_text("")
+    pauses = Pauses(path)
+
+    [pause] = pauses.all()
+    assert (pause.what, pause.by) == ("everything", f"kctl, for {path} cannot be read")
+    pauses.remove(None, None, None)
+    assert Pauses(path).all() == []
