@@ -57,7 +57,7 @@ def test_pages_tell_the_truth_about_a_broker_that_is_late_hangs_or_ends(short_di
     broker = KafkaBroker(short_dir / "broker", choose_ports=lambda: ports)
     other = f'[clusters.dead]\nbootstrap_servers = "127.0.0.1:{dead}"\n'
     config = written(short_dir, f"127.0.0.1:{ports[0]}", other, stale=6.0)
-    with running_exporter(short_dir, "-c", str(config)) as exporter:
+    with running_exporter(short_dir, "-c", str(config), is_forked=False) as exporter:
         eventually(lambda: up(exporter.samples()) == {0}, what="the first poll has failed")
         status, reason = exporter.get("/readyz")
         assert (status, "cluster main was not polled in full yet" in reason) == (503, True)
@@ -115,7 +115,7 @@ def test_trouble_of_two_clusters_leaves_the_third_alone(short_dir: Path) -> None
             for name, servers in (("third", third.bootstrap_servers), ("dead", f"127.0.0.1:{two_free_ports()[0]}"))
         )
         config = written(short_dir, cluster.bootstrap_servers, more, stale=60.0)
-        exporter = stack.enter_context(running_exporter(short_dir, "-c", str(config)))
+        exporter = stack.enter_context(running_exporter(short_dir, "-c", str(config), is_forked=False))
         eventually(lambda: len(ages(exporter.samples())) == len(names), what="all groups")
         broker, new_port = cluster.brokers[2], two_free_ports()[0]
 
