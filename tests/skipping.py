@@ -47,7 +47,7 @@ class Kind:
 
 def _cast(type_: str, spark: str | None = None) -> dict[str, str]:
     by_text = f"cast('{{}}' as {type_})"
-    return {"datafusion": by_text, "spark": f"cast('{{}}' as {spark or type_})"}
+    return {"datafusion": by_text, "duckdb": by_text, "spark": f"cast('{{}}' as {spark or type_})"}
 
 
 def _decimal(digits: int, scale: int) -> dict[str, str]:
@@ -55,8 +55,8 @@ def _decimal(digits: int, scale: int) -> dict[str, str]:
     return {**_cast(f"decimal({digits},{scale})"), "datafusion": exact}
 
 
-def _of_number(arrow: str, spark: str) -> dict[str, str]:
-    return {"datafusion": f"arrow_cast({{}}, '{arrow}')", "spark": spark}
+def _of_number(arrow: str, duckdb: str, spark: str) -> dict[str, str]:
+    return {"datafusion": f"arrow_cast({{}}, '{arrow}')", "duckdb": duckdb, "spark": spark}
 
 
 def _whole(bits: int) -> st.SearchStrategy[int]:
@@ -85,25 +85,29 @@ KINDS = {
     "d2": Kind("decimal(16,2)", pa.decimal128(16, 2), _decimals(2, 16), _decimal(16, 2)),
     "d0": Kind("decimal(38,0)", pa.decimal128(38, 0), _decimals(0, 38), _decimal(38, 0)),
     "d18": Kind("decimal(38,18)", pa.decimal128(38, 18), _decimals(18, 38), _decimal(38, 18)),
-    "s": Kind("string", pa.string(), _TEXTS, {"datafusion": "'{}'", "spark": "'{}'"}),
-    "bin": Kind("binary", pa.binary(), st.binary(max_size=3), {"datafusion": "X'{}'", "spark": "X'{}'"}),
+    "s": Kind("string", pa.string(), _TEXTS, {"datafusion": "'{}'", "duckdb": "'{}'", "spark": "'{}'"}),
+    "bin": Kind(
+        "binary", pa.binary(), st.binary(max_size=3), {"datafusion": "X'{}'", "duckdb": "unhex('{}')", "spark": "X'{}'"}
+    ),
     "day": Kind(
         "date",
         pa.date32(),
         st.one_of(st.integers(-3, 3), st.integers(-FARTHEST_DAY, FARTHEST_DAY)),
-        _of_number("Date32", "date_from_unix_date({})"),
+        _of_number("Date32", "(date '1970-01-01' + {}::int)", "date_from_unix_date({})"),
     ),
     "ts": Kind(
         "timestamp",
         pa.timestamp("us", "UTC"),
         _MICROSECONDS,
-        _of_number('Timestamp(Microsecond, Some("UTC"))', "timestamp_micros({})"),
+        _of_number('Timestamp(Microsecond, Some("UTC"))', "make_timestamptz({}::bigint)", "timestamp_micros({})"),
     ),
     "ntz": Kind(
         "timestamp_ntz",
         pa.timestamp("us"),
         _MICROSECONDS,
-        _of_number("Timestamp(Microsecond, None)", "cast(timestamp_micros({}) as timestamp_ntz)"),
+        _of_number(
+            "Timestamp(Microsecond, None)", "make_timestamp({}::bigint)", "cast(timestamp_micros({}) as timestamp_ntz)"
+        ),
     ),
 }
 _INNER = pa.struct([(name, KINDS[of].arrow) for name, of in _STRUCT.items()])

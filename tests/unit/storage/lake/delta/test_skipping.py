@@ -6,10 +6,12 @@ from __future__ import annotations
 import json
 import tempfile
 from decimal import Decimal
+from functools import cache
 from math import nan
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -38,6 +40,12 @@ from tests.skipping import (
 from tests.table_conformance import compact
 
 
+@cache
+def database() -> duckdb.DuckDBPyConnection:
+    """One connection for all queries: opening one takes longer than most queries."""
+    return duckdb.connect()
+
+
 class Reader:
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -51,18 +59,13 @@ class Reader:
                     self.files.pop(action["remove"]["path"], None)
 
     def found(self, predicate: Predicate) -> dict[str, list[int]]:
-        by_footers = all(is_exact(pq.read_metadata(self._path / name)) for name in self.files)
-        found = {"delta-rs": self.by_delta_rs(predicate, by_footers=by_footers)}
+        by_footers = self._are_exact(list(self.files))
+        found = {"delta-rs": self.by_delta_rs(predicate, by_footers=by_footers), "DuckDB": self._by_duckdb(predicate)}
         # Without bounds in the log, this dataset omits rows of any table, also of Spark's.
         if all(stats is None or has_bounds(stats, predicate.place) for stats in self.files.values()):
             dataset = self._table.to_pyarrow_dataset()
             found["delta-rs' dataset"] = dataset.to_table(["id"], predicate.expression())["id"].to_pylist()
         return {engine: sorted(ids) for engine, ids in found.items()}
-
-    def skipped(self, predicate: Predicate) -> set[int]:
-        """Rows of files that any reader may skip by their statistics in the log."""
-        names = [name for name, stats in self.files.items() if stats is not None and not may_have(stats, predicate)]
-        return {id_ for name in names for id_ in pq.ParquetFile(self._path / name).read(["id"])["id"].to_pylist()}
 
     def by_delta_rs(self, predicate: Predicate, *, by_footers: bool = True) -> list[int]:
         """By pyarrow's bounds in a footer, it hides NaN from `x > 1`."""
@@ -71,6 +74,22 @@ class Reader:
         sql = f"select id from t where {predicate.sql('datafusion')}"
         found: list[int] = pa.table(query.execute(sql).read_all())["id"].to_pylist()
         return found
+
+    def _are_exact(self, names: list[str]) -> bool:
+        return all(is_exact(pq.read_metadata(self._path / name)) for name in names)
+
+    def _by_duckdb(self, predicate: Predicate) -> list[int]:
+        """Reads the files that remain after skipping, because PyPI has no DuckDB extension for the log. Footer bounds
+        never count a NaN. By them, DuckDB 2.0 takes `f = 0` as true for a NaN in a file whose other values are all 0 (a
+        row too many, none hidden), unless the optimizer is disabled. By pyarrow's bounds, it hides NaN from `x > 1`."""
+        left = [name for name, stats in self.files.items() if stats is None or may_have(stats, predicate)]
+        query = f"select id from read_parquet(?) where {predicate.sql('duckdb')}"
+        files = [str(self._path / name) for name in left]
+        if not files:
+            return []
+        without = "" if self._are_exact(left) else ", filter_pushdown"
+        database().execute(f"set disabled_optimizers = 'statistics_propagation{without}'")
+        return [row[0] for row in database().execute(query, [files]).fetchall()]
 
 
 def without_statistics(path: Path, rows: pa.Table) -> Reader:
@@ -90,7 +109,6 @@ def without_statistics(path: Path, rows: pa.Table) -> Reader:
 def assert_nothing_is_hidden(table: Reader, bare: Reader, predicate: Predicate) -> None:
     found, there = table.found(predicate), bare.found(predicate)
     assert found == {engine: there[engine] for engine in found}, predicate
-    assert not table.skipped(predicate).intersection(there["delta-rs"]), predicate
 
 
 @st.composite
