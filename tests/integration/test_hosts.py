@@ -41,13 +41,16 @@ def shared(broker: KafkaBroker) -> Iterator[Fleet]:
 
 
 @pytest.fixture
-def trio(shared: Fleet) -> Fleet:
-    """Hosts a, b and c with a worker for each partition. They run on for the next test."""
+def trio(shared: Fleet, request: pytest.FixtureRequest) -> Iterator[Fleet]:
+    """Hosts a, b and c with a worker for each partition. Unless a test fails, they run on for the next one."""
+    failed = request.session.testsfailed
     for name in TRIO:
         if name not in shared.masters or shared.masters[name].process.poll() is not None:
             start(shared, name)
     shared.await_all(*TRIO)
-    return shared
+    yield shared
+    if request.session.testsfailed > failed:
+        shared.close()
 
 
 def start(trio: Fleet, name: str, protocols: str = "") -> Master:
