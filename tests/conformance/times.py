@@ -10,8 +10,11 @@ import pytest
 
 from kctl_agent.storage.base import Storage
 from kctl_agent.storage.claim import Settled
+from kctl_agent.storage.limits import StorageLimits
+from kctl_agent.storage.redis import storage as redis
 from kctl_agent.storage.selection import Selection
-from tests.conformance.given import everything, fill, offsets, total
+from tests.conformance.given import everything, fill, offsets, settle_dead, total
+from tests.conftest import eventually
 
 PassTime = Callable[[float], None]
 
@@ -113,3 +116,21 @@ class Times:
 
         assert storage.clear(Selection(older_than_seconds=0.0)) == 0
         assert storage.clear() == 3
+
+    def test_dead_letters_beyond_their_age_are_removed_some_at_a_time(
+        self, storage: Storage, pass_time: PassTime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(redis, "PAGE", 2)
+        fill(storage, 5)
+        for claim in storage.claim("a", 1000, 60.0):
+            settle_dead(storage, claim)
+        storage.limits = StorageLimits(dead_seconds=0.001)
+        pass_time(1.0)
+        removed: list[int] = []
+
+        def is_gone() -> bool:
+            removed.append(storage.expire_dead())
+            return total(storage) == (0, 0, 0, 0)
+
+        eventually(is_gone)
+        assert sum(removed) == 5
