@@ -250,6 +250,8 @@ async def test_a_killed_process_counts_until_it_has_ended(monkeypatch: pytest.Mo
         start_new_session=True,
         env={"KCTL_SUPERVISED": "run/worker-0.sock"},
     )
+    environment = Path(f"/proc/{former.pid}/environ")
+    await until(lambda: bool(environment.read_bytes()))  # exec() sets it a moment after it has closed our pipe
 
     def ends_slowly(_process: Process) -> str:
         monkeypatch.setattr(Path, "read_bytes", lambda _: b"")
