@@ -6,9 +6,9 @@ the previous roster.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from ipaddress import IPv6Address
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -77,10 +77,17 @@ class Roster(Struct, frozen=True):
     refused: tuple[Refused, ...] = ()
 
 
+_DECODERS: Final[Mapping[type, msgspec.json.Decoder[Any]]] = {
+    each: msgspec.json.Decoder(each) for each in (Host, Roster)
+}
+"""Made at import, in one thread: see `kctl.rpc.decode._MAKING`."""
+
+
 def decoded(kind: type[T], sent: bytes) -> T | None:
-    """None for invalid bytes, because any client may join the group."""
+    """None for invalid bytes, because any client may join the group. `kind` is Host or Roster."""
     try:
-        return msgspec.json.decode(sent, type=kind)
+        found: T = _DECODERS[kind].decode(sent)
+        return found
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

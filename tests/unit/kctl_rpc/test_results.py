@@ -57,12 +57,15 @@ def test_what_is_kept_grows_older() -> None:
 AT_ONCE = """
 import contextlib, sys, threading
 sys.setswitchinterval(1e-6)
+from kctl.hosts import roster
 from kctl.rpc.decode import BadResult, decoded
 from kctl_agent.replies import workers
+host = b'{"hosts": [{"name": "a", "url": "http://b:1", "incarnation": 1}]}'
 kinds = [kind for kind in vars(workers).values() if hasattr(kind, "__dataclass_fields__")]
 together = threading.Barrier(8)
 def run(kinds):
     together.wait()
+    roster.decoded(roster.Roster, host)
     for kind in kinds:
         with contextlib.suppress(BadResult):
             decoded(kind, b'{"name": "a", "state": "running", "pid": 1, "events": [{"at": 1, "kind": "x"}]}')
