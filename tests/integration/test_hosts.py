@@ -48,6 +48,8 @@ def trio(shared: Fleet, request: pytest.FixtureRequest) -> Iterator[Fleet]:
         if name not in shared.masters or shared.masters[name].process.poll() is not None:
             start(shared, name)
     shared.await_all(*TRIO)
+    for name in TRIO:  # the verdict is as old as the last collection
+        eventually(lambda at=name: shared.get(at, "status")["verdict"]["level"] == "ok", what=f"{name} is not ok")
     yield shared
     if request.session.testsfailed > failed:
         shared.close()

@@ -54,8 +54,7 @@ def level(fleet: Fleet, name: str) -> str:
         fleet.get(name, "status")["verdict"],
         fleet.get(name, "lag")["verdict"],
     ]
-    found = {each["level"] for each in verdicts}
-    return str(found.pop()) if len(found) == 1 else "mixed"
+    return " and ".join(sorted({each["level"] for each in verdicts}))
 
 
 def reason(fleet: Fleet, name: str) -> str:
