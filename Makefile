@@ -14,8 +14,8 @@ PYTEST := $(BIN)/pytest -m "not long and not alone"
 SIDE_BY_SIDE := -n 3 --dist loadfile
 # so with integration tests, in the order of tests/integration/conftest.py, which leave two processors no time to idle;
 SHARED_OUT := -n 3 --dist loadfile --no-loadscope-reorder
-# of acceptance, which waits for JVMs a third of its time, each process takes the next (tests/acceptance/conftest.py).
-SPREAD := -n 5 --dist loadscope
+# of acceptance, each process takes the next test (tests/acceptance/conftest.py).
+SPREAD := -n 3 --dist loadscope
 ALONE := $(shell grep -rl pytest.mark.alone tests)
 
 # Images of containers switch bytecode off: then each process that is started compiles all that it imports.
@@ -83,7 +83,7 @@ test: setup ## everything the project can prove about itself, the fast part firs
 
 test-long: setup ## soak and fault runs, and workers with a Spark driver each
 	$(BIN)/pytest -m long $(ARGS) tests
-	KCTL_TEST_ENGINE=own $(PYTEST) $(SPREAD) -n 4 $(ARGS) tests/acceptance
+	KCTL_TEST_ENGINE=own $(PYTEST) $(SPREAD) $(ARGS) tests/acceptance
 
 bench: setup ## the results of benchmarks/README.md, as JSON lines
 	@$(BIN)/python -m benchmarks $(ARGS)

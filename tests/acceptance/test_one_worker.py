@@ -241,10 +241,10 @@ def call_times(fleet: Fleet) -> list[float]:
 @pytest.mark.shows("during a long batch the agent answers at once, and the lag grows")
 def test_the_agent_answers_in_a_batch(bench: Bench) -> None:
     fleet = bench.fleet
-    done = fleet.workers()["worker-0"]["batches_total"]
     with bench.holding():
         fleet.send(100)
         eventually(lambda: running_batch(fleet) > 1, START_SECONDS, "a batch is being held")
+        done = fleet.workers()["worker-0"]["batches_total"]
 
         first = total_lag(fleet)
         fleet.send(300)
