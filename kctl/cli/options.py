@@ -1,4 +1,4 @@
-"""What commands make of options that several share."""
+"""Reads the options that several commands share: the configuration, and settings on the command line."""
 
 from __future__ import annotations
 

@@ -35,12 +35,13 @@ from kctl_agent.rpc.wire import JsonObject
 from tests.servers.scripted_agent import Answers, ScriptedAgent
 
 NAMES = ("worker-0", "worker-1", "worker-2", "sinker-0")
-TOML = """
+KAFKA = """
 [kafka]
 bootstrap_servers = "127.0.0.1:1"
 group = "g"
 topics = ["orders", "payments"]
-[workers]
+"""
+TOML = f"""{KAFKA}[workers]
 engine = "own"
 count = 3
 [sinkers]
@@ -244,12 +245,7 @@ async def test_ten_thousand_random_operations(short_dir: Path, seed: int) -> Non
 
 
 WITH_ENGINE = ("engine", "worker-0", "worker-1", "worker-2")
-ENGINE_TOML = """
-[kafka]
-bootstrap_servers = "127.0.0.1:1"
-group = "g"
-topics = ["orders", "payments"]
-[workers]
+ENGINE_TOML = f"""{KAFKA}[workers]
 count = 3
 [spark]
 driver_memory = "1g"

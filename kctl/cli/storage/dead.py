@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kctl.audit import fleet_log, operation
 from kctl.cli.command import CONFIG, OUTPUT, WIDE_OUTPUT, YES, Command, CommandGroup, Option
@@ -22,6 +22,10 @@ from kctl.errors import UsageError
 from kctl.schemas import decoder
 from kctl.terminal import line_of
 from kctl_agent.rpc.messages import number_of
+from kctl_agent.storage.selection import Selection
+
+if TYPE_CHECKING:
+    from kctl.config.sections import Config
 
 R = TypeVar("R")
 
@@ -74,19 +78,27 @@ def _export(options: argparse.Namespace, env: Mapping[str, str]) -> None:
 
 
 def _delete(options: argparse.Namespace, env: Mapping[str, str]) -> None:
+    fleet, chosen, expect = load_fleet(options, env), selection(options), options.expect
     if not options.yes:
-        with opened_dead_letters(load_fleet(options, env)) as storage:
-            found, where = storage.count_dead(selection(options)), storage.identity
-        if found == 0 and not options.expect:
+        with opened_dead_letters(fleet) as storage:
+            found, where = storage.count_dead(chosen), storage.identity
+        if found == 0 and not expect:
             echo("no dead letters")
             return
-        options.expect = found if options.expect is None else options.expect
-        confirm(f"Remove {number_of(options.expect, 'dead letter')} of {where} for good?")
-    _change("delete", options, env)
+        expect = found if expect is None else expect
+        confirm(f"Remove {number_of(expect, 'dead letter')} of {where} for good?")
+    _change(fleet, "delete", chosen, expect)
 
 
-def _change(verb: Verb, options: argparse.Namespace, env: Mapping[str, str]) -> None:
-    fleet, chosen, to = load_fleet(options, env), selection(options), options.to if verb == "send" else ""
+def _requeue(options: argparse.Namespace, env: Mapping[str, str]) -> None:
+    _change(load_fleet(options, env), "requeue", selection(options), options.expect)
+
+
+def _send(options: argparse.Namespace, env: Mapping[str, str]) -> None:
+    _change(load_fleet(options, env), "send", selection(options), options.expect, to=options.to)
+
+
+def _change(fleet: Config, verb: Verb, chosen: Selection, expect: int | None, to: str = "") -> None:
     done, what = 0, {"requeue": "requeued", "delete": "removed", "send": f"sent to {to}"}[verb]
 
     def progress(now: int) -> None:
@@ -102,7 +114,7 @@ def _change(verb: Verb, options: argparse.Namespace, env: Mapping[str, str]) -> 
         line_of(sys.stderr) as show,
     ):
         try:
-            count = changed(storage, verb, chosen, options.expect, progress, partial(sending, fleet, to))
+            count = changed(storage, verb, chosen, expect, progress, partial(sending, fleet, to))
             running.text = f"{number_of(count, 'dead letter')} {what}{storage.note}"
         except KeyboardInterrupt:
             stopped = f"stopped: {number_of(done, 'dead letter')} {what}"
@@ -154,7 +166,7 @@ COMMAND = CommandGroup(
             "kctl storage dead requeue --error-class KeyError --line shop.py:7 --expect 1200",
             "Messages that become dead letters during the command are skipped. Ctrl-C stops it; what was done stays "
             "done.",
-            run=partial(_change, "requeue"),
+            run=_requeue,
         ),
         Command(
             "delete",
@@ -175,7 +187,7 @@ COMMAND = CommandGroup(
             "Delivery is at least once: after an interruption, messages that were sent but not yet removed are sent "
             "again. The header kctl-dead-letter names the dead letter, the same each time, so that consumers can drop "
             "repeats.",
-            run=partial(_change, "send"),
+            run=_send,
         ),
     ),
 )
