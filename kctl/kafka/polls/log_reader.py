@@ -126,8 +126,8 @@ class LogReader:
         topics = self._topics.values()
         reading.topic_ids = {topic.name: topic.topic_id for topic in topics if topic.topic_id is not None}
         reading.partitions = {topic.name: len(topic.partitions) for topic in topics if topic.partitions}
-        gone = {topic.name for topic in topics if topic.error_code == _NO_SUCH_TOPIC[1]}
-        reading.missing_topics = tuple(n for n in sorted(self._wanted.topics) if n in gone or n not in self._topics)
+        found = {topic.name for topic in topics if topic.error_code != _NO_SUCH_TOPIC[1]}
+        reading.missing_topics = tuple(sorted(set(self._wanted.topics) - found))
         reading.unclear_topics = {topic.name for topic in topics if topic.error_code not in _NO_SUCH_TOPIC}
 
 
