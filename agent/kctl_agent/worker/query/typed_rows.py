@@ -243,8 +243,9 @@ def _framed(rows: DataFrame, *more: Column) -> DataFrame:
         f"then substring({start}, 1, {size})"
         for magic, size in SIZES.items()
     )
-    header, prefix = _header(VALUE_HEADER).alias("header"), f.expr(f"case {cases} end").alias(PREFIX)
-    return rows.select("value", header, prefix, *more)
+    return rows.select("value", _header(VALUE_HEADER).alias("header"), *more).select(
+        "*", f.expr(f"case {cases} end").alias(PREFIX)
+    )
 
 
 def unframed(rows: DataFrame) -> DataFrame:
