@@ -165,6 +165,15 @@ def test_another_count_than_is_expected_changes_nothing(kctl: Kctl, storage: Fil
     assert kctl("storage", "dead", "delete").out == "no dead letters\n"
 
 
+@pytest.mark.usefixtures("storage")
+def test_what_is_confirmed_is_deleted_though_the_configuration_changes_meanwhile(
+    kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kctl.cli.storage.dead.confirm", lambda _: config.write_text("[storage"))
+
+    assert kctl("storage", "dead", "delete").out == "2 dead letters removed\n"
+
+
 def test_a_change_that_is_stopped_shows_what_was_done(
     kctl: Kctl, storage: FileStorage, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
