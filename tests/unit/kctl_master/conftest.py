@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -75,3 +76,6 @@ class Fleet:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+            # asyncio waits for each process in a thread; a loop that closes before leaves the process unclosed.
+            await until(lambda: not any(each.name.startswith("asyncio-waitpid-") for each in threading.enumerate()))
+            await asyncio.sleep(0)
