@@ -10,6 +10,7 @@ import termios
 import time
 import tty
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -161,7 +162,8 @@ def _poll(fleet: Fleet, scope: Scope, *, needs_master: bool = False) -> FleetTop
         return ask(fleet, rpc, scope, _TIMEOUT_SECONDS)
 
     try:
-        workers, offsets, storage = map(answer, ("workers", "offset_checker", "block_size"))
+        with ThreadPoolExecutor() as together:  # a frozen process then delays a screen by one time-out
+            workers, offsets, storage = together.map(answer, ("workers", "offset_checker", "block_size"))
     except (KctlError, AgentError) as error:
         if not error.retriable or (needs_master and isinstance(error, NoMaster)):
             raise
