@@ -215,20 +215,10 @@ def test_fifty_lives_leave_descriptors_and_threads_as_they_were(short_dir: Path)
 
     for _ in range(50):
         one_life()
+    AgentServer(short_dir, "worker-0").close()  # was never started
 
     assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == (descriptors, threads)
     assert os.listdir(short_dir) == []
-
-
-def test_an_agent_that_was_never_started_can_be_closed(short_dir: Path) -> None:
-    AgentServer(short_dir, "worker-0").close()
-
-
-def test_it_returns_the_result(short_dir: Path) -> None:
-    with ScriptedAgent(short_dir, "engine", {"gateway": Answers({"accepted": True})}) as agent:
-        assert ask(short_dir / "engine.sock", "gateway", {"name": "worker-0"}, 5.0) == {"accepted": True}
-
-    assert [(request.rpc, request.params) for request in agent.requests] == [("gateway", {"name": "worker-0"})]
 
 
 @pytest.mark.parametrize(
@@ -240,11 +230,16 @@ def test_it_returns_the_result(short_dir: Path) -> None:
         (BreaksFrame(), BrokenFrame),
     ],
 )
-def test_whatever_is_no_answer_is_raised(short_dir: Path, step: Step, error: type[Exception]) -> None:
-    with ScriptedAgent(short_dir, "engine", {"gateway": step}), pytest.raises(error):
-        ask(short_dir / "engine.sock", "gateway", {}, 0.3)
-
-
-def test_a_socket_without_a_listener_is_an_os_error(short_dir: Path) -> None:
+def test_a_result_is_returned_and_whatever_is_no_answer_is_raised(
+    short_dir: Path, step: Step, error: type[Exception]
+) -> None:
+    socket = short_dir / "engine.sock"
     with pytest.raises(FileNotFoundError):
-        ask(short_dir / "engine.sock", "ping", {}, 0.3)
+        ask(socket, "gateway", {}, 0.3)
+
+    with ScriptedAgent(short_dir, "engine", {"gateway": [Answers({"accepted": True}), step]}) as agent:
+        assert ask(socket, "gateway", {"name": "worker-0"}, 5.0) == {"accepted": True}
+        with pytest.raises(error):
+            ask(socket, "gateway", {}, 0.3)
+
+    assert (agent.requests[0].rpc, agent.requests[0].params) == ("gateway", {"name": "worker-0"})
