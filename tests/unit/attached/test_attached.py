@@ -130,10 +130,6 @@ SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="ann" password="a \\"b\\" =;c";'
 
 
-def test_a_query_without_tls_and_sasl_needs_its_servers_alone() -> None:
-    assert settings_of(SERVERS) == {"bootstrap_servers": "127.0.0.1:9092", "security_protocol": "PLAINTEXT"}
-
-
 def test_tls_and_a_login_become_settings_of_kafka_python_however_the_options_are_spelled() -> None:
     options = {
         **SERVERS,
@@ -147,6 +143,7 @@ def test_tls_and_a_login_become_settings_of_kafka_python_however_the_options_are
 
     settings = settings_of(options)
 
+    assert settings_of(SERVERS) == {"bootstrap_servers": "127.0.0.1:9092", "security_protocol": "PLAINTEXT"}
     assert {key: value for key, value in settings.items() if value is not None} == {
         "bootstrap_servers": "127.0.0.1:9092",
         "security_protocol": "SASL_SSL",

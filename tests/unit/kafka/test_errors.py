@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import pytest
 from kafka import errors
 
 from kctl_agent.kafka.errors import describe, name_of, reason
 
-ALL = [
+ALL: list[type[errors.KafkaError]] = [
     each
     for _, each in inspect.getmembers(errors, inspect.isclass)
     if issubclass(each, errors.KafkaError) and each is not errors.LogTruncationError
@@ -15,16 +16,14 @@ ALL = [
 
 
 @pytest.mark.shows("errors of the Kafka client are shown without class name and errno")
-@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("args", [(), ("KafkaTimeoutError: late",), ("unable to connect: [Errno 111] ECONNREFUSED",)])
-def test_no_sentence_holds_a_class_name_or_an_errno(kind: type[errors.KafkaError], args: tuple[str, ...]) -> None:
-    text = describe(kind(*args), "cannot begin to read orders", "b:9092")
+def test_no_sentence_holds_a_class_name_or_an_errno(args: tuple[str, ...]) -> None:
+    texts = {kind.__name__: describe(kind(*args), "cannot begin to read orders", "b:9092") for kind in ALL}
 
-    assert text.startswith("cannot begin to read orders: ")
-    assert kind.__name__ not in text
-    assert "Errno" not in text
-    assert "ECONN" not in text
-    assert "TimeoutError" not in text
+    assert len(texts) > 100
+    for name, text in texts.items():
+        assert text.startswith("cannot begin to read orders: ")
+        assert not re.search(rf"{name}|Errno|ECONN|TimeoutError", text), text
 
 
 @pytest.mark.parametrize(

@@ -9,63 +9,29 @@ import pytest
 from kctl_agent.spark.class_archive import archive_path, fingerprint, is_private, java_options, recording
 
 
-@pytest.fixture
-def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    place = tmp_path / "with a space"
-    monkeypatch.setattr(sys, "prefix", str(place))
-    return place
+def test_only_the_private_archive_of_this_environment_and_java_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "with a space"))
+    assert java_options("-Xss4m") == "", "none was recorded"
+    archive = archive_path()
+    archive.parent.mkdir(parents=True)
+    archive.touch(mode=0o600)
+    (tmp_path / "link").symlink_to(archive)
 
-
-def recorded() -> None:
-    archive_path().parent.mkdir(parents=True)
-    archive_path().touch(mode=0o600)
-
-
-def test_nothing_is_added_where_nothing_was_recorded(environment: Path) -> None:
-    assert java_options("-Xss4m") == ""
-
-
-def test_the_archive_of_the_environment_is_named_and_quoted(environment: Path) -> None:
-    recorded()
-
-    assert archive_path().is_relative_to(environment)
-    assert java_options("-Xss4m").startswith(f'"-XX:SharedArchiveFile={archive_path()}" ')
-
-
-@pytest.mark.parametrize("own", ["-XX:SharedArchiveFile=/srv/own.jsa", "-Xss4m -Xshare:off"])
-def test_a_setting_that_names_an_archive_or_none_is_left_alone(own: str, environment: Path) -> None:
-    recorded()
-
-    assert java_options(own) == ""
-
-
-def test_another_java_uses_no_recording(environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorded()
-    other = tmp_path / "jdk" / "bin" / "java"
-    other.parent.mkdir(parents=True)
-    other.write_text("another Java")
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
-
-    assert java_options("") == ""
-
-
-def test_without_a_java_nothing_is_added(environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
-
-    assert java_options("") == ""
-
-
-def test_an_archive_that_others_can_write_is_not_used(environment: Path) -> None:
-    recorded()
-    archive_path().chmod(0o620)
-
-    assert java_options("") == ""
-
-
-def test_a_link_in_the_place_of_an_archive_is_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to("/etc/hostname")
-
+    assert archive.is_relative_to(tmp_path / "with a space")
+    assert java_options("-Xss4m").startswith(f'"-XX:SharedArchiveFile={archive}" ')
     assert not is_private(tmp_path / "link")
+    for own in ("-XX:SharedArchiveFile=/srv/own.jsa", "-Xss4m -Xshare:off"):
+        assert java_options(own) == "", "a setting that names an archive or none"
+    with monkeypatch.context() as patched:
+        patched.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+        assert java_options("") == "", "without a Java"
+        (tmp_path / "jdk" / "bin").mkdir(parents=True)
+        (tmp_path / "jdk" / "bin" / "java").write_text("another Java")
+        assert java_options("") == ""
+    archive.chmod(0o620)
+    assert java_options("") == "", "others can write it"
 
 
 def test_a_jar_that_has_changed_is_another_one(tmp_path: Path) -> None:
