@@ -151,7 +151,9 @@ def test_a_task_that_dies_early_leaves_no_dead_letter(make: Make, module: Any, m
 
 @pytest.mark.parametrize("max_tries", [1, 2, 3])
 @pytest.mark.parametrize("ordered", [False, True])
-def test_a_spoiled_call_costs_others_one_delivery_more(max_tries: int, ordered: bool, make: Make, module: Any) -> None:
+def test_a_spoiled_call_costs_others_one_delivery_more(
+    max_tries: int, ordered: bool, make: Make, module: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     storage = make("chokes", max_tries=max_tries, ordered=ordered)
     with storage.writer() as writer:
         writer.put(chunk(0, 4))
@@ -164,13 +166,7 @@ def test_a_spoiled_call_costs_others_one_delivery_more(max_tries: int, ordered: 
     assert first.endswith("raised ValueError: no amount on t-0 offset 2 (1 message)")
     assert trace[0] == "Traceback (most recent call last):"
     assert trace[-2:] == ['    raise ValueError("no amount")', "ValueError: no amount"]
-
-
-def test_executors_log_tracebacks(make: Make, module: Any, caplog: pytest.LogCaptureFixture) -> None:
-    with make("chokes").writer() as writer:
-        writer.put(chunk(0, 4))
-
-    assert 'raise ValueError("no amount")' in caplog.text
+    assert trace[-2] in caplog.text
 
 
 def test_a_call_that_hangs_is_left_behind(make: Make, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:

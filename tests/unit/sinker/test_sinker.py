@@ -191,10 +191,13 @@ def test_a_paused_sinker_claims_nothing(bench: Callable[..., Bench]) -> None:
     assert own.calls == [[0, 1, 2]]
 
 
-def test_late_settles_are_handled_once(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claims_and_settles_that_fail_are_tried_again_and_the_handler_is_not_called_again(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = bench(well, stop_after=2)
     fill(own.storage, 6)
-    fails(monkeypatch, own.storage, "settle", times=2)
+    for name in ("claim", "settle"):
+        fails(monkeypatch, own.storage, name, times=2)
     own.run()
 
     assert own.calls == [[0, 1, 2], [3, 4, 5]]
@@ -215,15 +218,6 @@ def test_a_sinker_is_busy_from_its_first_call_until_all_is_settled(bench: Callab
     own.run()
 
     assert (own.snapshot().worker.batch_seconds_total or 0.0) >= at[-1] - at[0] > 0.0
-
-
-def test_an_unusable_storage_is_tried_again(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
-    own = bench(well, stop_after=1)
-    fill(own.storage, 3)
-    fails(monkeypatch, own.storage, "claim", times=3)
-    own.run()
-
-    assert own.calls == [[0, 1, 2]]
 
 
 def test_a_handler_that_only_fails_is_reported_until_it_has_handled_a_message(tmp_path: Path) -> None:
