@@ -72,25 +72,23 @@ class DeadLetters(Dead[Storage]):
 
         assert [(each.offset, each.tries, each.error) for each in storage.dead()] == [(0, 1, dead[0]), (2, 1, dead[2])]
         assert total(storage) == (0, 0, 1, 2)
+        assert storage.settle(claim, [True, True, False], dead=dead).is_lost, "a claim that was lost makes none"
+        assert total(storage) == (0, 0, 1, 2)
         assert [(message.offset, message.tries) for message in everything(storage)] == [(1, 1)]
 
-    def test_a_claim_that_was_lost_makes_no_dead_letter(self, storage: Storage) -> None:
-        fill(storage, 3)
-        (claim,) = storage.claim("a", 3, 60.0)
-        storage.release("a", count_try=True)
-
-        assert storage.settle(claim, [True, True, False], dead={1: "no amount"}).is_lost
-
-        assert total(storage) == (3, 0, 0, 0)
-
-    def test_compressed_messages_are_found_by_text(self, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_compressed_messages_are_found_by_text_key_and_tries(
+        self, storage: Storage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         for codec in ("none", "zstd"):
             monkeypatch.setattr(storage, "codec", codec)
-            storage.dead_letter([Message("t", 0, 0, b"key", b"a needle in" + b" hay" * 99, 10)], ERROR)
+            values = [b"a needle in" + b" hay" * 99, *[b"hay"] * 4]
+            messages = [Message("t", 0, n, b"key%d" % n, value, 10, (), n) for n, value in enumerate(values)]
+            storage.dead_letter(messages, ERROR)
 
             assert self.offsets(storage, Selection(text="needle in hay")) == [0]
-            assert self.offsets(storage, Selection(key="key", tries_from=0, offset_to=0, traceback="Error")) == [0]
-            assert self.offsets(storage, Selection(key="ke")) == self.offsets(storage, Selection(text="hey")) == []
+            assert self.offsets(storage, Selection(key="key0", tries_from=0, offset_to=0, traceback="Error")) == [0]
+            assert self.offsets(storage, Selection(key="key")) == self.offsets(storage, Selection(text="hey")) == []
+            assert self.offsets(storage, Selection(tries_from=1, tries_to=3)) == [1, 2, 3]
 
     def test_an_unreadable_message_is_dead_as_the_stored_offset_moves_over_it(self, storage: Storage) -> None:
         fill(storage, 3)
@@ -170,13 +168,6 @@ class DeadLetters(Dead[Storage]):
             assert self.offsets(storage, Selection(error_class="Error1")) == [1, 4]
             storage.remove_dead()
 
-    def test_a_key_and_a_number_of_tries_choose_dead_letters(self, storage: Storage) -> None:
-        storage.dead_letter([Message("t", 0, n, f"k{n}".encode(), None, 0, (), n) for n in range(5)], "no")
-
-        assert self.offsets(storage, Selection(key="k3")) == [3]
-        assert self.offsets(storage, Selection(key="k")) == []
-        assert self.offsets(storage, Selection(tries_from=1, tries_to=3)) == [1, 2, 3]
-
     def test_what_waits_is_not_chosen_by_what_only_dead_letters_have(self, storage: Storage) -> None:
         fill(storage, 3)
 
@@ -226,24 +217,17 @@ class DeadLetters(Dead[Storage]):
         fill(storage, 9)
         broken = damage(3)
 
+        assert offsets(storage.claim("a", 3, 60.0)) == [0, 1, 2]
+        assert offsets(storage.claim("a", 3, 60.0)) == [6, 7, 8], "a claim of a damaged block goes on to the next"
+        storage.release("a")
         assert [m.offset for m in everything(storage)] == [0, 1, 2, 6, 7, 8]
 
         (dead_letter,) = storage.dead()
         assert dead_letter.is_damaged
         assert "damaged" in dead_letter.error or "not a block" in dead_letter.error
-        assert (dead_letter.block.body, dead_letter.block.first, dead_letter.block.last, dead_letter.block.count) == (
-            broken,
-            3,
-            5,
-            3,
-        )
+        block = dead_letter.block
+        assert (block.body, block.first, block.last, block.count) == (broken, 3, 5, 3)
         assert total(storage) == (0, 0, 0, 3)
         assert storage.requeue_dead() == 0
         assert stored(storage) == []
         assert storage.remove_dead() == 1
-
-    def test_a_claim_of_only_damaged_blocks_goes_on_to_the_next(self, storage: Storage, damage: Damage) -> None:
-        fill(storage, 6)
-        damage(0)
-
-        assert offsets(storage.claim("a", 3, 60.0)) == [3, 4, 5]

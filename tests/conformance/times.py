@@ -33,35 +33,23 @@ class Times:
         assert storage.settle(late, [True] * 3) == Settled(is_lost=True)
         assert storage.renew(late, 60.0) is False
         assert total(storage) == (0, 3, 0, 0)
-        assert storage.settle(claim, [True] * 3) == Settled(gone=3)
-
-    def test_an_expired_lease_is_good_until_somebody_takes_it(self, storage: Storage, pass_time: PassTime) -> None:
-        fill(storage, 3)
-        (claim,) = storage.claim("a", 3, 60.0)
-
         pass_time(100.0)
+        assert storage.settle(claim, [True] * 3) == Settled(gone=3), "an expired lease is good until another takes it"
 
-        assert storage.settle(claim, [True] * 3) == Settled(gone=3)
-
-    def test_a_renewed_lease_runs_from_the_renewal(self, storage: Storage, pass_time: PassTime) -> None:
-        fill(storage, 3)
+    def test_a_lease_is_as_long_as_its_owner_asked_for_and_a_renewed_one_runs_from_the_renewal(
+        self, storage: Storage, pass_time: PassTime
+    ) -> None:
+        fill(storage, 6)
         (claim,) = storage.claim("a", 3, 60.0)
+        storage.claim("b", 3, 10.0)
 
         pass_time(50.0)
         assert storage.renew(claim, 60.0) is True
+        assert offsets(storage.claim("c", 100, 600.0)) == [3, 4, 5]
         pass_time(50.0)
-        assert storage.claim("b", 3, 60.0) == []
+        assert storage.claim("c", 3, 60.0) == []
         pass_time(11.0)
-        assert offsets(storage.claim("b", 3, 60.0)) == [0, 1, 2]
-
-    def test_each_lease_is_as_long_as_its_owner_asked_for(self, storage: Storage, pass_time: PassTime) -> None:
-        fill(storage, 6)
-        storage.claim("a", 3, 600.0)
-        storage.claim("b", 3, 10.0)
-
-        pass_time(11.0)
-
-        assert offsets(storage.claim("c", 100, 10.0)) == [3, 4, 5]
+        assert offsets(storage.claim("c", 3, 60.0)) == [0, 1, 2]
 
     def test_what_failed_waits_for_its_next_try(self, storage: Storage, pass_time: PassTime) -> None:
         fill(storage, 3)
@@ -114,6 +102,7 @@ class Times:
         fill(storage, 3)
         pass_time(-3600.0)
 
+        assert (storage.stats().oldest_seconds or 0.0) >= 0.0
         assert storage.clear(Selection(older_than_seconds=0.0)) == 0
         assert storage.clear() == 3
 

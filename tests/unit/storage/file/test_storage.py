@@ -49,27 +49,18 @@ def storage(path: Path, machine: Machine) -> Iterator[FileStorage]:
         yield storage
 
 
-def test_a_file_of_another_version_is_rejected(path: Path) -> None:
+def test_a_file_that_is_no_database_or_of_another_version_is_rejected(path: Path) -> None:
+    path.write_bytes(b"this is a letter to a friend, not a database " * 50)
+    with pytest.raises(StorageUnusable, match="not a database"):
+        file_storage(path)
+
+    path.unlink()
     file_storage(path)
     with closing(sqlite3.connect(path)) as db:
         db.execute("pragma user_version=99")
 
     with pytest.raises(StorageUnusable, match="version 99 of the storage, but this release reads version 5"):
         file_storage(path)
-
-
-def test_a_file_that_is_not_a_database_is_rejected(path: Path) -> None:
-    path.write_bytes(b"this is a letter to a friend, not a database " * 50)
-
-    with pytest.raises(StorageUnusable, match="not a database"):
-        file_storage(path)
-
-
-def test_ages_are_never_negative(storage: FileStorage, machine: Machine) -> None:
-    fill(storage, 3)
-    machine.unix -= 3600.0
-
-    assert storage.stats().oldest_seconds == 0.0
 
 
 def test_after_a_boot_nothing_is_leased_or_delayed(path: Path, storage: FileStorage, machine: Machine) -> None:

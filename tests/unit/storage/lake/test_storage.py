@@ -46,10 +46,6 @@ def storage(path: Path) -> LakeStorage:
     return opened(path, start=100)
 
 
-def test_the_id_of_the_table_is_the_storages(storage: LakeStorage, path: Path) -> None:
-    assert opened(path).bind(GROUP) == storage.bind(GROUP) == str(DeltaTable(path).metadata().id)
-
-
 @pytest.mark.shows("a worker that was frozen commits nothing once its partitions have a new owner")
 def test_a_commit_after_the_check_is_noticed(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     late, quick = begun(storage, 100, 120), begun(opened(path), 100, 110)
@@ -107,6 +103,7 @@ def test_a_log_that_was_cleaned_up_past_the_last_read_is_read_again(storage: Lak
 
 def test_no_batch_goes_into_a_table_that_replaced_its_own(storage: LakeStorage, path: Path) -> None:
     batch = begun(storage, 100, 110)
+    assert opened(path).bind(GROUP) == storage.bind(GROUP) == str(DeltaTable(path).metadata().id)
     shutil.rmtree(path)
     opened(path).init_offsets([StoredOffset(*TP, TOPIC_ID, 100)])
     Path(batch.folder.uri).mkdir()

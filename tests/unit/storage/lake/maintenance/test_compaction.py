@@ -188,22 +188,20 @@ def killed(*_: object) -> None:
     raise ZeroDivisionError
 
 
-def test_batches_do_not_conflict(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_and_compactions_do_not_conflict(
+    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     while_it_compacts(monkeypatch, begun(opened(path), 40, 50).commit)
-
     compact(storage.table, 128 * MIB)
 
     assert offsets(path) == list(range(50))
     assert at(opened(path)) == StoredOffset(*TP, TOPIC_ID, 50, 1)
 
-
-def test_late_compactions_are_no_conflict(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    batch = begun(storage, 40, 50)
+    batch = begun(storage, 50, 60)
     before_the_write(monkeypatch, lambda: compact(opened(path).table, 128 * MIB))
-
     batch.commit()
 
-    assert offsets(path) == list(range(50))
+    assert offsets(path) == list(range(60))
     assert len(files(path)) == 2
 
 
@@ -433,18 +431,31 @@ def test_vacuum_never_removes_files_of_a_batch_in_flight_however_old(storage: La
     assert offsets(path) == list(range(50))
 
 
-def test_vacuum_removes_old_uncommitted_files_also_where_no_engine_looks(storage: LakeStorage, path: Path) -> None:
-    left = path / "kctl-1234"
-    (left / "_temporary" / "0").mkdir(parents=True)
-    old, hidden, new = left / "part-1.parquet", left / "_temporary" / "0" / "part-2.parquet", left / "part-3.parquet"
-    for file in (old, hidden, new):
-        file.write_bytes(b"x")
-    for file in (old, hidden):
-        os.utime(file, (time.time() - 8 * DAY,) * 2)
+def test_vacuum_removes_what_writers_have_left_and_nothing_else(storage: LakeStorage, path: Path) -> None:
+    """Files after seven days, also where no engine looks, and entries of the log after one."""
+    old = {
+        "kctl-1234/part-1.parquet": 8.0,
+        "kctl-1234/_temporary/0/part-2.parquet": 8.0,
+        "part-0.parquet": 8.0,
+        "_delta_log/_commit_old.json.tmp": 1.1,
+    }
+    kept = {
+        "kctl-1234/part-3.parquet": 6.0,
+        "_delta_log/_commit_new.json.tmp": 0.0,
+        "notes.txt": 30.0,
+        "other/part-0.parquet": 30.0,
+    }
+    for name, days in (old | kept).items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(b"x")
+        os.utime(path / name, (time.time() - days * DAY,) * 2)
 
+    assert set(paths(storage)) == old.keys()
+    assert set(paths(storage, 0)) == {*old, "kctl-1234/part-3.parquet"}
     remove(storage.table, unused(storage.table))
 
-    assert [each.name for each in left.rglob("*")] == [new.name]
+    assert {name for name in old | kept if (path / name).exists()} == kept.keys()
+    assert not (path / "kctl-1234" / "_temporary").exists()
     assert offsets(path) == list(range(40))
 
 
@@ -468,19 +479,6 @@ def test_partitions_whose_names_look_hidden_are_stored_and_kept_for_older_versio
     assert [each.name for each in unused(made.table, 0)] == [f"{batch.folder.name}/{column}=b/part-0.parquet"]
 
 
-def test_vacuum_removes_entries_of_the_log_whose_process_was_killed_a_day_ago(storage: LakeStorage, path: Path) -> None:
-    old, new = (path / "_delta_log" / f"_commit_{each}.json.tmp" for each in ("old", "new"))
-    for file in (old, new):
-        file.write_bytes(b"x")
-    os.utime(old, (time.time() - 1.1 * DAY,) * 2)
-
-    assert paths(storage, 0) == paths(storage) == [f"_delta_log/{old.name}"]
-    remove(storage.table, unused(storage.table))
-
-    assert (old.exists(), new.exists()) == (False, True)
-    assert offsets(path) == list(range(40))
-
-
 def test_vacuum_leaves_an_update_that_is_not_committed_yet(storage: LakeStorage, path: Path) -> None:
     """An update has no plan. `--retention-hours 0` removed its file before its commit, and no reader could open the
     table."""
@@ -499,13 +497,3 @@ def test_vacuum_leaves_an_update_that_is_not_committed_yet(storage: LakeStorage,
     os.utime(path / "part-left.parquet", (time.time() - 1.1 * DAY,) * 2)
     assert "part-left.parquet" in paths(storage, 0)
     assert written not in paths(storage, 0)
-
-
-def test_vacuum_leaves_alone_what_no_writer_of_the_table_has_left(storage: LakeStorage, path: Path) -> None:
-    notes, other, aborted = path / "notes.txt", path / "other" / "part-0.parquet", path / "part-0.parquet"
-    other.parent.mkdir()
-    for file in (notes, other, aborted):
-        file.write_bytes(b"x")
-        os.utime(file, (time.time() - 30 * DAY,) * 2)
-
-    assert paths(storage) == ["part-0.parquet"]
