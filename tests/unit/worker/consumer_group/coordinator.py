@@ -27,6 +27,11 @@ def committed(codes: Mapping[str, int] = {}) -> Answers:
     return Answers(fields)
 
 
+def rejected(code: int) -> Answers:
+    """With this error code for each topic."""
+    return committed(dict.fromkeys(TOPICS, code))
+
+
 def group_script(answers: Script) -> Script:
     return {
         "JoinGroup": Answers(_joined),

@@ -9,7 +9,6 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import (
     CoordinatorNotAvailableError,
-    KafkaError,
     OffsetMetadataTooLargeError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
@@ -29,6 +28,7 @@ from tests.unit.worker.consumer_group.coordinator import (
     group_script,
     joining,
     poll_until,
+    rejected,
     scripted_group,
 )
 
@@ -49,29 +49,20 @@ def result_of(name: str, request: Any) -> Mapping[str, Any]:
     return result(request)
 
 
-@pytest.mark.parametrize(
-    "error", [TopicAuthorizationFailedError, OffsetMetadataTooLargeError, UnknownTopicOrPartitionError]
-)
-def test_an_error_of_one_topic_is_its_own_and_the_others_are_committed(error: type[KafkaError]) -> None:
-    with scripted_group({"OffsetCommit": committed({"payments": error.errno})}) as (broker, member):
-        refused = member.commit(OFFSETS)
-
-    assert refused == {PAYMENTS_0: error}
-    assert broker.asked.count("OffsetCommit") == 1  # the caller retries, and polls the group meanwhile
-
-
-def test_an_error_of_the_whole_group_is_raised() -> None:
-    evicted = committed(dict.fromkeys(("orders", "payments"), UNKNOWN_MEMBER))
-    with scripted_group({"OffsetCommit": evicted}) as (_, member), pytest.raises(MemberLost):
-        member.commit(OFFSETS)
-
-
-def test_what_may_work_soon_is_tried_again() -> None:
-    busy = committed(dict.fromkeys(("orders", "payments"), CoordinatorNotAvailableError.errno))
-    with scripted_group({"OffsetCommit": [busy, committed()]}) as (broker, member):
+def test_a_commit_is_retried_if_that_may_help_and_an_error_of_one_topic_is_its_own() -> None:
+    errors = TopicAuthorizationFailedError, OffsetMetadataTooLargeError, UnknownTopicOrPartitionError
+    of_one_topic = [committed({"payments": error.errno}) for error in errors]
+    busy, evicted = rejected(CoordinatorNotAvailableError.errno), rejected(UNKNOWN_MEMBER)
+    with scripted_group({"OffsetCommit": [busy, committed(), *of_one_topic, evicted]}) as (broker, member):
         assert member.commit(OFFSETS) == {}
+        assert broker.asked.count("OffsetCommit") == 2
 
-    assert broker.asked.count("OffsetCommit") == 2
+        for number, error in enumerate(errors, 3):
+            assert member.commit(OFFSETS) == {PAYMENTS_0: error}
+            assert broker.asked.count("OffsetCommit") == number  # the caller retries, and polls the group meanwhile
+
+        with pytest.raises(MemberLost):
+            member.commit(OFFSETS)
 
 
 def test_a_revocation_reports_committed_offsets_without_rejected_ones() -> None:

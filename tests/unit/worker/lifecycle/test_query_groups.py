@@ -17,21 +17,22 @@ def suspicious() -> QueryGroups:
     return groups
 
 
-def test_a_query_that_fails_again_and_again_has_its_partitions_read_carefully_at_once() -> None:
+def test_a_query_that_fails_twice_has_its_partitions_read_carefully_until_they_are_cleared() -> None:
     groups = QueryGroups()
     assert groups.failed(PARTITIONS, 0.0) == (1, 1.0)
     assert (groups.is_careful(PARTITIONS), groups.is_due(PARTITIONS, 0.9)) == (False, False)
-
     assert groups.failed(PARTITIONS, 1.0) == (2, 0.0)
     assert (groups.is_careful(PARTITIONS), groups.is_due(PARTITIONS, 1.0)) == (True, True)
     assert groups.plan(PARTITIONS) == [PARTITIONS]
 
-
-def test_partitions_that_are_cleared_are_streamed_again_before_the_others_are_read() -> None:
-    groups = suspicious()
     groups.clear(PARTITIONS - A)
-    assert groups.plan(PARTITIONS) == [PARTITIONS - A, A]
+    assert groups.plan(PARTITIONS) == [PARTITIONS - A, A], "those that are cleared are streamed first"
     assert (groups.is_careful(A), groups.is_careful(PARTITIONS - A)) == (True, False)
+    assert groups.failed(A, 10.0) == (1, 1.0), "the careful query has a back-off of its own"
+    assert (groups.is_due(A, 10.9), groups.is_due(PARTITIONS - A, 10.9)) == (False, True)
+    assert groups.failed(A, 11.0) == (2, 2.0)
+    groups.stored(A)
+    assert groups.failed(A, 12.0) == (1, 1.0)
 
     groups.clear(A)
     assert groups.plan(PARTITIONS) == [PARTITIONS]
@@ -50,17 +51,6 @@ def test_a_batch_between_two_failures_an_outage_and_a_start_that_fails_put_nothi
     assert groups.suspects == frozenset()
 
 
-def test_the_careful_query_has_a_back_off_of_its_own() -> None:
-    groups = suspicious()
-    groups.clear(PARTITIONS - A)
-
-    assert groups.failed(A, 10.0) == (1, 1.0)
-    assert (groups.is_due(A, 10.9), groups.is_due(PARTITIONS - A, 10.9)) == (False, True)
-    assert groups.failed(A, 11.0) == (2, 2.0)
-    groups.stored(A)
-    assert groups.failed(A, 12.0) == (1, 1.0)
-
-
 def test_a_rebalance_in_which_nothing_is_assigned_forgets_nothing_and_what_is_gone_is_forgotten() -> None:
     groups = suspicious()
 
@@ -70,27 +60,19 @@ def test_a_rebalance_in_which_nothing_is_assigned_forgets_nothing_and_what_is_go
     assert groups.suspects == A
 
 
-def test_a_partition_is_left_out_until_it_is_answered_for_and_its_back_off_is_over() -> None:
-    left = LeftOut()
-    left.add({T0: WHY}, 100.0)
-
-    assert left.still({T0, T1}, 100.9) == {T0}, "too early"
-    assert left.still({T1}, 101.0) == {T0}, "nobody answers"
-    assert left.still({T0, T1}, 101.0) == frozenset()
-
-
-def test_the_back_off_grows_while_the_leader_comes_and_goes_and_is_forgotten_when_it_stays() -> None:
+def test_a_partition_is_left_out_until_it_is_answered_for_and_its_growing_back_off_is_over() -> None:
     left, now, pauses = LeftOut(), 0.0, []
     for _ in range(len(RETRY_SECONDS) + 1):
         left.add({T0: WHY}, now)
         began = now
-        while left.still({T0}, now):
+        while left.still({T0, T1}, now):
             now += 0.5
         pauses.append(now - began)
+        assert left.still({T1}, now) == {T0}, "its leader does not answer"
         left.take_in({T0})
     assert pauses == [*RETRY_SECONDS, RETRY_SECONDS[-1]]
 
-    left.keep({T0}, now + RETRY_SECONDS[-1] + 1)
+    left.keep({T0}, now + RETRY_SECONDS[-1] + 1)  # the leader stays
     left.add({T0: WHY}, 1000.0)
     assert left.still({T0}, 1001.0) == frozenset(), "the shortest back-off again"
 

@@ -13,7 +13,14 @@ from kctl_agent.worker.main_thread.main_loop import Committer
 from kctl_agent.worker.offsets.commit_metadata import LogSeen
 from kctl_agent.worker.offsets.progress import ReadProgress
 from tests.servers.scripted_broker import ScriptedBroker
-from tests.unit.worker.consumer_group.coordinator import ORDERS_0, ORDERS_1, PAYMENTS_0, committed, scripted_group
+from tests.unit.worker.consumer_group.coordinator import (
+    ORDERS_0,
+    ORDERS_1,
+    PAYMENTS_0,
+    committed,
+    rejected,
+    scripted_group,
+)
 from tests.unit.worker.main_thread.played_stats import PlayedStats
 
 POSITIONS = {ORDERS_0: 10, ORDERS_1: 20, PAYMENTS_0: 30}
@@ -40,42 +47,21 @@ def commits(answers: Any = None) -> Iterator[Commits]:
         yield Commits(broker, member)
 
 
-def test_a_position_is_committed_once() -> None:
-    with commits() as made:
-        assert made.commit(0.0) == 1
-        assert made.commit(1.0) == 0
-        assert made.commit(2.0, {**POSITIONS, ORDERS_0: 11}) == 1
-
-        assert made.progress.commits.known == {**POSITIONS, ORDERS_0: 11}
-
-
-def test_a_rejected_commit_waits_while_the_others_are_committed() -> None:
-    with commits(DENIED) as made:
-        assert made.commit(0.0) == 1
+def test_a_rejected_commit_waits_and_is_an_error_until_it_is_over_while_the_others_are_committed_once() -> None:
+    with commits([rejected(CoordinatorLoadInProgressError.errno), *[DENIED] * 3, committed()]) as made:
+        assert made.commit(0.0) == 2, "an error of the group is tried again at once"
         assert made.progress.commits.known == {ORDERS_0: 10, ORDERS_1: 20}
         assert made.commit(0.5) == 0, "it is too early"
-
         assert made.commit(1.5) == 1
-
-
-def test_a_refusal_is_an_error_until_it_is_over() -> None:
-    with commits([*[DENIED] * 2, committed()]) as made:
-        made.commit(0.0)
-        made.commit(11.0)
+        made.commit(13.0)
         text = "the offsets of payments-0 (TopicAuthorizationFailedError) cannot be committed; the other partitions are"
         assert made.troubles == {"commit": (text, None)}
 
-        made.commit(30.0)
-        assert made.troubles == {}
-
-
-def test_an_error_of_the_group_is_tried_again_with_the_next_turn() -> None:
-    busy = committed(dict.fromkeys(("orders", "payments"), CoordinatorLoadInProgressError.errno))
-    with commits([busy, committed()]) as made:
-        made.commit(0.0)
-        made.commit(0.1)
-
+        assert made.commit(30.0) == 1
         assert (made.progress.commits.known, made.troubles) == (POSITIONS, {})
+        assert made.commit(60.0) == 0
+        assert made.commit(61.0, {**POSITIONS, ORDERS_0: 11}) == 1
+        assert made.progress.commits.known == {**POSITIONS, ORDERS_0: 11}
 
 
 def test_a_position_is_committed_again_when_its_log_is_seen_to_go_so_far(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from tests.unit.worker.consumer_group.coordinator import (
     ORDERS_1,
     PAYMENTS_0,
     committed,
+    rejected,
     scripted_group,
 )
 from tests.unit.worker.offsets.broker_answers import Answers, start_offsets
@@ -89,9 +90,11 @@ def starting(tmp_path: Path) -> Iterator[Callable[..., Started]]:
 
 def test_offsets_are_stored_and_committed_before_anything_is_read(starting: Callable[..., Started]) -> None:
     begun = starting()
+    begun.fewer = "of 1,000 consumers 64 are kept"
 
     begun.start.start(ORDERS)
 
+    assert begun.events == ["consumers_not_kept"]
     assert begun.lifecycle.reading == ORDERS
     assert [set(sources) for sources in begun.queries] == [ORDERS]
     assert begun.stored_at_start == [2]
@@ -109,45 +112,30 @@ def test_what_no_leader_answers_for_is_not_read_and_the_others_are(starting: Cal
     assert [set(sources) for sources in begun.queries] == [{ORDERS_0}]
 
 
-def test_consumers_that_the_heap_cannot_keep_are_an_event(starting: Callable[..., Started]) -> None:
-    begun = starting()
-    begun.fewer = "of 1,000 consumers 64 are kept"
-
-    begun.start.start(ORDERS)
-
-    assert begun.events[-1] == "consumers_not_kept"
-
-
 def test_what_may_not_be_committed_is_not_read_and_the_others_are(starting: Callable[..., Started]) -> None:
-    begun = starting(commits=committed({"payments": TopicAuthorizationFailedError.errno}))
+    codes = dict.fromkeys(("orders", "payments"), TopicAuthorizationFailedError.errno)
+    begun = starting(commits=committed(codes))
+    assert begun.failure().why.startswith("cannot begin to read orders: ")
+    assert begun.queries == []
 
+    del codes["orders"]
     begun.start.start(EVERYTHING)
 
     assert begun.lifecycle.reading == ORDERS
     assert "TopicAuthorizationFailedError" in begun.lifecycle.left_out(0.0, time.monotonic())[PAYMENTS_0]
 
 
-def test_a_query_of_which_nothing_may_be_committed_fails(starting: Callable[..., Started]) -> None:
-    refused = committed(dict.fromkeys(("orders", "payments"), TopicAuthorizationFailedError.errno))
-    begun = starting(commits=refused)
-
-    assert begun.failure().why.startswith("cannot begin to read orders: ")
-    assert begun.queries == []
-
-
-def test_an_unusable_storage_fails_a_start(starting: Callable[..., Started], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_of_storage_and_spark_differ_from_bugs(
+    starting: Callable[..., Started], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def unusable(*_: object) -> None:
         raise StorageUnusable("read-only")
 
     begun = starting()
-    monkeypatch.setattr(begun.storage, "stored_offsets", unusable)
-
-    assert begun.failure() == ReportRetry("cannot begin to read orders: read-only", 1, 1.0, "storage")
-    assert begun.queries == []
-
-
-def test_spark_failures_differ_from_bugs(starting: Callable[..., Started], monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = starting()
+    with monkeypatch.context() as patched:
+        patched.setattr(begun.storage, "stored_offsets", unusable)
+        assert begun.failure() == ReportRetry("cannot begin to read orders: read-only", 1, 1.0, "storage")
+        assert begun.queries == []
     errors: list[Exception] = [OSError(28, "No space left on device"), Py4JError("cluster\n\tat Java"), KeyError("bug")]
 
     def start(*_: object, **__: object) -> None:
@@ -156,14 +144,14 @@ def test_spark_failures_differ_from_bugs(starting: Callable[..., Started], monke
     monkeypatch.setattr(begun.start._pipeline, "start", start)
 
     full = "cannot begin to read orders: [Errno 28] No space left on device"
-    assert begun.failure() == ReportRetry(full, 1, 1.0, "disk")
-    assert begun.failure() == ReportRetry("cannot begin to read orders: cluster", 2, 2.0)
+    assert begun.failure() == ReportRetry(full, 2, 2.0, "disk")
+    assert begun.failure() == ReportRetry("cannot begin to read orders: cluster", 3, 5.0)
     with pytest.raises(KeyError):
         begun.start.start(ORDERS)
 
 
 def test_a_member_that_the_group_has_lost_begins_nothing(starting: Callable[..., Started]) -> None:
-    begun = starting(commits=committed(dict.fromkeys(("orders", "payments"), UNKNOWN_MEMBER)))
+    begun = starting(commits=rejected(UNKNOWN_MEMBER))
 
     with pytest.raises(MemberLost):
         begun.start.start(ORDERS)

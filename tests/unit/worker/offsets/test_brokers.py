@@ -71,29 +71,22 @@ def view(topic_id: str | None) -> BrokerView:
     ("topic_id", "is_void", "is_recreated"), [("A", False, False), ("B", True, True), (None, True, False)]
 )
 def test_a_recreated_or_deleted_topic_is_void(topic_id: str | None, is_void: bool, is_recreated: bool) -> None:
-    assert reading().is_void(FIRST, view(topic_id)) == is_void
-    assert reading().is_recreated([FIRST], view(topic_id)) == is_recreated
-
-
-def test_what_the_brokers_reported_before_reading_began_means_nothing() -> None:
-    before = BrokerView(taken_at=99.0, topic_ids={"orders": "B"}, unanswered_since={FIRST: 10.0})
-
-    for each in (before, BrokerView()):
-        assert not reading().is_void(FIRST, each)
-        assert not reading().is_without_leader([FIRST], each, 15.0)
-
-
-def test_a_topic_without_a_known_id_is_never_void() -> None:
     unknown = Reading()
     unknown.began({FIRST: None}, 100.0)
 
-    assert not unknown.is_void(FIRST, view("B"))
-    assert not unknown.is_void(SECOND, view("B")), "it was never read"
+    assert reading().is_void(FIRST, view(topic_id)) == is_void
+    assert reading().is_recreated([FIRST], view(topic_id)) == is_recreated
+    assert not unknown.is_void(FIRST, view(topic_id))
+    assert not unknown.is_void(SECOND, view(topic_id)), "it was never read"
 
 
 def test_a_partition_that_is_read_is_without_leader_after_so_long() -> None:
     without = BrokerView(taken_at=130.0, unanswered_since={FIRST: 110.0})
+    before_reading_began = BrokerView(taken_at=99.0, topic_ids={"orders": "B"}, unanswered_since={FIRST: 10.0})
 
+    for each in (before_reading_began, BrokerView()):
+        assert not reading().is_void(FIRST, each)
+        assert not reading().is_without_leader([FIRST], each, 15.0)
     assert reading().is_without_leader([FIRST], without, 15.0)
     assert not reading().is_without_leader([FIRST], without, 30.0)
     assert not reading().is_without_leader([SECOND], without, 15.0)

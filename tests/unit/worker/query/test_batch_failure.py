@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kctl_agent.errors import StorageError
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.chunk import GapRefused
 from kctl_agent.storage.file import FileStorage
@@ -25,23 +26,21 @@ def in_driver(error: BaseException) -> BatchFailure:
     return failure(RuntimeError(SPARK.format(raised=f"{kind.__module__}.{kind.__qualname__}: {error}")), TOKEN)
 
 
-def test_an_unusable_storage_is_known_by_its_type_wherever_it_was_noticed() -> None:
-    error = StorageUnusable("orders-3 could not be stored: database or disk is full")
-    expected = BatchFailure(
-        "StorageUnusable: orders-3 could not be stored: database or disk is full", True, "storage_unusable"
-    )
+@pytest.mark.parametrize(
+    ("error", "is_storage", "code"),
+    [
+        (StorageUnusable("orders-3 could not be stored: database or disk is full"), True, "storage_unusable"),
+        (GapRefused("a range of orders-3 begins at 7"), False, "gap_refused"),
+    ],
+)
+def test_an_unusable_storage_and_what_a_storage_rejects_are_known_by_their_types_wherever_they_were_noticed(
+    error: StorageError, is_storage: bool, code: str
+) -> None:
+    expected = BatchFailure(f"{type(error).__name__}: {error}", is_storage, code)
 
     assert in_driver(TaskFailed(TOKEN, error)) == expected
     assert failure(error, TOKEN) == expected
-
-
-def test_what_the_storage_refuses_is_no_fault_of_it() -> None:
-    error = GapRefused("a range of orders-3 begins at 7")
-
-    expected = BatchFailure("GapRefused: a range of orders-3 begins at 7", code="gap_refused")
-    assert in_driver(TaskFailed(TOKEN, error)) == expected
-    assert failure(error, TOKEN) == expected
-    assert expected.is_moved
+    assert expected.is_moved is not is_storage
     assert not expected.may_be_of_record
     refused = in_driver(TaskFailed(TOKEN, BadOrder("of orders-3 came out of offset order")))
     assert (refused.is_moved, refused.may_be_of_record) == (False, True)
@@ -54,7 +53,7 @@ def test_a_record_that_an_exception_quotes_cannot_pass_for_the_storage(text: str
     assert not in_driver(ValueError(text)).is_storage
 
 
-def test_an_exception_of_the_users_code_in_a_task_is_shown_with_its_place() -> None:
+def test_an_exception_of_the_users_code_is_shown_with_its_place_and_one_of_java_with_its_first_line() -> None:
     trace = (
         "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
         '  File "/srv/fleet/transform.py", line 2, in price\n    return 1 / int(value)\n'
@@ -62,16 +61,13 @@ def test_an_exception_of_the_users_code_in_a_task_is_shown_with_its_place() -> N
         "ZeroDivisionError: division by zero\n"
     )
 
-    assert failure(RuntimeError(trace), TOKEN).text == "ZeroDivisionError: division by zero (transform.py:2)"
-
-
-def test_of_an_exception_of_java_the_class_and_the_first_line_are_shown() -> None:
-    text = (
+    java = (
         "An error occurred while calling o176.collectToPython.\n"
         ": org.apache.spark.sql.kafka010.KafkaIllegalStateException: Some data may have been lost;\n\tat org.x.Y(z)\n"
     )
 
-    assert failure(RuntimeError(text), TOKEN).text == "KafkaIllegalStateException: Some data may have been lost;"
+    assert failure(RuntimeError(trace), TOKEN).text == "ZeroDivisionError: division by zero (transform.py:2)"
+    assert failure(RuntimeError(java), TOKEN).text == "KafkaIllegalStateException: Some data may have been lost;"
 
 
 def test_a_task_returns_what_its_storage_raised(tmp_path: Path) -> None:

@@ -70,13 +70,22 @@ def reported(found: ExecutorCheck, words: str) -> None:
         found.end()
 
 
-def test_what_executors_write_is_seen_and_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    found = check(monkeypatch, tmp_path, Session(), written)
-
+def test_what_executors_write_is_removed_and_an_idle_cluster_without_executors_is_fine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It has none with `spark.dynamicAllocation.enabled`."""
+    monkeypatch.setattr(executor_check, "START_SECONDS", 0.0)
+    session = Session()
+    found = check(monkeypatch, tmp_path, session, written)
     eventually(lambda: found.why is None, 5, "executors can be used")
-    found.end()
-
     assert list(tmp_path.iterdir()) == []
+
+    session.executors = 0
+    asked = session.asked
+
+    eventually(lambda: session.asked > asked + 3, 5, "it was asked some times")
+    assert found.why is None
+    found.end()
 
 
 def test_a_folder_that_is_not_shared_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -110,21 +119,6 @@ def test_missing_and_lost_executors_are_reported(monkeypatch: pytest.MonkeyPatch
     eventually(lambda: words in (found.why or ""), 5, "it is reported")
     session.executors = 1
     eventually(lambda: found.why is None, 5, "executors can be used")
-    found.end()
-
-
-def test_an_idle_cluster_without_executors_is_fine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As with `spark.dynamicAllocation.enabled`."""
-    monkeypatch.setattr(executor_check, "START_SECONDS", 0.0)
-    session = Session()
-    found = check(monkeypatch, tmp_path, session, written)
-    eventually(lambda: found.why is None, 5, "executors can be used")
-
-    session.executors = 0
-    asked = session.asked
-
-    eventually(lambda: session.asked > asked + 3, 5, "it was asked some times")
-    assert found.why is None
     found.end()
 
 

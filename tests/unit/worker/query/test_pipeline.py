@@ -128,31 +128,23 @@ def test_a_stopped_query_gives_back_what_is_stored_and_no_checkpoint(run: Run, p
     assert (pipeline.sources, pipeline._runs, pipeline.positions) == (None, {}, {})
 
 
-def test_only_an_idle_query_is_drained_at_once(run: Run, pipeline: Pipeline) -> None:
-    with run.busy:
-        assert not pipeline.drain()
-        assert pipeline.draining == {frozenset({TP})}, "no further batch begins all the same"
-    assert pipeline.drain()
-
-
-def test_a_batch_that_never_ends_is_abandoned(run: Run, pipeline: Pipeline, caplog: pytest.LogCaptureFixture) -> None:
-    with run.busy:
-        assert pipeline.stop(0.0) == {TP: 0}
-
-    assert "it is abandoned and will be run again" in caplog.text
-
-
-def test_a_query_that_cannot_be_stopped_is_over_all_the_same(
+def test_only_an_idle_query_is_drained_at_once_and_a_stop_waits_for_no_batch_or_jvm(
     run: Run, pipeline: Pipeline, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop() -> None:
         raise RuntimeError("the JVM is gone")
 
-    monkeypatch.setattr(run.query, "stop", stop)
+    with run.busy:
+        assert not pipeline.drain()
+        assert pipeline.draining == {frozenset({TP})}, "no further batch begins all the same"
+    assert pipeline.drain()
 
-    assert pipeline.stop(0.0) == {TP: 0}
-    assert pipeline._runs == {}
+    monkeypatch.setattr(run.query, "stop", stop)
+    with run.busy:
+        assert pipeline.stop(0.0) == {TP: 0}
+    assert "it is abandoned and will be run again" in caplog.text
     assert "stopping the query: the JVM is gone" in caplog.text
+    assert pipeline._runs == {}
 
 
 def test_dead_letters_of_a_table_are_not_requeued_before_their_cluster_is_known(tmp_path: Path) -> None:

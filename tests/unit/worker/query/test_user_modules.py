@@ -40,7 +40,9 @@ def own_modules() -> Iterator[None]:
         ("clean = 1", "is not a function"),
     ],
 )
-def test_bad_transforms_end_a_start(code: str, complaint: str, tmp_path: Path) -> None:
+def test_bad_transforms_end_a_start(
+    code: str, complaint: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "kctl_test_bad.py").write_text(code)
 
     with pytest.raises(BootstrapError) as failure:
@@ -48,25 +50,10 @@ def test_bad_transforms_end_a_start(code: str, complaint: str, tmp_path: Path) -
 
     assert "workers.transform 'kctl_test_bad:clean'" in str(failure.value)
     assert complaint in str(failure.value)
-
-
-def test_what_a_module_raised_at_its_import_is_logged_with_its_traceback(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "licensed.py").write_text("raise OSError('no licence')")
-
-    with pytest.raises(BootstrapError) as failure:
-        load_transform("licensed:clean", tmp_path)
     log_trace(failure.value)
-
-    assert "    Traceback (most recent call last):" in caplog.text
-    assert "    OSError: no licence" in caplog.text
-
-
-def test_an_error_that_is_one_sentence_by_design_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    log_trace(BootstrapError("storage.path is missing"))
-
-    assert caplog.text == ""
+    is_raised_at_the_import = ":" in complaint or complaint == "SyntaxError"
+    assert (f"    {complaint}" in caplog.text) == is_raised_at_the_import
+    assert ("    Traceback (most recent call last):" in caplog.text) == is_raised_at_the_import
 
 
 def test_only_imports_from_the_folder_count_and_each_change(tmp_path: Path) -> None:
