@@ -8,8 +8,7 @@ import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-
-import pytest
+from typing import Any
 
 from tests.house import circles
 
@@ -24,9 +23,11 @@ PAGES = sorted(
         *ROOT.glob("benchmarks/*.md"),
     ]
 )
-PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-
 READ = [page for page in PAGES if page.parent.name not in ("benchmarks", "deploy", "agent")]
+
+
+def found(pattern: str, page: Path, flags: int = 0) -> list[Any]:
+    return re.findall(pattern, page.read_text(encoding="utf-8"), flags)
 
 
 def modules() -> Iterator[Path]:
@@ -55,54 +56,40 @@ def test_no_test_imports_from_another_test() -> None:
     assert [f"{path.relative_to(ROOT)}: {found}" for path in texts for found in imports.findall(texts[path])] == []
 
 
-@PAGE
-def test_every_link_leads_somewhere(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))
-    local = [link for link in links if "://" not in link]
-
-    assert [link for link in local if not (page.parent / link).exists()] == []
-
-
 def anchors(page: Path) -> set[str]:
     """The names that GitHub gives to the headings of a page."""
-    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    headings = found(r"^#+ (.+)$", page, re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@PAGE
-def test_every_link_to_a_heading_finds_it(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)", page.read_text(encoding="utf-8"))
+def test_every_link_leads_somewhere_and_finds_its_heading() -> None:
+    links = [(page, link) for page in PAGES for link in found(r"\]\(([^)#\s]+)", page) if "://" not in link]
+    to_headings = [(page, *link) for page in PAGES for link in found(r"\]\(([^)#\s:]*)#([^)\s]+)", page)]
 
-    assert [link for link in links if link[1] not in anchors(page.parent / link[0] if link[0] else page)] == []
+    assert [(page, link) for page, link in links if not (page.parent / link).exists()] == []
+    assert [
+        each for each in to_headings if each[2] not in anchors(each[0].parent / each[1] if each[1] else each[0])
+    ] == []
 
 
-@PAGE
-def test_every_file_that_a_page_names_is_there(page: Path) -> None:
-    if page.name in ("CHANGELOG.md", "CONTRIBUTING.md"):  # they name what was
-        return
-    text = page.read_text(encoding="utf-8")
-    named = set(
-        re.findall(r"`((?:agent|kctl|tests|benchmarks|scripts|worker|storage)/[\w./-]+\.(?:py|lua|sql|sh))", text)
-    )
-    named.discard("kctl/config.py")  # as the design had it, beside what it has become
+def test_every_file_that_a_page_names_is_there_and_none_is_of_one_machine() -> None:
+    pattern = r"`((?:agent|kctl|tests|benchmarks|scripts|worker|storage)/[\w./-]+\.(?:py|lua|sql|sh))"
+    pages = [page for page in PAGES if page.name not in ("CHANGELOG.md", "CONTRIBUTING.md")]  # these name what was
+    named = {(page, name) for page in pages for name in found(pattern, page)}
     folders = (ROOT, ROOT / "kctl", ROOT / "agent" / "kctl_agent")
 
-    assert [name for name in sorted(named) if not any((folder / name).exists() for folder in folders)] == []
+    assert [each for each in sorted(named) if not any((folder / each[1]).exists() for folder in folders)] == []
+    assert [(page, path) for page in PAGES for path in found(r"/(?:home|root|work|Users)/\w+", page)] == []
 
 
-@pytest.mark.parametrize("page", READ, ids=lambda page: str(page.relative_to(ROOT)))
-def test_lines_have_120_columns_and_cells_of_tables_200(page: Path) -> None:
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    lines = text.splitlines()
-    cells = [cell for line in lines if line.startswith("|") for cell in re.split(r"(?<!\\)\|", line)]
+def test_lines_have_120_columns_and_cells_of_tables_200() -> None:
+    for page in READ:
+        text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        lines = text.splitlines()
+        cells = [cell for line in lines if line.startswith("|") for cell in re.split(r"(?<!\\)\|", line)]
 
-    assert [line for line in lines if len(line) > 120 and not line.startswith("|")] == []
-    assert page.name == "SECURITY.md" or [cell for cell in cells if len(cell.strip()) > 200] == []
-
-
-@PAGE
-def test_no_page_names_a_path_of_one_machine(page: Path) -> None:
-    assert re.findall(r"/(?:home|root|work|Users)/\w+", page.read_text(encoding="utf-8")) == []
+        assert [line for line in lines if len(line) > 120 and not line.startswith("|")] == [], page
+        assert page.name == "SECURITY.md" or [cell for cell in cells if len(cell.strip()) > 200] == [], page
 
 
 def test_a_module_that_calls_itself_pure_is_checked_to_be_so() -> None:

@@ -27,11 +27,6 @@ MANIFESTS = sorted(path for folder in KUSTOMIZED for path in folder.glob("*.yaml
 OF_OTHERS = {"servicemonitor", "scaledobject", "triggerauthentication"}
 """Operators' own definitions are not among Kubernetes' schemas; deploy/README.md has how they were checked."""
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
-EACH_MANIFEST = pytest.mark.parametrize(
-    "manifest",
-    [path for path in MANIFESTS if path.stem not in OF_OTHERS],
-    ids=lambda path: f"{path.parent.name}/{path.stem}",
-)
 
 
 def run(*command: str | Path) -> str:
@@ -50,8 +45,12 @@ def versions(lock: Path) -> dict[str, str]:
 
 
 @pytest.mark.shows("compose file, manifests, systemd unit and routes are valid")
-def test_the_compose_file_follows_its_schema() -> None:
+def test_the_compose_file_follows_its_schema_and_opens_no_port_to_the_network() -> None:
+    ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", ())]
+
     run(BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", DEPLOY / "compose.yaml")
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
 @pytest.mark.shows("images from elsewhere are pinned by version and digest")
@@ -64,47 +63,22 @@ def test_an_image_that_is_not_ours_has_a_version_and_a_digest() -> None:
         assert re.fullmatch(r"[a-z/]+:v?\d+\.\d+\.\d+[a-z-]*@sha256:[0-9a-f]{64}", image)
 
 
-def test_no_service_of_the_compose_file_is_open_to_the_network() -> None:
-    ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", ())]
-
-    assert ports
-    assert all(port.startswith("127.0.0.1:") for port in ports)
-
-
-def test_amtool_finds_nothing_wrong_with_the_routes() -> None:
+def test_an_alert_goes_to_its_receiver_and_every_one_that_silences_or_is_silenced_exists() -> None:
     [amtool] = require("amtool")
+    file = DEPLOY / "alertmanager" / "alertmanager.yml"
+    alerts = re.findall(r"alert: (\w+)", (DEPLOY / "prometheus" / "kctl.rules.yml").read_text())
 
-    run(amtool, "check-config", DEPLOY / "alertmanager" / "alertmanager.yml")
-
-
-@pytest.mark.parametrize(("severity", "receiver"), [("critical", "on-call"), ("warning", "team")])
-def test_an_alert_goes_to_its_receiver(severity: str, receiver: str) -> None:
-    [amtool] = require("amtool")
-
-    routed = run(
-        amtool, "config", "routes", "test", f"--config.file={DEPLOY / 'alertmanager/alertmanager.yml'}",
-        f"severity={severity}",
-    )  # fmt: skip
-
-    assert routed.split() == [receiver]
-
-
-def test_every_alert_that_silences_or_is_silenced_exists() -> None:
-    rules = (DEPLOY / "prometheus" / "kctl.rules.yml").read_text()
-    routes = (DEPLOY / "alertmanager" / "alertmanager.yml").read_text()
-    alerts = re.findall(r"alert: (\w+)", rules)
-
-    for pattern in re.findall(r'alertname=~?"([^"]+)"', routes):
+    run(amtool, "check-config", file)
+    for severity, receiver in (("critical", "on-call"), ("warning", "team")):
+        routed = run(amtool, "config", "routes", "test", f"--config.file={file}", f"severity={severity}")
+        assert routed.split() == [receiver]
+    for pattern in re.findall(r'alertname=~?"([^"]+)"', file.read_text()):
         for name in pattern.split("|"):
             assert any(re.fullmatch(name, alert) for alert in alerts), name
 
 
-@EACH_MANIFEST
-def test_a_manifest_is_what_kubernetes_takes(manifest: Path) -> None:
-    run(BIN / "kubernetes-validate", "--strict", manifest)
-
-
-def test_the_kustomization_lists_every_manifest() -> None:
+def test_manifests_are_what_kubernetes_takes_and_kustomizations_list_each() -> None:
+    run(BIN / "kubernetes-validate", "--strict", *(path for path in MANIFESTS if path.stem not in OF_OTHERS))
     for folder in KUSTOMIZED:
         listed = [each for each in manifest("kustomization", folder.name)["resources"] if not each.startswith("../")]
         assert sorted(listed) == [path.name for path in MANIFESTS if path.parent == folder]
@@ -170,6 +144,11 @@ def test_the_pod_has_no_rights_that_it_does_not_need(kind: str, folder: str) -> 
         "capabilities": {"drop": ["ALL"]},
     }
     assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
+    written = re.findall(r"KCTL_FLEET_\w+_DIR=(\S+)", (DEPLOY / "docker" / "Dockerfile").read_text())
+    mounted = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
+    assert len(written) == 3
+    assert mounted >= {"/tmp"}
+    assert all(any(path.startswith(mount) for mount in mounted) for path in written)
 
 
 @pytest.mark.shows("a fleet that is not ready restarts no pod; the scraper's token can only read")
@@ -187,26 +166,19 @@ def test_a_fleet_that_is_not_ready_is_not_restarted() -> None:
     assert 'CMD ["kctl-probe", "healthz"]' in (DEPLOY / "docker" / "Dockerfile").read_text(encoding="utf-8")
 
 
-def test_what_the_read_only_container_writes_to_is_mounted() -> None:
-    [container] = manifest("deployment")["spec"]["template"]["spec"]["containers"]
-    image = (DEPLOY / "docker" / "Dockerfile").read_text()
-    mounted = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
-
-    written = re.findall(r"KCTL_FLEET_\w+_DIR=(\S+)", image)
-
-    assert len(written) == 3
-    assert mounted >= {"/tmp"}
-    assert all(any(path.startswith(mount) for mount in mounted) for path in written)
-
-
-def test_the_service_monitor_and_the_budget_find_the_pod() -> None:
-    pods = manifest("deployment")["spec"]["template"]["metadata"]["labels"]
-    service, monitor = manifest("service"), manifest("servicemonitor")
+def test_service_monitor_and_budget_find_the_pod_and_only_prometheus_reaches_its_port() -> None:
+    template, policy = manifest("deployment")["spec"]["template"], manifest("networkpolicy")["spec"]
+    pods, [container] = template["metadata"]["labels"], template["spec"]["containers"]
+    service, monitor, [rule] = manifest("service"), manifest("servicemonitor"), policy["ingress"]
 
     assert service["spec"]["selector"].items() <= pods.items()
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
     assert manifest("poddisruptionbudget")["spec"]["selector"]["matchLabels"].items() <= pods.items()
+    assert policy["podSelector"]["matchLabels"].items() <= pods.items()
+    assert policy["policyTypes"] == ["Ingress"]
+    assert [each["port"] for each in rule["ports"]] == [container["ports"][0]["containerPort"]]
+    assert [each.keys() for each in rule["from"]] == [{"namespaceSelector", "podSelector"}]
 
 
 def test_prometheus_gets_the_token_that_may_only_read() -> None:
@@ -230,17 +202,6 @@ def test_prometheus_gets_the_token_that_may_only_read() -> None:
     }
     assert files[variables["KCTL_HTTP_TOKEN_FILE"]] == "kctl-token"
     assert files[variables["KCTL_HTTP_READ_TOKEN_FILE"]] == "kctl-read-token"
-
-
-def test_only_prometheus_reaches_the_port_of_the_pod() -> None:
-    pods = manifest("deployment")["spec"]["template"]
-    policy = manifest("networkpolicy")["spec"]
-    [rule] = policy["ingress"]
-
-    assert policy["podSelector"]["matchLabels"].items() <= pods["metadata"]["labels"].items()
-    assert policy["policyTypes"] == ["Ingress"]
-    assert [each["port"] for each in rule["ports"]] == [pods["spec"]["containers"][0]["ports"][0]["containerPort"]]
-    assert [each.keys() for each in rule["from"]] == [{"namespaceSelector", "podSelector"}]
 
 
 @pytest.mark.parametrize("file", ["compose/kctl.toml", "kubernetes/base/kctl.toml", "kubernetes/hosts/kctl.toml"])

@@ -51,19 +51,12 @@ def test_every_name_of_another_exporter_is_in_the_table_of_names() -> None:
     assert named == {*rules}
 
 
-def test_every_error_has_a_sentence_of_its_own() -> None:
-    assert [kind for root in (KctlError, AgentError) for kind in errors_of(root) if not kind.__dict__["__doc__"]] == []
-
-
-def test_no_two_errors_share_a_code() -> None:
+def test_every_error_has_a_sentence_and_a_code_of_its_own_and_every_cause_of_a_failed_start_an_exit_code() -> None:
     kinds = [*errors_of(KctlError), *errors_of(AgentError)]
-
-    assert len({kind.code for kind in kinds}) == len(kinds)
-
-
-def test_no_two_causes_of_a_failed_start_share_an_exit_code() -> None:
     causes = [kind for kind in errors_of(KctlError) if kind.exit_code >= 10]
 
+    assert [kind for kind in kinds if not kind.__dict__["__doc__"]] == []
+    assert len({kind.code for kind in kinds}) == len(kinds)
     assert len({kind.exit_code for kind in causes}) == len(causes)
 
 

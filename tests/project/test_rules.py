@@ -48,18 +48,15 @@ def test_every_metric_and_label_of_a_rule_is_one_that_is_exported(rule: dict[str
     assert labels(rule["expr"]) <= set().union(*(known[one.metric] for one in used))
 
 
-@EACH_ALERT
-def test_an_alert_keeps_clusters_and_groups_apart(rule: dict[str, Any]) -> None:
-    known = TABLE | RECORDED
-    has_groups = any("group" in known[one.metric] for one in selectors(rule["expr"]))
-    for grouping in aggregations(rule["expr"]):
-        assert grouping[:2] == ["cluster", "group"] if has_groups else grouping[0] == "cluster"
-
-
 @pytest.mark.shows("each alert has severity, summary, its value, and a runbook whose commands exist")
 @EACH_ALERT
-def test_an_alert_has_severity_summary_description_with_its_value_and_a_runbook(rule: dict[str, Any]) -> None:
-    notes = rule["annotations"]
+def test_an_alert_is_tested_keeps_groups_apart_and_has_severity_description_and_a_runbook(rule: dict[str, Any]) -> None:
+    notes, known = rule["annotations"], TABLE | RECORDED
+    has_groups = any("group" in known[one.metric] for one in selectors(rule["expr"]))
+
+    assert {bool(check.get("exp_alerts")) for check in CHECKS if check["alertname"] == rule["alert"]} == {True, False}
+    for grouping in aggregations(rule["expr"]):
+        assert grouping[:2] == ["cluster", "group"] if has_groups else grouping[0] == "cluster"
 
     assert rule["labels"]["severity"] in {"warning", "critical"}
     assert notes.keys() == {"summary", "description", "runbook_url"}
@@ -69,46 +66,23 @@ def test_an_alert_has_severity_summary_description_with_its_value_and_a_runbook(
     assert rule["alert"] in page
 
 
-@EACH_ALERT
-def test_an_alert_is_tested_firing_and_not_firing(rule: dict[str, Any]) -> None:
-    assert {bool(check.get("exp_alerts")) for check in CHECKS if check["alertname"] == rule["alert"]} == {True, False}
+def promtool(*words: str | Path) -> str:
+    [command] = require("promtool")
+    done = subprocess.run([command, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.mark.shows("every alert rule fires when it should and only then")
-@pytest.mark.parametrize("file", sorted(FOLDER.glob("tests/*.test.yml")), ids=lambda file: file.name)
-def test_the_rules_fire_when_they_should_and_only_then(file: Path) -> None:
-    [promtool] = require("promtool")
-
-    done = subprocess.run([promtool, "test", "rules", file], capture_output=True, text=True, check=False)
-
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_the_rules_fire_when_they_should_and_only_then() -> None:
+    promtool("test", "rules", *FOLDER.glob("tests/*.test.yml"))
 
 
-def test_promtool_finds_nothing_wrong_with_the_rules() -> None:
-    [promtool] = require("promtool")
+def test_promtool_finds_nothing_wrong_with_rules_and_configuration() -> None:
+    found = promtool("check", "rules", "--lint=all", "--lint-fatal", FOLDER / "kctl.rules.yml")
+    promtool("check", "config", "--syntax-only", FOLDER / "prometheus.yml")
 
-    done = subprocess.run(
-        [promtool, "check", "rules", "--lint=all", "--lint-fatal", FOLDER / "kctl.rules.yml"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{len(RULES)} rules found" in done.stdout
-
-
-def test_promtool_finds_nothing_wrong_with_the_configuration() -> None:
-    [promtool] = require("promtool")
-
-    done = subprocess.run(
-        [promtool, "check", "config", "--syntax-only", FOLDER / "prometheus.yml"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(RULES)} rules found" in found
 
 
 def test_no_runbook_is_left_over() -> None:

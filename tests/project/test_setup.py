@@ -81,22 +81,17 @@ def test_set_up_runs_once_and_again_when_the_lock_changes(clone: Path) -> None:
     assert second.splitlines() == EACH_TIME
 
 
-def test_checks_and_unit_tests_need_no_more_than_the_packages(clone: Path) -> None:
+@pytest.mark.shows("a demo installs the locked packages; with apt-get only Java and venv, after naming them")
+def test_demo_and_unit_tests_set_up_what_they_need_and_no_more(clone: Path) -> None:
     (clone / ".venv" / "bin" / "pytest").write_text("#!/bin/sh\n")
     (clone / ".venv" / "bin" / "pytest").chmod(0o755)
-
-    assert make("unit", directory=clone).splitlines()[0] == "setup packages"
-    assert make("setup", directory=clone).splitlines()[0] == "setup tests"
-    assert not any(line.startswith("setup ") for line in make("unit", directory=clone).splitlines())
-
-
-@pytest.mark.shows("a demo installs the locked packages; with apt-get only Java and venv, after naming them")
-def test_make_demo_sets_up_what_a_demo_needs_and_nothing_of_the_tests(clone: Path) -> None:
     first, second = make("demo", "ARGS=--for 5", directory=clone), make("demo", directory=clone)
 
     assert first.splitlines() == ["setup demo", "kctl demo --for 5"]
     assert second.splitlines() == ["kctl demo"]
+    assert make("unit", directory=clone).splitlines()[0] == "setup packages"
     assert make("setup", directory=clone).splitlines()[0] == "setup tests"
+    assert not any(line.startswith("setup ") for line in make("unit", directory=clone).splitlines())
 
 
 def required() -> list[str]:

@@ -32,17 +32,17 @@ def around(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, "/dev/tty"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT / "kctl")))
-def test_nothing_is_printed_around_the_guard_of_the_terminal(path: Path) -> None:
-    assert list(around(ast.parse(path.read_text(encoding="utf-8")))) == []
+def test_nothing_is_printed_around_the_guard_of_the_terminal_or_given_to_rich_as_markup() -> None:
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+    rows = [
+        (path, node)
+        for path, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_row"
+    ]
 
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT / "kctl")))
-def test_rich_is_given_no_text_that_it_would_read_as_markup(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_row":
-            assert "Text" in ast.unparse(node), f"{path.name}:{node.lineno}: a str is markup, Text(shown(…)) is not"
+    assert [(path, *found) for path, tree in trees.items() for found in around(tree)] == []
+    assert [(path, node.lineno) for path, node in rows if "Text" not in ast.unparse(node)] == [], "a str is markup"
 
 
 @pytest.mark.parametrize(
