@@ -169,8 +169,7 @@ def test_an_alert_fires_for_its_host_and_for_no_other(fleet: Fleet, tmp_path: Pa
         stalled = ("KctlConsumerStalled", TOPIC), ("KctlFleetFailing",)
         eventually(partial(fire, near_limit, *stalled), what="b alone stalls, and the fleet is failing once")
         assert prometheus.query('kctl_consumer_status{status="stalled"}') != []
-        [unowned] = prometheus.query("max(kctl_group_unowned_partitions)")
-        assert unowned["value"][1] == "0"
+        eventually(partial(all_owned, prometheus), what="b, which stalls, owns its partitions")
 
         pid = fleet.pid("b")
         os.kill(pid, signal.SIGSTOP)
@@ -186,6 +185,11 @@ def test_an_alert_fires_for_its_host_and_for_no_other(fleet: Fleet, tmp_path: Pa
         fleet.kill("b")
         missing = ("KctlFleetDegraded",), ("KctlHostMissing", "b"), ("KctlMasterDown",)
         eventually(partial(fire, near_limit, loop, *missing), what="b is missed; its restarts are of the last minutes")
+
+
+def all_owned(prometheus: Prometheus) -> bool:
+    [unowned] = prometheus.query("max(kctl_group_unowned_partitions)")
+    return bool(unowned["value"][1] == "0")
 
 
 def unread(fleet: Fleet, at: str) -> bool:
