@@ -154,10 +154,17 @@ async def ask(
     access: AccessRights | None = None,
     **options: Any,
 ) -> httpx.Response:
+    async with client_of(latest, access) as client:
+        return await client.request(method, path, **options)
+
+
+def client_of(
+    latest: FleetSnapshot | SnapshotSource | None, access: AccessRights | None = None, path: str = ""
+) -> httpx.AsyncClient:
+    """Asks one application in this process; making one takes longer than most answers."""
     source = latest if isinstance(latest, SnapshotSource) else source_of(latest)
     transport = httpx.ASGITransport(create_app(source, access).guarded, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        return await client.request(method, path, **options)
+    return httpx.AsyncClient(transport=transport, base_url=f"http://localhost{path}")
 
 
 @asynccontextmanager

@@ -15,7 +15,6 @@ from kctl.groups.snapshot import GroupSnapshot
 from kctl.hosts.roster import Host
 from kctl.http.access import AccessRights
 from kctl.http.api import streams as stream_module
-from kctl.http.app import create_app
 from kctl.master.control.service import lag_glance
 from kctl.master.events import EventFeed
 from kctl.master.snapshot import Reduced
@@ -33,6 +32,7 @@ from tests.fleet_snapshot import (
     TOKENS,
     UNIX,
     ask,
+    client_of,
     healthy,
     judged,
     partition,
@@ -42,8 +42,6 @@ from tests.fleet_snapshot import (
 )
 from tests.partitions import assessments_of, columns_of
 
-RESOURCES = ("status", "lag", "storage", "members", "brokers", "topics", "workers")
-
 
 async def test_before_the_first_collection_the_master_is_alive_and_no_resource_is_there() -> None:
     error = {"code": "not_ready", "message": "the first collection is not finished yet", "retriable": True}
@@ -51,48 +49,60 @@ async def test_before_the_first_collection_the_master_is_alive_and_no_resource_i
     alive = await ask(None, "/healthz")
 
     assert (alive.status_code, alive.json()) == (200, {"status": "ok"})
-    for resource in RESOURCES:
-        early = await ask(None, f"/api/v1/{resource}")
-        assert (early.status_code, early.json()) == (503, {"error": error}), resource
+    async with client_of(None) as client:
+        for resource in ("status", "lag", "storage", "members", "brokers", "topics", "workers"):
+            early = await client.get(f"/api/v1/{resource}")
+            assert (early.status_code, early.json()) == (503, {"error": error}), resource
+
+
+CHOSEN = {
+    "": [0, 1, 2], "topic=orders&partition=0&partition=2": [0, 2], "topic=other": [], "worker=worker-0": [0, 1],
+    "status=stalled": [2], "min_lag=6": [0, 1], "min_lag=7": [], "limit=1": [0], "after=orders/0": [1, 2],
+    "after=orders/0&limit=1": [1], "after=p%252Fq/0": [], "after=a%252Fb/0": [0, 1, 2],
+}  # fmt: skip
 
 
 @pytest.mark.shows("the API has filters, pages, ETag, live answers, events, probes, one form of errors")
-@pytest.mark.parametrize(
-    ("query", "partitions"),
-    [
-        ("", [0, 1, 2]),
-        ("topic=orders&partition=0&partition=2", [0, 2]),
-        ("topic=other", []),
-        ("worker=worker-0", [0, 1]),
-        ("status=stalled", [2]),
-        ("min_lag=6", [0, 1]),
-        ("min_lag=7", []),
-        ("limit=1", [0]),
-        ("after=orders/0", [1, 2]),
-        ("after=orders/0&limit=1", [1]),
-        ("after=p%252Fq/0", []),
-        ("after=a%252Fb/0", [0, 1, 2]),
-    ],
-)
-async def test_rows_are_chosen_and_paged(query: str, partitions: list[int]) -> None:
-    body = (await ask(snapshot(), f"/api/v1/lag?{query}")).json()
+async def test_rows_are_chosen_and_paged() -> None:
+    async with client_of(snapshot()) as client:
+        for query, partitions in CHOSEN.items():
+            body = (await client.get(f"/api/v1/lag?{query}")).json()
 
-    assert [row["partition"] for row in body["rows"]] == partitions
-    assert body["total"] == 12, "totals are those of the whole group"
+            assert [row["partition"] for row in body["rows"]] == partitions, query
+            assert body["total"] == 12, "totals are those of the whole group"
+
+
+ERRORS = (
+    ("POST", "lag", 405, "method_not_allowed"),
+    ("GET", "nothing", 404, "not_found"),
+    *(
+        ("GET", wrong, 400, "bad_params")
+        for wrong in ("lag?limit=0", "lag?limit=x", "lag?status=fine", "lag?after=orders", "brokers?after=x")
+    ),
+)
+
+
+async def test_every_error_has_one_shape() -> None:
+    async with client_of(snapshot(), AccessRights(tokens=TOKENS), "/api/v1") as client:
+        for method, path, status, code in ERRORS:
+            response = await client.request(method, path, headers={"authorization": f"Bearer {TOKEN}"})
+
+            assert (response.status_code, [*response.json()]) == (status, ["error"]), path
+            assert response.json()["error"].keys() == {"code", "message", "retriable"}
+            assert response.json()["error"]["code"] == code
 
 
 @pytest.mark.parametrize(("resource", "count"), [("lag", 7), ("topics", 7), ("brokers", 3), ("workers", 2)])
 async def test_pages_follow_each_other_to_the_end(resource: str, count: int) -> None:
-    latest, seen, after = snapshot(7), [], ""
-    while True:
-        body = (await ask(latest, f"/api/v1/{resource}?limit=2{after}")).json()
-        seen += body["rows"]
-        assert body["matching"] == count
-        if body["next"] is None:
-            break
-        after = f"&after={body['next']}"
+    seen, after = [], ""
+    async with client_of(snapshot(7), path="/api/v1") as client:
+        while after is not None:
+            body = (await client.get(resource, params={"limit": 2, "after": after} if after else {"limit": 2})).json()
+            seen += body["rows"]
+            after = body["next"]
+            assert body["matching"] == count
 
-    assert seen == (await ask(latest, f"/api/v1/{resource}")).json()["rows"]
+        assert seen == (await client.get(resource)).json()["rows"]
     assert len(seen) == count
 
 
@@ -138,8 +148,7 @@ async def test_a_live_question_that_fails_and_one_too_many_are_reported() -> Non
         await hold.wait()
         raise CommandFailed("the fleet could not answer")
 
-    app = create_app(source_of(snapshot(), ask=fleet))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app.guarded), base_url="http://localhost") as client:
+    async with client_of(source_of(snapshot(), ask=fleet)) as client:
         waiting = [asyncio.create_task(client.get("/api/v1/storage?live=1")) for _ in range(9)]
         done, _ = await asyncio.wait(waiting, timeout=5, return_when=asyncio.FIRST_COMPLETED)
         hold.set()
@@ -165,8 +174,7 @@ async def test_ready_is_when_the_fleet_does_its_work() -> None:
 
 async def test_every_answer_has_the_verdict_and_a_collection_that_becomes_old_is_another_answer() -> None:
     now = [NOW]
-    app = create_app(source_of(snapshot(), clock=lambda: now[0]))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app.guarded), base_url="http://localhost") as client:
+    async with client_of(source_of(snapshot(), clock=lambda: now[0])) as client:
         fresh = await client.get("/api/v1/lag")
         now[0] += 10
         old = await client.get("/api/v1/lag", headers={"if-none-match": fresh.headers["etag"]})
@@ -181,37 +189,25 @@ async def reason(latest: Any) -> str:
     return message
 
 
-@pytest.mark.parametrize(
-    ("path", "method", "status", "code"),
-    [
-        ("/nothing", "GET", 404, "not_found"),
-        ("/api/v1/lag", "POST", 405, "method_not_allowed"),
-        ("/api/v1/lag?limit=0", "GET", 400, "bad_params"),
-        ("/api/v1/lag?limit=x", "GET", 400, "bad_params"),
-        ("/api/v1/lag?status=fine", "GET", 400, "bad_params"),
-        ("/api/v1/lag?after=orders", "GET", 400, "bad_params"),
-        ("/api/v1/brokers?after=x", "GET", 400, "bad_params"),
-    ],
-)
-async def test_every_error_has_one_shape(path: str, method: str, status: int, code: str) -> None:
-    headers = {"authorization": f"Bearer {TOKEN}"}
-    response = await ask(snapshot(), path, method, AccessRights(tokens=TOKENS), headers=headers)
+async def test_docs_need_nothing_from_elsewhere_and_name_every_path_and_parameter() -> None:
+    async with client_of(snapshot()) as client:
+        page = await client.get("/docs")
+        [style] = re.findall(r'"(/assets/[^"]+)"', page.text)
+        assert (await client.get(style)).headers["content-type"] == "text/css; charset=utf-8"
+        paths = (await client.get("/openapi.json")).json()["paths"]
 
-    assert response.status_code == status
-    assert response.json().keys() == {"error"}
-    assert response.json()["error"].keys() == {"code", "message", "retriable"}
-    assert response.json()["error"]["code"] == code
-
-
-async def test_the_documentation_needs_nothing_from_elsewhere_and_names_every_path() -> None:
-    page = await ask(snapshot(), "/docs")
-
-    assert page.status_code == 200
     assert re.findall(r"<script|<style|style=|(?:href|src)=.http", page.text) == []
-    [style] = re.findall(r'"(/assets/[^"]+)"', page.text)
-    assert (await ask(snapshot(), style)).headers["content-type"] == "text/css; charset=utf-8"
-    for path in (await ask(snapshot(), "/openapi.json")).json()["paths"]:
+    described = (Path(__file__).parents[3] / "docs" / "http.md").read_text(encoding="utf-8")
+    for path in paths:
         assert f"<code>GET {path}</code>" in page.text
+        assert f"`{path}`" in described
+    named = {
+        each["name"]
+        for operations in paths.values()
+        for reported in operations.values()
+        for each in reported.get("parameters", ())
+    }
+    assert [name for name in named - {"if-none-match", "last-event-id"} if f"`{name}`" not in described] == []
 
 
 class OtherHosts:
@@ -237,8 +233,7 @@ async def test_a_fleet_on_several_hosts_is_asked_once_a_second_for_all_or_for_on
             Workers(rows), ("a/worker-0", "b", "b/worker-0"), ("a/worker-0",), (Failed("b", "gone", "-"),), 0.5
         )
 
-    app = create_app(source_of(snapshot(), ask=answer, hosts=OtherHosts(), clock=lambda: now[0]))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app.guarded), base_url="http://localhost") as client:
+    async with client_of(source_of(snapshot(), ask=answer, hosts=OtherHosts(), clock=lambda: now[0])) as client:
         first, second = await asyncio.gather(*(client.get("/api/v1/workers?limit=1") for _ in range(2)))
         now[0] += 0.75
         later = (await client.get("/api/v1/workers?after=a/worker-0")).json()
@@ -301,38 +296,15 @@ async def test_events_come_as_they_happen_and_go_on_where_a_listener_left_off() 
             assert (await anext(events(response)))[2]["text"] == "event 0"
 
 
-async def test_open_streams_do_not_hold_up_an_end() -> None:
-    async with (
-        serving(source_of(snapshot())) as server,
-        httpx.AsyncClient(timeout=10) as client,
-        client.stream("GET", f"{server.url}/api/v1/events") as response,
-    ):
-        stream = events(response)
-        await anext(stream)
-        server.stop()
-        async with asyncio.timeout(3):
-            assert [event async for event in stream] == []
-
-
-async def test_more_streams_than_the_bound_are_rejected_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_open_streams_are_bounded_and_do_not_hold_up_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_module, "_AT_A_TIME", 1)
     async with serving(source_of(snapshot())) as server, httpx.AsyncClient(timeout=10) as client:
         url = f"{server.url}/api/v1/events"
         async with client.stream("GET", url) as response:
-            await anext(events(response))
+            stream = events(response)
+            await anext(stream)
             refused = await client.get(url)
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "busy")
-
-
-async def test_the_page_of_http_names_every_path_and_parameter() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "http.md").read_text(encoding="utf-8")
-    paths = (await ask(snapshot(), "/openapi.json")).json()["paths"]
-
-    assert [path for path in paths if f"`{path}`" not in page] == []
-    named = {
-        each["name"]
-        for operations in paths.values()
-        for reported in operations.values()
-        for each in reported.get("parameters", ())
-    }
-    assert [name for name in named - {"if-none-match", "last-event-id"} if f"`{name}`" not in page] == []
+            server.stop()
+            async with asyncio.timeout(3):
+                assert [event async for event in stream] == []

@@ -5,7 +5,7 @@ import math
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -77,6 +77,10 @@ async def test_an_endless_handshake_is_counted(certificate: Path, monkeypatch: p
 
         await until(lambda: not here.server.connections)
         assert await here.is_alive()
+        unfinished = [await connected(here.server.url) for _ in range(5)]
+        await until(lambda: len(here.server.connections) == 5)
+    assert not here.server.connections, "it ends while handshakes are under way"
+    await closed(*(writer for _, writer in unfinished))
 
 
 async def test_an_endless_handshake_is_closed(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,20 +94,23 @@ async def test_an_endless_handshake_is_closed(certificate: Path, monkeypatch: py
         assert await here.is_alive()
 
 
-@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"\0" * 5000, b""])
+GARBAGE = b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"\0" * 5000, b""
+
+
 async def test_what_is_no_handshake_ends_the_connection_quietly(
-    certificate: Path, garbage: bytes, caplog: pytest.LogCaptureFixture
+    certificate: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with secured(certificate) as here:
-        _, writer = await connected(here.server.url)
-        writer.write(garbage)
-        writer.write_eof()
+        writers = [(await connected(here.server.url))[1] for _ in GARBAGE]
+        for writer, garbage in zip(writers, GARBAGE, strict=True):
+            writer.write(garbage)
+            writer.write_eof()
 
-        await until(lambda: here.server.refusals["tls_handshake"] == 1)
+        await until(lambda: here.server.refusals["tls_handshake"] == len(GARBAGE))
         assert not here.server.connections
         assert await here.is_alive()
         assert [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
-        writer.close()
+        await closed(*writers)
 
 
 async def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(certificate: Path) -> None:
@@ -136,41 +143,27 @@ async def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(ce
             writer.close()
 
 
-async def test_the_master_ends_while_handshakes_are_under_way(certificate: Path) -> None:
-    with ExitStack() as stack:
-        async with secured(certificate) as here:
-            for _ in range(5):
-                stack.enter_context(socket.create_connection(address_of(here.server)))
-            await until(lambda: len(here.server.connections) == 5)
-        assert not here.server.connections
-
-
-@pytest.mark.parametrize(
-    "head",
-    [
-        "GET /healthz HTTP/1.1\r\nContent-Length: 10\r\n",
-        "GET /healthz HTTP/1.1\r\nTransfer-Encoding: chunked\r\n",
-        "GET /api/v1/lag HTTP/1.1\r\nContent-Length: 10\r\n",
-        f"POST /nothing HTTP/1.1\r\n{GOOD}Content-Length: 10\r\n",
-        f"PUT /api/v1/operations HTTP/1.1\r\n{GOOD}Content-Length: 10\r\n",
-        "OPTIONS /metrics HTTP/1.1\r\nContent-Length: 10\r\n",
-    ],
+HEADS = (
+    "GET /healthz HTTP/1.1\r\nContent-Length: 10\r\n",
+    "GET /healthz HTTP/1.1\r\nTransfer-Encoding: chunked\r\n",
+    "GET /api/v1/lag HTTP/1.1\r\nContent-Length: 10\r\n",
+    f"POST /nothing HTTP/1.1\r\n{GOOD}Content-Length: 10\r\n",
+    f"PUT /api/v1/operations HTTP/1.1\r\n{GOOD}Content-Length: 10\r\n",
+    "OPTIONS /metrics HTTP/1.1\r\nContent-Length: 10\r\n",
 )
-async def test_after_an_answer_a_body_that_is_still_to_come_is_not_waited_for(head: str) -> None:
+
+
+async def test_a_body_that_is_still_to_come_is_not_waited_for_and_one_that_is_read_leaves_the_connection_open() -> None:
     async with serving(source_of(snapshot()), AccessRights(tokens=TOKENS)) as server:
-        answer = await answer_to(server.url, f"{head}Host: localhost\r\n\r\n".encode() + b"2")
+        for head in HEADS:
+            answer = await answer_to(server.url, f"{head}Host: localhost\r\n\r\n".encode() + b"2")
 
-        assert b"\r\nconnection: close\r\n" in answer
-        await until(lambda: not server.connections)
-
-
-async def test_a_body_that_is_read_leaves_the_connection_open() -> None:
-    access = AccessRights(tokens=TOKENS)
-    async with serving(source_of(snapshot()), access) as server, httpx.AsyncClient(timeout=5) as client:
-        for _ in range(3):
-            answer = await client.get(f"{server.url}/healthz")
-            assert "connection" not in answer.headers
-        assert len(server.connections) == 1
+            assert b"\r\nconnection: close\r\n" in answer, head
+            await until(lambda: not server.connections)
+        async with httpx.AsyncClient(timeout=5) as client:
+            for _ in range(3):
+                assert "connection" not in (await client.get(f"{server.url}/healthz")).headers
+            assert len(server.connections) == 1
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ async def test_only_a_few_concurrent_callers_reach_the_brokers_and_the_others_ar
         assert [each.status_code for each in (listed, *answered, await client.get("/api/v1/groups/b"))] == [200] * 4
 
 
-async def test_of_a_name_that_two_clusters_have_the_cluster_must_be_named() -> None:
+async def test_a_group_is_found_by_any_id_and_by_its_cluster_if_two_have_it() -> None:
     other = cluster("other", replace(group("a", 77), cluster="other"))
 
     refused = await ask("/api/v1/groups/a", MAIN, other)
@@ -105,8 +105,6 @@ async def test_of_a_name_that_two_clusters_have_the_cluster_must_be_named() -> N
     assert (refused.status_code, "main, other" in refused.json()["error"]["message"]) == (400, True)
     assert (named.json()["cluster"], named.json()["lag"]) == ("other", 77)
 
-
-async def test_a_group_id_with_slashes_and_quotes_is_found() -> None:
     response = await ask("/api/v1/groups/a%2Fb%20%22c%22", cluster("main", group('a/b "c"', 1)))
 
     assert response.json()["group"] == 'a/b "c"'

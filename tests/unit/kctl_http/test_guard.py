@@ -6,6 +6,7 @@ import signal
 import socket
 import ssl
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,7 +23,7 @@ from kctl.http.server import bind
 from kctl.master.operations.operation_log import OperationLog
 from tests.certificates import make_certificate
 from tests.conftest import eventually
-from tests.fleet_snapshot import TOKEN, TOKENS, ask, healthy, serving, snapshot, source_of
+from tests.fleet_snapshot import TOKEN, TOKENS, ask, client_of, healthy, serving, snapshot, source_of
 from tests.unit.kctl_http.raw_requests import answer_to, closed, connected
 
 NEW, READ = "a-new-token-0123456789", "a-read-token-0123456789"
@@ -47,8 +48,8 @@ def basic(token: str) -> dict[str, str]:
 GOOD, WRONG = bearer(TOKEN), bearer("wrong-wrong-wrong-wrong")
 
 
-async def refusal(path: str, method: str = "GET", access: AccessRights | None = None, **options: Any) -> str:
-    response = await ask(snapshot(), path, method, access, **options)
+async def refusal(client: httpx.AsyncClient, path: str, method: str = "GET", **headers: str) -> str:
+    response = await client.request(method, path, headers=headers)
     assert response.headers["connection"] == "close"
     assert TOKEN not in response.text
     if response.status_code == 401:
@@ -56,25 +57,27 @@ async def refusal(path: str, method: str = "GET", access: AccessRights | None = 
     return f"{response.status_code} {response.json()['error']['code']}"
 
 
-@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("access", [CLOSED, REMOTE], ids=["where there is a read token", "beyond this host"])
-async def test_reading_anything_needs_a_token(access: AccessRights, path: str) -> None:
-    for headers in ({}, WRONG, {"authorization": TOKEN}, {"authorization": "Basic ???"}):
-        assert await refusal(path, access=access, headers=headers) == "401 unauthorized"
-    if path in ("/", "/metrics", "/healthz"):
-        for headers in (GOOD, bearer(READ), basic(TOKEN), basic(READ)):
-            assert (await ask(snapshot(), path, access=access, headers=headers)).status_code == 200
+async def test_reading_anything_needs_a_token(access: AccessRights) -> None:
+    async with client_of(snapshot(), access) as client:
+        for path in PATHS:
+            for headers in ({}, WRONG, {"authorization": TOKEN}, {"authorization": "Basic ???"}):
+                assert await refusal(client, path, **headers) == "401 unauthorized", path
+        for path in ("/", "/metrics", "/healthz"):
+            for headers in (GOOD, bearer(READ), basic(TOKEN), basic(READ)):
+                assert (await client.get(path, headers=headers)).status_code == 200, path
 
 
-@pytest.mark.parametrize("path", PATHS)
-async def test_on_loopback_who_is_not_known_to_be_the_fleets_user_needs_a_token(path: str) -> None:
+async def test_on_loopback_who_is_not_known_to_be_the_fleets_user_needs_a_token() -> None:
     """This test has no connection at all."""
-    if path not in ("/healthz", "/metrics", "/readyz"):
-        assert await refusal(path, access=OWN) == "401 unauthorized"
-        if path != "/api/v1/events":  # its answer has no end
-            assert (await ask(snapshot(), path, access=OWN, headers=GOOD)).status_code in (200, 404)
-    elif path != "/readyz":
-        assert (await ask(snapshot(), path, access=OWN)).status_code == 200
+    async with client_of(snapshot(), OWN) as client:
+        for path in PATHS:
+            if path in ("/healthz", "/metrics"):
+                assert (await client.get(path)).status_code == 200
+            elif path != "/readyz":
+                assert await refusal(client, path) == "401 unauthorized", path
+        for path in set(PATHS) - {"/api/v1/events", "/readyz"}:  # an answer without an end; a fleet that is not ready
+            assert (await client.get(path, headers=GOOD)).status_code in (200, 404), path
 
 
 @pytest.mark.shows("a missing or wrong token or another origin is rejected; beyond loopback TLS is required")
@@ -86,47 +89,59 @@ async def test_on_loopback_who_is_not_known_to_be_the_fleets_user_needs_a_token(
         (WITH_TOKEN, {}, "401 unauthorized"),
         (WITH_TOKEN, WRONG, "401 unauthorized"),
         (REMOTE, basic(TOKEN), "401 unauthorized"),
-        (REMOTE, bearer(READ), "403 not_allowed"),
-        (CLOSED, bearer(READ), "403 not_allowed"),
-        (READ_ONLY, bearer(READ), "403 not_allowed"),
+        *((access, bearer(READ), "403 not_allowed") for access in (REMOTE, CLOSED, READ_ONLY)),
     ],
 )
 async def test_what_changes_something_needs_a_token_that_may_act_on_loopback_too(
     access: AccessRights, headers: dict[str, str], expected: str
 ) -> None:
-    for method in ("POST", "PUT", "PATCH", "DELETE", "X"):
-        assert await refusal("/api/v1/lag", method, access, headers=headers) == expected
+    async with client_of(snapshot(), access) as client:
+        for method in ("POST", "PUT", "PATCH", "DELETE", "X"):
+            assert await refusal(client, "/api/v1/lag", method, **headers) == expected
 
 
 async def test_while_a_token_is_rotated_the_old_and_the_new_one_are_valid_by_whatever_name() -> None:
-    for token in (TOKEN, NEW):
-        headers = {**bearer(token), "host": "kctl.example:9750"}
-        assert (await ask(snapshot(), "/api/v1/lag", access=REMOTE, headers=headers)).status_code == 200
-        let_in = await ask(snapshot(), "/api/v1/lag", "POST", REMOTE, headers=headers)
-        assert let_in.json()["error"]["code"] == "method_not_allowed", "there is no such route"
+    async with client_of(snapshot(), REMOTE) as client:
+        for token in (TOKEN, NEW):
+            headers = {**bearer(token), "host": "kctl.example:9750"}
+            assert (await client.get("/api/v1/lag", headers=headers)).status_code == 200
+            let_in = await client.post("/api/v1/lag", headers=headers)
+            assert let_in.json()["error"]["code"] == "method_not_allowed", "there is no such route"
 
 
-@pytest.mark.parametrize(
-    "origin", ["http://evil.example", "http://localhost:1", "null", "http://localhost.evil.example"]
-)
-async def test_pages_of_another_origin_are_rejected_with_or_without_a_token(origin: str) -> None:
-    for method in ("GET", "POST", "OPTIONS"):
-        headers = {**GOOD, "origin": origin}
-        assert await refusal("/api/v1/lag", method, WITH_TOKEN, headers=headers) == "403 not_allowed"
+ORIGINS = "http://evil.example", "http://localhost:1", "null", "http://localhost.evil.example"
 
 
-async def test_our_own_page_is_let_in_and_no_other_origin_is_ever_allowed() -> None:
-    response = await ask(snapshot(), "/api/v1/lag", headers={"origin": "http://localhost"})
+async def test_pages_of_another_origin_are_rejected_with_or_without_a_token() -> None:
+    async with client_of(snapshot(), WITH_TOKEN) as client:
+        for origin, method in product(ORIGINS, ("GET", "POST", "OPTIONS")):
+            for headers in ({"origin": origin}, {**GOOD, "origin": origin}):
+                assert await refusal(client, "/api/v1/lag", method, **headers) == "403 not_allowed"
 
-    assert response.status_code == 200
-    assert not any(name.startswith("access-control") for name in response.headers)
+
+NAMES = "localhost:9750", "127.0.0.1", "[::1]:9750", "127.0.0.2:1", "LOCALHOST", "proxy.example"
 
 
-@pytest.mark.parametrize(
-    "host", ["localhost:9750", "127.0.0.1", "[::1]:9750", "127.0.0.2:1", "LOCALHOST", "proxy.example"]
-)
-async def test_our_own_names_are_known(host: str) -> None:
-    assert (await ask(snapshot(), "/api/v1/lag", access=PROXIED, headers={"host": host})).status_code == 200
+async def test_our_own_page_and_names_are_let_in_and_answers_forbid_a_browser_what_it_might_do() -> None:
+    async with client_of(snapshot(), PROXIED) as client:
+        assert [(await client.get("/api/v1/lag", headers={"host": each})).status_code for each in NAMES] == [200] * 6
+        ours = await client.get("/api/v1/lag", headers={"origin": "http://localhost"})
+        missing = await client.get("/nothing")
+
+    assert not any(name.startswith("access-control") for name in ours.headers)
+    assert (ours.status_code, missing.status_code) == (200, 404)
+    for response in (ours, missing):
+        assert response.headers["x-content-type-options"] == "nosniff"
+        [policy] = response.headers.get_list("content-security-policy")
+        assert "default-src 'none'" in policy
+
+
+async def test_a_body_and_headers_that_are_too_large_are_rejected_before_they_are_read() -> None:
+    large = {**GOOD, "content-length": str(64 * 1024 + 1)}
+    async with client_of(snapshot(), WITH_TOKEN) as client:
+        assert await refusal(client, "/api/v1/lag", "POST", **large) == "413 body_too_large"
+        assert await refusal(client, "/api/v1/lag", x="y" * 20_000) == "431 headers_too_large"
+        assert await refusal(client, f"/api/v1/lag?topic={'y' * 20_000}") == "431 headers_too_large"
 
 
 @pytest.mark.shows("wrong tokens are logged, and lock no client out")
@@ -144,21 +159,6 @@ async def test_a_right_token_is_accepted_after_any_number_of_wrong_ones(caplog: 
     ]
 
 
-async def test_every_answer_forbids_what_a_browser_might_do_with_it() -> None:
-    for response in (await ask(snapshot(), "/api/v1/lag"), await ask(snapshot(), "/nothing")):
-        assert response.headers["x-content-type-options"] == "nosniff"
-        assert "default-src 'none'" in response.headers["content-security-policy"]
-        assert len(response.headers.get_list("content-security-policy")) == 1
-
-
-async def test_a_body_and_headers_that_are_too_large_are_rejected_before_they_are_read() -> None:
-    headers = {**GOOD, "content-length": str(64 * 1024 + 1)}
-
-    assert await refusal("/api/v1/lag", "POST", WITH_TOKEN, headers=headers) == "413 body_too_large"
-    assert await refusal("/api/v1/lag", headers={"x": "y" * 20_000}) == "431 headers_too_large"
-    assert await refusal(f"/api/v1/lag?topic={'y' * 20_000}") == "431 headers_too_large"
-
-
 @pytest.fixture
 def bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kctl.http.server.MAX_CONNECTIONS", 10)
@@ -171,33 +171,29 @@ async def is_alive(url: str) -> bool:
         return (await client.get(f"{url}/healthz")).status_code == 200
 
 
+POINTLESS = {
+    b"GET /healthz HT": b"408 request_too_slow",
+    b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ": b"408 request_too_slow",
+    b"": b"408 request_too_slow",
+    b"\x16\x03\x01 what is this\r\n\r\n": b"400 bad_request",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 100_000: b"431 headers_too_large",
+    b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n": b"403 not_allowed",
+}
+WEBSOCKET = b"GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+
+
 @pytest.mark.usefixtures("bounds")
-@pytest.mark.parametrize(
-    ("data", "status", "code"),
-    [
-        (b"GET /healthz HT", b"408", b"request_too_slow"),
-        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ", b"408", b"request_too_slow"),
-        (b"", b"408", b"request_too_slow"),
-        (b"\x16\x03\x01 what is this\r\n\r\n", b"400", b"bad_request"),
-        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 100_000, b"431", b"headers_too_large"),
-        (b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n", b"403", b"not_allowed"),
-    ],
-    ids=["half a line", "half a header", "nothing", "no http", "endless header", "body never comes"],
-)
-async def test_a_caller_that_never_comes_to_the_point_is_closed(data: bytes, status: bytes, code: bytes) -> None:
+async def test_a_caller_that_never_comes_to_the_point_is_closed() -> None:
     async with serving(source_of(snapshot())) as server:
-        answer = await answer_to(server.url, data)
+        answers = await asyncio.gather(*(answer_to(server.url, data) for data in POINTLESS))
 
-        assert answer.startswith(b"HTTP/1.1 " + status)
-        assert b'{"error":' in answer
-        assert code in answer
+        for answer, (status, code) in zip(answers, map(bytes.split, POINTLESS.values()), strict=True):
+            assert answer.startswith(b"HTTP/1.1 " + status), answer
+            assert b'{"error":' in answer
+            assert code in answer
         assert await is_alive(server.url)
-
-
-async def test_a_websocket_is_not_found() -> None:
-    async with serving(source_of(snapshot())) as server:
         reader, writer = await connected(server.url)
-        writer.write(b"GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+        writer.write(WEBSOCKET)
         async with asyncio.timeout(5):
             assert (await reader.readline()).startswith(b"HTTP/1.1 404")
         await closed(writer)
@@ -217,21 +213,16 @@ async def test_a_caller_that_does_not_read_its_answer_is_let_go() -> None:
         assert await is_alive(server.url)
 
 
-@pytest.mark.parametrize(
-    ("body", "status"), [(b"", b"408"), (2 * (b"3c\r\n" + b"x" * 60 + b"\r\n"), b"413")], ids=["none", "too large"]
-)
-async def test_a_body_that_does_not_end_is_not_waited_for(
-    body: bytes, status: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_body_that_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "BODY_SECONDS", 0.1)
     monkeypatch.setattr(guard, "BODY_BYTES", 100)
     lines = ("POST /api/v1/operations HTTP/1.1", "Host: localhost", f"Authorization: Bearer {TOKEN}")
     types = ("Content-Type: application/json", "Transfer-Encoding: chunked", "", "")
     operations = OperationLog({}, cast("Any", None), None)
     async with serving(source_of(snapshot(), operations=operations), WITH_TOKEN) as server:
-        answer = await answer_to(server.url, "\r\n".join((*lines, *types)).encode() + body)
-
-    assert answer.startswith(b"HTTP/1.1 " + status)
+        for body, status in ((b"", b"408"), (2 * (b"3c\r\n" + b"x" * 60 + b"\r\n"), b"413")):
+            answer = await answer_to(server.url, "\r\n".join((*lines, *types)).encode() + body)
+            assert answer.startswith(b"HTTP/1.1 " + status)
 
 
 def test_answers_do_not_wait_for_the_caller_s_acknowledgement() -> None:

@@ -2,11 +2,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from kctl.master.events import EventFeed
 from kctl_agent.replies.workers import Event
-from tests.fleet_snapshot import UNIX, ask, history_of, snapshot, source_of
+from tests.fleet_snapshot import UNIX, ask, client_of, history_of, snapshot, source_of
 from tests.served_groups import cluster, group
 
 PATH = "/api/v1/history"
@@ -32,29 +30,18 @@ async def test_the_history_of_the_fleet_comes_in_columns_with_its_marks() -> Non
     assert (await ask(source, f"{PATH}?until={UNIX - 1}")).json()["marks"] == []
 
 
-@pytest.mark.parametrize(
-    ("query", "metrics"),
-    [("topic=orders", 4), ("topic=orders&partition=1", 4), ("worker=worker-0&seconds=86400", 7), ("seconds=3600", 7)],
-)
-async def test_each_subject_has_its_metrics(query: str, metrics: int) -> None:
-    assert len((await ask(snapshot(), f"{PATH}?{query}")).json()["series"]) == metrics
+METRICS = {"topic=orders": 4, "topic=orders&partition=1": 4, "worker=worker-0&seconds=86400": 7, "seconds=3600": 7}
+MISSING = "topic=unheard", "topic=orders&partition=77", "worker=nobody", "partition=1", "worker=worker-0&topic=orders"
+INVALID = "seconds=nan", "seconds=1e9", "until=inf"
 
 
-@pytest.mark.parametrize(
-    ("query", "status"),
-    [
-        ("topic=unheard", 404),
-        ("topic=orders&partition=77", 404),
-        ("worker=nobody", 404),
-        ("partition=1", 404),
-        ("worker=worker-0&topic=orders", 404),
-        ("seconds=nan", 400),
-        ("seconds=1e9", 400),
-        ("until=inf", 400),
-    ],
-)
-async def test_missing_and_invalid_values_are_rejected(query: str, status: int) -> None:
-    assert (await ask(snapshot(), f"{PATH}?{query}")).status_code == status
+async def test_each_subject_has_its_metrics_and_missing_or_invalid_values_are_rejected() -> None:
+    async with client_of(snapshot()) as client:
+        found = {query: (await client.get(f"{PATH}?{query}")).json()["series"] for query in METRICS}
+        codes = [(await client.get(f"{PATH}?{query}")).status_code for query in (*MISSING, *INVALID)]
+
+    assert {query: len(series) for query, series in found.items()} == METRICS
+    assert codes == [404] * len(MISSING) + [400] * len(INVALID)
 
 
 async def test_a_group_is_found_by_cluster_and_name_and_one_that_is_not_kept_has_a_sentence() -> None:

@@ -13,9 +13,8 @@ import pytest
 from kctl.http.api import kept
 from kctl.http.api.api import Api
 from kctl.http.api.kept import KeptAnswers
-from kctl.http.app import create_app
 from kctl.master.snapshot import FleetSnapshot
-from tests.fleet_snapshot import NOW, snapshot, source_of
+from tests.fleet_snapshot import NOW, client_of, snapshot, source_of
 
 
 class Moving:
@@ -37,8 +36,7 @@ def moving() -> Moving:
 @pytest.fixture
 async def client(moving: Moving) -> AsyncIterator[httpx.AsyncClient]:
     source = replace(source_of(moving.latest), latest=lambda: moving.latest, clock=moving.clock)
-    transport = httpx.ASGITransport(create_app(source).guarded)
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost/api/v1") as client:
+    async with client_of(source, path="/api/v1") as client:
         yield client
 
 

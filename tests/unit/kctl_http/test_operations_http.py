@@ -9,7 +9,6 @@ from itertools import product
 from typing import Any, cast
 
 import httpx
-import pytest
 
 from kctl.http.access import AccessRights, Token
 from kctl.master.operations.base import Caller, Report
@@ -92,6 +91,7 @@ BAD_NUMBERS = list(
         NUMBERS,
     )
 )
+QUERIES = "lag?min_lag", "lag?limit", "lag?partition", "events?recent", "workers?limit"
 NO_OBJECTS = ("", "{", "[]", "1", "null", "NaN", '{"operation": "act"} {}', "\ufeff{}", "{" * 50_000)
 
 
@@ -101,37 +101,25 @@ async def test_non_numbers_and_what_is_no_json_object_are_rejected_and_start_not
             response = await post(client, body)
 
             assert (response.status_code, response.json()["error"]["code"]) == (400, "bad_params"), body
+        for query, number in product(QUERIES, ("NaN", "Infinity", "-Infinity", "1e999", "nan", "inf")):
+            response = await client.get(f"{query}={number}")
+            assert (response.status_code, response.json()["error"]["code"]) == (400, "bad_params"), (query, number)
 
 
-async def test_a_body_without_the_json_content_type_is_rejected_with_our_error() -> None:
-    error = {
-        "code": "unsupported_media_type",
-        "message": "the body must be JSON: send `Content-Type: application/json`",
-        "retriable": False,
-    }
-    async with api() as client:
-        for media_type in (None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "js"):
-            response = await post(client, '{"operation": "act"}', media_type)
-
-            assert (response.status_code, response.json()) == (415, {"error": error}), media_type
+OTHER_TYPES = None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "js"
 
 
-@pytest.mark.parametrize("media_type", ["application/json", "Application/JSON; charset=utf-8"])
-async def test_json_with_its_content_type_is_carried_out(media_type: str) -> None:
+async def test_json_needs_its_content_type() -> None:
+    message = "the body must be JSON: send `Content-Type: application/json`"
+    error = {"code": "unsupported_media_type", "message": message, "retriable": False}
     body = json.dumps({"operation": "act", "params": {"n": 0.5, "deadline_seconds": 3}})
     async with api() as client:
-        response = await post(client, body, media_type)
-
-    assert (response.status_code, response.json()["state"], response.json()["result"]) == (200, "done", {"n": 0.5})
-
-
-async def test_a_parameter_that_is_not_a_number_is_rejected() -> None:
-    queries = ("lag?min_lag", "lag?limit", "lag?partition", "events?recent", "workers?limit")
-    async with api() as client:
-        for query, number in product(queries, ("NaN", "Infinity", "-Infinity", "1e999", "nan", "inf")):
-            response = await client.get(f"{query}={number}")
-
-            assert (response.status_code, response.json()["error"]["code"]) == (400, "bad_params"), (query, number)
+        for media_type in OTHER_TYPES:
+            response = await post(client, body, media_type)
+            assert (response.status_code, response.json()) == (415, {"error": error}), media_type
+        for media_type in ("application/json", "Application/JSON; charset=utf-8"):
+            done = await post(client, body, media_type)
+            assert (done.status_code, done.json()["state"], done.json()["result"]) == (200, "done", {"n": 0.5})
 
 
 async def test_forms_are_made_of_what_can_be_submitted_by_holders_of_the_token() -> None:

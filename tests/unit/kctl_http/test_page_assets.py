@@ -10,9 +10,8 @@ import httpx
 import pytest
 
 from kctl.http.access import AccessRights
-from kctl.http.app import create_app
 from kctl.http.groups_api import groups_app
-from tests.fleet_snapshot import TOKENS, ask, snapshot, source_of
+from tests.fleet_snapshot import TOKENS, ask, client_of, snapshot
 from tests.served_groups import source_of_groups
 
 PAGE = resources.files("kctl.http").joinpath("page")
@@ -25,6 +24,7 @@ VENDORED = {
 sha512-KIMVnG68zvu5XXUbC4LQEPnhwOxBuLyW1AHtpm6IKTXImkbLgkMy+jabjLgSLMasNuGGzQm/ep3tOkyTxpiQIw==."""
 MOST_LINES, MOST_COMPRESSED = 2000, 150_000
 GZIP = {"accept-encoding": "gzip"}
+NO_FILES = "index.html", "..%2fpages.py", "vendor/uplot.LICENSE"
 
 
 def own_files() -> Iterator[tuple[str, str]]:
@@ -33,32 +33,27 @@ def own_files() -> Iterator[tuple[str, str]]:
             yield each.name, each.read_text(encoding="utf-8")
 
 
-def client(app: object) -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(app)  # type: ignore[arg-type]
-    return httpx.AsyncClient(transport=transport, base_url="http://localhost")
-
-
 def addresses(html: str) -> list[str]:
     return re.findall(r'(?:href|src)="(/assets/[^"]+)"', html)
 
 
-def test_what_is_vendored_is_what_was_released() -> None:
+def test_what_is_vendored_is_what_was_released_and_the_page_is_small_enough_to_be_read() -> None:
     vendor = PAGE.joinpath("vendor")
     assert {each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in vendor.iterdir()} == VENDORED
-
-
-def test_the_page_is_small_enough_to_be_read() -> None:
     assert sum(text.count("\n") for _, text in own_files()) <= MOST_LINES
 
 
 @pytest.mark.shows("the page has under 150 kB compressed, cacheable files, none from elsewhere")
 async def test_all_is_served_compressed_and_kept_and_small() -> None:
-    async with client(create_app(source_of(snapshot())).guarded) as asking:
+    unread = AccessRights(is_loopback=False, tokens=TOKENS)
+    async with client_of(snapshot()) as asking:
         page = await asking.get("/", headers=GZIP)
         root = addresses(page.text)[0].rsplit("/vendor/", 1)[0]
         names = [name for name, _ in own_files() if name != "index.html"] + ["vendor/uplot.js", "vendor/uplot.css"]
         served = {name: await asking.get(f"{root}/{name}", headers=GZIP) for name in names}
         plain = await asking.get(f"{root}/main.js", headers={"accept-encoding": "identity"})
+        wrong = "/assets/0000000000000000/main.js", *(f"{root}/{name}" for name in NO_FILES)
+        others = [(await asking.get(path)).status_code for path in wrong]
 
     assert {each.status_code for each in served.values()} == {200}
     assert {each.headers["cache-control"] for each in served.values()} == {"private, max-age=31536000, immutable"}
@@ -66,6 +61,8 @@ async def test_all_is_served_compressed_and_kept_and_small() -> None:
         "text/javascript; charset=utf-8",
         "text/css; charset=utf-8",
     }
+    assert others == [404] * 4, "another content or file has no address"
+    assert (await ask(snapshot(), "/assets/any/main.js", access=unread)).status_code == 401
     assert "content-encoding" not in plain.headers
     assert plain.text == served["main.js"].text
     assert sum(int(each.headers["content-length"]) for each in (page, *served.values())) < MOST_COMPRESSED
@@ -79,30 +76,13 @@ async def test_no_script_stands_in_the_page_and_none_of_elsewhere_may_run() -> N
     assert "script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'" in policy
     assert re.findall(r"<script(?![^>]*src=)|<style|style=|\son[a-z]+=|javascript:", page.text) == []
     code = "".join(text for name, text in own_files() if name.endswith(".js"))
-    assert (
-        re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|https?://(?!www\.w3\.org)", code)
-        == []
-    )
-    assert re.findall(r"localStorage|sessionStorage|document\.cookie", code) == []
-
-
-@pytest.mark.parametrize(
-    "path", ["0000000000000000/main.js", "{}/index.html", "{}/..%2fpages.py", "{}/vendor/uplot.LICENSE"]
-)
-async def test_another_content_or_file_has_no_address(path: str) -> None:
-    digest = addresses((await ask(snapshot(), "/")).text)[0].split("/")[2]
-
-    assert (await ask(snapshot(), f"/assets/{path.format(digest)}")).status_code == 404
-
-
-async def test_who_may_not_read_gets_no_file_either() -> None:
-    access = AccessRights(is_loopback=False, tokens=TOKENS)
-
-    assert (await ask(snapshot(), "/assets/any/main.js", access=access)).status_code == 401
+    writing = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|https?://(?!www\.w3\.org)"
+    assert re.findall(f"{writing}|localStorage|sessionStorage|document\\.cookie", code) == []
 
 
 async def test_an_exporter_serves_the_same_page_for_its_groups_alone() -> None:
-    async with client(groups_app(source_of_groups(dict), AccessRights()).guarded) as asking:
+    transport = httpx.ASGITransport(groups_app(source_of_groups(dict), AccessRights()).guarded)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as asking:
         page = await asking.get("/")
         assert 'data-serves="groups"' in page.text
         assert (await asking.get(addresses(page.text)[-1])).status_code == 200

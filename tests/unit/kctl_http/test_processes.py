@@ -46,7 +46,7 @@ def test_a_log_is_read_in_whole_lines_and_goes_on_where_it_was_left(log: Path) -
     assert read(log, "?after=26").json() == {"text": "", "next": 26, "is_continued": True}
 
 
-def test_after_a_rotation_or_a_flood_the_end_of_the_log_is_read_instead_of_continued(log: Path) -> None:
+def test_after_a_rotation_or_a_flood_the_end_of_the_log_is_read_and_of_no_log_nothing(log: Path) -> None:
     log.write_text("rotated\n")
     assert read(log, "?after=5000").json() == {"text": "rotated\n", "next": 8, "is_continued": False}
 
@@ -55,8 +55,6 @@ def test_after_a_rotation_or_a_flood_the_end_of_the_log_is_read_instead_of_conti
     assert (flooded["is_continued"], flooded["next"], flooded["text"][:3]) == (False, 200_061, "yyy")
     assert _BYTES - 200 < len(flooded["text"]) < _BYTES
 
-
-def test_a_process_that_has_written_nothing_has_an_empty_log_and_a_stranger_none(log: Path) -> None:
     log.unlink()
     assert read(log).json()["text"] == ""
     assert read(log, name="worker-9").status_code == 404
