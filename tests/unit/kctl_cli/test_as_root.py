@@ -38,22 +38,9 @@ def give_away(*paths: Path) -> None:
 
 
 COMMANDS = (
-    "config check",
-    "config show",
-    "storage status",
-    "storage clear --yes",
-    "storage optimize",
-    "kafka lag",
-    "kafka reset-offsets -g g --topic t --to earliest",
-    "start",
-    "start --daemon",
-    "stop",
-    "status",
-    "rpc kafka_lag",
-    "top",
-    "logs",
-    "pause --all",
-    "exporter",
+    *("config check", "config show", "storage status", "storage clear --yes", "storage optimize", "kafka lag"),
+    *("kafka reset-offsets -g g --topic t --to earliest", "start", "start --daemon", "stop", "status"),
+    *("rpc kafka_lag", "top", "logs", "pause --all", "exporter"),
 )
 
 

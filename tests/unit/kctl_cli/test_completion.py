@@ -39,24 +39,21 @@ def test_the_shell_completes_commands_their_options_and_the_rpc_commands() -> No
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        (["storage", "dead", "l"], ["list"]),
-        (["-c", "kctl.toml", "storage", "dead", "sh"], ["show"]),
-        (["pause", "--topic", "st"], []),
-        (["pause", "--dead"], ["--deadline"]),
-        (["kafka", "lag", "--all", "--read"], ["--read-committed"]),
-        (["--deb"], ["--debug"]),
+        ("storage dead l", ["list"]),
+        ("-c kctl.toml storage dead sh", ["show"]),
+        ("pause --topic st", []),
+        ("pause --dead", ["--deadline"]),
+        ("kafka lag --all --read", ["--read-committed"]),
+        ("--deb", ["--debug"]),
     ],
 )
-def test_what_is_offered_belongs_to_the_command_before_it(words: list[str], offered: list[str]) -> None:
-    assert complete(tree(), words, "bash") == offered
+def test_what_is_offered_belongs_to_the_command_before_it(words: str, offered: list[str]) -> None:
+    assert complete(tree(), words.split(), "bash") == offered
 
 
-def test_zsh_and_fish_show_what_each_word_means() -> None:
+def test_zsh_and_fish_show_meanings_and_an_unknown_shell_is_named(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
     assert complete(tree(), ["res"], "zsh")[0] == "resume:End pauses and read again."
     assert complete(tree(), ["res"], "fish")[0] == "resume\tEnd pauses and read again."
-
-
-def test_a_shell_that_is_not_known_is_named(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"^SHELL is `tcsh`: there is completion for bash, zsh, fish$"):
         script({"SHELL": "/bin/tcsh"})
     monkeypatch.setenv("SHELL", "/bin/zsh")

@@ -52,6 +52,9 @@ def test_a_handler_beside_the_configuration_can_be_used(check: Callable[..., Ran
     ran = check()
 
     assert (ran.code, ran.out) == (0, f"{path} can be used\n")
+    ran = check("[workers]\ncount = 1\n")
+    assert (ran.code, ran.out) == (0, f"{path} can be used\n")
+    assert ran.err == "kctl: sinkers.count is 0, so the storage fills up: no process takes messages out of it\n"
 
 
 @pytest.mark.shows("`kctl config check` reports all that `kctl start` rejects; a hanging import is ended")
@@ -96,12 +99,8 @@ def test_start_rejects_what_the_check_does(
 @pytest.mark.parametrize(
     ("section", "named"),
     [
-        (
-            '[sinkers]\ncount = 1\nhandler = "handler:handle"',
-            "sinkers.handler 'handler:handle': there is no module handler",
-        ),
-        ('[sinkers]\ncount = 1\nhandler = "absent.part:Class"', "'absent.part:Class': there is no module absent.part"),
-        ('[sinkers]\ncount = 1\nhandler = "h3.py:handle"', "'h3.py:handle': there is no module h3.py"),
+        (SINKERS.replace("shop:handle", "absent.part:Class"), "'absent.part:Class': there is no module absent.part"),
+        (SINKERS.replace("shop", "h3.py"), "sinkers.handler 'h3.py:handle': there is no module h3.py"),
         ('[workers]\ntransform = "absent:clean"', "workers.transform 'absent:clean': there is no module absent"),
     ],
 )
@@ -111,13 +110,6 @@ def test_a_missing_module_has_its_folder(section: str, named: str, check: Callab
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert f"{named} in {path.parent} (the folder of the configuration), and none is installed" in ran.err
     assert (".py:" in named) == ran.err.endswith("; leave .py out\n")
-
-
-def test_a_fleet_without_sinkers_is_valid_and_its_storage_fills(check: Callable[..., Ran], path: Path) -> None:
-    ran = check("[workers]\ncount = 1\n")
-
-    assert (ran.code, ran.out) == (0, f"{path} can be used\n")
-    assert ran.err == "kctl: sinkers.count is 0, so the storage fills up: no process takes messages out of it\n"
 
 
 def test_a_file_of_contexts_can_be_used_by_kctl_kafka_and_is_no_fleet(kctl: Kctl, path: Path) -> None:
@@ -165,7 +157,9 @@ def test_everything_that_start_would_refuse_without_a_broker_is_named(check: Cal
     assert f"http.token_file {path.with_name('absent')} cannot be read" in secrets.err
 
 
-def test_a_table_whose_folder_and_keys_are_there_can_be_used(check_table: Callable[[str], Ran], path: Path) -> None:
+def test_usable_keys_and_folders_pass(
+    check_table: Callable[[str], Ran], path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path.with_name("keys").touch(0o600)
     path.with_name("keys").write_text(KEYS)
 
@@ -175,6 +169,12 @@ def test_a_table_whose_folder_and_keys_are_there_can_be_used(check_table: Callab
     ):
         ran = check_table(lines)
         assert (ran.code, ran.out, ran.err) == (0, f"{path} can be used\n", "")
+
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://u:hunter2@[::1")
+
+    ran = check_table(S3)
+    assert (ran.code, "hunter2" in ran.err) == (2, False)
+    assert "(storage.endpoint, or AWS_ENDPOINT_URL) is not a URL" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -270,14 +270,3 @@ def test_a_uri_or_endpoint_that_cannot_be_used_is_rejected(
     ran = check_table(lines)
 
     assert (ran.code, ran.out, named in ran.err, ran.err.count("\n")) == (2, "", True, 1), ran.err
-
-
-def test_endpoints_of_the_environment_are_checked(
-    check_table: Callable[[str], Ran], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://u:hunter2@[::1")
-
-    ran = check_table(S3)
-
-    assert (ran.code, "hunter2" in ran.err) == (2, False)
-    assert "(storage.endpoint, or AWS_ENDPOINT_URL) is not a URL" in ran.err

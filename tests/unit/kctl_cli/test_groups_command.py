@@ -43,7 +43,7 @@ def names(table: str) -> list[str]:
     return [line.split()[0] for line in table.splitlines()[1:]]
 
 
-def test_groups_are_listed_the_worst_first_with_their_reason(kctl: Kctl, url: str) -> None:
+def test_groups_are_listed_the_worst_first_and_chosen_by_name_and_by_glob(kctl: Kctl, url: str) -> None:
     ran = kctl("groups", "--url", url)
 
     assert (ran.code, ran.err) == (0, "")
@@ -52,6 +52,10 @@ def test_groups_are_listed_the_worst_first_with_their_reason(kctl: Kctl, url: st
         *("1", "of", "1", "partitions", "stalled:", "orders-0;", "nothing", "is", "committed"),
     ]
     assert names(ran.out) == ["payments-eu", "billing", "payments-us"]
+
+    assert names(kctl("groups", "--url", url, "payments-*", "--sort", "group").out) == ["payments-eu", "payments-us"]
+    assert names(kctl("groups", "--url", url, "billing", "payments-e?").out) == ["payments-eu", "billing"]
+    assert names(kctl("groups", "--url", url, "nobody").out) == []
 
 
 class Elsewhere(BaseHTTPRequestHandler):
@@ -102,14 +106,8 @@ def test_the_token_is_sent_to_the_exporter_alone(
     assert Elsewhere.asked == ["Bearer hunter2-hunter2-hunter2"], "it was asked, and led nowhere"
 
 
-def test_groups_are_chosen_by_name_and_by_glob(kctl: Kctl, url: str) -> None:
-    assert names(kctl("groups", "--url", url, "payments-*", "--sort", "group").out) == ["payments-eu", "payments-us"]
-    assert names(kctl("groups", "--url", url, "billing", "payments-e?").out) == ["payments-eu", "billing"]
-    assert names(kctl("groups", "--url", url, "nobody").out) == []
-
-
 @pytest.mark.shows("a list of groups that is cut off or incomplete is reported")
-def test_a_list_that_is_cut_off_says_so_and_is_no_failure(kctl: Kctl, latest: Latest, url: str) -> None:
+def test_a_list_that_is_cut_off_is_no_failure_and_an_incomplete_one_is(kctl: Kctl, latest: Latest, url: str) -> None:
     latest["main"] = cluster("main", *(group(f"g-{number}", 1) for number in range(2345)))
 
     default, few = kctl("groups", "--url", url), kctl("groups", "--url", url, "g-1*", "--limit", "7", "-o", "json")
@@ -117,29 +115,23 @@ def test_a_list_that_is_cut_off_says_so_and_is_no_failure(kctl: Kctl, latest: La
     assert (default.code, default.err) == (0, "1,000 of 2,345 groups; --limit takes up to 10,000\n")
     assert (few.code, few.err) == (0, "7 of 1,111 groups; --limit takes up to 10,000\n")
     assert len(json.loads(few.out)["rows"]) == 7
-
-
-def test_a_cluster_known_in_part_is_named_with_exit_code_3(kctl: Kctl, latest: Latest, url: str) -> None:
+    latest["main"] = MAIN
     latest["late"] = None
     latest["down"] = cluster("down", errors={"groups": "nobody answers"})
     latest["lame"] = replace(cluster("lame", errors={"members": "broker 2 hangs"}), is_ready=True)
 
     ran = kctl("groups", "--url", url)
 
+    for words in (("groups",), ("group", "billing")):
+        wrong = kctl(*words, "--url", url, "--cluster", "mian")
+        assert (wrong.code, wrong.out) == (2, "")
+        assert "there is no cluster `mian` among those that are collected, which are: " in wrong.err
     assert (ran.code, names(ran.out)) == (3, ["main", "main", "main"])
     assert ran.err.strip().split("; ") == [
         "the first poll of cluster late is not finished yet",
         "cluster down was not polled in full yet: groups: nobody answers",
         "cluster lame: members: broker 2 hangs",
     ]
-
-
-def test_a_cluster_that_is_not_collected_is_wrong_usage_and_those_that_are_are_named(kctl: Kctl, url: str) -> None:
-    for words in (("groups",), ("group", "billing")):
-        ran = kctl(*words, "--url", url, "--cluster", "mian")
-
-        assert (ran.code, ran.out) == (2, "")
-        assert ran.err == "kctl: there is no cluster `mian` among those that are collected, which are: main\n"
 
 
 @pytest.mark.shows("members of a group and their partitions are shown on demand, never as labels")
@@ -163,7 +155,7 @@ def test_a_group_is_shown_with_its_partitions_and_what_its_members_hold(kctl: Kc
     assert json.loads(kctl("group", "payments-eu", "--url", url, "-o", "json").out)["lag"] == 9
 
 
-def test_a_coordinator_that_is_away_is_shown_with_exit_code_3(kctl: Kctl, latest: Latest, url: str) -> None:
+def test_a_group_without_its_coordinator_or_that_is_missing_is_named(kctl: Kctl, latest: Latest, url: str) -> None:
     latest["main"] = cluster("main", group("lost", 6))
 
     ran = kctl("group", "lost", "--url", url)
@@ -173,8 +165,6 @@ def test_a_coordinator_that_is_away_is_shown_with_exit_code_3(kctl: Kctl, latest
     assert "members -" in ran.out.splitlines()[0]
     assert ran.err == "its members are not known: nobody answers\n"
 
-
-def test_a_missing_group_is_named_only_where_all_clusters_are_known(kctl: Kctl, latest: Latest, url: str) -> None:
     missing = kctl("group", "nobody", "--url", url)
     latest["late"] = None
     unknown = kctl("group", "nobody", "--url", url)

@@ -29,7 +29,7 @@ def show(kctl: Kctl, logs: Path) -> Kctl:
     return lambda *words: kctl("logs", *words, "-c", str(logs.parent / "kctl.toml"))
 
 
-def test_the_last_lines_are_shown_while_no_master_runs(show: Kctl, logs: Path) -> None:
+def test_the_last_lines_are_shown_while_no_master_runs_with_those_moved_aside(show: Kctl, logs: Path) -> None:
     assert show("worker-0", "--limit", "2").out == "line 98\nline 99\n"
     assert show("worker-0").out.startswith("line 50\n")
     assert show("worker-0", "--limit", "0").out == ""
@@ -39,6 +39,10 @@ def test_the_last_lines_are_shown_while_no_master_runs(show: Kctl, logs: Path) -
     long = show("worker-0", "--limit", "30").out.splitlines()
     assert [line.split()[0] for line in long] == [str(number) for number in range(70, 100)]
 
+    (logs / "worker-0.log").rename(logs / "worker-0.log.1")
+    (logs / "worker-0.log").write_text("new\n")
+    assert [line.split()[0] for line in show("worker-0", "--limit", "3").out.splitlines()] == ["98", "99", "new"]
+
 
 def test_a_running_master_reports_where_the_log_is(kctl: Kctl, master: Master, tmp_path: Path) -> None:
     path = tmp_path / "elsewhere.log"
@@ -46,19 +50,6 @@ def test_a_running_master_reports_where_the_log_is(kctl: Kctl, master: Master, t
     master({"status": Answers({"rows": [status_json(name="worker-7", log=str(path))]})})
 
     assert kctl("logs", "worker-7").out == "here\n"
-
-
-def test_a_process_of_another_host_is_named_and_no_file_of_this_one_shown(show: Kctl) -> None:
-    shown = show("node-2/worker-0")
-
-    assert (shown.code, "run `kctl logs worker-0` on node-2" in shown.err, shown.out) == (2, True, "")
-
-
-def test_lines_that_were_moved_aside_are_shown_too(show: Kctl, logs: Path) -> None:
-    (logs / "worker-0.log").rename(logs / "worker-0.log.1")
-    (logs / "worker-0.log").write_text("new\n")
-
-    assert show("worker-0", "--limit", "3").out == "line 98\nline 99\nnew\n"
 
 
 @pytest.mark.parametrize("follow", [(), ("-f",)], ids=["once", "followed"])
@@ -76,11 +67,15 @@ def test_a_link_or_pipe_in_place_of_a_log_is_rejected_at_once(show: Kctl, logs: 
         assert (ran.code, ran.out, ran.err) == (1, "", f"kctl: the log {log} cannot be read: {why}\n")
 
 
-def test_a_name_without_a_log_is_rejected_with_those_that_have_one(show: Kctl) -> None:
+def test_a_name_without_a_log_here_is_rejected_with_those_that_have_one(show: Kctl) -> None:
     ran, master = show("worker-9"), show("master")
 
     assert (ran.code, ran.err) == (2, "kctl: there is no log of worker-9, only of worker-0\n")
     assert (master.code, "`kctl start --daemon`" in master.err) == (2, True)
+
+    shown = show("node-2/worker-0")
+
+    assert (shown.code, "run `kctl logs worker-0` on node-2" in shown.err, shown.out) == (2, True, "")
 
 
 @pytest.mark.shows("`kctl logs` follows several processes and the master across rotations")

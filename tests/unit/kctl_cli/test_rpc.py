@@ -12,58 +12,34 @@ from tests.servers.scripted_agent import Answers, BreaksFrame, Refuses, SendsByt
 LAG = {"total": 62, "unknown": [], "topics": {"orders": 60, "payments": 2}}
 
 
-def test_timeout_and_worker_travel_with_the_question(kctl: Kctl, master: Master) -> None:
-    agent = master({"workers": Answers({"rows": []})})
+def test_a_question_has_timeout_and_worker_and_its_answer_an_age_and_exit_code(
+    kctl: Kctl, master: Master, incomplete: Callable[..., SendsBytes]
+) -> None:
+    lacking = incomplete(LAG, "worker-1")
+    agent = master({"workers": Answers({"rows": []}), "kafka_lag": [Answers(LAG, age_seconds=75.0), lacking, lacking]})
 
     assert kctl("rpc", "workers", "--worker", "worker-0", "--timeout", "0.5").code == 0
-
     assert (agent.requests[0].params, agent.requests[0].deadline_ms) == ({"worker": "worker-0"}, 500)
-
-
-def test_threshold_outweighs_incomplete(kctl: Kctl, master: Master, incomplete: Callable[..., SendsBytes]) -> None:
-    master({"kafka_lag": incomplete(LAG, "worker-1")})
-
-    assert kctl("rpc", "kafka_lag", "--fail-above", "61").code == 4
+    assert kctl("rpc", "kafka_lag").out.splitlines()[-1] == "age: 1m15s"
+    assert kctl("rpc", "kafka_lag", "--fail-above", "61").code == 4, "the threshold outweighs what is missing"
     assert kctl("rpc", "kafka_lag", "--fail-above", "62").code == 3
 
 
-def test_old_answers_are_shown_with_their_age(kctl: Kctl, master: Master) -> None:
-    master({"kafka_lag": Answers(LAG, age_seconds=75.0)})
+def test_each_failure_of_a_master_has_its_exit_code_and_one_sentence(kctl: Kctl, master: Master) -> None:
+    denied = Refuses(NotPermitted("this socket serves its own user and root only"))
+    breaks_off = BreaksFrame(LAG), SendsBytes(b"\x00\x00\x00\x03abc")
+    unknown = Refuses(BadParams("there is no worker of that name; there are worker-0"))
+    master({"kafka_lag": [denied, *breaks_off, Answers({"topics": 7})], "workers": unknown})
 
-    assert kctl("rpc", "kafka_lag").out.splitlines()[-1] == "age: 1m15s"
+    refused, *broken, odd = (kctl("rpc", "kafka_lag") for _ in range(4))
+    nobody = kctl("rpc", "workers", "--worker", "nobody")
 
-
-def test_a_master_that_does_not_permit_it_exits_5(kctl: Kctl, master: Master) -> None:
-    master({"kafka_lag": Refuses(NotPermitted("this socket serves its own user and root only"))})
-
-    ran = kctl("rpc", "kafka_lag")
-
-    assert (ran.code, "does not allow" in ran.err) == (5, True)
-
-
-def test_a_worker_that_is_not_there_is_wrong_usage_with_the_masters_sentence(kctl: Kctl, master: Master) -> None:
-    master({"workers": Refuses(BadParams("there is no worker of that name; there are worker-0"))})
-
-    ran = kctl("rpc", "workers", "--worker", "nobody")
-
-    assert (ran.code, ran.err) == (2, "kctl: workers: there is no worker of that name; there are worker-0\n")
-
-
-def test_a_master_that_breaks_off_exits_1(kctl: Kctl, master: Master) -> None:
-    master({"kafka_lag": [BreaksFrame(LAG), SendsBytes(b"\x00\x00\x00\x03abc")]})
-
-    assert [kctl("rpc", "kafka_lag").code for _ in range(2)] == [1, 1]
-
-
-def test_a_result_without_the_expected_shape_is_one_sentence_and_no_traceback(kctl: Kctl, master: Master) -> None:
-    master({"kafka_lag": Answers({"topics": 7})})
-
-    ran = kctl("rpc", "kafka_lag")
-
-    assert (ran.code, ran.err.count("\n"), "Traceback" in ran.err) == (1, 1, False)
-    assert ran.err.startswith(
-        "kctl: the master's answer to kafka_lag does not have its shape: Expected `object`, got `int`"
-    )
+    assert (refused.code, "does not allow" in refused.err) == (5, True)
+    assert [ran.code for ran in broken] == [1, 1]
+    assert (odd.code, odd.err.count("\n"), "Traceback" in odd.err) == (1, 1, False)
+    shape = "the master's answer to kafka_lag does not have its shape: Expected `object`, got `int`"
+    assert odd.err.startswith(f"kctl: {shape}")
+    assert (nobody.code, nobody.err) == (2, "kctl: workers: there is no worker of that name; there are worker-0\n")
 
 
 def test_a_traceback_is_shown_on_request(kctl: Kctl, master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,13 +57,8 @@ def test_the_configuration_may_be_named_before_or_after_the_command_or_by_variab
     named = str(short_dir / "kctl.toml")
     absent = str(tmp_path / "absent.toml")
 
-    for words in (
-        ("-c", named, "rpc"),
-        (f"-c{named}", "rpc"),
-        (f"--config={named}", "rpc"),
-        ("--config", named, "rpc"),
-    ):
-        assert kctl(*words, "kafka_lag").code == 0
+    for words in (("-c", named), (f"-c{named}",), (f"--config={named}",), ("--config", named)):
+        assert kctl(*words, "rpc", "kafka_lag").code == 0
     assert kctl("-c", absent, "rpc", "kafka_lag", "-c", named).code == 0
     monkeypatch.setenv("KCTL_CONFIG", absent)
     assert kctl("rpc", "kafka_lag").code == 2

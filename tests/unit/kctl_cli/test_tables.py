@@ -29,7 +29,7 @@ def test_the_result_of_a_fleet_without_workers_can_be_shown(command: str) -> Non
     assert shown(command, reduced_json(command, []))
 
 
-def test_offset_checker_shows_the_age_of_offsets_that_are_old() -> None:
+def test_old_offsets_have_their_age_and_members_that_do_not_agree_are_named() -> None:
     rows = [{"topic": "orders", "partition": number, "age_seconds": age} for number, age in enumerate((75.0, 0.5))]
 
     lines = shown("offset_checker", {"rows": rows})
@@ -37,8 +37,6 @@ def test_offset_checker_shows_the_age_of_offsets_that_are_old() -> None:
     assert lines[0].endswith("worker    age")
     assert lines[1].endswith("1m15s")
 
-
-def test_member_leader_reports_members_that_do_not_agree() -> None:
     members = [{"member_id": "id", "worker": f"worker-{n}", "is_leader": False, "generation": n} for n in (3, 4)]
 
     lines = shown("member_leader", {"leader": None, "generation": 4, "agreed": False, "members": members})
@@ -58,15 +56,10 @@ def test_a_long_error_of_a_worker_is_cut_unless_all_is_wanted() -> None:
     assert wide.endswith("lost\\nconnection " * 19 + "lost\\nconnection")
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(None, None), (0.9, "0s"), (59.9, "59s"), (60, "1m00s"), (3599, "59m59s"), (7500, "2h05m"), (100_000, "1d03h")],
-)
-def test_durations_have_two_units(seconds: float | None, text: str | None) -> None:
-    assert duration(seconds) == text
+def test_durations_have_two_units_and_partitions_are_written_compactly() -> None:
+    texts = {None: None, 0.9: "0s", 59.9: "59s", 60: "1m00s", 3599: "59m59s", 7500: "2h05m", 100_000: "1d03h"}
+    assert {seconds: duration(seconds) for seconds in texts} == texts
 
-
-def test_partitions_are_written_compactly() -> None:
     pairs = [("b", 1), ("a", 10), ("a", 0), ("a", 2), ("a", 1)]
 
     assert compact_partitions(TopicPartition(*pair) for pair in pairs) == "a[0-2,10] b[1]"
@@ -88,14 +81,14 @@ def test_a_moment_is_the_same_in_every_view_wherever_the_terminal_is(monkeypatch
         time.tzset()
 
 
-def test_what_is_unknown_is_a_dash_and_zero_is_zero() -> None:
+def test_cells_are_set_by_their_value_and_width() -> None:
     assert [cell(value) for value in (None, False, "", [], 0, True, [1, 2])] == ["-", "-", "-", "-", "0", "yes", "1,2"]
-
-
-def test_wide_letters_take_two_columns_and_marks_none() -> None:
     assert [width("注文"), width("Ko\u0308ln")] == [4, 4]
     assert render(columns("name >lag"), [("注文", 5), ("abcd", 6)]) == ["name  lag", "注文    5", "abcd    6"]
     assert [clip(text, 6) for text in ("abcdef", "abcdefg", "注文注文")] == ["abcdef", "abcde…", "注文…"]
+    lines = render(columns(">n name"), [(1, "a"), (True, None), (1.0, ""), (0, "a"), (False, "käse\x1b"), (None, "a")])
+
+    assert lines == ["  n  name", "  1  a", "yes  -", "1.0  -", "  0  a", "  -  käse\\u001b", "  -  a"]
 
 
 @given(st.lists(st.tuples(st.none() | st.integers(), st.none() | st.integers()), max_size=8))
@@ -110,12 +103,6 @@ def test_a_column_of_numbers_is_set_as_each_number_by_itself(rows: list[tuple[in
 @given(st.text(max_size=30), st.integers(1, 20))
 def test_a_clipped_text_is_never_wider_than_asked(text: str, longest: int) -> None:
     assert width(clip(text, longest)) <= longest
-
-
-def test_values_that_are_equal_are_not_taken_for_each_other() -> None:
-    lines = render(columns(">n name"), [(1, "a"), (True, None), (1.0, ""), (0, "a"), (False, "käse\x1b"), (None, "a")])
-
-    assert lines == ["  n  name", "  1  a", "yes  -", "1.0  -", "  0  a", "  -  käse\\u001b", "  -  a"]
 
 
 @given(st.lists(st.tuples(st.none() | st.text(max_size=3), st.none() | st.sampled_from(["a", "bb"])), max_size=8))

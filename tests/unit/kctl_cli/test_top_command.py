@@ -46,9 +46,23 @@ SINKER = {"name": "sinker-0", "kind": "sinker", "state": "idle", "rows_per_secon
 LINE = "1 of 2 workers run · lag 903 · 1,234 rows/s · 17 wait in the storage"
 
 
-def test_a_glance_is_printed_in_one_line_and_what_is_not_known_is_a_dash() -> None:
+def test_a_glance_is_one_line_of_the_groups_workers_sinkers_and_lag() -> None:
     assert summary(FleetTopView()) == "0 of 0 workers run · lag - · - rows/s · - wait in the storage"
     assert summary(FleetTopView(problem="no master is running there")) == "no master is running there"
+
+    up, down = status_json(), status_json(state="stopped", desired="stopped")
+    rows = [
+        {**ROWS[0], "kind": "worker"},
+        {"name": "worker-1", "kind": "worker", "supervisor": down},
+        *({**SINKER, "supervisor": each} for each in (up, status_json(state="backoff"))),
+    ]
+    glance = FleetTopView(decoded(Workers, raw({"rows": rows})).rows)
+
+    assert summary(glance).startswith("1 of 1 workers run · 1 of 2 sinkers run · 1 stopped by request · lag - · 1,234")
+
+    of_group = PartitionRow("t", 0, remaining_count=60), PartitionRow("t", 1)
+    attached = PartitionRow("t", 0, remaining_count=90)
+    assert FleetTopView(partitions=(*of_group, attached)).lag == 60
 
 
 def test_without_a_terminal_it_prints_a_line_each_time(master: Master) -> None:
@@ -60,24 +74,6 @@ def test_without_a_terminal_it_prints_a_line_each_time(master: Master) -> None:
         top.terminate()
 
     assert [line.partition("  ")[2] for line in lines] == [LINE, LINE]
-
-
-def test_sinkers_are_not_counted_as_workers_nor_those_stopped_by_request_as_down() -> None:
-    up, down = status_json(), status_json(state="stopped", desired="stopped")
-    rows = [
-        {**ROWS[0], "kind": "worker"},
-        {"name": "worker-1", "kind": "worker", "supervisor": down},
-        *({**SINKER, "supervisor": each} for each in (up, status_json(state="backoff"))),
-    ]
-    glance = FleetTopView(decoded(Workers, raw({"rows": rows})).rows)
-
-    assert summary(glance).startswith("1 of 1 workers run · 1 of 2 sinkers run · 1 stopped by request · lag - · 1,234")
-
-
-def test_the_lag_is_that_of_the_group_without_the_rows_of_attached_applications() -> None:
-    rows = (PartitionRow("t", 0, remaining_count=60), PartitionRow("t", 1), PartitionRow("t", 0, remaining_count=90))
-
-    assert FleetTopView(partitions=rows).lag == 60
 
 
 def test_a_lag_of_stale_offsets_is_a_dash() -> None:
