@@ -49,22 +49,23 @@ def adviser(tmp_path: Path) -> FleetAdviser:
     return FleetAdviser(load(tmp_path / "kctl.toml", {}))
 
 
-def test_a_sample_has_the_partitions_the_work_and_what_waits(adviser: FleetAdviser) -> None:
+HOSTS = HostsAnswer("a", "a", 1, (HostRow("a", "here", ""), HostRow("b", "present", "")))
+
+
+def test_a_sample_is_what_a_snapshot_shows_of_a_fleet_and_its_hosts(adviser: FleetAdviser) -> None:
     sample = adviser._sample(fleet())
 
     assert (sample.keys, sample.workers, sample.sinkers, sample.pending) == ((("orders", 0), ("orders", 1)), 2, 1, 7.0)
     assert sample.work == {"worker-0": Work(2, 70, 1.5), "worker-1": Work(2, 70, 1.5)}
     assert (sample.blocked, sample.full, sample.failing, sample.workers_per_host) == ("", "", "", None)
 
+    of_hosts = adviser._sample(fleet(hosts=HOSTS, broker_group=GroupStats("stable", 6)))
+    assert (of_hosts.workers, of_hosts.workers_per_host) == (6, 2), "the members of the group"
+    assert of_hosts.sinkers == 0, "those of other hosts, which empty the same storage, are not known here"
 
-HOSTS = HostsAnswer("a", "a", 1, (HostRow("a", "here", ""), HostRow("b", "present", "")))
-
-
-def test_workers_of_all_hosts_are_the_members_of_the_group(adviser: FleetAdviser) -> None:
-    sample = adviser._sample(fleet(hosts=HOSTS, broker_group=GroupStats("stable", 6)))
-
-    assert (sample.workers, sample.workers_per_host) == (6, 2)
-    assert sample.sinkers == 0, "those of other hosts, which empty the same storage, are not known here"
+    rows = (row("worker-0"), row("sinker-0", sinker=SinkerStats(failing_seconds=9.0)))
+    stuck = adviser._sample(fleet(rows=rows, storage=StorageReply(pending=5, full="no room")))
+    assert (stuck.full, stuck.failing) == ("no room", "sinker-0 handles no messages: its handler fails")
 
 
 BLOCKED: Sequence[tuple[dict[str, Any], str]] = (
@@ -86,13 +87,6 @@ BLOCKED: Sequence[tuple[dict[str, Any], str]] = (
 def test_no_advice_while_a_fleet_is_in_transition(adviser: FleetAdviser, changes: dict[str, Any], why: str) -> None:
     assert adviser._sample(fleet(**changes)).blocked == why
     assert adviser.seen(fleet(**changes)).sentence == f"unknown: {why}"
-
-
-def test_a_full_storage_and_a_failing_handler_are_seen(adviser: FleetAdviser) -> None:
-    rows = (row("worker-0"), row("sinker-0", sinker=SinkerStats(failing_seconds=9.0)))
-    sample = adviser._sample(fleet(rows=rows, storage=StorageReply(pending=5, full="no room")))
-
-    assert (sample.full, sample.failing) == ("no room", "sinker-0 handles no messages: its handler fails")
 
 
 MORE = Advice(Answer.WORKERS, "9,000 messages/s arrive", 4, 2, workers=6, needed=6, hosts=3, since=UNIX)

@@ -10,7 +10,8 @@ from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.rows.workers import AgentState, GroupMembers, MemberRow, WorkerRow, Workers, WorkerStatus
 from kctl.status import Assessment, Owner, Status
 from kctl_agent.replies.workers import Event, Scope, WaitingFor
-from tests.partitions import Row, assessments_of, columns_of
+from tests import fleet_snapshot
+from tests.partitions import Row, assessments_of
 
 
 def worker(state: str, restarts: int = 0, error: str | None = None, kind: str = "worker") -> WorkerStatus:
@@ -30,20 +31,12 @@ def snapshot(
     events: Iterable[Event] = (),
 ) -> FleetSnapshot:
     members = tuple(MemberRow(id_, f"worker-{n}", None, generation) for n, id_ in enumerate(("a", None)))
-    return FleetSnapshot(
-        cluster="main",
-        group="g",
-        taken_at=5.0,
-        collect_seconds=0.1,
-        offset_checker=Reduced(columns_of(partition())),
+    return replace(
+        fleet_snapshot.snapshot(1),
         member_leader=Reduced(GroupMembers(None, generation, members=members)),
         workers=Reduced(Workers((WorkerRow("worker-0", events=tuple(events)),))),
         supervised=(worker(state, restarts, "no such file"),),
-        resident_bytes={},
-        last_success={},
         assessments=assessments_of(Assessment(status, "a reason")),
-        group_assessment=Assessment(Status.OK, "all well"),
-        taken_at_unix=2000.0,
     )
 
 
@@ -51,12 +44,16 @@ def reported(before: FleetSnapshot, after: FleetSnapshot) -> list[tuple[str, str
     return [(event.kind, event.text) for event in Changes(0.0).between(before, after)]
 
 
-def test_nothing_is_reported_when_nothing_changed() -> None:
+def test_rebalances_and_partitions_that_come_into_trouble_or_out_of_it_are_reported() -> None:
     assert reported(snapshot(), snapshot()) == []
     assert Changes(0.0).between(None, snapshot()) == []
+    assert reported(snapshot(), snapshot(generation=2)) == [("rebalance", "generation 1 -> 2, 1 member")]
+    assert reported(snapshot(), snapshot(status=Status.STALLED)) == [("status", "orders-0: ok -> stalled; a reason")]
+    assert reported(snapshot(status=Status.STALLED), snapshot()) == [("status", "orders-0: stalled -> ok; a reason")]
+    assert reported(snapshot(), snapshot(status=Status.IDLE)) == []
 
 
-def test_states_and_restarts_are_exported_with_their_causes() -> None:
+def test_states_and_restarts_are_reported_with_causes_and_new_errors() -> None:
     assert reported(snapshot(), snapshot("backoff")) == [("state", "worker-0: running -> backoff; no such file")]
     assert reported(snapshot(), snapshot("unkillable")) == [("state", "worker-0: running -> unkillable; no such file")]
     assert reported(snapshot("backoff"), snapshot("starting", restarts=1)) == [
@@ -64,8 +61,6 @@ def test_states_and_restarts_are_exported_with_their_causes() -> None:
         ("state", "worker-0: backoff -> starting"),
     ]
 
-
-def test_a_restart_is_reported_with_an_error_that_is_new() -> None:
     before = replace(snapshot(), supervised=(worker("running"),))
     killed = "it did not leave within 30 s, and was killed"
 
@@ -76,16 +71,6 @@ def test_a_restart_is_reported_with_an_error_that_is_new() -> None:
         ("restart", f"worker-0 is started again: signal; {killed}"),
         ("state", "worker-0: running -> starting"),
     ]
-
-
-def test_a_rebalance_is_a_new_generation() -> None:
-    assert reported(snapshot(), snapshot(generation=2)) == [("rebalance", "generation 1 -> 2, 1 member")]
-
-
-def test_a_partition_is_reported_when_it_comes_into_trouble_or_out_of_it() -> None:
-    assert reported(snapshot(), snapshot(status=Status.STALLED)) == [("status", "orders-0: ok -> stalled; a reason")]
-    assert reported(snapshot(status=Status.STALLED), snapshot()) == [("status", "orders-0: stalled -> ok; a reason")]
-    assert reported(snapshot(), snapshot(status=Status.IDLE)) == []
 
 
 def test_what_an_agent_reports_is_published_once_and_what_is_older_than_the_master_not_at_all() -> None:
@@ -109,7 +94,7 @@ def owner(rows: list[WorkerRow], *statuses: WorkerStatus, of: Row | None = None,
     return owners(rows, statuses, 30.0, members)(row[:2], row.worker, row.behind_transaction or 0)
 
 
-def test_an_owner_is_what_it_reports_of_itself() -> None:
+def test_an_owner_is_what_it_or_the_fleet_reports() -> None:
     row = WorkerRow("worker-0", state=AgentState.RUNNING, last_batch_seconds=2)
 
     assert owner([row]) == Owner("worker-0", "running", 30.0, 2.0, None)
@@ -117,14 +102,8 @@ def test_an_owner_is_what_it_reports_of_itself() -> None:
     waiting = WorkerRow("worker-0", waiting_for=WaitingFor("engine", "its JVM died", 1.0))
     assert owner([waiting]).waits_for == "engine"
     assert owner([WorkerRow("worker-0", "attached", AgentState.RUNNING)]).trigger_seconds is None
-
-
-def test_the_members_of_the_group_are_known_though_no_process_answers() -> None:
     assert owner([], of=NOBODYS, members=2) == Owner(None, None, 30.0, members=2)
     assert owner([], of=NOBODYS).members is None
-
-
-def test_the_status_without_a_reader_is_what_the_fleet_is_doing() -> None:
     assert owner([], worker("backoff"), of=NOBODYS).state == "starting"
     assert owner([in_state(AgentState.JOINING)], worker("running"), of=NOBODYS).state == "rebalancing"
     assert owner([in_state(AgentState.RUNNING)], worker("running"), of=NOBODYS).state is None

@@ -267,15 +267,6 @@ def test_pause_and_seek_refuse_what_is_not_read(context: Context, params: dict[s
         operation("pause").given({"topic": "demo", "all": True})
 
 
-def test_without_a_pause_there_is_nothing_to_resume(tmp_path: Path) -> None:
-    pauses = Pauses(tmp_path / "pauses.json")
-
-    with pytest.raises(OperationRefused, match=r"^nothing is paused$"):
-        pauses.remove(None, None, None)
-    with pytest.raises(OperationRefused, match=r"^demo-3 is not paused"):
-        pauses.remove(None, "demo", 3)
-
-
 def test_pauses_that_cannot_be_read_pause_everything_until_it_is_resumed(tmp_path: Path) -> None:
     path = tmp_path / "pauses.json"
     path.write_text("")
@@ -285,3 +276,7 @@ def test_pauses_that_cannot_be_read_pause_everything_until_it_is_resumed(tmp_pat
     assert (pause.what, pause.by) == ("everything", f"kctl, for {path} cannot be read")
     pauses.remove(None, None, None)
     assert Pauses(path).all() == []
+    with pytest.raises(OperationRefused, match=r"^nothing is paused$"):
+        pauses.remove(None, None, None)
+    with pytest.raises(OperationRefused, match=r"^demo-3 is not paused"):
+        pauses.remove(None, "demo", 3)

@@ -121,7 +121,7 @@ def test_half_an_hour_of_waiting_for_something_outside_is_no_fault_and_then_it_h
         assert judge(RULES, health, float(now)) is None
 
 
-def test_the_boot_size_is_measured_when_the_jvm_is_there_and_not_before() -> None:
+def test_memory_is_measured_after_the_start_and_forgiven_below_the_limit() -> None:
     health = on_memory_sample(replace(WELL, state="starting", boot_bytes=None), RULES, 50 * MB)
     assert health.boot_bytes is None
 
@@ -130,8 +130,6 @@ def test_the_boot_size_is_measured_when_the_jvm_is_there_and_not_before() -> Non
 
     assert health.boot_bytes == 400 * MB
 
-
-def test_one_measurement_below_the_soft_limit_forgives_those_above() -> None:
     health = WELL
     for size in (900, 900, 700, 900, 900):
         health = on_memory_sample(health, RULES, size * MB)
@@ -139,8 +137,6 @@ def test_one_measurement_below_the_soft_limit_forgives_those_above() -> None:
     assert health.breaches == 2
     assert judge(RULES, health, 101) is None
 
-
-def test_a_limit_below_the_boot_size_is_named_with_both_sizes() -> None:
     assert refusals(RULES, WELL) is None
     assert refusals(RULES, replace(WELL, boot_bytes=None)) is None
     assert refusals(RULES, replace(WELL, boot_bytes=790 * MB)) == (

@@ -114,14 +114,9 @@ PROCESSORS = len(os.sched_getaffinity(0))
     ],
 )
 def test_an_engine_has_the_tasks_of_all_workers_in_its_own_jvm(tmp_path: Path, master: str, becomes: str) -> None:
-    assert (
-        parse_engine(
-            json.dumps(
-                launches(loaded(tmp_path, f'{TOML}\nmaster = "{master}"\n[storage]\nmode = "redis"\n'), [])[0].settings
-            )
-        ).spark.master
-        == becomes
-    )
+    engine, *_ = launches(loaded(tmp_path, f'{TOML}\nmaster = "{master}"\n[storage]\nmode = "redis"\n'), [])
+
+    assert parse_engine(json.dumps(engine.settings)).spark.master == becomes
 
 
 def test_where_workers_call_the_handler_an_engine_has_waiting_tasks(tmp_path: Path) -> None:

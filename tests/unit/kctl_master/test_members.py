@@ -75,7 +75,7 @@ async def ask(members: Members, rpc: str = "ping", seconds: float = 2.0) -> FanO
     return await members.ask(await members.sockets(), rpc, {}, asyncio.get_running_loop().time() + seconds)
 
 
-async def test_a_worker_without_a_socket_has_its_state(members: Members, agent: Callable[..., ScriptedAgent]) -> None:
+async def test_a_silent_member_is_missed(members: Members, agent: Callable[..., ScriptedAgent]) -> None:
     agent("worker-0")
 
     outcome = await ask(members)
@@ -84,14 +84,14 @@ async def test_a_worker_without_a_socket_has_its_state(members: Members, agent: 
     assert [(failed.sender, failed.code) for failed in outcome.failed] == [("worker-1", "unreachable")]
     assert outcome.failed[0].message == "the worker is in backoff"
 
-
-async def test_a_silent_attached_agent_is_missed(members: Members, agent: Callable[..., ScriptedAgent]) -> None:
-    agent("worker-0")
     guest = agent("guest")
     assert [answer.sender for answer in (await ask(members)).answers] == ["guest", "worker-0"]
 
     guest.vanish()
 
+    assert [failed.sender for failed in (await ask(members)).failed] == ["guest", "worker-1"]
+
+    agent("stale").vanish()
     assert [failed.sender for failed in (await ask(members)).failed] == ["guest", "worker-1"]
 
 
@@ -105,14 +105,6 @@ async def test_a_killed_attached_one_is_forgotten(members: Members, short_dir: P
         assert [failed.sender for failed in (await ask(members)).failed] == ["worker-0", "worker-1"]
 
     assert os.listdir(short_dir) == []
-
-
-async def test_a_socket_that_never_answered_is_no_member(members: Members, agent: Callable[..., ScriptedAgent]) -> None:
-    agent("stale").vanish()
-
-    outcome = await ask(members)
-
-    assert [failed.sender for failed in outcome.failed] == ["worker-0", "worker-1"]
 
 
 async def test_a_worker_stopped_by_request_is_not_missed(short_dir: Path, agent: Callable[..., ScriptedAgent]) -> None:
@@ -134,13 +126,11 @@ async def test_a_worker_stopped_by_request_is_not_missed(short_dir: Path, agent:
     assert (alone["complete"], [each["code"] for each in alone["failed"]]) == (False, ["stopped"])
 
 
-@pytest.mark.alone
 async def test_the_master_answers_in_time(service: MasterService, agent: Callable[..., ScriptedAgent]) -> None:
     agent("worker-0", kafka_lag=ROWS)
     agent("worker-1", kafka_lag=Stalls())
 
-    async with asyncio.timeout(3.0):
-        reply = await service.answer(request("kafka_lag", "getKafkaLag", deadline_ms=3000))
+    reply = await service.answer(request("kafka_lag", "getKafkaLag", deadline_ms=500))
 
     assert reply["answered"] == ["worker-0"]
     assert [(failed["from"], failed["code"]) for failed in reply["failed"]] == [("worker-1", "timeout")]

@@ -116,26 +116,11 @@ async def test_a_long_operation_is_answered_while_it_runs_and_reports_its_progre
     assert [each["text"] for each in rows] == ["both stopped"]
     assert "result" not in rows[0]
     assert seen == [("1", "running"), ("1", "done")]
+    soon = await operations(kind("drain", impossible, is_long=True)).submit("drain", {}, US, 60.0)
+    assert (soon.state, soon.text) == ("failed", "no broker answers"), "it ends soon, and is answered with its end"
 
 
-async def test_a_long_operation_that_ends_soon_is_answered_with_its_end() -> None:
-    log = operations(kind("drain", impossible, is_long=True))
-
-    operation = await log.submit("drain", {}, US, 60.0)
-
-    assert (operation.state, operation.text) == ("failed", "no broker answers")
-
-
-async def test_an_operation_that_passes_its_deadline_fails_and_reports_how_far_it_came(tmp_path: Path) -> None:
-    log = operations(kind("drain", never, deadline_seconds=0.5), audit=tmp_path / "operations.jsonl")
-
-    operation = await log.submit("drain", {}, US, 30.0)
-
-    assert (operation.state, operation.text) == ("failed", "not finished within 0.5 s; 2 of 3")
-    assert [line["state"] for line in audited(tmp_path / "operations.jsonl")] == ["failed"]
-
-
-async def test_a_cancelled_operation_fails_and_names_its_caller() -> None:
+async def test_a_cancelled_operation_fails_and_so_does_one_at_the_end_of_the_master(tmp_path: Path) -> None:
     log = operations(kind("drain", never, is_long=True), kind("stop", at_once))
     running = await log.submit("drain", {}, US, 0.0)
 
@@ -146,6 +131,16 @@ async def test_a_cancelled_operation_fails_and_names_its_caller() -> None:
         log.cancel(running.id, US)
     with pytest.raises(NoSuchOperation, match="there is no operation 99;"):
         log.cancel("99", US)
+
+    log = operations(kind("drain", never, is_long=True), kind("stop", at_once), audit=tmp_path / "operations.jsonl")
+    running = await log.submit("drain", {}, US, 0.0)
+
+    await log.close()
+
+    assert (log.find(running.id).state, log.find(running.id).text) == ("failed", "the master stops")
+    assert len(audited(tmp_path / "operations.jsonl")) == 1
+    with pytest.raises(OperationRefused, match="the master is stopping"):
+        await log.submit("stop", {}, US, 30.0)
 
 
 async def test_what_cannot_be_taken_back_is_unknown_and_taking_back_is_not_interrupted(tmp_path: Path) -> None:
@@ -191,7 +186,9 @@ async def test_a_conflicting_operation_is_rejected_until_the_first_has_ended() -
     assert len(log.all()) == 4, "what was refused is no operation"
 
 
-async def test_what_cannot_be_understood_begins_nothing(tmp_path: Path) -> None:
+async def test_bad_requests_begin_nothing_and_defects_show_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     log = operations(kind("stop", at_once), audit=tmp_path / "operations.jsonl")
 
     with pytest.raises(UnknownMethod, match="there is no operation explode; there are stop"):
@@ -204,27 +201,12 @@ async def test_what_cannot_be_understood_begins_nothing(tmp_path: Path) -> None:
     assert log.counts == {("stop", "refused"): 4}
     assert not (tmp_path / "operations.jsonl").exists()
 
-
-async def test_a_defect_fails_its_operation_alone_and_shows_nothing_of_itself(caplog: pytest.LogCaptureFixture) -> None:
     log = operations(kind("seek", defective), kind("stop", at_once))
-
     failed = await log.submit("seek", {}, US, 30.0)
 
     assert (failed.state, failed.text) == ("failed", "a defect in kctl; the master's log has its traceback")
     assert "ZeroDivisionError" in caplog.text
     assert (await log.submit("stop", {}, US, 30.0)).state == "done"
-
-
-async def test_closing_ends_what_runs_and_takes_nothing_more(tmp_path: Path) -> None:
-    log = operations(kind("drain", never, is_long=True), kind("stop", at_once), audit=tmp_path / "operations.jsonl")
-    running = await log.submit("drain", {}, US, 0.0)
-
-    await log.close()
-
-    assert (log.find(running.id).state, log.find(running.id).text) == ("failed", "the master stops")
-    assert len(audited(tmp_path / "operations.jsonl")) == 1
-    with pytest.raises(OperationRefused, match="the master is stopping"):
-        await log.submit("stop", {}, US, 30.0)
 
 
 async def test_what_was_under_way_when_a_master_was_killed_is_reported_by_the_next(tmp_path: Path) -> None:

@@ -91,20 +91,15 @@ def test_rows_older_than_two_intervals_are_stale_with_age_and_reason(rpc: str) -
     assert gap.message == "the brokers' offsets are up to 13 s old: b:9092 refused the connection"
     [gap] = gaps(rpc, FRESH, *partitions(row(0, 2.1), row(1, 0.1)))
     assert gap.message == "the brokers' offsets of 1 of 2 partitions are up to 2 s old"
+    assert gaps(rpc, SILENT, *partitions(row(0, 0.3))) == (), "workers have just fetched it"
 
 
-def test_offsets_that_workers_have_just_fetched_are_fresh_although_the_master_reaches_no_broker() -> None:
-    assert gaps("kafka_lag", SILENT, *partitions(row(0, 0.3))) == ()
-
-
-def test_an_unknown_lag_is_named_and_many_are_counted() -> None:
+def test_an_unknown_lag_is_named_and_brokers_that_never_answered_are_a_gap() -> None:
     [gap] = gaps("kafka_lag", FRESH, *partitions(*(row(n, 0.1, None if n else 5) for n in range(10))))
 
     assert gap.code == "unknown"
     assert gap.message.startswith("the lag of orders-1, orders-2, orders-3, orders-4, orders-5 and 4 more is not known")
 
-
-def test_without_any_row_only_brokers_that_never_answered_are_a_gap() -> None:
     assert gaps("kafka_lag", FRESH) == ()
     assert [gap.code for gap in gaps("kafka_lag", NEVER)] == ["stale"]
     [gap] = gaps("kafka_lag", replace(FRESH, missing_topics=("orders",)))
@@ -116,11 +111,7 @@ def test_metadata_are_as_old_as_the_last_answer_of_a_broker(rpc: str) -> None:
     assert gaps(rpc, FRESH) == ()
     assert "13 s old" in gaps(rpc, SILENT)[0].message
     assert gaps(rpc, NEVER)[0].message == "no broker has answered the master yet"
-
-
-@pytest.mark.parametrize("rpc", ["block_size", "ping", "workers", "describe"])
-def test_what_rests_on_no_broker_lacks_nothing_of_them(rpc: str) -> None:
-    assert gaps(rpc, NEVER) == ()
+    assert [gaps(each, NEVER) for each in ("block_size", "ping", "workers", "describe")] == [()] * 4
 
 
 def running() -> JsonObject:
@@ -143,11 +134,8 @@ def test_the_row_of_a_worker_that_is_silent_has_the_same_fields_as_of_one_that_a
     assert unknown == {*running(), "age_seconds"} - {"name", "kind", "pid", "events"}
 
 
-def test_an_attached_agent_has_no_supervisor() -> None:
-    assert [row["supervisor"] is None for row in rows(notebook=running())] == [True, False]
-
-
 @pytest.mark.shows("an attached agent cannot take a worker's row by its name")
-def test_a_worker_is_named_as_its_socket_whatever_name_it_gives_itself() -> None:
+def test_a_worker_is_named_as_its_socket_and_an_attached_agent_has_no_supervisor() -> None:
+    assert [row["supervisor"] is None for row in rows(notebook=running())] == [True, False]
     both = rows(**{"worker-0": running(), "notebook": running()})
     assert [(row["name"], row["supervisor"] is None) for row in both] == [("notebook", True), ("worker-0", False)]

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -188,11 +189,16 @@ async def test_an_unkillable_process_is_kept_when_scaling_down(tmp_path: Path, h
         assert fleet.supervisor.names == ["worker-1"]
 
 
+async def session_leader(code: str = UP, *arguments: str, mark: str = "") -> asyncio.subprocess.Process:
+    """A process that an earlier master started with this mark."""
+    more: dict[str, Any] = {"start_new_session": True, "env": {"KCTL_SUPERVISED": mark}}
+    command = (sys.executable, "-c", code, *arguments)
+    return await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE, **more)
+
+
 @pytest.mark.shows("a new master starts the other processes next to one that its predecessor could not kill")
 async def test_what_an_earlier_master_could_not_kill_keeps_its_place(tmp_path: Path, hung: set[int]) -> None:
-    former = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", UP, stdin=asyncio.subprocess.PIPE, start_new_session=True
-    )
+    former = await session_leader()
     hung.add(former.pid)
     session_members(former.pid)
     fleet = fleet_of(tmp_path)
@@ -215,12 +221,7 @@ async def test_a_new_master_finds_another_users_child(
     alone."""
     code = WITH_CHILD.replace("stdin=subprocess.DEVNULL)", "stdin=subprocess.DEVNULL, env={})")
     mark = "" if leader == "another's" else "run/worker-0.sock"
-    former = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", code, str(tmp_path / "pid")),
-        stdin=asyncio.subprocess.PIPE,
-        start_new_session=True,
-        env={"KCTL_SUPERVISED": mark},
-    )
+    former = await session_leader(code, str(tmp_path / "pid"), mark=mark)
     child = await child_in(tmp_path)
     if leader == "gone":
         former.kill()
@@ -244,12 +245,7 @@ async def test_a_new_master_finds_another_users_child(
 
 async def test_a_killed_process_counts_until_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel takes its memory, and with it the environment, before the process is a zombie."""
-    former = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", UP),
-        stdin=asyncio.subprocess.PIPE,
-        start_new_session=True,
-        env={"KCTL_SUPERVISED": "run/worker-0.sock"},
-    )
+    former = await session_leader(mark="run/worker-0.sock")
     environment = Path(f"/proc/{former.pid}/environ")
     await until(lambda: bool(environment.read_bytes()))  # exec() sets it a moment after it has closed our pipe
 
