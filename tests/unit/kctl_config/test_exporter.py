@@ -12,7 +12,7 @@ from kctl.errors import ConfigError
 from tests.configurations import KAFKA
 
 
-def test_a_cluster_on_the_command_line_besides_those_in_the_file_is_rejected(tmp_path: Path) -> None:
+def test_a_cluster_besides_those_in_the_file_is_rejected_and_an_exporter_has_its_own_port(tmp_path: Path) -> None:
     path = tmp_path / "exporter.toml"
     path.write_text('[clusters.main]\nbootstrap_servers = "one:9092"\n')
 
@@ -23,8 +23,6 @@ def test_a_cluster_on_the_command_line_besides_those_in_the_file_is_rejected(tmp
     loaded = load_exporter(path, {}, None, "two:9092")
     assert (loaded.clusters["default"].bootstrap_servers, loaded.http.port) == ("two:9092", 1)
 
-
-def test_an_exporter_and_a_fleet_on_one_machine_do_not_both_take_the_same_port() -> None:
     port = load_exporter(None, {}, None, "one:9092").http.port
 
     assert (port, HttpSection().port, URL) == (9751, 9750, f"http://127.0.0.1:{port}")
@@ -51,21 +49,16 @@ def checkpoint(name: str, **settings: str) -> str:
         ("file://job", "it takes a path that begins with `/`"),
     ],
 )
-def test_a_place_that_kctl_does_not_read_is_a_mistake_of_the_file(tmp_path: Path, uri: str, words: str) -> None:
+def test_only_a_place_that_kctl_does_not_read_is_a_mistake_of_the_file(tmp_path: Path, uri: str, words: str) -> None:
     path = tmp_path / "kctl.toml"
     for text, read in ((CLUSTERS, load_exporter), (KAFKA, load)):
         path.write_text(text + checkpoint("x", uri=uri, cluster="a"))
 
         with pytest.raises(ConfigError, match=re.escape(words)):
             read(path, {})
-
-
-@pytest.mark.parametrize("uri", ["/srv/x", "file:///srv/x", "s3://bucket/x", "s3a://bucket/x/y"])
-def test_places_that_kctl_reads_are_none(tmp_path: Path, uri: str) -> None:
-    path = tmp_path / "kctl.toml"
-    path.write_text(CLUSTERS + checkpoint("x", uri=uri, cluster="a"))
-
-    assert load_exporter(path, {}).checkpoints["x"].uri == uri
+    for known in ("/srv/x", "file:///srv/x", "s3://bucket/x", "s3a://bucket/x/y"):
+        path.write_text(CLUSTERS + checkpoint("x", uri=known, cluster="a"))
+        assert load_exporter(path, {}).checkpoints["x"].uri == known
 
 
 def test_two_checkpoints_of_a_cluster_are_not_shown_as_one_group(tmp_path: Path) -> None:

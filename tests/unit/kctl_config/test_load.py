@@ -38,6 +38,12 @@ def test_the_smallest_file_gives_a_whole_configuration_with_defaults(written: Wr
     assert config.fleet.run_dir == tmp_path / "run"
     assert config.storage.path == tmp_path / "data/storage.sqlite"
 
+    lake = SMALLEST + '[storage]\nmode = "lake"\nuri = "file:///srv/t"\n'
+
+    assert written(SMALLEST).workers.trigger_seconds == 0.0
+    assert written(lake).workers.trigger_seconds == LAKE_TRIGGER_SECONDS
+    assert written(lake, {"KCTL_WORKERS_TRIGGER_SECONDS": "0"}).workers.trigger_seconds == 0.0
+
 
 @pytest.mark.shows("`fleet.data_dir` moves the storage too; exporter and fleet have different ports")
 def test_the_data_dir_moves_the_storage_unless_that_has_its_own(written: Written, tmp_path: Path) -> None:
@@ -46,14 +52,6 @@ def test_the_data_dir_moves_the_storage_unless_that_has_its_own(written: Written
     assert written(moved).storage.path == Path("/srv/kctl/storage.sqlite")
     assert written(SMALLEST, {"KCTL_FLEET_DATA_DIR": "other"}).storage.path == tmp_path / "other/storage.sqlite"
     assert written(moved + '[storage]\npath = "s.sqlite"\n').storage.path == tmp_path / "s.sqlite"
-
-
-def test_batches_of_a_lake_wait_to_be_full_unless_the_file_says_otherwise(written: Written) -> None:
-    lake = SMALLEST + '[storage]\nmode = "lake"\nuri = "file:///srv/t"\n'
-
-    assert written(SMALLEST).workers.trigger_seconds == 0.0
-    assert written(lake).workers.trigger_seconds == LAKE_TRIGGER_SECONDS
-    assert written(lake, {"KCTL_WORKERS_TRIGGER_SECONDS": "0"}).workers.trigger_seconds == 0.0
 
 
 def test_a_later_source_wins_and_is_remembered(written: Written) -> None:
@@ -138,50 +136,42 @@ def test_all_mistakes_are_reported_at_once_each_on_a_line(written: Written, tmp_
         "FILE: kafka.heartbeat_interval_seconds (10) must be less than kafka.session_timeout_seconds (10)",
     ]
 
+    with pytest.raises(ConfigError, match=r"^there is no setting `workers.cuont`; the nearest is `workers.count`$"):
+        written(SMALLEST, {}, {"workers.cuont": "2"})
+
+    with pytest.raises(ConfigError) as long:
+        written(SMALLEST, {"KCTL_HTTP_PORT": "9" * 5000})
+    assert len(str(long.value)) < 200
+
+
+UNUSABLE = (
+    ("count = 1", "there is no key `count` in [kafka]; it belongs to [workers] or [sinkers]"),
+    ("[log]\nxyzzy = 1", "there is no key `xyzzy` in [log]; its keys are level"),
+    ("[workers]\ncount = -1", "workers.count is -1, but it takes a whole number from 0 to 1000"),
+    ("[collect]\ntimeout_seconds = nan", "collect.timeout_seconds is NaN, but it takes a number from 0.05 to 600"),
+    ('[workers]\ntransform = "no colon"', 'workers.transform is "no colon", but it takes `module:function`'),
+    (
+        "[workers]\nrevoke_timeout_seconds = 60",
+        "workers.revoke_timeout_seconds (60) must be less than kafka.max_poll_interval_seconds (60): the worker "
+        "would be taken for one that hangs while its batch ends",
+    ),
+    (
+        "[workers]\nbackoff_min_seconds = 61",
+        "workers.backoff_min_seconds (61) must not be more than workers.backoff_max_seconds (60)",
+    ),
+)
+
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ('[kafak]\ngroup = "a"', "there is no section [kafak]; the nearest is `kafka`"),
-        (SMALLEST + "count = 1", "there is no key `count` in [kafka]; it belongs to [workers] or [sinkers]"),
-        (
-            SMALLEST + "[workers]\nmax_poll_interval_seconds = 1",
-            "there is no key `max_poll_interval_seconds` in [workers]; it belongs to [kafka]",
-        ),
-        (
-            SMALLEST.replace('topics = ["orders"]', 'topics = ["orders", "or ders"]'),
-            f'kafka.topics has "or ders", {TOPIC_NAMES}',
-        ),
-        (SMALLEST + "[log]\nxyzzy = 1", "there is no key `xyzzy` in [log]; its keys are level"),
         ("kafka = 1", "`kafka` is a section: write [kafka] and its keys below"),
         ("[kafka]\ngroup = \n", "line 2, column 9: Invalid value"),
         ("[kafka", "line 1: Expected ']' at the end of a table declaration"),
-        (SMALLEST + "[workers]\ncount = -1", "workers.count is -1, but it takes a whole number from 0 to 1000"),
-        (SMALLEST + "[workers]\ncount = true", "workers.count is true, but it takes a whole number from 0 to 1000"),
-        (SMALLEST + '[workers]\ncount = "2"', 'workers.count is "2", but it takes a whole number from 0 to 1000'),
-        (SMALLEST + "[http]\nport = 65536", "http.port is 65536, but it takes a whole number from 0 to 65535"),
-        (
-            SMALLEST + "[collect]\ntimeout_seconds = nan",
-            "collect.timeout_seconds is NaN, but it takes a number from 0.05 to 600",
-        ),
-        (
-            SMALLEST.replace("localhost:9092", "localhost"),
-            'kafka.bootstrap_servers is "localhost", but it takes `host:port`, several separated by commas',
-        ),
         (SMALLEST.replace('["orders"]', "[]"), f"kafka.topics is [], {TOPIC_NAMES}"),
-        (
-            SMALLEST + '[workers]\ntransform = "no colon"',
-            'workers.transform is "no colon", but it takes `module:function`',
-        ),
-        (
-            SMALLEST + "[workers]\nrevoke_timeout_seconds = 60",
-            "workers.revoke_timeout_seconds (60) must be less than kafka.max_poll_interval_seconds (60): the worker "
-            "would be taken for one that hangs while its batch ends",
-        ),
-        (
-            SMALLEST + "[workers]\nbackoff_min_seconds = 61",
-            "workers.backoff_min_seconds (61) must not be more than workers.backoff_max_seconds (60)",
-        ),
+        (SMALLEST.replace('["orders"]', '["orders", "or ders"]'), f'kafka.topics has "or ders", {TOPIC_NAMES}'),
+        *((SMALLEST + more, message) for more, message in UNUSABLE),
     ],
 )
 def test_unusable_values_name_what_is_allowed(written: Written, tmp_path: Path, text: str, message: str) -> None:
@@ -190,11 +180,6 @@ def test_unusable_values_name_what_is_allowed(written: Written, tmp_path: Path, 
 
     assert str(caught.value) == f"{tmp_path}/kctl.toml: {message}"
     assert caught.value.exit_code == 2
-
-
-def test_a_wrong_flag_is_named_as_such(written: Written) -> None:
-    with pytest.raises(ConfigError, match=r"^there is no setting `workers.cuont`; the nearest is `workers.count`$"):
-        written(SMALLEST, {}, {"workers.cuont": "2"})
 
 
 @pytest.mark.shows("a pipe, a device or a huge file as configuration is rejected with one sentence")
@@ -213,10 +198,3 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> 
     latin.write_text("#" * 2_000_000)
     with pytest.raises(ConfigError, match="is no configuration: it has more than 1048576 characters"):
         load(latin, {})
-
-
-def test_a_value_in_a_message_is_shortened(written: Written) -> None:
-    with pytest.raises(ConfigError) as caught:
-        written(SMALLEST, {"KCTL_HTTP_PORT": "9" * 5000})
-
-    assert len(str(caught.value)) < 200
