@@ -10,12 +10,18 @@ ENTRY = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1795707263135,"conf":{"a":
 OFFSETS = {("orders", 0): 18, ("orders", 1): 17}
 
 
-def test_an_entry_has_the_next_offset_of_each_partition() -> None:
+def test_an_entry_has_the_next_offset_of_each_partition_and_of_two_sources_the_lower() -> None:
     found = planned(ENTRY)
 
     assert found.sources == (OFFSETS,)
     assert found.planned_at == 1795707263.135
     assert found.conf == {"a": "b"}
+    assert merged([OFFSETS, None, {("orders", 0): 5, ("payments", 0): 1}]) == OFFSETS | {
+        ("orders", 0): 5,
+        ("payments", 0): 1,
+    }
+    assert initial('\0v1\n{"orders":{"0":18,"1":17}}') == OFFSETS
+    assert starting_offsets(OFFSETS) == '{"orders":{"0":18,"1":17}}'
 
 
 @given(st.integers(0, len(ENTRY) - 1))
@@ -31,26 +37,14 @@ def test_an_entry_of_an_unknown_version_is_not_read(version: str) -> None:
             read(version + entry)
 
 
+def test_metadata_without_a_query_id_is_not_read() -> None:
+    for text in ("", "{", '{"id":5}', "[]", '{"id":"orders"}'):
+        with pytest.raises(BadEntry):
+            query_id(text)
+
+
 @pytest.mark.parametrize(
     "source", ["-", "5", '{"logOffset":3}', '{"sourceVersion":1,"reservoirId":"a"}', "{}", '{"orders":{"0":"a"}}']
 )
 def test_a_source_that_is_not_kafka_has_no_offsets(source: str) -> None:
     assert planned(f"v1\n{{}}\n{source}").sources == (None,)
-
-
-def test_of_two_sources_that_read_a_partition_the_lower_offset_counts() -> None:
-    assert merged([OFFSETS, None, {("orders", 0): 5, ("payments", 0): 1}]) == OFFSETS | {
-        ("orders", 0): 5,
-        ("payments", 0): 1,
-    }
-
-
-def test_offsets_are_read_and_exported_as_spark_writes_and_takes_them() -> None:
-    assert initial('\0v1\n{"orders":{"0":18,"1":17}}') == OFFSETS
-    assert starting_offsets(OFFSETS) == '{"orders":{"0":18,"1":17}}'
-
-
-@pytest.mark.parametrize("text", ["", "{", '{"id":5}', "[]", '{"id":"orders"}'])
-def test_metadata_without_a_query_id_is_not_read(text: str) -> None:
-    with pytest.raises(BadEntry):
-        query_id(text)

@@ -47,8 +47,6 @@ def test_one_that_is_too_large_stays_whatever_was_tried_again_before() -> None:
 
     assert [each.id for each in sent] == ["1", "3"]
 
-
-def test_brokers_that_do_not_answer_are_no_message_that_is_too_large() -> None:
     production = Refusing({b"%d" % number: KafkaTimeoutError() for number in range(3)})
     CLIENT.warning("got %s for %s, splitting batch", "MessageSizeTooLargeError", "orders-0")
 

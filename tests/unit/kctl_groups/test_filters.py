@@ -26,21 +26,13 @@ def test_a_pattern_is_a_glob_or_between_slashes_a_regular_expression(patterns: l
     assert [name for name in NAMES if fits(patterns)(name)] == expected
 
 
-def test_what_is_denied_is_not_wanted_though_it_is_allowed() -> None:
+def test_names_are_denied_detailed_and_rejected_by_their_patterns() -> None:
     wanted = NameFilter(["payments-*", "billing"], ["*-us"])
-
     assert [name for name in NAMES if wanted(name)] == ["payments-eu", "billing"]
-
-
-def test_an_invalid_regular_expression_is_rejected_with_the_reason() -> None:
     with pytest.raises(ValueError, match="unterminated"):
         fits(["/(/"])
     assert fits(["("])("(")
-
-
-def test_the_detail_of_a_group_is_by_the_patterns_of_its_name() -> None:
     detail = detail_of(["big-*"], ["/huge-.*/"])
-
     assert [detail(name) for name in ("small", "big-one", "huge-one")] == ["partition", "topic", "group"]
 
 

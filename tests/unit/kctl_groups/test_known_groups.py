@@ -77,15 +77,13 @@ def test_a_part_that_was_not_answered_keeps_its_values_until_they_are_too_old(
     assert found.members(found.groups["billing"], readings[-1][0]) == 2
 
 
-def test_what_is_too_old_or_does_not_exist_has_no_row() -> None:
+def test_what_is_too_old_missing_or_listed_nowhere_is_gone() -> None:
     found = known((100, whole()), (150, AWAY), (161, AWAY))
 
     assert not rows(found, "billing", 161)
     assert found.members(found.groups["billing"], 161) is None
     assert not rows(known((100, whole()), (110, whole(end={}, start={}, unknown={ORDERS}))), "billing", 110)
 
-
-def test_a_group_that_no_broker_lists_is_gone_only_if_all_have_listed_theirs() -> None:
     partial = whole(groups={"other": OTHER}, is_listed_in_full=False)
 
     assert known((100, whole()), (110, partial)).groups.keys() == {"billing", "other"}
@@ -126,23 +124,16 @@ def lags(found: KnownGroups, now: float = 100) -> dict[tuple[str, int], tuple[in
     return {(row.topic, row.partition): (row.current_offset, row.remaining_count) for row in rows(found, "job", now)}
 
 
-def test_a_partition_that_a_checkpoint_names_and_that_does_not_exist_has_no_lag() -> None:
+def test_partitions_of_a_checkpoint_that_are_missing_shorter_or_new_have_the_lag_that_is_known() -> None:
     found = known((100, watched({ORDERS: 4, REFUNDS: 9}, unknown={REFUNDS})))
 
     assert lags(found) == {ORDERS: (4, 6), REFUNDS: (9, None)}
     assert [each.topic for each in found.partitions(100, lambda _: False).lags()[0].unknown] == ["refunds"]
-
-
-def test_a_log_that_ends_before_the_offset_of_a_checkpoint_has_no_lag() -> None:
     assert lags(known((100, watched({ORDERS: 11})))) == {ORDERS: (11, None)}
     assert lags(known((100, watched({ORDERS: 10})))) == {ORDERS: (10, 0)}
 
-
-def test_a_new_partition_of_a_checkpoint_s_topic_has_the_lag_of_its_whole_log() -> None:
     new = ("orders", 1)
-
     found = known((100, watched({ORDERS: 4, new: ABSENT}, end={ORDERS: 10, new: 7}, start={ORDERS: 0, new: 2})))
-
     assert lags(found) == {ORDERS: (4, 6), new: (None, 5)}
     assert lags(known((100, watched({ORDERS: 4, new: ABSENT})))) == {ORDERS: (4, 6), new: (None, None)}
 

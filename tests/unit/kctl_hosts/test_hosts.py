@@ -126,33 +126,22 @@ def test_another_master_behind_an_address_is_not_taken_for_the_host(answer: dict
     assert message in outcome.failed[0].message
 
 
-@pytest.mark.parametrize("body", [b"", b"{}", b"\xff", b"[1]", b'{"cluster": 1}'])
-def test_what_is_no_answer_is_a_failure_of_that_host(body: bytes) -> None:
+UNKNOWN = BadRequest("it answered with the HTTP status 404")
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"\xff", b"[1]", b'{"cluster": 1}', UNKNOWN])
+def test_what_is_no_answer_is_a_failure_of_that_host_and_no_silence(body: bytes | AgentError) -> None:
     world = well()
     world.bodies[B.url] = body
-
-    outcome = world.ask()
-
-    assert [(each.sender, each.code) for each in outcome.failed] == [("b", "bad_result")]
-    assert [each.host for each, _ in outcome.replies] == ["c"]
-
-
-def test_a_host_whose_status_has_another_shape_is_missed_and_the_others_are_shown() -> None:
-    world = well()
     world.answers(C, status=Raw(msgspec.json.encode(encoded(status("w", Level.OK, "-")))))
 
     outcome = world.ask("status")
 
-    assert [(each.sender, each.code) for each in outcome.failed] == [("b", "bad_result")]
+    code = "bad_request" if body is UNKNOWN else "bad_result"
+    assert [(each.sender, each.code) for each in outcome.failed] == [("b", code)]
+    assert [each.host for each, _ in outcome.replies] == ["c"]
     assert joined_status(None, "a", outcome, 9.0).rows != ()
-
-
-def test_a_host_that_does_not_know_a_question_is_not_silent() -> None:
-    world = well()
-    world.bodies[B.url] = BadRequest("it answered with the HTTP status 404")
-
-    assert [(each.sender, each.code) for each in world.ask().failed] == [("b", "bad_request")]
-    assert world.states()["b"] == "present"
+    assert body is not UNKNOWN or world.states()["b"] == "present"
 
 
 def test_a_host_leads_only_while_no_other_can() -> None:
@@ -242,7 +231,7 @@ def test_a_storage_is_shown_if_it_is_that_of_all_hosts(is_own: bool) -> None:
     assert joined_status(None, "a", world.ask("status", host="c"), 9.0).storage == StorageReply(pending=3)
 
 
-def test_operations_of_all_hosts_have_their_host_and_one_that_does_not_answer_is_named() -> None:
+def test_operations_of_all_hosts_have_their_host_and_missing_hosts_are_named() -> None:
     world = World()
     world.bodies = {B.url: b'{"rows": [{"id": "1"}]}', C.url: b'{"rows": 5}'}
 
@@ -251,8 +240,6 @@ def test_operations_of_all_hosts_have_their_host_and_one_that_does_not_answer_is
     assert rows == [{"id": "1", "host": "b"}]
     assert [(each.sender, each.code) for each in failed] == [("c", "bad_result")]
 
-
-def test_operations_of_hosts_that_are_gone_or_rejected_are_named_as_missing() -> None:
     gone, refused = (Gone(B, 1_000_090.0),), (Refused("c", C.url, "its name is taken"),)
     world = World(Seen(Roster("a", 1, (A,), gone, refused), 100.0))
 

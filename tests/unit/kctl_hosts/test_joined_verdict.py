@@ -40,12 +40,9 @@ def test_what_another_host_does_is_degraded_at_most(about: str, level: Level) ->
 
     assert joined(a=down, b=well(), c=well()).sentence == f"degraded: a: {DOWN} since {moment(100.0)}"
     assert joined(a=down).level is level, "no other host answers"
+    for needed in ("partitions", "storage", "brokers"):
+        assert joined(a=of(found(Level.FAILING, needed, "-")), b=well()).level is Level.FAILING, "each host needs it"
     assert joined(a=down, b=of(well().main, works=without(about))).level is level, "no other host does it"
-
-
-def test_what_each_host_needs_for_itself_is_failing_whatever_others_do() -> None:
-    for about in ("partitions", "storage", "brokers"):
-        assert joined(a=of(found(Level.FAILING, about, "-")), b=well()).level is Level.FAILING
 
 
 def test_trouble_that_all_hosts_have_is_that_of_the_fleet_and_names_none_of_them() -> None:

@@ -109,15 +109,12 @@ def test_what_is_not_known_is_not_called_failed(answers: list[Any], kind: type[K
         World({"b": answers}).run("b", all=True)
 
 
-def test_the_first_that_does_not_do_it_ends_it_and_what_was_done_is_named() -> None:
+def test_the_first_that_does_not_do_it_or_a_new_leader_ends_it_and_what_was_done_is_named() -> None:
     world = World({"b": [operation("failed", "no")], "c": [operation("done")]})
 
     with pytest.raises(OperationFailed, match="done on a; b has not done it: b: no"):
         world.run("all", all=True)
     assert [host for host, _ in world.submitted] == ["b"]
-
-
-def test_a_host_that_is_no_longer_the_leader_starts_no_further_host() -> None:
     world = World({"b": [operation("done")], "c": [operation("done")]})
     world.on_answer = lambda _: setattr(world, "leader", "b")
 

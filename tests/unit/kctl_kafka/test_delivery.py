@@ -21,10 +21,6 @@ def test_a_report_has_count_and_offsets_of_each_partition_and_the_first_failure(
     assert list(report.partitions().items()) == [(0, PartitionReport(1, 40, 40)), (2, PartitionReport(2, 7, 8))]
     assert (report.messages, report.bytes, report.failed, report.first_failure) == (3, 30, 2, first)
 
-
-def test_without_acknowledgements_offsets_are_not_known() -> None:
     report = DeliveryReport()
-
     report.add(Metadata(0, -1), 10)
-
-    assert report.partitions() == {0: PartitionReport(1, None, None)}
+    assert report.partitions() == {0: PartitionReport(1, None, None)}, "without acknowledgements, offsets are not known"

@@ -56,12 +56,17 @@ def test_each_kind_of_place_is_asked_for_in_a_version_that_knows_it() -> None:
     assert [each.isolation_level for each in asked] == [1, 1]
 
 
-def test_what_a_group_has_not_committed_is_none() -> None:
+def test_what_a_group_has_not_committed_is_none_and_an_error_if_its_coordinator_hangs_up() -> None:
     with connection_to({"OffsetFetch": fetched({"billing": {FIRST: 7, SECOND: -1}})}) as (_, connection):
         found = committed(connection, {"billing": None})["billing"]
 
     assert not isinstance(found, KctlError)
     assert {key: each.offset for key, each in found.items()} == {FIRST: 7, SECOND: None}
+
+    with connection_to({"OffsetFetch": HangsUp()}, has_retries=False) as (broker, connection):
+        failed = committed(connection, {"billing": None})
+    assert isinstance(failed["billing"], BrokerUnreachable)
+    assert broker.asked.count("OffsetFetch") == 1
 
 
 @pytest.mark.parametrize("step", [fetched({"billing": LOADING}), fetched({"billing": NOT_COORDINATOR}), HangsUp()])
@@ -73,7 +78,7 @@ def test_a_coordinator_that_is_not_ready_is_asked_again(step: Step) -> None:
     assert found[FIRST].offset == 7
 
 
-def test_a_commit_to_a_coordinator_that_loads_is_tried_again() -> None:
+def test_a_commit_to_a_coordinator_that_loads_is_tried_again_and_one_without_an_answer_is_an_error() -> None:
     script = {"OffsetCommit": [committed_codes(LOADING), committed_codes(0)]}
     with connection_to(script) as (broker, connection):
         errors = commit(connection, "billing", {FIRST: 5})
@@ -81,15 +86,5 @@ def test_a_commit_to_a_coordinator_that_loads_is_tried_again() -> None:
     assert errors == {FIRST: None}
     assert broker.asked.count("OffsetCommit") == 2
 
-
-def test_a_commit_whose_answer_is_lost_is_an_error() -> None:
     with connection_to({"OffsetCommit": HangsUp()}, seconds=SOON) as (_, connection), pytest.raises(BrokerUnreachable):
         commit(connection, "billing", {FIRST: 5})
-
-
-def test_without_retries_a_coordinator_that_hangs_up_is_an_error_of_its_groups() -> None:
-    with connection_to({"OffsetFetch": HangsUp()}, has_retries=False) as (broker, connection):
-        found = committed(connection, {"billing": None})
-
-    assert isinstance(found["billing"], BrokerUnreachable)
-    assert broker.asked.count("OffsetFetch") == 1

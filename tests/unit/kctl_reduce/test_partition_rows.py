@@ -29,9 +29,15 @@ def brokers(*partitions: tuple[int, int | None, int | None], age: float = 1.0) -
     return BrokerSnapshot(columns_of(*rows))
 
 
-def test_without_workers_and_without_brokers_there_are_no_rows_and_the_total_is_unknown() -> None:
+def test_a_lag_is_unknown_rather_than_zero_and_never_negative() -> None:
     assert offset_checker([], None) == {"rows": []}
     assert kafka_lag([], None) == {"total": None, "unknown": [], "topics": {}, "behind_transaction": None}
+    assert kafka_lag([answer("worker-0", row(0, 101, 100))], None)["total"] == 0
+    result = kafka_lag([answer("worker-0", row(0, None, None, position=None))], None)
+    assert (result["total"], result["topics"]) == (None, {"orders": None})
+    assert result["unknown"] == [{"topic": "orders", "partition": 0}]
+    [row_without_reader] = offset_checker([], brokers((0, None, 25)))["rows"]
+    assert (row_without_reader["worker"], row_without_reader["remaining_count"]) == (None, 25), "that of its log"
 
 
 @pytest.mark.parametrize(
@@ -67,10 +73,6 @@ def test_offsets_come_from_the_newer_source(
     assert found["worker"] == "worker-0"
 
 
-def test_lag_is_never_negative() -> None:
-    assert kafka_lag([answer("worker-0", row(0, 101, 100))], None)["total"] == 0
-
-
 @pytest.mark.shows("lag without a commit follows the reset policy in every view")
 @pytest.mark.parametrize(
     ("reset", "start", "position", "lag"),
@@ -91,19 +93,6 @@ def test_the_policy_decides_lag(reset: ResetPolicy, start: int | None, position:
         checked = offset_checker([claim], brokers)["rows"][0]
         assert (checked["current_offset"], checked["remaining_count"]) == (None, lag)
         assert kafka_lag([claim], brokers)["total"] == lag
-
-
-def test_a_partition_without_commit_and_reader_has_the_lag_of_its_log() -> None:
-    rows = offset_checker([], brokers((0, None, 25)))["rows"]
-
-    assert [(each["worker"], each["remaining_count"]) for each in rows] == [(None, 25)]
-
-
-def test_a_topic_of_which_nothing_is_known_has_no_lag_rather_than_zero() -> None:
-    result = kafka_lag([answer("worker-0", row(0, None, None, position=None))], None)
-
-    assert (result["total"], result["topics"]) == (None, {"orders": None})
-    assert result["unknown"] == [{"topic": "orders", "partition": 0}]
 
 
 REPORT = answer("report", row(0, 20, 110, generation=None), row(1, 7, None, generation=None))

@@ -31,14 +31,11 @@ def test_a_number_that_no_process_can_mean_is_a_bad_result(rpc: str, result: Jso
     assert (failed.code, why in failed.message) == ("bad_result", True)
 
 
-def test_a_state_of_a_newer_release_is_read_with_the_rest() -> None:
+def test_states_of_a_newer_release_and_half_surrogate_pairs_are_read() -> None:
     heard = decoded(PingReply, raw({"pid": 7, "state": "meditating", "mood": "calm"}))
 
     assert (heard.pid, heard.state) == (7, "meditating")
     assert decoded(PingReply, raw({"pid": 7, "state": "throttled"})).state == AgentState.THROTTLED
-
-
-def test_half_of_a_surrogate_pair_is_read_as_json_has_it() -> None:
     assert decoded(WorkerReply, raw({"last_error": "\udcff"})).last_error == "\udcff"
     with pytest.raises(BadResult, match="not JSON in UTF-8"):
         decoded(WorkerReply, b'{"last_error": "\xff"}')

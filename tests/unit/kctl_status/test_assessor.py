@@ -105,13 +105,16 @@ def ages(observations: Observations) -> list[float]:
     return [float(times[-1] - each) for each in times]
 
 
-def test_an_hour_fits_beside_the_last_seconds() -> None:
+def test_an_hour_fits_beside_the_last_seconds_in_256_bytes() -> None:
     found = ages(seen([float(second) for second in range(3601)]))
 
     assert len(found) == WINDOW
     assert (found[0], found[-1]) == (3600.0, 0.0)
     assert found[-2] <= 6.0
     assert all(older <= 2.5 * newer + 10 for older, newer in pairwise(found)), found
+
+    rows = Observations(SIZE)
+    assert (rows.at.nbytes + rows.committed.nbytes + rows.end.nbytes) / SIZE == 256
 
 
 def test_a_row_that_shows_what_a_commit_left_over_outlives_those_after_it() -> None:
@@ -133,8 +136,3 @@ def test_times_stay_exact_however_long_it_runs() -> None:
             since = np.subtract(at + 2 - back, np.arange(SIZE), dtype=np.float64)
             row = observations.held(np.arange(SIZE), since)
             assert observations.at[row, np.arange(SIZE)].tolist() == (at - np.arange(SIZE) + min(2 - back, 1)).tolist()
-
-
-def test_what_is_seen_takes_256_bytes_of_a_partition_whose_offsets_are_short() -> None:
-    rows = Observations(SIZE)
-    assert (rows.at.nbytes + rows.committed.nbytes + rows.end.nbytes) / SIZE == 256

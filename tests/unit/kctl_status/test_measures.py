@@ -45,6 +45,7 @@ def reported_after(*judgements: tuple[float, Status]) -> tuple[Status, Held]:
     return STATUSES[hysteresis.status[0]], Held(int(held))
 
 
+@pytest.mark.shows("time lag, growth and catch-up do not flap")
 def test_trouble_is_reported_at_once_and_its_end_after_it_has_lasted() -> None:
     assert reported_after((0, Status.OK), (1, Status.STALLED)) == (Status.STALLED, Held.NO)
     assert reported_after((0, Status.STALLED), (1, Status.OK), (10, Status.OK)) == (Status.STALLED, Held.NOT_YET_OVER)
@@ -52,9 +53,6 @@ def test_trouble_is_reported_at_once_and_its_end_after_it_has_lasted() -> None:
     for no_trouble in (Status.IDLE, Status.STARTING, Status.REBALANCING, Status.PAUSED):
         assert reported_after((0, no_trouble), (1, Status.OK)) == (Status.OK, Held.NO)
 
-
-@pytest.mark.shows("time lag, growth and catch-up do not flap")
-def test_what_flaps_stays_in_trouble() -> None:
     flapping = [(float(second), Status.STALLED if second % 3 == 0 else Status.OK) for second in range(100)]
 
     assert {reported_after(*flapping[: n + 1])[0] for n in range(100)} == {Status.STALLED}
@@ -179,13 +177,7 @@ def test_growth_is_measured_from_commit_to_commit() -> None:
     assert isnan(growth(watched((0, 0, 0))))
 
 
-def test_all_that_waits_came_after_the_log_ended_at_what_is_committed() -> None:
-    saw = [(float(t), 0 if t < 50 else 300, t * 10) for t in range(60)]
-
-    assert watched(*saw).caught_up_at() == 30.0
-
-
-def test_time_lag_is_known_beyond_the_window_and_follows_when_it_falls() -> None:
+def test_time_lag_is_known_beyond_the_window_or_reckoned_by_the_pace() -> None:
     history = watched()
     for t in range(0, 3121, 5):  # 10/s arrive; nothing is read from 60 s to 420 s, then as much as arrives
         read = 10 * (t if t < 60 else max(60, t - 360))
@@ -193,38 +185,34 @@ def test_time_lag_is_known_beyond_the_window_and_follows_when_it_falls() -> None
 
     assert 360 <= 3120 - history.caught_up_at()[0] <= 450
 
-
-def test_time_lag_of_a_backlog_from_before_anything_was_seen_is_reckoned_by_the_pace() -> None:
     history = watched(*((float(t), 10 * t, 10 * t + 36_000) for t in range(301)), keep_seconds=3600.0)
 
     assert history.caught_up_at() == pytest.approx(300 - 3600, abs=1)
     assert isnan(watched((0, 0, 100), (90, 0, 100)).caught_up_at()[0]), "nothing arrives, so there is no pace"
 
+    saw = [(float(t), 0 if t < 50 else 300, t * 10) for t in range(60)]
 
-def test_a_shorter_log_with_a_lower_commit_is_another_one() -> None:
+    assert watched(*saw).caught_up_at() == 30.0
+
+
+def test_a_log_is_recreated_cut_off_rewound_or_no_later() -> None:
     history = watched((0, 500, 500), (1, 500, 600), (2, 0, 10))
 
     assert isnan(history.rewind_at[0])
     assert isnan(history.moved_at[0])
     assert history.waiting_since == 2
 
-
-def test_of_a_log_that_was_cut_off_the_rest_is_kept() -> None:
     history = watched((0, 100, 500), (1, 200, 600), (2, 200, 550))
 
     assert rows_of(history) == ([0, 1, 2], [100, 200, 200], [500, 550, 550])
     assert history.moved_at == 1
 
-
-def test_a_second_rewind_is_over_where_the_first_began() -> None:
     history = watched((0, 500, 500), (1, 100, 500), (2, 200, 500), (3, 150, 500))
     assert (history.rewind_at[0], history.rewind_from[0], history.rewind_to[0]) == (3, 500, 150)
 
     watch(history, 4, 500, 500)
     assert isnan(history.rewind_at[0])
 
-
-def test_offsets_that_are_no_later_are_no_news() -> None:
     history = watched((5, 10, 20), (5, 0, 30), (4, 0, 10))
 
     assert [float(column[0]) for column in history.newest[:3]] == [5, 10, 20]
@@ -263,13 +251,11 @@ def test_a_commit_of_everything_never_makes_it_worse(steps: list[tuple[float, in
     assert judged(history, at + 1).severity <= max(before.severity, Status.OK.severity)
 
 
-def test_the_allowed_lag_of_a_group_is_that_of_the_first_pattern_that_fits() -> None:
+def test_an_allowed_lag_is_that_of_the_first_pattern_and_no_time_lag() -> None:
     settings = ("payments-*=1", "pay*=3", "a=b=7")
 
     assert [allowed_lag(settings, group) for group in ("payments-eu", "payroll", "a=b", "other")] == [1, 3, 7, 0]
 
-
-def test_what_is_allowed_to_be_left_over_is_no_time_lag() -> None:
     assessor = RowAssessor(allowed_lag=1)
     for t in range(100):
         [found] = assessor.assess([row(0, 10, 11)], lambda _: READER, float(t), 1000.0 + t)
@@ -296,7 +282,7 @@ def test_a_group_is_as_its_worst_partition_and_its_slowest() -> None:
     assert group.reason.startswith("1 of 3 partitions stopped: orders-2; nothing has been committed for 17 s while")
 
 
-def test_the_reason_of_a_group_gives_the_sums_of_its_partitions() -> None:
+def test_the_reason_of_a_group_has_the_sums_of_its_partitions() -> None:
     assessor = RowAssessor(StatusRules(window_seconds=10.0, hold_seconds=0.0))
     rows = [row(0, 5, 9), row(1, 5, 1005), row(2, 10, 10)]
     for t in range(21):
@@ -306,8 +292,6 @@ def test_the_reason_of_a_group_gives_the_sums_of_its_partitions() -> None:
     assert of_group(rows, each).reason.startswith("2 of 3 partitions stopped: orders-0, orders-1; ")
     assert "while 1004 messages wait" in of_group(rows, each).reason
 
-
-def test_a_group_that_loses_messages_names_all_that_were_removed() -> None:
     rows = [row(0, 5, 100)._replace(start=15), row(1, 5, 100)._replace(start=45)]
     each = RowAssessor().assess(rows, lambda _: READER, 0.0, 1000.0)
 
