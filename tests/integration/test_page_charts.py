@@ -124,16 +124,7 @@ def test_each_range_and_subject_has_an_address(opened: Opened) -> None:
     assert text(page, "link") == "live", "nothing but the history is missing"
 
 
-def test_no_view_is_wider_than_a_small_telephone(opened: Opened) -> None:
-    _, page = opened
-    with emulated(page, 360, 800):
-        for view, where in (("", ""), ("topic=orders", "orders"), ("worker=worker-0", "worker-0")):
-            page.execute_script("location.hash = arguments[0]", view)
-            eventually(lambda where=where: text(page, "where") == where and charts(page) != [])
-            assert page.execute_script("return document.documentElement.scrollWidth") <= 360
-
-
-def test_a_process_has_a_view_of_its_own(opened: Opened) -> None:
+def test_a_process_has_its_view_and_none_is_wider_than_a_small_telephone(opened: Opened) -> None:
     _, page = opened
     page.find_element(By.CSS_SELECTOR, "#workers tbody tr:nth-child(2) a").click()
     eventually(lambda: text(page, "process-title") == "worker-0, worker")
@@ -143,15 +134,21 @@ def test_a_process_has_a_view_of_its_own(opened: Opened) -> None:
     assert {row[9] for row in rows(page, "partitions")} == {"worker-0"}
     assert text(page, "process-unsigned").startswith("Its log, its stack and its settings are for holders")
 
+    with emulated(page, 360, 800):
+        for view, where in (("worker=worker-0", "worker-0"), ("", ""), ("topic=orders", "orders")):
+            page.execute_script("location.hash = arguments[0]", view)
+            eventually(lambda where=where: text(page, "where") == where and charts(page) != [])
+            assert page.execute_script("return document.documentElement.scrollWidth") <= 360
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious_in_any_view(opened: Opened, theme: str) -> None:
+
+def test_axe_finds_nothing_serious_in_any_view(opened: Opened) -> None:
     site, page = opened
-    with emulated(page, theme=theme):
-        later(site, 8, 20)
-        follows(site, page)
-        page.execute_script("document.querySelector('summary').click()")
+    later(site, 8, 20)
+    follows(site, page)
+    page.execute_script("document.querySelector('summary').click()")
+    with emulated(page, theme="dark"):
         assert findings(page) == []
-        page.execute_script("location.hash = 'worker=worker-0'")
-        eventually(lambda: text(page, "process-title") == "worker-0, worker")
+    page.execute_script("location.hash = 'worker=worker-0'")
+    eventually(lambda: text(page, "process-title") == "worker-0, worker")
+    with emulated(page, theme="light"):
         assert findings(page) == []

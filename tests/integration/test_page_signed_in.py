@@ -141,16 +141,11 @@ def test_a_group_is_read_and_requeued(page: webdriver.Chrome, storage: FileStora
     eventually(lambda: (dead_status(page), rows(page, "dead-list")) == ("5 of 5 requeued", []))
     assert (storage.count_dead(), storage.stats().pending) == (2, 5)
 
-
-def test_groups_without_a_line_are_apart(page: webdriver.Chrome, storage: FileStorage) -> None:
-    storage.dead_letter([Message("t", 2, 0, None, b"v", 0)], TRACE.replace("KeyError", "no such customer", 1))
-    storage.dead_letter([Message("t", 2, 1, None, b"v", 0)], TRACE.replace("raised KeyError: 'id'", "was not answered"))
-    sign_in(page)
-    eventually(lambda: dead_status(page).endswith(("letter matches", "letters match")))
-    page.execute_script(
-        "[...document.querySelectorAll('#dead-groups tr')].find(row => row.textContent.includes('no such customer'))"
-        ".querySelector('button').click()"
-    )
+    trace = TRACE.replace("KeyError", "no such customer", 1)  # of a line, unlike the two of that error
+    storage.dead_letter([Message("t", 2, 0, None, b"v", 0)], trace)
+    press(page, "#dead-filter button[type=reset]")
+    eventually(lambda: dead_status(page) == "3 dead letters match")
+    press(page, "#dead-groups tbody button")
     eventually(lambda: dead_status(page) == "2 dead letters match")
 
 
@@ -203,16 +198,6 @@ def test_a_search_can_be_stopped(page: webdriver.Chrome, storage: FileStorage, m
     eventually(lambda: dead_status(page) == "1 dead letter matches")
 
 
-def test_numbers_are_shown_as_sent(page: webdriver.Chrome, storage: FileStorage) -> None:
-    storage.dead_letter([Message("u", 0, 0, None, b'{"id": 9007199254740993, "price": 1.10}', 0)], "no")
-    sign_in(page, awaiting="8 dead letters match")
-    find_dead(page, topic="u")
-    eventually(lambda: dead_status(page) == "1 dead letter matches")
-    press(page, "#dead-list tbody button")
-    page.find_element(By.ID, "dead-as").send_keys("json")
-    eventually(lambda: text(page, "dead-value").split() == ["{", '"id":', "9007199254740993,", '"price":', "1.1", "}"])
-
-
 def test_some_are_chosen_and_deleted(page: webdriver.Chrome, storage: FileStorage) -> None:
     sign_in(page, awaiting="7 dead letters match")
     find_dead(page, text='"v": 3')
@@ -251,7 +236,7 @@ def test_decoded_values_are_shown(page: webdriver.Chrome, storage: FileStorage) 
     eventually(lambda: text(page, "dead-value") == framed.hex())
 
 
-def test_producers_text_stays_text(page: webdriver.Chrome, storage: FileStorage) -> None:
+def test_producers_text_stays_text_and_numbers_keep_their_digits(page: webdriver.Chrome, storage: FileStorage) -> None:
     title = page.title
     storage.remove_dead()
     hostile = (MARKUP + BIDI).encode()
@@ -273,6 +258,14 @@ def test_producers_text_stays_text(page: webdriver.Chrome, storage: FileStorage)
         == 0
     )
     assert page.title == title
+
+    storage.dead_letter([Message("u", 0, 0, None, b'{"id": 9007199254740993, "price": 1.10}', 0)], "no")
+    find_dead(page, topic="u")
+    eventually(lambda: ["u" in row for row in rows(page, "dead-list")] == [True])
+    press(page, "#dead-list tbody button")
+    page.find_element(By.ID, "dead-as").send_keys("json")
+    number = "9007199254740993,"  # more than a number of JavaScript holds
+    eventually(lambda: text(page, "dead-value").split() == ["{", '"id":', number, '"price":', "1.1", "}"])
 
 
 # ---- who may act
@@ -305,6 +298,8 @@ def foreign_page(html: str) -> Iterator[str]:
     """On its own port: same site, another origin, which is as near as another user's page can come."""
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = 1.0  # Chromium opens a connection that it may not use, and this server has one thread
+
         def do_GET(self) -> None:
             self.send_response(200)
             self.send_header("content-type", "text/html")
@@ -427,16 +422,16 @@ def test_nothing_keeps_the_token(page: webdriver.Chrome, site: Site) -> None:
 
 
 @pytest.mark.shows("the page: axe-core finds no serious problem in light, dark, narrow, wide, signed in")
-@pytest.mark.parametrize(("width", "theme"), [(390, "light"), (1440, "dark")])
-def test_axe_finds_nothing_serious(page: webdriver.Chrome, width: int, theme: str) -> None:
-    with emulated(page, width, 1000, theme):
-        assert findings(page) == []
-        sign_in(page, awaiting="7 dead letters match")
-        press(page, "#dead-list tbody button")
-        eventually(page.find_element(By.ID, "dead-one").is_displayed)
-        assert rows(page, "dead-groups") != []
-        assert findings(page) == []
-        assert page.execute_script("return document.documentElement.scrollWidth") <= width
-        press(page, "[data-verb=send][data-which=all]")
-        assert findings(page) == []
-        press(page, "#ask button[value=no]")
+def test_axe_finds_nothing_serious(page: webdriver.Chrome) -> None:
+    assert findings(page) == []
+    sign_in(page, awaiting="7 dead letters match")
+    press(page, "#dead-list tbody button")
+    eventually(page.find_element(By.ID, "dead-one").is_displayed)
+    assert rows(page, "dead-groups") != []
+    for width, theme in ((390, "light"), (1440, "dark")):
+        with emulated(page, width, 1000, theme):
+            assert findings(page) == []
+            assert page.execute_script("return document.documentElement.scrollWidth") <= width
+    press(page, "[data-verb=send][data-which=all]")
+    assert findings(page) == []
+    press(page, "#ask button[value=no]")
