@@ -208,26 +208,22 @@ def test_no_command_is_used_whose_cost_grows_with_the_database(server: RedisServ
     assert not used & {"keys", "scan", "hscan", "zscan", "sort", "lrem", "xtrim", "flushdb", "flushall"}
 
 
-def test_storages_in_one_database_are_kept_apart_by_their_namespace(server: RedisServer, storage: RedisStorage) -> None:
-    fill(storage, 3)
-
-    with closing(RedisStorage(server.url, "others")) as other:
-        other.prepare()
-        assert (total(other), other.stored_offsets([("t", 0)])) == ((0, 0, 0, 0), {})
-        assert other.identity != storage.identity
-    with client_of(server) as client:
-        assert all(key.startswith(b"{kctl:") for key in client.scan_iter())
-
-
 @pytest.mark.shows("a Redis URL can have socket, database, password, TLS, a user with the documented rights")
-def test_a_database_is_named_by_the_url(server: RedisServer) -> None:
-    with closing(opened(f"{server.url}?db=3")) as storage:
+def test_storages_are_apart_by_database_and_namespace(server: RedisServer) -> None:
+    third = f"{server.url}?db=3"
+    with (
+        closing(opened(third)) as storage,
+        closing(RedisStorage(third, "others")) as other,
+        client_of(server) as client,
+    ):
         fill(storage, 3)
+        other.prepare()
 
-        with client_of(server) as client:
-            assert client.dbsize() == 0
-            assert "db3" in client.info("keyspace")
-        assert storage.identity == f"redis:unix:{server.socket}?db=3/readers"
+        assert (total(other), other.stored_offsets([("t", 0)])) == ((0, 0, 0, 0), {})
+        assert storage.identity == f"redis:unix:{server.socket}?db=3/readers" != other.identity
+        assert client.dbsize() == 0
+        client.select(3)
+        assert {key.partition(b":")[0] for key in client.scan_iter()} == {b"{kctl"}
 
 
 def test_a_password_in_the_url_or_a_file_is_never_shown(start: Callable[..., RedisServer], tmp_path: Path) -> None:
@@ -299,39 +295,24 @@ def test_it_speaks_tls(short_dir: Path, start: Callable[..., RedisServer]) -> No
 
 
 @pytest.mark.shows("a Redis that could lose messages is rejected or causes a warning")
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
+def test_a_redis_that_could_lose_messages_is_rejected_or_warned_of(
+    start: Callable[..., RedisServer], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "kctl_agent")
+
+    for options, reason in (
         (("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"), "maxmemory-policy allkeys-lru"),
         (("--replicaof", "127.0.0.1", "1"), "replica"),
-    ],
-    ids=["it evicts keys", "it is a replica"],
-)
-def test_a_redis_that_could_lose_messages_is_rejected(
-    start: Callable[..., RedisServer], options: tuple[str, ...], reason: str
-) -> None:
-    with pytest.raises(StorageUnusable, match=reason):
-        opened(start(*options).url)
-
-
-@pytest.mark.parametrize(
-    ("options", "warning"),
-    [
-        (("--appendonly", "no"), "has no append-only file"),
-        (("--appendfsync", "everysec"), "may lose the last seconds when it is killed (appendfsync everysec)"),
-        ((), ""),
-    ],
-)
-def test_a_redis_that_forgets_when_it_is_killed_is_warned_of(
-    start: Callable[..., RedisServer], caplog: pytest.LogCaptureFixture, options: tuple[str, ...], warning: str
-) -> None:
-    server = start(*options)
-
-    with caplog.at_level(logging.WARNING, "kctl_agent"):
-        opened(server.url).close()
-
-    assert warning in caplog.text
-    assert bool(caplog.text) == bool(warning)
+    ):
+        with pytest.raises(StorageUnusable, match=reason):
+            opened(start(*options).url)
+    assert caplog.text == ""
+    opened(start().url).close()
+    assert caplog.text == ""
+    opened(start("--appendonly", "no").url).close()
+    assert "has no append-only file" in caplog.text
+    opened(start("--appendfsync", "everysec").url).close()
+    assert "may lose the last seconds when it is killed (appendfsync everysec)" in caplog.text
 
 
 def test_another_layout_is_rejected(server: RedisServer, storage: RedisStorage) -> None:
