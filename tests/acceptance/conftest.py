@@ -22,11 +22,11 @@ from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.kafka_cluster import KafkaCluster
 from tests.servers.redis_server import RedisServer
 
-ONE_FLEET = {"test_engine.py", "test_marking_transforms.py", "test_one_worker.py", "test_strangers_on_the_host.py"}
+ONE_FLEET = {"test_engine.py", "test_spark_batches.py", "test_one_worker.py", "test_strangers_on_the_host.py"}
 LONGEST = (
-    *("test_engine.py", "test_rebalance.py", "test_one_worker.py", "test_faults.py", "test_typed_messages.py"),
-    *("test_strangers_on_the_host.py", "test_spark_cluster.py", "test_cluster_under_workers.py", "test_demo.py"),
-    *("test_spark_hosts.py", "test_lake.py", "test_unreadable_records.py", "test_alerts.py", "test_attach.py"),
+    *("test_engine.py", "test_one_worker.py", "test_spark_batches.py", "test_typed_messages.py"),
+    *("test_strangers_on_the_host.py", "test_spark_cluster.py", "test_demo.py", "test_spark_hosts.py"),
+    *("test_unreadable_records.py", "test_alerts.py", "test_attach.py"),
 )
 """The longest files begin first, so that the last one does not run alone."""
 

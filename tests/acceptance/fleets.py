@@ -318,31 +318,3 @@ def session_of(pid: int) -> int | None:
         return os.getsid(pid)
     except ProcessLookupError:
         return None
-
-
-def run_until_caught_up(fleet: Fleet) -> list[tuple[str, int, int, int]]:
-    """Starts the fleet, waits until everything is committed, stops it; returns its workers' partitions."""
-    fleet.start()
-    eventually(lambda: fleet.is_running("worker-0") and fleet.is_caught_up(), START_SECONDS, "all is committed")
-    events = moved(fleet)
-    fleet.stop()
-    return events
-
-
-def moved(fleet: Fleet) -> list[tuple[str, int, int, int]]:
-    events = [event for event in fleet.events() if event["partition"] is not None]
-    return sorted((event["kind"], event["partition"], event["from"], event["to"]) for event in events)
-
-
-def refusal(fleet: Fleet) -> str:
-    """Starts the fleet; returns why its worker is given up."""
-
-    def given_up() -> str | None:
-        done = fleet.kctl("status", "-o", "json", exit_code=None)
-        rows = json.loads(done.stdout)["rows"] if done.returncode in (0, 1, 3) else []
-        return next((row["last_error"] for row in rows if row["state"] == "fatal"), None)
-
-    fleet.start()
-    why: str = eventually(given_up, START_SECONDS, "the worker is given up")
-    fleet.stop()
-    return why

@@ -1,5 +1,4 @@
-"""`python marking_transforms.py FOLDER` puts batches into tables by Spark, without Kafka, and prints the outcomes as
-JSON. The locale is not UTF-8.
+"""Batches that Spark puts into tables, without Kafka, with transforms that mark messages.
 
 Each case gives offsets of rows and dead letters, or the error. At last a written file, or a file of requeued dead
 letters, is removed before the commit.
@@ -7,9 +6,7 @@ letters, is removed before the commit.
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -25,8 +22,6 @@ from pyspark.sql import functions as f
 
 from kctl_agent.errors import StorageError
 from kctl_agent.process.bootstrap import BootstrapError
-from kctl_agent.spark.conf import SparkSettings
-from kctl_agent.spark.session import session
 from kctl_agent.storage.base import TableRefused
 from kctl_agent.storage.chunk import Binding, StoredOffset
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
@@ -41,7 +36,6 @@ from kctl_agent.worker.query.requeue_put import RequeuePut
 from kctl_agent.worker.query.transform import check_transform
 from tests.acceptance import transforms
 from tests.acceptance.requeued_rows import requeued_rows
-from tests.conftest import BRIEF_JVM
 
 write = lake_put.write
 TP, GROUP = ("t", 0), Binding("group", "cluster")
@@ -197,10 +191,8 @@ def locales(spark: SparkSession) -> list[str | None]:
     return [jvm, os.environ["LC_ALL"], executors]
 
 
-def main(folder: Path) -> None:
-    os.environ["LC_ALL"] = "C"
-    conf = {"spark.sql.shuffle.partitions": "1", "spark.driver.extraJavaOptions": BRIEF_JVM}
-    spark = session(SparkSettings("marking", "local[1]", "512m", (), conf, folder, None))
+def found(spark: SparkSession, folder: Path) -> dict[str, Any]:
+    folder.mkdir()
     cases: dict[str, Callable[[SparkSession, Path], None]] = {
         "marked": lambda spark, table: put(spark, table, marks("xz", error="concat('no ', string(X'FF'))")),
         "every": lambda spark, table: put(spark, table, lambda frame: frame.withColumn(ERROR, f.lit("no"))),
@@ -217,24 +209,20 @@ def main(folder: Path) -> None:
         "long": partitioned("repeat('c', 248)"),
         "long_escaped": partitioned("repeat('%', 83)"),
     }
-    found: dict[str, Any] = {name: attempt(spark, folder / f"m\u00fcll {name}", run) for name, run in cases.items()}
+    outcomes: dict[str, Any] = {name: attempt(spark, folder / f"m\u00fcll {name}", run) for name, run in cases.items()}
     unfit = {
         row["offset"]: row["coun`try"]
         for row in DeltaTable(folder / "m\u00fcll unfit").to_pyarrow_table(columns=["offset", "coun`try"]).to_pylist()
     }
-    found["unfit"] = [unfit[offset] for offset in sorted(unfit)]
+    outcomes["unfit"] = [unfit[offset] for offset in sorted(unfit)]
     records = spark.range(4).selectExpr(*RECORDS)
-    found["refused"] = [why_refused(each, records) for each in (transforms.shuffles, transforms.drops_offsets)]
-    found["locales"] = locales(spark)
-    found["requeued"] = requeued_rows(spark, folder)
+    outcomes["refused"] = [why_refused(each, records) for each in (transforms.shuffles, transforms.drops_offsets)]
+    outcomes["locales"] = locales(spark)
+    outcomes["requeued"] = requeued_rows(spark, folder)
     spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
     rows, dead_letters = folder / "lost_rows", folder / "lost_dead"
-    found["lost_rows"] = put_losing(spark, rows, rows)
-    found["lost_dead_letters"] = put_losing(spark, dead_letters, folder / "lost_dead_dead_letters")
-    found["lost_put_back"] = put_back_losing(spark, folder / "lost_back")
-    print(json.dumps(found))
-    spark.stop()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    outcomes["lost_rows"] = put_losing(spark, rows, rows)
+    outcomes["lost_dead_letters"] = put_losing(spark, dead_letters, folder / "lost_dead_dead_letters")
+    outcomes["lost_put_back"] = put_back_losing(spark, folder / "lost_back")
+    spark.conf.unset("spark.sql.files.ignoreMissingFiles")
+    return outcomes

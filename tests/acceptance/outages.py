@@ -333,7 +333,7 @@ PROBLEMS: tuple[Problem, ...] = (
     Problem("redis", broker_killed, "failing", NO_BROKER, is_quick=True),
     Problem("redis", broker_frozen, "failing", NO_BROKER),
     Problem("redis", topic_deleted, "failing", ("topic TOPIC has not existed",), "create it again"),
-    Problem("redis", redis_killed, "failing", NO_STORAGE, is_quick=True),
+    Problem("redis", redis_killed, "failing", NO_STORAGE),
     Problem("redis", redis_frozen, "failing", NO_STORAGE),
     Problem("redis", redis_full, "failing", FULL),
     Problem("redis", full_without_sinkers, "failing", FULL, "no sinker takes messages out"),

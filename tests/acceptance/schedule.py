@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import random
-import sqlite3
 import sys
 import threading
 import time
@@ -24,10 +23,11 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import OffsetSpec
 
 from kctl.demo.kafka_broker import two_free_ports
+from kctl_agent.storage.limits import StorageStats
+from tests.acceptance.accounts import account, ever_put, keep_account
 from tests.acceptance.delta_spark import DeltaSpark
-from tests.acceptance.faults import WORKERS_TOML, ever_put, is_done
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, MakeFleet, session_of
-from tests.acceptance.handlers import HANDLER, Place, counted, is_poison
+from tests.acceptance.handlers import HANDLER, Place, acknowledged, is_poison
 from tests.acceptance.tables import Lake, places_by_statistics, sent
 from tests.conftest import eventually
 from tests.processes import command_line
@@ -60,6 +60,8 @@ MAINTENANCE = "the maintenance"
 MAINTENANCE_COMMANDS = ("optimize",), ("vacuum", "--retention-hours", "0", "--yes")
 """Commands of `kctl storage` that run in a loop; no replaced file is kept."""
 KINDS = ("broker", "master", "redis", MAINTENANCE, *_KINDS.values())
+WORKERS_TOML = "backoff_max_seconds = 0.5\nmax_records_per_batch = 5000\nping_timeout_seconds = 60"
+"""The master must not react faster than a lease when a sinker stands still."""
 MARKING = "tests.acceptance.transforms:every_tenth_marked"
 SINKERS_TOML = f"""\
 count = 2
@@ -232,19 +234,19 @@ class Schedule:
 
     def _settle_storage(self, produced: set[Place]) -> None:
         with closing(self.fleet.open_storage()) as storage:
-            eventually(lambda: is_done(storage), SETTLE_SECONDS, "everything is handled or dead")
+            eventually(lambda: is_done(storage.stats()), SETTLE_SECONDS, "everything is handled or dead")
             dead = {(dead_letter.block.partition, dead_letter.offset) for dead_letter in storage.dead()}
-        acknowledged, _ = counted(self.fleet.ledger)
+        handled = acknowledged(self.fleet.ledger)
         put = list(ever_put(self._redis.directory) if self._redis else account(self.fleet.storage.path))
-        again = sum(acknowledged.values()) - len(acknowledged)
+        again = handled.total() - len(handled)
         blamed = {place for place in dead if not is_poison(place[1])}
         print(
-            f"{dict(self.struck)}; produced {len(produced)}, stored {len(put)}, handled {len(acknowledged)}, of them "
+            f"{dict(self.struck)}; produced {len(produced)}, stored {len(put)}, handled {len(handled)}, of them "
             f"again {again}; dead {len(dead)}, of them blamed for kills {len(blamed)}"
         )
         assert len(put) == len(set(put)), "stored twice"
         assert set(put) == produced
-        assert set(acknowledged) | dead == produced
+        assert set(handled) | dead == produced
 
     def _await_flow(self) -> None:
         """Waits until all processes run and a new message has gone end to end, without help."""
@@ -358,20 +360,8 @@ class Schedule:
         return set(os.listdir(self.fleet.directory / "run"))
 
 
-def keep_account(storage: Path) -> None:
-    """Makes a file storage record each block that it receives from now on."""
-    with closing(sqlite3.connect(storage, timeout=30)) as db, db:
-        db.execute("create table ever(partition, first, last)")
-        db.execute(
-            "create trigger account after insert on block begin insert into ever values"
-            " (new.partition, new.first, new.last); end"
-        )
-
-
-def account(storage: Path) -> Iterator[Place]:
-    with closing(sqlite3.connect(storage)) as db:
-        for partition, first, last in db.execute("select partition, first, last from ever").fetchall():
-            yield from ((partition, offset) for offset in range(first, last + 1))
+def is_done(stats: StorageStats) -> bool:
+    return stats.pending + stats.processing + stats.delayed == 0
 
 
 def _kind(process: psutil.Process) -> str | None:

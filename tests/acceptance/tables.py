@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from tests.acceptance.delta_spark import DeltaSpark
 from tests.acceptance.fleets import Fleet
+from tests.conftest import eventually
 from tests.object_store_server import ObjectStoreServer
 
 STEP = 5000
@@ -46,9 +47,8 @@ class Lake:
 
 
 class StoredLake:
-    def __init__(self, server: ObjectStoreServer, name: str = "orders") -> None:
+    def __init__(self, server: ObjectStoreServer) -> None:
         self._server = server
-        self._name = name
 
     @property
     def secret(self) -> str:
@@ -57,19 +57,24 @@ class StoredLake:
 
     def settings(self, more: str = "", **given: str) -> str:
         """`given` overrides the server's settings."""
-        settings = self._server.settings(self._name, **given)
+        settings = self._server.settings("orders", **given)
         named = [f'{name} = "{settings[name]}"' for name in ("uri", "endpoint", "credentials_file")]
         return "\n".join(['mode = "lake"', *named, more])
 
     def opened(self) -> DeltaTable:
-        folder = self._server.folder(self._name)
+        folder = self._server.folder("orders")
         return DeltaTable(folder.uri, storage_options=folder.options)
 
     def places(self) -> Places:
         return places(self.opened())
 
+    def be_away(self, seconds: float) -> None:
+        self._server.kill()
+        eventually(later(seconds), 2 * seconds, "it was away for so long")
+        self._server.start()
+
     def paths(self) -> set[str]:
-        return {file.name for file in self._server.folder(self._name).files() if file.name.startswith("kctl-")}
+        return {file.name for file in self._server.folder("orders").files() if file.name.startswith("kctl-")}
 
 
 def lake(table: Path, more: str = "") -> str:
@@ -105,3 +110,16 @@ def sent(fleet: Fleet) -> Places:
 def later(seconds: float) -> Callable[[], bool]:
     at = time.monotonic() + seconds
     return lambda: time.monotonic() >= at
+
+
+def shows_no_key(fleet: Fleet, secret: str) -> None:
+    assert not [each for each in fleet.family() if secret in " ".join(each.cmdline())]
+    shown = [fleet.kctl("config", "show").stdout, fleet.kctl("storage", "status").stdout]
+    logs = [file for file in fleet.directory.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()]
+    assert (logs, [text for text in shown if secret in text]) == ([], [])
+
+
+def look_after(fleet: Fleet) -> None:
+    """Compacts, and removes all files that only older versions have, during whatever batch runs."""
+    fleet.kctl("storage", "optimize")
+    fleet.kctl("storage", "vacuum", "--retention-hours", "0", "--yes")

@@ -5,8 +5,6 @@ The rules are those of deploy/prometheus, with short times and small thresholds 
 
 from __future__ import annotations
 
-import os
-import signal
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -16,7 +14,7 @@ import yaml
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, MakeFleet
 from tests.acceptance.handlers import REFUSED, REFUSER
 from tests.conftest import eventually
-from tests.expressions import alerts, of_dashboards, rules
+from tests.expressions import alerts, rules
 from tests.processes import stopped
 from tests.prometheus import Alertmanager, Prometheus, Webhook, require
 from tests.servers import kafka_tools
@@ -27,30 +25,6 @@ ALERT_SECONDS = 30.0
 LAG_OF_THE_TEST = 300
 AT_ONCE = {"KctlConsumerLagHigh", "KctlWorkerDown", "KctlDeadLetters"}
 """The awaited alerts; the others keep their times, and none of them may fire."""
-
-RATE_INTERVAL = "20s"
-EMPTY_WHEN_HEALTHY = {
-    "group: Caught up in, by partition A": "no partition falls behind and comes nearer",
-    "group: Caught up in A": "as of its partitions",
-    "worker: Batch in progress A": "there is none between two batches",
-    "fleet: Advised workers A": "the capacity of a worker is unknown in its first minutes",
-    **{
-        f"storage: {panel}": "its storage is no table"
-        for panel in (
-            "Files of the table A",
-            "Files of the table B",
-            "Commits to the table A",
-            "Commits to the table B",
-            "Commits to the table C",
-        )
-    },
-    **{
-        f"{board}: annotation {name}": "nothing was restarted or rebalanced in the last seconds"
-        for board in ("fleet", "group", "worker", "storage")
-        for name in ("Restarts", "Rebalances")
-    },
-}
-"""Expressions that may return nothing for a healthy fleet, and why."""
 
 
 def rules_of_the_test() -> str:
@@ -69,9 +43,8 @@ def value(prometheus: Prometheus, expression: str) -> float:
     return float(found[0]["value"][1]) if len(found) == 1 else float("nan")
 
 
-def test_troubles_reach_a_webhook(make_fleet: MakeFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_troubles_reach_a_webhook(make_fleet: MakeFleet, tmp_path: Path) -> None:
     require("prometheus", "prometheus-alertmanager")
-    monkeypatch.setenv("KCTL_WORKERS_BACKOFF_MIN_SECONDS", "5")  # long enough to be seen by a scrape
     fleet = make_fleet(
         workers=1,
         partitions=2,
@@ -107,10 +80,6 @@ def test_troubles_reach_a_webhook(make_fleet: MakeFleet, tmp_path: Path, monkeyp
         webhook.wait("KctlWorkerDown", "resolved", SETTLE_SECONDS, since=0, worker="worker-0")
         eventually(fleet.is_caught_up, SETTLE_SECONDS, "everything is committed")
 
-        os.kill(fleet.workers()["worker-0"]["pid"], signal.SIGKILL)
-        webhook.wait("KctlWorkerDown", "firing", ALERT_SECONDS, worker="worker-0")
-        webhook.wait("KctlWorkerDown", "resolved", START_SECONDS, worker="worker-0")
-
         fleet.send(3, REFUSED)
         alert = webhook.wait("KctlDeadLetters", "firing", START_SECONDS, group=fleet.group)
         assert "messages of group" in alert["annotations"]["description"]
@@ -119,20 +88,9 @@ def test_troubles_reach_a_webhook(make_fleet: MakeFleet, tmp_path: Path, monkeyp
         fleet.kctl("storage", "dead", "delete", "--yes")
         webhook.wait("KctlDeadLetters", "resolved", ALERT_SECONDS, group=fleet.group)
 
-        load = fleet.load(rate=200)
-        dashboards = of_dashboards(RATE_INTERVAL)
-
-        def without_data() -> set[str]:
-            return {name for name, expression in dashboards.items() if not prometheus.query(expression)}
-
-        eventually(lambda: without_data() <= EMPTY_WHEN_HEALTHY.keys(), ALERT_SECONDS, "every other panel has data")
-
         def firing() -> set[str]:
             return {name for name, expression in alerts().items() if prometheus.query(expression)}
 
-        eventually(
-            lambda: not firing(), ALERT_SECONDS, "an alert's expression returns nothing from a fleet that is well"
-        )
-        fleet.finish(load)
+        eventually(lambda: not firing(), ALERT_SECONDS, "no alert's expression is true of a fleet that is well")
         assert {alert["labels"]["alertname"] for alert in webhook.seen} == AT_ONCE
         assert [rule["lastError"] for rule in prometheus.rules() if rule.get("lastError")] == []

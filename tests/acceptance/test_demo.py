@@ -144,10 +144,9 @@ def test_everything_that_is_produced_is_handled_once(storage: str, demo: Demo) -
     all_is_handled_once(json.loads(out.splitlines()[-1]))
 
 
-@pytest.mark.parametrize("options", [("-o", "json"), ("--broker-only",)])
 @pytest.mark.shows("Ctrl-C while the demo's broker starts ends everything at once")
-def test_ctrl_c_while_the_broker_starts_ends_all_at_once(demo: Demo, short_dir: Path, options: tuple[str, ...]) -> None:
-    process = demo(*options)
+def test_ctrl_c_while_the_broker_starts_ends_all_at_once(demo: Demo, short_dir: Path) -> None:
+    process = demo("-o", "json")
     eventually(lambda: processes_in(short_dir / "demo" / "broker"), what="the broker starts")
 
     process.send_signal(signal.SIGINT)

@@ -21,10 +21,11 @@ from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
-from tests.acceptance.tables import Lake, StoredLake, lake, later, places, sent
+from tests.acceptance.tables import Lake, StoredLake, lake, later, look_after, places, sent, shows_no_key
 from tests.conftest import eventually
-from tests.object_store_server import ObjectStoreServer
 from tests.servers import topics
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "items.py"
@@ -63,14 +64,11 @@ def table(request: pytest.FixtureRequest, short_dir: Path) -> Lake | StoredLake:
     return Lake(short_dir) if request.param == "folder" else StoredLake(request.getfixturevalue("object_store"))
 
 
-@pytest.mark.shows(
-    "in an object store, too, each message is a row once, and no process list, output or log has its keys"
-)
-@pytest.mark.parametrize("table", [pytest.param("folder", marks=pytest.mark.long), "s3"], indirect=True)
+@pytest.mark.parametrize("table", ["folder", "s3"], indirect=True)
 def test_whatever_is_produced_is_in_the_table_once_despite_kills(
     make_fleet: MakeFleet, table: Lake | StoredLake
 ) -> None:
-    """test_any_kill.py, in `make test-long`, has more kills."""
+    """test_any_kill.py has more kills."""
     fleet = make_fleet(partitions=3, storage=table.settings("maintenance = false"))
     fleet.send(3000)
     fleet.start()
@@ -82,6 +80,8 @@ def test_whatever_is_produced_is_in_the_table_once_despite_kills(
     eventually(lambda: table.opened().version() > before + 1, START_SECONDS, "batches are stored")
     fleet.kill_worker()
     look_after(fleet)
+    if isinstance(table, StoredLake):
+        table.be_away(30.0)
     fleet.finish(load)
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
 
@@ -98,21 +98,7 @@ def test_whatever_is_produced_is_in_the_table_once_despite_kills(
         eventually(lambda: table.places() == sent(fleet) + sent(fleet), SETTLE_SECONDS, "each is a row once more")
 
 
-def shows_no_key(fleet: Fleet, secret: str) -> None:
-    assert not [each for each in fleet.family() if secret in " ".join(each.cmdline())]
-    shown = [fleet.kctl("config", "show").stdout, fleet.kctl("storage", "status").stdout]
-    logs = [file for file in fleet.directory.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()]
-    assert (logs, [text for text in shown if secret in text]) == ([], [])
-
-
-def look_after(fleet: Fleet) -> None:
-    """Compacts, and removes all files that only older versions have, during whatever batch runs."""
-    fleet.kctl("storage", "optimize")
-    fleet.kctl("storage", "vacuum", "--retention-hours", "0", "--yes")
-
-
 @pytest.mark.shows("a batch of a lake waits until it is full, at most workers.trigger_seconds")
-@pytest.mark.long
 def test_a_full_batch_is_stored_at_once_and_what_is_left_waits(make_fleet: MakeFleet, short_dir: Path) -> None:
     table = short_dir / "orders"
     fleet = make_fleet(partitions=2, storage=lake(table), trigger="3600.0", workers_more="max_records_per_batch = 100")
@@ -172,8 +158,6 @@ def requeued(table: Path, fleet: Fleet) -> int:
     return DeadLetterTable(LakeStorage(LocalFolder(table)), fleet.group).count_requeued()
 
 
-@pytest.mark.long
-@pytest.mark.timeout(400)
 @pytest.mark.shows("with a table that several fleets write, no row is lost or doubled")
 def test_two_fleets_fill_one_table_while_their_workers_are_killed(make_fleet: MakeFleet, short_dir: Path) -> None:
     drawn = random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
@@ -193,46 +177,6 @@ def test_two_fleets_fill_one_table_while_their_workers_are_killed(make_fleet: Ma
     assert table.places() == sent(fleets[0]) + sent(fleets[1])
 
 
-@pytest.mark.long
-@pytest.mark.timeout(600)
-def test_rows_and_dead_letters_are_stored_once_beside_maintenance_kills_and_a_store_that_is_away(
-    make_fleet: MakeFleet, object_store: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No message of the first batch becomes a row, so Spark writes no file. In the end dead letters are requeued."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("KCTL_REPAIRED", str(object_store.directory / "repaired"))
-    table, dead_letters = StoredLake(object_store), StoredLake(object_store, "orders_dead_letters")
-    drawn = random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
-    fleet = make_fleet(
-        partitions=2,
-        storage=table.settings('maintenance = false\npartition_by = ["topic"]'),
-        workers_more='transform = "tests.acceptance.transforms:fewer_marked_when_repaired"',
-    )
-    fleet.send(1)
-    fleet.start()
-    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
-
-    load = fleet.load(500)
-    for _ in range(2):
-        fleet.kill_worker()
-        look_after(fleet)
-        object_store.kill()
-        away = drawn.uniform(0, 40)
-        eventually(later(away), 60, "it was away for so long")
-        object_store.start()
-    fleet.finish(load)
-    eventually(fleet.is_caught_up, 2 * START_SECONDS, "all is committed")
-    marked = Counter({place: 1 for place in sent(fleet) if place[2] % 10 == 0})
-    assert dead_letters.places() == marked
-    assert table.places() == sent(fleet) - marked
-
-    (object_store.directory / "repaired").touch()
-    fleet.kctl("storage", "dead", "requeue")
-    still = Counter({place: 1 for place in sent(fleet) if place[2] % 100 == 0})
-    eventually(lambda: dead_letters.places() == still, 120, "they are requeued")
-    assert table.places() == sent(fleet) - still
-
-
 COMPACTED = {
     "cleanup.policy": "compact",
     "segment.ms": "1000",
@@ -241,8 +185,6 @@ COMPACTED = {
 }
 
 
-@pytest.mark.long
-@pytest.mark.timeout(400)
 @pytest.mark.shows("each message that a compacted topic still has is a row of the table once")
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 def test_of_a_compacted_topic_every_message_that_is_left_is_a_row(make_fleet: MakeFleet, short_dir: Path) -> None:

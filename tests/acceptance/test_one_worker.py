@@ -184,20 +184,6 @@ def test_a_reset_of_the_group_is_honoured_and_reported(bench: Bench) -> None:
 
 @pytest.mark.shows("records that retention removed are counted and reported")
 @pytest.mark.long
-def test_records_that_retention_removed_before_they_were_read_are_reported(bench: Bench) -> None:
-    fleet = bench.fleet
-    fleet.kctl("scale", "workers=0", "--wait")
-    fleet.send(200)
-    topics.delete_records(fleet.broker.bootstrap_servers, fleet.topic, {1: bench.begin + 70})
-    fleet.kctl("scale", "workers=1", "--wait")
-    bench.await_caught_up()
-
-    assert bench.events() == [("records_lost", 1, 0, 70)]
-    assert "70 offsets" in fleet.events()[-1]["text"]
-    assert (bench.stored(0), bench.stored(1)) == (list(range(100)), list(range(70, 100)))
-
-
-@pytest.mark.long
 def test_records_removed_between_batches_of_a_query_are_counted(bench: Bench) -> None:
     fleet = bench.fleet
     with bench.holding():

@@ -19,7 +19,7 @@ from kctl_agent.storage.redis.client import _source
 from kctl_agent.worker.query.lake_put import FILE_RECORDS
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.acceptance.spark_cluster import EXECUTORS, MakeCluster, SparkCluster
-from tests.acceptance.tables import Lake, StoredLake, sent
+from tests.acceptance.tables import Lake, StoredLake, look_after, sent, shows_no_key
 from tests.conftest import eventually
 from tests.object_store_server import ObjectStoreServer
 from tests.processes import command_line
@@ -76,21 +76,32 @@ def no_executor(fleet: Fleet) -> str:
     return str(found)
 
 
-@pytest.mark.shows("the executors of a Spark cluster fill a table in a shared folder, and get the transform's modules")
-def test_a_cluster_fills_a_shared_folder(make_cluster: MakeCluster, make_fleet: MakeFleet, shared: Path) -> None:
-    table, cluster = Lake(shared), make_cluster(workers=0)
-    fleet = make_fleet(storage=table.settings(), workers_more='transform = "stamping:stamped"', **cluster.settings())
+@pytest.mark.shows("the executors of a Spark cluster fill a table, and get the transform's modules")
+@pytest.mark.shows(
+    "in an object store, too, each message is a row once, and no process list, output or log has its keys"
+)
+def test_a_cluster_fills_a_table_in_an_object_store_despite_kills(
+    make_cluster: MakeCluster, make_fleet: MakeFleet, object_store: ObjectStoreServer
+) -> None:
+    table, cluster = StoredLake(object_store), make_cluster(workers=0)
+    storage = table.settings("maintenance = false")
+    fleet = make_fleet(storage=storage, workers_more='transform = "stamping:stamped"', **cluster.settings())
     (fleet.directory / "stamping.py").write_text(TRANSFORM)
     (fleet.directory / "steps.py").write_text(STEPS)
-    fleet.send(1000)
+    load = fleet.load(200)
     fleet.start()
     cluster.run("worker-0")  # while the engine starts
+    eventually(lambda: any(row["batches_total"] for row in fleet.workers().values()), START_SECONDS, "rows are stored")
 
+    fleet.kill_worker()
+    look_after(fleet)
+    fleet.finish(load)
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
 
     assert table.places() == sent(fleet)
-    [module] = set(DeltaTable(table.path).to_pyarrow_table(columns=["module"])["module"].to_pylist())
+    [module] = set(table.opened().to_pyarrow_table(columns=["module"])["module"].to_pylist())
     assert module.startswith("./spark-modules-"), "an executor imports what Spark has brought into its folder"
+    shows_no_key(fleet, table.secret)
 
 
 @pytest.mark.long

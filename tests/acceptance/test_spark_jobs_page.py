@@ -14,6 +14,8 @@ from kctl.demo.kafka_broker import free_ports
 from tests.acceptance.documented import Terminals
 from tests.conftest import eventually
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 SECTION = (
     (ROOT / "docs" / "spark-jobs.md").read_text(encoding="utf-8").split("## Try it in two minutes")[1].split("\n## ")[0]

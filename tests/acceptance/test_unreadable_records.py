@@ -134,27 +134,3 @@ def test_a_record_that_cannot_be_read_becomes_a_dead_letter_also_where_sparks_ow
         assert places(short_dir / "orders") == {at: 1 for at in everything_sent(fleet) if at not in dead}
     else:
         assert fleet.audit().stored == fleet.sent.total() - len(rows)
-
-
-@pytest.mark.long
-def test_outages_make_no_dead_letter(make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    away = short_dir / "away"
-    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
-    monkeypatch.setenv("KCTL_DATABASE_AWAY", str(away))
-    more = 'transform = "tests.acceptance.transforms:asks_a_database"\non_unreadable = "dead_letter"'
-    fleet = make_fleet(partitions=3, workers_more=more)
-    fleet.start("worker-0")
-    fleet.send(30)
-    eventually(fleet.is_caught_up, SETTLE_SECONDS, "all is stored")
-
-    away.touch()
-    fleet.send(30)
-    why = "ConnectionError: the database does not answer"
-    rows = eventually(lambda: len(found := isolated(fleet)) == 3 and found, READ_SECONDS, "all are isolated")
-    assert all(row["why"].startswith(why) and row["offset"] == 10 for row in rows)
-    assert fleet.dead_letters() == []
-
-    away.unlink()
-    eventually(fleet.is_caught_up, READ_SECONDS, "all is read")
-    assert fleet.dead_letters() == []
-    fleet.stored_once()

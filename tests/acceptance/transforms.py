@@ -42,14 +42,6 @@ def every_tenth_marked(frame: DataFrame) -> DataFrame:
     return frame.withColumn("_kctl_error", when(col("offset") % 10 == 0, "a tenth"))
 
 
-def fewer_marked_when_repaired(frame: DataFrame) -> DataFrame:
-    """As `every_tenth_marked`; once the file `KCTL_REPAIRED` exists, marks only every hundredth message."""
-    from pyspark.sql.functions import col, when
-
-    each = 100 if os.path.exists(os.environ["KCTL_REPAIRED"]) else 10
-    return frame.withColumn("_kctl_error", when(col("offset") % each == 0, f"one of {each}"))
-
-
 def typed_by_offset(frame: DataFrame) -> DataFrame:
     """For a table: columns of types with and without bounds in files, all made of the offset; one message in ten is
     unreadable."""
@@ -100,15 +92,3 @@ def chokes(frame: DataFrame) -> DataFrame:
             yield batch
 
     return frame.mapInArrow(check, frame.schema)
-
-
-def asks_a_database(frame: DataFrame) -> DataFrame:
-    """Fails in the executor at every record while the file `KCTL_DATABASE_AWAY` exists."""
-
-    def ask(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            if batch.num_rows and os.path.exists(os.environ["KCTL_DATABASE_AWAY"]):
-                raise ConnectionError("the database does not answer")
-            yield batch
-
-    return frame.mapInArrow(ask, frame.schema)

@@ -1,13 +1,9 @@
-"""`python typed_tables.py FOLDER` puts batches of Avro into tables by Spark, without Kafka, with schemas of a real
-registry.
-
-It prints as JSON the outcomes, and what fastavro makes of the same bytes.
-"""
+"""Batches of Avro that Spark puts into tables, without Kafka, with schemas of a real registry: the outcomes, and what
+fastavro makes of the same bytes."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
@@ -23,7 +19,6 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from kctl.jars.lock import jar_paths
 from kctl_agent.errors import RegistryUnusable
 from kctl_agent.schemas import registry as client
 from kctl_agent.schemas.formats import RegistrySettings
@@ -37,7 +32,6 @@ from kctl_agent.worker.query.marked_rows import ERROR
 from kctl_agent.worker.query.put import BatchRange
 from kctl_agent.worker.query.requeue_put import RequeuePut
 from kctl_agent.worker.query.typed_rows import TypedRows, unframed
-from tests.acceptance.lone_spark import lone_session
 from tests.servers.schema_registry import FaultyRegistry, SchemaRegistry, framed
 
 GROUP = Binding("group", "cluster")
@@ -359,13 +353,8 @@ def every_type(table: Table) -> list[list[str]]:
     ]
 
 
-def as_json(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime | date) else str(value)
-
-
-def main(folder: Path) -> None:
-    avro = [str(jar) for jar in jar_paths("spark") if "avro" in jar.name]
-    spark = lone_session(folder, {"spark.jars": ",".join(avro), "spark.sql.session.timeZone": "UTC"})
+def found(spark: SparkSession, folder: Path) -> dict[str, Any]:
+    folder.mkdir()
     with SchemaRegistry(folder) as apicurio, FaultyRegistry(apicurio) as registry:
         cases: dict[str, tuple[Callable[[Table], Any], dict[str, Any]]] = {
             "mixed": (mixed, {}),
@@ -375,13 +364,9 @@ def main(folder: Path) -> None:
             "shared": (shared, {}),
             "transformed": (transformed, {"transform": doubling}),
         }
-        found = {name: run(Table(spark, folder / name, registry, **more)) for name, (run, more) in cases.items()}
-        found["unusable"] = unusable(spark, folder, registry)
-        found["texts"] = texts(spark)
-        found["every_type"] = every_type(Table(spark, folder / "every", registry))
-        found["away"] = away(Table(spark, folder / "away", registry))
-    sys.stdout.write(json.dumps(found, default=as_json))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+        outcomes = {name: run(Table(spark, folder / name, registry, **more)) for name, (run, more) in cases.items()}
+        outcomes["unusable"] = unusable(spark, folder, registry)
+        outcomes["texts"] = texts(spark)
+        outcomes["every_type"] = every_type(Table(spark, folder / "every", registry))
+        outcomes["away"] = away(Table(spark, folder / "away", registry))
+    return outcomes
