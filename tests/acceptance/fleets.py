@@ -9,7 +9,7 @@ import subprocess
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,6 @@ from kctl.config.load import load
 from kctl.demo.audit import Audit, audit, places
 from kctl.demo.fleet import DemoFleet
 from kctl.demo.producer import Producer
-from kctl.jars.lock import jar_paths
-from kctl.master.launch import worker_settings
 from kctl_agent.storage.file import FileStorage
 from tests.conftest import BRIEF_JVM, eventually
 from tests.processes import alive
@@ -106,7 +104,6 @@ class Fleet(DemoFleet):
         self.sent: Counter[TopicPartition] = Counter()
         self._more = more
         self._loads: list[Producer] = []
-        self._attached: list[subprocess.Popen[bytes]] = []
         if beside is None:
             topics.create_topic(broker.bootstrap_servers, self.topic, partitions, topic_configs)
         self.set_up(workers)
@@ -206,22 +203,6 @@ class Fleet(DemoFleet):
         committed = {p: row["current_offset"] or 0 for p, row in self.offsets().items()}
         return sum(self.sent[TopicPartition(self.topic, p)] - committed.get(p, 0) for p in range(self.partitions))
 
-    def attach(
-        self, name: str, command: Sequence[str] = (sys.executable, "-m", "kctl_agent.worker")
-    ) -> subprocess.Popen[bytes]:
-        """Starts a worker without a master; its socket in run_dir makes it part of the fleet."""
-        config = load(self.config, os.environ, {"workers.engine": "own"})
-        settings = worker_settings(config, name, [str(jar) for jar in jar_paths("spark")])
-        with (self.directory / "logs" / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-            )
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(settings).encode() + b"\n")
-        process.stdin.flush()
-        self._attached.append(process)
-        return process
-
     def send(self, count: int, value: bytes = b"x" * 100) -> None:
         """Spreads `count` messages over the partitions, and waits for the acknowledgements."""
         producer = KafkaProducer(bootstrap_servers=self.broker.bootstrap_servers, acks="all")
@@ -297,17 +278,6 @@ class Fleet(DemoFleet):
         for producer in self._loads:
             producer.stop(5)
         self.stop()
-        for process in self._attached:
-            assert process.stdin is not None
-            process.stdin.close()
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            for left in psutil.process_iter():
-                if session_of(left.pid) == process.pid:
-                    left.kill()
 
 
 MakeFleet = Callable[..., Fleet]

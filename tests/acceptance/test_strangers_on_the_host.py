@@ -164,33 +164,25 @@ def test_nothing_in_the_working_directory_is_run_but_the_transform_beside_the_fi
 
 @pytest.mark.shows("another user can call neither PySpark's callbacks nor Spark's RPC, nor the engine's ports")
 @needs_root
-def test_another_user_cannot_call_what_spark_calls(fleet: Fleet) -> None:
+def test_another_user_can_call_nothing_that_listens(fleet: Fleet) -> None:
     [worker, *_] = fleet.family("worker-0")
-    listening = ports(worker)  # for callbacks, and PySpark's accumulators if the worker has its own driver
+    of_worker, of_jvm = ports(worker), ports(fleet.jvm())  # a worker's are for callbacks
     call = b"c\np0\ncall\nn\ni7\ne\n"  # of the first proxy, foreachBatch's, with None and 7, as Py4J writes it
+    find_class = b"r\nu\njava.lang.System\nrj\ne\n"  # `jvm.java.lang.System`
+    to_spark = struct.pack(">QBQI", 26, 3, 1, 5) + b"hello"  # Spark's frame of an RpcRequest
 
-    replies = {
-        address: (reply_to_nobody(address, call), reply_to_nobody(address, b"A\nguessed\ne\n" + call))
-        for address in listening
-    }
+    def replies(addresses: list[tuple[str, int]], *requests: bytes) -> set[bytes]:
+        return {reply_to_nobody(address, sent) for address in addresses for sent in requests}
 
-    assert listening
-    assert {reply for both in replies.values() for reply in both} <= {b"", b"!xn\n"}, "a call is answered with more"
-
-
-@needs_root
-def test_another_user_gets_nothing_from_a_gateway_into_the_jvm(fleet: Fleet) -> None:
-    find_class = b"r\nu\njava.lang.System\nrj\ne\n"  # `jvm.java.lang.System`, as Py4J writes it
-    listening = ports(fleet.jvm())
-
-    replies = {
-        reply_to_nobody(address, sent)
-        for address in listening
-        for sent in (find_class, b"A\n" + b"0" * 64 + b"\ne\n" + find_class)
-    }
-
-    assert len(listening) >= (4 if fleet.has_engine else 3), "Spark's two, and a gateway for each process"
-    assert not [reply for reply in replies if reply.startswith(b"!")], "a gateway has read what was sent"
+    assert of_worker
+    assert len(of_jvm) >= (4 if fleet.has_engine else 3), "Spark's two, and a gateway for each process"
+    assert replies(of_worker, call, b"A\nguessed\ne\n" + call) <= {b"", b"!xn\n"}, "a call is answered with more"
+    read = replies(of_jvm, find_class, b"A\n" + b"0" * 64 + b"\ne\n" + find_class)
+    assert not [reply for reply in read if reply.startswith(b"!")], "a gateway has read what was sent"
+    of_spark = [reply for reply in replies(of_jvm, to_spark) if reply and not reply.startswith(b"!")]
+    assert of_spark
+    for reply in of_spark:
+        assert b"Expected SaslMessage" in reply or b"Unknown challenge message" in reply, reply[:300]
 
 
 @pytest.mark.shows("another user cannot fill the memory of a fleet's processes with an endless line")
@@ -202,22 +194,6 @@ def test_another_user_fills_no_memory_by_a_line_without_an_end(fleet: Fleet) -> 
 
     assert max(taken.values()) < 16 << 20, f"more than what the kernel keeps: {taken}"
     assert fleet.is_running("worker-0")
-
-
-@needs_root
-def test_another_user_cannot_speak_to_sparks_rpc_and_block_manager(fleet: Fleet) -> None:
-    jvm = fleet.jvm()
-    body = b"hello"
-    request = struct.pack(">QBQI", 21 + len(body), 3, 1, len(body)) + body  # Spark's frame of an RpcRequest
-
-    listening = ports(jvm)
-    replies = {address: reply_to_nobody(address, request) for address in listening}
-
-    assert len(listening) >= 2
-    of_spark = [reply for reply in replies.values() if reply and not reply.startswith(b"!")]  # `!` is Py4J's, see above
-    assert of_spark, replies
-    for reply in of_spark:
-        assert b"Expected SaslMessage" in reply or b"Unknown challenge message" in reply, reply[:300]
 
 
 def test_the_settings_of_a_worker_are_on_no_command_line(fleet: Fleet) -> None:
