@@ -40,14 +40,11 @@ def test_its_dead_letters_are_requeued_in_a_storage_with_a_queue(tmp_path: Path)
     with pytest.raises(StorageError, match="no queue"):
         directly.requeue_dead()
     directly.close()
+    with pytest.raises(StorageError, match="known are: file, redis, directly, lake"):
+        opened(tmp_path / "s.sqlite", "tape")
 
     file = opened(tmp_path / "s.sqlite", "file")
 
     assert file.requeue_dead() == 1
     assert [message.offset for claim in file.claim("a", 10, 60.0) for message in claim.messages] == [7]
     file.close()
-
-
-def test_a_mode_that_is_not_known_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="known are: file, redis, directly, lake"):
-        opened(tmp_path / "s.sqlite", "tape")

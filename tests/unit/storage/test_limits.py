@@ -3,6 +3,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,36 +20,33 @@ GIB = 1 << 30
 @pytest.mark.parametrize(
     ("stats", "why"),
     [
-        (replace(EMPTY, pending=500, processing=300, delayed=199, dead=99, bytes=5 * GIB - 1), None),
-        (
-            replace(EMPTY, pending=500, processing=300, delayed=200),
-            "the storage holds 1,000 messages, and storage.limit is 1,000",
-        ),
-        (replace(EMPTY, bytes=5 * GIB), "the storage holds 5.0 GiB, and storage.limit_bytes is 5.0 GiB"),
-        (
-            replace(EMPTY, bytes=5 * GIB, dead=7),
-            "the storage holds 5.0 GiB (7 dead letters among them), and storage.limit_bytes is 5.0 GiB",
-        ),
-        (
-            replace(EMPTY, dead=100),
-            "the storage holds 100 dead letters, and storage.dead_limit is 100: `kctl storage dead list` shows them, "
-            "`kctl storage dead requeue` and `dead delete` make room",
-        ),
-        (replace(EMPTY, free=Free("the disk of /x", GIB, GIB)), None),
-        (
-            replace(EMPTY, free=Free("the disk of /x", GIB - 1, GIB)),
-            "the disk of /x has 1024.0 MiB left, and 1.0 GiB should stay free",
-        ),
-        (replace(EMPTY, free=Free("the disk of /x", GIB, GIB, 0.01)), None),
-        (replace(EMPTY, free=Free("the disk of /x", GIB, None, 0.0)), None),
-        (
-            replace(EMPTY, free=Free("the disk of /x", GIB, GIB, 0.004)),
-            "the disk of /x has 0.4% of its inodes left, and 1% should stay free",
-        ),
+        ({"pending": 500, "processing": 300, "delayed": 199, "dead": 99, "bytes": 5 * GIB - 1}, None),
+        ({"pending": 500, "processing": 300, "delayed": 200}, "holds 1,000 messages, and storage.limit is 1,000"),
+        ({"bytes": 5 * GIB}, "holds 5.0 GiB, and storage.limit_bytes is 5.0 GiB"),
+        ({"bytes": 5 * GIB, "dead": 7},
+         "holds 5.0 GiB (7 dead letters among them), and storage.limit_bytes is 5.0 GiB"),
+        ({"dead": 100}, "holds 100 dead letters, and storage.dead_limit is 100: `kctl storage dead list` shows them, "
+         "`kctl storage dead requeue` and `dead delete` make room"),
+    ],
+)  # fmt: skip
+def test_each_limit_has_its_sentence(stats: dict[str, Any], why: str | None) -> None:
+    assert why_full(replace(EMPTY, **stats, limits=LIMITS)) == (None if why is None else f"the storage {why}")
+
+
+@pytest.mark.parametrize(
+    ("free", "why"),
+    [
+        ((GIB, GIB), None),
+        ((GIB - 1, GIB), "1024.0 MiB left, and 1.0 GiB should stay free"),
+        ((GIB, GIB, 0.01), None),
+        ((GIB, None, 0.0), None),
+        ((GIB, GIB, 0.004), "0.4% of its inodes left, and 1% should stay free"),
     ],
 )
-def test_each_limit_has_its_sentence(stats: StorageStats, why: str | None) -> None:
-    assert why_full(replace(stats, limits=LIMITS)) == why
+def test_a_full_disk_has_its_sentence(free: tuple[Any, ...], why: str | None) -> None:
+    stats = replace(EMPTY, free=Free("the disk of /x", *free))
+
+    assert why_full(stats) == (None if why is None else f"the disk of /x has {why}")
 
 
 @pytest.mark.parametrize(

@@ -302,13 +302,8 @@ def test_a_day_that_readers_of_the_table_do_not_support_is_rejected_before_it_is
     assert not Path(batch.folder.uri).exists()
     assert DeltaTable(path).to_pyarrow_table().num_rows == 0
 
-
-def test_the_first_and_the_last_day_and_none_are_stored(path: Path) -> None:
-    _, batch = of_days(path, "0001-01-01", "9999-12-31", "__HIVE_DEFAULT_PARTITION__")
-
-    batch.commit()
-
-    assert DeltaTable(path).to_pyarrow_table().num_rows == 3
+    _, batch = of_days(path.with_name("possible"), "0001-01-01", "9999-12-31", "__HIVE_DEFAULT_PARTITION__")
+    assert sum(file.rows for file in batch.commit()) == 3
 
 
 def test_maintenance_reports_a_table_of_which_delta_rs_can_make_nothing_and_does_the_rest(path: Path) -> None:

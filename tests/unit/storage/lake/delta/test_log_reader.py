@@ -210,16 +210,11 @@ def test_overwritten_commits_are_not_stored(storage: LakeStorage, path: Path, mo
     begun(storage, 100, 110).commit()
     assert offsets(path) == list(range(100, 110))
 
-
-def test_an_overwritten_version_is_named(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The overwritten offsets are below the stored ones, so no worker reads them again by itself."""
-    begun(storage, 100, 110).commit()
+    # These offsets are below the stored ones, so no worker reads them again by itself.
     late, version = begun(storage, 110, 120), DeltaTable(path).version()
-
     overwrite_after_the_write(monkeypatch, path, version)
     with pytest.raises(StorageUnusable, match=f"has overwritten version {version} of the table"):
         late.commit()
-
     assert at(storage) == StoredOffset(*TP, TOPIC_ID, 120, 1)
 
 

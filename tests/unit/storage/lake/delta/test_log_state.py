@@ -60,16 +60,6 @@ def test_a_checkpoint_in_parts_counts_once_all_of_them_are_there(storage: LakeSt
     assert storage.count().rows == 10
 
 
-def test_a_log_without_an_entry_is_rejected_and_none_is_no_table(storage: LakeStorage, path: Path) -> None:
-    begun(storage, 10, 20).commit()
-    (path / "_delta_log" / f"{2:020}.json").unlink()
-
-    with pytest.raises(LogUnreadable, match="entry 2 of its log is not there"):
-        LogState.read(LocalFolder(path))
-    with pytest.raises(NoTable):
-        LogState.read(LocalFolder(path.parent))
-
-
 @pytest.mark.parametrize("character", ["\u2028", "\u2029", "\x85"])
 def test_line_ends_of_unicode_end_no_line_of_a_log(storage: LakeStorage, path: Path, character: str) -> None:
     """Other writers leave them unescaped in a file's statistics."""
@@ -105,8 +95,18 @@ def test_a_checkpoint_that_is_damaged_is_passed_over_and_named(
     assert offsets(path) == list(range(50))
 
 
-def test_a_damaged_checkpoint_without_its_entries_is_rejected(storage: LakeStorage, path: Path) -> None:
+def test_a_log_without_an_entry_and_a_damaged_checkpoint_without_its_entries_are_rejected(
+    storage: LakeStorage, path: Path
+) -> None:
     begun(storage, 10, 20).commit()
+    entry = path / "_delta_log" / f"{2:020}.json"
+    aside = entry.rename(path / "aside")
+    with pytest.raises(LogUnreadable, match="entry 2 of its log is not there"):
+        LogState.read(LocalFolder(path))
+    with pytest.raises(NoTable):
+        LogState.read(LocalFolder(path.parent))
+
+    aside.rename(entry)
     DeltaTable(path).create_checkpoint()
     [checkpoint] = (path / "_delta_log").glob("*.checkpoint.parquet")
     checkpoint.write_bytes(b"")

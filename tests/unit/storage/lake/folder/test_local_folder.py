@@ -68,7 +68,10 @@ def test_an_unlistable_folder_is_no_empty_one(tmp_path: Path, monkeypatch: pytes
     assert list(LocalFolder(tmp_path / "day=c").files()) == []
 
 
-def test_a_user_who_may_only_read_is_not_rejected(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_a_folder_that_another_process_tries_nor_a_user_who_may_only_read_is_rejected(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (path / "_kctl-0").mkdir(parents=True)  # another process tries the folder at that moment
     opened(path)
 
     def not_allowed(*_: object, **__: object) -> None:
@@ -77,12 +80,6 @@ def test_a_user_who_may_only_read_is_not_rejected(path: Path, monkeypatch: pytes
     monkeypatch.setattr(os, "mkdir", not_allowed)
 
     LakeStorage(LocalFolder(path)).prepare()
-
-
-def test_what_another_process_tries_in_a_folder_at_that_moment_is_no_content(path: Path) -> None:
-    (path / "_kctl-0").mkdir(parents=True)
-
-    opened(path)
 
 
 def test_a_table_that_was_just_made_outlasts_a_power_cut(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
