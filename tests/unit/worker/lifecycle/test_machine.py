@@ -184,8 +184,9 @@ def test_a_batch_that_is_stored_forgives_the_failed_starts_before_it() -> None:
 def test_a_failing_querys_partitions_are_read_carefully_and_streamed_but_for_the_bad_one() -> None:
     lifecycle, _ = run(READS)
     run([QueryFailed(AB, "no number", None), Tick(), Tick(), StartDue(), QueryStarted(AB, {})], lifecycle, now=101.0)
-    last = run([QueryFailed(AB, "no number", None), Tick(), Tick(), StartDue()], lifecycle, now=103.0)[1]
-    assert last == [StartQuery(AB, is_careful=True)]
+    failed = run([QueryFailed(AB, "no number", None), Tick()], lifecycle, now=103.0)[1]
+    assert ReportRetry("no number", 2, 0.0) in failed
+    assert run([Tick(), StartDue()], lifecycle, now=103.0)[1] == [StartQuery(AB, is_careful=True)]
 
     unreadable = UnreadPartition("t", 0, "no number", 17)
     lifecycle.query_started(AB, {}, 103.0)

@@ -58,25 +58,17 @@ def view(epoch: int = 1) -> BrokerView:
     return BrokerView(starts={TP: 0}, ends={TP: 12}, taken_at=1.0, logs={TP: LogSeen(epoch, 12)})
 
 
-@pytest.mark.parametrize(
-    ("stored", "diverged", "epoch", "ends"),
-    [
-        (10, None, 1, False),
-        (None, None, 1, True),
-        (7, None, 1, True),
-        (15, None, 1, False),
-        (10, 9, 2, True),
-        (10, 11, 2, False),
-    ],
-    ids=[
-        "everything is there",
-        "the storage has lost the offset",
-        "the storage has gone back",
-        "the storage is ahead",
-        "the log differs below what was read",
-        "the log differs above what was read",
-    ],
-)
+CASES: dict[str, tuple[int | None, int | None, int, bool]] = {
+    "everything is there": (10, None, 1, False),
+    "the storage has lost the offset": (None, None, 1, True),
+    "the storage has gone back": (7, None, 1, True),
+    "the storage is ahead": (15, None, 1, False),
+    "the log differs below what was read": (10, 9, 2, True),
+    "the log differs above what was read": (10, 11, 2, False),
+}
+
+
+@pytest.mark.parametrize(("stored", "diverged", "epoch", "ends"), CASES.values(), ids=CASES.keys())
 def test_a_query_ends_where_storage_or_log_are_no_longer_what_it_has_read(
     tmp_path: Path, stored: int | None, diverged: int | None, epoch: int, ends: bool
 ) -> None:

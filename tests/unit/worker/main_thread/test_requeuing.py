@@ -106,8 +106,9 @@ def test_a_turn_waits_for_nothing_and_begins_nothing_twice(requeuing: Requeuing,
 
 
 def test_failures_are_retried_less_often(requeuing: Requeuing, played: Played, log: Log, stats: PlayedStats) -> None:
+    """Panics too."""
     log.commit()
-    played.answers = [ValueError("the price of order 7 is no number")] * 5
+    played.answers = [*[Panic("index out of bounds")] * 4, ValueError("the price of order 7 is no number")]
     at = 100.0
     while played.calls < 5:
         turned(requeuing, at)
@@ -122,15 +123,3 @@ def test_failures_are_retried_less_often(requeuing: Requeuing, played: Played, l
 
 class Panic(BaseException):
     """Like a panic of delta-rs, or `exit()` in a transform."""
-
-
-def test_panics_are_reported_too(requeuing: Requeuing, played: Played, log: Log, stats: PlayedStats) -> None:
-    log.commit()
-    played.answers = [PutBack(3, 2, 1), *[Panic("index out of bounds")] * 5]
-    for second in (100.0, 110.0, 121.0):
-        turned(requeuing, second)
-
-    assert len(stats.events) == 1
-    assert stats.troubles == {
-        "requeue": ("dead letters cannot be requeued: index out of bounds; next try in 2 s", None)
-    }
