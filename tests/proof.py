@@ -39,13 +39,16 @@ def page() -> str:
 
 
 def promises(file: Path) -> Iterator[str]:
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+    text, is_whole = file.read_text(encoding="utf-8"), any(file.is_relative_to(ROOT / folder) for folder in WHOLE)
+    if MARK not in text and not is_whole:
+        return
+    tree = ast.parse(text)
     tests = [
         node
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
     ]
-    if tests and any(file.is_relative_to(ROOT / folder) for folder in WHOLE):
+    if tests and is_whole:
         first, _, _ = (ast.get_docstring(tree) or "").partition("\n\n")
         yield " ".join(first.split()).rstrip(".") + ("*" if _is_long(tree) else "")
     for test in tests:

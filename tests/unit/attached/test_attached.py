@@ -70,8 +70,11 @@ def test_a_partition_that_two_queries_read_is_as_far_as_the_slower_one() -> None
     queries = Queries("report")
     queries.polled("q1", RUNS, progress(3, {"orders": {"0": 30}}))
     queries.polled("q2", RUNS, progress(3, {"orders": {"0": 12, "1": 5}}))
+    queries.polled("q3", RUNS, progress(3, {"orders": {"0": 3}, "refunds": {"0": 5}}))
 
+    assert queries.leave_out({"q3"}) == {"q3"}, "offsets of another cluster"
     assert queries.positions() == {("orders", 0): 12, ("orders", 1): 5}
+    assert queries.leave_out({"q3"}) == set()
     queries.keep({"q1"})
     assert queries.positions() == {("orders", 0): 30}
 
@@ -101,29 +104,12 @@ def test_a_query_is_starting_until_its_sources_are_there() -> None:
 
     queries.polled("q1", "Initializing sources", None)
     assert queries.snapshot(1.0).worker.state == "starting"
-    queries.polled("q1", "Waiting for data to arrive", None)
+    queries.polled("q1", "Waiting for data to arrive", progress(0, {"orders": {"0": 1}}))
     assert queries.snapshot(1.0).worker.state == "running"
-
-
-def test_without_a_poll_of_the_brokers_the_lag_is_not_known() -> None:
-    queries = Queries("report")
-    queries.polled("q1", RUNS, progress(0, {"orders": {"0": 1}}))
-
-    assert queries.snapshot(1.0).partitions[0].lag is None
+    assert queries.snapshot(1.0).partitions[0].lag is None, "without a poll of the brokers"
     assert queries.failed("poll: the brokers are away")
     assert not queries.failed("poll: the brokers are away")
     assert queries.snapshot(1.0).worker.last_error == "poll: the brokers are away"
-
-
-def test_the_offsets_of_another_cluster_are_left_out() -> None:
-    queries = Queries("report")
-    queries.polled("q1", RUNS, progress(3, {"orders": {"0": 30}}))
-    queries.polled("q2", RUNS, progress(3, {"orders": {"0": 12}, "refunds": {"0": 5}}))
-
-    assert queries.leave_out({"q2"}) == {"q2"}
-
-    assert queries.positions() == {("orders", 0): 30}
-    assert queries.leave_out({"q2"}) == set()
 
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}

@@ -34,7 +34,7 @@ def of(folder: Path, **spark: Any) -> dict[str, str]:
      ("spark://localhost:7077", False), ("yarn", False), ("k8s://https://host", False)],
 )  # fmt: skip
 def test_masters_with_a_drawn_or_given_secret_authenticate(tmp_path: Path, master: str, local: bool) -> None:
-    conf = of(tmp_path, master=master)
+    conf, not_wanted = of(tmp_path, master=master), {"spark.authenticate": "false", "spark.redaction.regex": "x"}
     with_secret = of(tmp_path, master=master, auth_secret="hunter2")
 
     assert is_local(master) is local
@@ -42,15 +42,14 @@ def test_masters_with_a_drawn_or_given_secret_authenticate(tmp_path: Path, maste
     assert "spark.authenticate.secret" not in conf
     assert with_secret["spark.authenticate"] == with_secret["spark.network.crypto.enabled"] == "true"
     assert with_secret["spark.authenticate.secret"] == "hunter2"
+    assert of(tmp_path, master=master, conf=not_wanted).items() >= not_wanted.items(), "what the user sets wins"
+    given = driver(tmp_path, auth_secret="hunter2", conf={"spark.authenticate.secret": "hunter3"})
+    assert "hunter" not in repr(given)
 
 
-def test_what_the_user_sets_wins(tmp_path: Path) -> None:
-    conf = of(tmp_path, conf={"spark.authenticate": "false", "spark.redaction.regex": "x"})
-
-    assert (conf["spark.authenticate"], conf["spark.redaction.regex"]) == ("false", "x")
-
-
-def test_once_a_heap_was_too_small_fetched_records_are_not_kept_until_it_is_another(tmp_path: Path) -> None:
+def test_once_a_heap_was_too_small_fetched_records_are_not_kept_for_a_day_or_until_it_is_another(
+    tmp_path: Path,
+) -> None:
     age = "spark.kafka.consumer.fetchedData.cache.timeout"
     small, large = (driver(tmp_path, driver_memory=heap) for heap in ("512m", "1g"))
     assert (configuration(small)[MEMORY_EXITS], configuration(small)[age]) == ("0", "60000ms")
@@ -60,19 +59,11 @@ def test_once_a_heap_was_too_small_fetched_records_are_not_kept_until_it_is_anot
 
     assert (configuration(small)[MEMORY_EXITS], configuration(small)[age]) == ("2", "0ms")
     assert (configuration(large)[MEMORY_EXITS], configuration(large)[age]) == ("0", "60000ms")
-
-
-def test_exits_for_lack_of_memory_are_forgotten_after_a_day_without_one(tmp_path: Path) -> None:
-    settings = driver(tmp_path)
-    memory_exits(settings).parent.mkdir(parents=True)
-    memory_exits(settings).write_bytes(b"...")
-    os.utime(memory_exits(settings), (time.time() - 86_000,) * 2)
-    assert configuration(settings)[MEMORY_EXITS] == "3"
-
-    os.utime(memory_exits(settings), (time.time() - 87_000,) * 2)
-
-    assert configuration(settings)[MEMORY_EXITS] == "0"
-    assert not memory_exits(settings).exists(), "the next one is the first"
+    os.utime(memory_exits(small), (time.time() - 86_000,) * 2)
+    assert configuration(small)[MEMORY_EXITS] == "2"
+    os.utime(memory_exits(small), (time.time() - 87_000,) * 2)
+    assert configuration(small)[MEMORY_EXITS] == "0", "after a day without one"
+    assert not memory_exits(small).exists(), "the next one is the first"
 
 
 def test_a_driver_without_a_ui_remembers_few_jobs_that_have_ended(tmp_path: Path) -> None:
@@ -92,12 +83,6 @@ def test_properties_are_in_a_file_for_this_user_alone_and_only_until_they_are_re
         "spark.b=",
     ]
     assert list(tmp_path.iterdir()) == []
-
-
-def test_secrets_are_in_no_text_of_the_settings(tmp_path: Path) -> None:
-    given = driver(tmp_path, auth_secret="hunter2", conf={"spark.authenticate.secret": "hunter3"})
-
-    assert "hunter" not in repr(given)
 
 
 def test_the_keys_of_an_object_store_are_properties_of_its_bucket_alone_and_shown_nowhere(tmp_path: Path) -> None:
