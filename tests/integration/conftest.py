@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from kctl.rpc.client import Reply, call
 from kctl_agent.rpc.messages import Request, Role, reducer_method, wire_method
 from tests.browser import browser_of_a_session
 from tests.command_lines import run_process
-from tests.conftest import eventually
+from tests.conftest import OUTLIVING, eventually
 from tests.preloaded import Forked, preloaded
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
@@ -183,6 +184,24 @@ def master(config_file: Callable[..., Path]) -> Iterator[Callable[..., Master]]:
         if one.process.poll() is None:
             os.killpg(one.process.pid, signal.SIGKILL)
             one.process.wait()
+
+
+@contextmanager
+def shared_master(broker: KafkaBroker, token: str = "", **sections: dict[str, object]) -> Iterator[Master]:
+    """For tests that leave its workers running. `token` allows operations over HTTP."""
+    with tempfile.TemporaryDirectory(prefix="k", dir="/tmp") as folder, pytest.MonkeyPatch.context() as surroundings:
+        surroundings.setenv("XDG_RUNTIME_DIR", folder)
+        surroundings.setenv("XDG_STATE_HOME", folder)
+        if token:
+            Path(folder, "token").touch(0o600)
+            Path(folder, "token").write_text(token)
+            sections["http"] = {"token_file": "token"}
+        one = Master(config_in(Path(folder), broker, **sections))
+        OUTLIVING.add(one.process.pid)
+        eventually(one.is_announced, what="the master is not announced")
+        eventually(lambda: set(one.states()) == {"running"}, what="not all workers are running")
+        yield one
+        assert one.stop() == 0
 
 
 def write_config(path: Path, settings: Mapping[str, Mapping[str, object]]) -> Path:

@@ -8,7 +8,6 @@ import pwd
 import re
 import signal
 import ssl
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,8 @@ import tomli_w
 from kctl.config.load import read_document
 from kctl.rpc.client import Reply
 from tests.certificates import make_certificate
-from tests.conftest import OUTLIVING, eventually
-from tests.integration.conftest import Master, config_in
+from tests.conftest import eventually
+from tests.integration.conftest import Master, shared_master
 from tests.servers.kafka_broker import KafkaBroker
 
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -30,16 +29,8 @@ WORKERS = ("worker-0", "worker-1", "worker-2")
 
 @pytest.fixture(scope="module")
 def fleet(broker: KafkaBroker) -> Iterator[Master]:
-    """Shared by tests that leave its three workers running."""
-    with tempfile.TemporaryDirectory(prefix="k", dir="/tmp") as folder, pytest.MonkeyPatch.context() as surroundings:
-        surroundings.setenv("XDG_RUNTIME_DIR", folder)
-        surroundings.setenv("XDG_STATE_HOME", folder)
-        one = Master(config_in(Path(folder), broker, workers={"count": len(WORKERS)}))
-        OUTLIVING.add(one.process.pid)
-        eventually(one.is_announced, what="the master is not announced")
-        eventually(lambda: one.states() == ["running"] * len(WORKERS), what="not all workers are running")
+    with shared_master(broker, workers={"count": len(WORKERS)}) as one:
         yield one
-        assert one.stop() == 0
 
 
 def operation(fleet: Master, kind: str, **params: Any) -> dict[str, Any]:
