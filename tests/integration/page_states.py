@@ -206,9 +206,10 @@ def states(folder: Path, broker: KafkaBroker, names: Sequence[str] = NAMES) -> I
         stack.callback(stage.close)
         for name in names:
             _begin(stage, name)
-        load = Producer(broker.bootstrap_servers, "well.orders", PARTITIONS, 400.0)
-        load.start()
-        stack.callback(load.stop)
+        if "well" in names:
+            load = Producer(broker.bootstrap_servers, "well.orders", PARTITIONS, 400.0)
+            load.start()
+            stack.callback(load.stop)
         found = {"host-missing": _hosts(folder, broker, stack)} if "host-missing" in names else {}
         for name, one in stage.masters.items():
             eventually(one.is_announced, what=f"{name} is not announced")

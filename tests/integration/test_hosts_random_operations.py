@@ -172,7 +172,7 @@ MANY = int(os.environ.get("KCTL_TEST_OPERATIONS", "990")), int(os.environ.get("K
 
 
 @pytest.mark.shows("random operations while leaders are killed are each answered, rejected or interrupted")
-@pytest.mark.parametrize(("count", "seed"), [(60, 1), pytest.param(*MANY, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("count", "seed"), [(EACH, 1), pytest.param(*MANY, marks=pytest.mark.long)])
 def test_random_operations_at_several_hosts_while_leaders_are_killed(fleet: Fleet, count: int, seed: int) -> None:
     storm = Storm(fleet, seed, count)
     storm.run()

@@ -74,7 +74,10 @@ def shares_as_promised(assignor: str, members: list[Member], group: ConsumerGrou
 
 
 @pytest.mark.shows("four assignors with one to five members are balanced, sticky ones move least, one leader")
-@pytest.mark.parametrize("assignor", STRATEGIES)
+@pytest.mark.parametrize(
+    "assignor",
+    ["range", "cooperative-sticky", *(pytest.param(each, marks=pytest.mark.long) for each in ("roundrobin", "sticky"))],
+)
 def test_one_to_five_members_share_two_topics_as_the_assignor_promises(assignor: str, group: ConsumerGroup) -> None:
     members: list[Member] = []
     before: Shares = {}

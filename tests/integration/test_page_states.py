@@ -13,7 +13,7 @@ from selenium import webdriver
 from tests.integration.page_states import HEIGHTS, NAMES, State, on_page, seen, states
 from tests.servers.kafka_broker import KafkaBroker
 
-SHORT = ("well", "stalled", "dead-letters")
+SHORT = ("stalled", "dead-letters")
 NUMBERS = ["oldest unhandled", "messages waiting", "handled", "dead letters"]
 _TILES = "return [...document.querySelectorAll('#summary dt')].map(each => each.textContent)"
 _ORDER = """
