@@ -7,9 +7,8 @@ names a file, it misbehaves only while that file exists, so that a later incarna
 `boot_failure` exits with 78, `dies` with 1 · `stubborn` ignores SIGTERM · `hangs` stays in a C call that keeps the
 interpreter · `blocks` blocks its main thread; its agent answers · `grows` takes 200 MB more after a second · `stalls`
 finishes no batch · `loads` never reaches its first turn; its agent answers · `begins` stays `starting` · `slow` takes a
-second for the batch that an operation waits for · `throttled`, `long_batch` report that state · `writes`,
-`writes_beside`, `child_writes`: its main thread, another thread or its grandchild keeps writing to
-`KCTL_TEST_FAULT_FILE`
+second for the batch that an operation waits for · `writes`, `writes_beside`, `child_writes`: its main thread, another
+thread or its grandchild keeps writing to `KCTL_TEST_FAULT_FILE`
 
 With `KCTL_TEST_JOINS` it joins the real group and commits nothing. With `KCTL_TEST_READS` it reads that many messages
 of each partition per half second, except of partition `KCTL_TEST_SKIPPED`, and at most `KCTL_TEST_CAPACITY` per second
@@ -75,7 +74,7 @@ class StandIn:
         if self.behaviour in ("loads", "begins"):
             return "starting"
         is_full = self.reader is not None and self.reader.storage is not None and self.reader.storage.full is not None
-        if self.behaviour == "throttled" or is_full:
+        if is_full:
             return "throttled"
         return "paused" if self.is_paused else "running"
 
@@ -126,7 +125,6 @@ class StandIn:
             batches_total=self.batches if self.reader is None else self.reader.batches_total,
             rows_total=None if self.reader is None else self.reader.rows_total,
             batch_seconds_total=None if self.reader is None else self.reader.batch_seconds_total,
-            batch_running_seconds=300.0 if self.behaviour == "long_batch" else None,
             paused=self.inbox.paused,
         )
         return Snapshot(

@@ -105,31 +105,3 @@ def test_offsets_of_a_dead_broker_have_their_age_in_every_view(
     eventually(lambda: is_well(fleet, kctl), 60)
     own_broker.kill()
     every_view_shows_its_age(fleet, kctl)
-
-
-def test_an_unknown_lag_is_never_in_a_complete_answer(master: Callable[..., Any], kctl: Kctl) -> None:
-    fleet = master(kafka={"auto_offset_reset": "latest"})
-
-    answer = eventually(lambda: (reported := fleet.ask("kafka_lag")).result["unknown"] and reported)
-
-    assert not answer.complete
-    assert [(each.sender, each.code) for each in answer.failed] == [("brokers", "unknown")]
-    assert "orders-2" in answer.failed[0].message
-    assert kctl(fleet, "rpc", "offset_checker").code == 3
-
-
-def test_a_deleted_topic_is_named_and_its_lag_is_in_no_complete_answer(
-    master: Callable[..., Any], kctl: Kctl, broker: KafkaBroker
-) -> None:
-    topics.create_topic(broker.bootstrap_servers, "brief", 3)
-    fleet = master(kafka={"topics": ["brief"]})
-    topics.commit(broker.bootstrap_servers, fleet.config.parent.name, "brief", {0: 0, 1: 0, 2: 0})
-    eventually(lambda: fleet.ask("kafka_lag").complete)
-
-    topics.delete_topic(broker.bootstrap_servers, "brief")
-
-    status = eventually(lambda: (ran := kctl(fleet, "status")).code == 1 and ran)
-    lag = kctl(fleet, "rpc", "kafka_lag")
-
-    assert status.out.startswith("failing: topic brief has not existed since 2")
-    assert (lag.code, "the lag of brief is not known: the topic does not exist" in lag.err) == (3, True)

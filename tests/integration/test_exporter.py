@@ -103,24 +103,6 @@ def test_a_classic_group_is_as_kafkas_tool_reports_it(broker: KafkaBroker, expor
     assert exporter.samples().of("kctl_group_members", "group", group="billing") == {("billing",): 0}
 
 
-def test_a_group_is_watched_for_advice_from_the_first_question_on(broker: KafkaBroker, exporter: Exporter) -> None:
-    def reason(group: str) -> str:
-        status, page = exporter.get(f"/api/v1/group-advice?group={group}")
-        return f"{status} {json.loads(page)['error']['message']}"
-
-    topics.produce(broker.bootstrap_servers, "orders", {0: 10})
-    topics.commit(broker.bootstrap_servers, "advised", "orders", {0: 4})
-    eventually(lambda: lag(exporter.samples(), "advised"), what="its lag")
-
-    first = reason("advised")
-    eventually(lambda: reason("advised") == "503 the group has no members", what="it has been seen")
-    with closing(member_of(broker, "advised")):
-        eventually(lambda: reason("advised").startswith("503 arrivals have been observed for "), what="its members")
-
-    assert first == "503 the group is watched from now on: ask again in a minute"
-    assert reason("nobody").startswith("404 there is no group `nobody`")
-
-
 @pytest.mark.shows("an open transaction is lag, except for groups in `exporter.read_committed`")
 def test_an_open_transaction_is_no_lag_of_committed_records(broker: KafkaBroker, exporter: Exporter) -> None:
     topics.create_topic(broker.bootstrap_servers, "paid", 1)

@@ -4,10 +4,8 @@ clients of a real broker.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 import yaml
@@ -21,7 +19,7 @@ from tests.consumers import until_assigned
 from tests.exporters import Exporter, running_exporter
 from tests.expressions import RULES_FILE, alerts, of_dashboards
 from tests.meanwhile import Meanwhile
-from tests.prometheus import Prometheus, require
+from tests.prometheus import Prometheus
 from tests.promql import selectors
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
@@ -185,14 +183,6 @@ def test_alerts_are_true_of_the_groups_that_are_in_trouble_and_of_no_other(
     assert {each["metric"]["cluster"] for each in not_collected} == {"dead"}
     eventually(lambda: all(rule["health"] == "ok" for rule in prometheus.rules()), what="every rule is evaluated")
     assert [rule.get("lastError", "") for rule in prometheus.rules() if rule.get("lastError")] == []
-
-
-@pytest.mark.parametrize("path", NAMES, ids=lambda path: path.stem)
-def test_prometheus_takes_the_rules(path: Path) -> None:
-    [promtool] = require("promtool")
-    command: list[str | Path] = [promtool, "check", "rules", "--lint=all", "--lint-fatal", path]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.shows("rules record the names that dashboards of kafka_exporter and kminion use")

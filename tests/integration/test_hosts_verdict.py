@@ -68,35 +68,7 @@ def statuses(fleet: Fleet, at: str) -> dict[str, set[str]]:
     return found
 
 
-def collections(fleet: Fleet, at: str) -> int:
-    return int(fleet.get(at, "status?local=1")["sequence"])
-
-
 @pytest.mark.shows("a host judges the partitions of its own workers; every host shows the same verdict")
-@pytest.mark.parametrize(
-    "what", ["throttled", *(pytest.param(each, marks=pytest.mark.long) for each in ("paused", "long_batch"))]
-)
-def test_what_explains_silence_on_one_host_is_no_trouble_on_another(fleet: Fleet, what: str) -> None:
-    expected = {"paused": "ok", "throttled": "degraded", "long_batch": "ok"}[what]
-    for name in BOTH:
-        start(fleet, name, "" if what == "paused" else what)
-    fleet.await_all(*BOTH)
-    if what == "paused":
-        assert fleet.operate("a", "pause", all=True, host="all")["state"] == "done"
-    for name in BOTH:
-        eventually(lambda at=name: level(fleet, at) == expected, what=f"{name} does not say {expected}")
-
-    since = {name: collections(fleet, name) for name in BOTH}
-    while any(collections(fleet, name) - since[name] < 25 for name in BOTH):  # more than two windows
-        for name in BOTH:
-            assert level(fleet, name) == expected
-            assert fleet.page(name, "readyz").status_code == 200
-    reasons = {fleet.get(name, "status")["verdict"]["reason"] for name in BOTH}
-    assert len(reasons) == 1, reasons
-    found = {frozenset(each) for name in BOTH for each in statuses(fleet, name).values()}
-    assert found == {frozenset({{"paused": "paused", "throttled": "warn", "long_batch": "ok"}[what]})}
-
-
 @pytest.mark.shows("partitions without a reader are reported once, and make no host unready")
 def test_trouble_belongs_to_one_host_and_an_unread_partition_to_all(fleet: Fleet) -> None:
     for name in BOTH:

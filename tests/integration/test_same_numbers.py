@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 from selenium import webdriver
 
@@ -17,7 +16,6 @@ from tests.conftest import eventually
 from tests.integration.page_site import number, rows
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
-from tests.servers.scripted_agent import Answers, ScriptedAgent
 
 TOPIC = "orders"
 
@@ -119,48 +117,6 @@ def test_rpc_http_metrics_and_page_show_the_same_numbers(
     pending = fleet.ask("block_size").result["pending"]
     eventually(is_one_status, what="the same status and storage")
     assert json.loads(fetch(f"{url}/api/v1/storage"))["pending"] == pending
-
-
-@pytest.mark.parametrize(("reset", "lag"), [("earliest", 6), ("latest", None)])
-def test_one_lag_everywhere(master: Callable[..., Any], broker: KafkaBroker, reset: str, lag: int | None) -> None:
-    topic = f"never-committed-{reset}"
-    topics.create_topic(broker.bootstrap_servers, topic, 2)
-    topics.produce(broker.bootstrap_servers, topic, {0: 100})
-    topics.produce(broker.bootstrap_servers, topic, {1: 10})
-    with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
-        admin.delete_records({TopicPartition(topic, 1): 4})
-    fleet = master(kafka={"topics": [topic], "auto_offset_reset": reset}, workers={"count": 1})
-
-    def everywhere() -> set[int | None]:
-        """The lag of partition 1, which no worker reads; the stand-in has a lag of 60 in the other."""
-        url, rows = fleet.about["http_url"], fleet.ask("offset_checker").result["rows"]
-        by_page = json.loads(fetch(f"{url}/api/v1/lag?history=1"))
-        found, status = samples(url), json.loads(fetch(f"{url}/api/v1/status"))
-        totals = [
-            fleet.ask("kafka_lag").result["total"],
-            by_page["total"],
-            status["lag"],
-            found["kctl_group_lag"][()],
-            found["kctl_topic_lag"][topic,],
-        ]
-        return {
-            *(row["remaining_count"] for row in [*rows, *by_page["rows"]] if row["partition"] == 1),
-            found["kctl_consumer_lag"].get((topic, "1")),
-            *(total - 60 or None for total in totals),
-        }
-
-    def is_collected() -> bool:
-        # A new master may not have the first answers of brokers and worker yet.
-        known = samples(fleet.about["http_url"])
-        ends, committed = known.get("kctl_partition_end_offset", {}), known.get("kctl_consumer_committed_offset", {})
-        return (topic, "1") in ends and (topic, "0") in committed
-
-    eventually(is_collected, what="brokers and worker have answered")
-    eventually(lambda: everywhere() == {lag}, what="one lag")
-    position = {"topic": topic, "partition": 1, "committed": None, "position": 8, "age_seconds": None}
-    script = dict.fromkeys(("offset_checker", "kafka_lag"), Answers({"rows": [position]}))
-    with ScriptedAgent(fleet.run_dir, "guest", script):
-        eventually(lambda: everywhere() == {6 if reset == "earliest" else 2}, what="one lag with a position")
 
 
 def of_all_four(fleet: Any) -> bool:

@@ -143,7 +143,7 @@ def test_a_memory_limit_below_the_size_after_the_start_is_rejected_and_reported(
 
 
 @pytest.mark.shows("a worker whose main thread hangs while its agent answers is restarted as unresponsive")
-@pytest.mark.shows("a worker without progress is restarted as stalled; a paused one is not")
+@pytest.mark.shows("a worker without progress is restarted as stalled")
 @pytest.mark.parametrize(
     ("behaviour", "settings", "cause", "why", "log"),
     [
@@ -168,13 +168,3 @@ def test_an_unhealthy_worker_is_restarted_and_the_cause_named(
 
     assert re.match(why, after["last_error"])
     assert log in Path(after["log"]).read_text()
-
-
-def test_a_paused_worker_is_not_stalled(faulty: Callable[..., Any]) -> None:
-    fleet, _ = faulty("", stalled_seconds=2.0)
-
-    fleet.ask("pause", all=True)
-    waited_since = time.monotonic()
-    eventually(lambda: time.monotonic() - waited_since > 4.0)
-
-    assert (row(fleet)["state"], row(fleet)["restarts"]) == ("running", 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import threading
 import time
@@ -19,7 +18,6 @@ import tomli_w
 
 from kctl.config.load import read_document
 from tests.checkpoint_faults import NEXT_OFFSETS, RECORDED, copied
-from tests.command_lines import run_here
 from tests.conftest import eventually
 from tests.exporters import Exporter, Samples, running_exporter
 from tests.object_store_server import BUCKET, ObjectStoreServer
@@ -126,62 +124,6 @@ def test_a_checkpoint_is_a_group_with_its_querys_lag(bench: Bench) -> None:
         eventually(is_so(exporter, "report", status="unknown", lag=None), 60)
         assert "6" in group(exporter, "report")["reason"]
     assert files.items() <= {each: each.stat().st_mtime_ns for each in job.rglob("*") if each in files}.items()
-
-
-@pytest.mark.shows("a watched job and `kctl checkpoint show` have the same lag, unknown where nobody can know it")
-def test_the_lag_is_that_of_show(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
-    servers = bench.servers
-    bench.job("here", "another")
-    topics.add_partitions(servers, "here", 3)
-    topics.produce(servers, "here", {2: 7})
-    job = copied(RECORDED / "4.2.0" / "two_sources", bench.folder / "job", orders="here", payments="there")
-
-    def watched(name: str = "both") -> dict[tuple[str, int], int | None]:
-        return {
-            (row["topic"], row["partition"]): row["remaining_count"] for row in group(exporter, name).get("rows", [])
-        }
-
-    def shown() -> dict[tuple[str, int], int | None]:
-        found = run_here(capfd, "checkpoint", "show", str(job), "-b", servers, "-o", "json")
-        return {(row["topic"], row["partition"]): row["lag"] for row in found.rows}
-
-    here = {("here", 0): 12, ("here", 1): 2, ("here", 2): 7}
-    unknown = {("there", 0): None, ("there", 1): None}
-    with bench.exporter(checkpoint_of("both", job), checkpoint_of("here", job, topics=["here"])) as exporter:
-        eventually(lambda: watched() == here | unknown, 30, "the new partition counts")
-        eventually(lambda: shown() == watched() == watched("here"), 10)
-        assert "there is no there-0 in this cluster" in group(exporter, "both")["reason"]
-        assert "`topics` does not name there" in group(exporter, "here")["reason"]
-        assert {group(exporter, name)["status"] for name in ("both", "here")} == {"unknown"}
-
-        topics.create_topic(servers, "there", 2)
-        topics.produce(servers, "there", {0: 5, 1: 18})
-        found = {**here, ("there", 0): None, ("there", 1): 0}
-        eventually(lambda: watched() == found, 30, "there is no lag beyond an end")
-        assert shown() == found
-        assert watched("here") == here | unknown, "the topic of that name is another cluster's"
-        eventually(is_so(exporter, "both", status="losing"), 30)
-
-
-@pytest.mark.shows("a checkpoint whose store hangs delays no scrape, no other checkpoint and no group")
-def test_a_store_that_hangs_does_not_delay_other_checkpoints(bench: Bench) -> None:
-    hung = bench.job("hung", "nfs/hung")
-    well = copied(hung, bench.folder / "disk" / "well")
-    topics.commit(bench.servers, "of-kafka", "hung", {0: 30})
-    (hung / "offsets" / "2").unlink()
-    os.mkfifo(hung / "offsets" / "2")  # opening it never returns
-
-    with bench.exporter(checkpoint_of("hung", hung), checkpoint_of("well", well, every="24h")) as exporter:
-        eventually(lambda: sum(lag(exporter.samples(), "well").values()) == 14, 30)
-        eventually(is_so(exporter, "hung", status="unknown", lag=None), 30)
-        batch(well, 3, 20)
-        topics.commit(bench.servers, "of-kafka", "hung", {0: 25})
-        eventually(lambda: sum(lag(exporter.samples(), "well").values()) == 10, 30, "the other one is read")
-        eventually(lambda: sum(lag(exporter.samples(), "of-kafka").values()) == 5, 30, "so is Kafka")
-        began = time.monotonic()
-        exporter.samples()
-        assert time.monotonic() - began < 5
-        assert group(exporter, "well")["status"] == "ok", "it is started every 24 h"
 
 
 @pytest.mark.shows("a fleet shows the checkpoints of its file beside its own group, and those that a reload brings")

@@ -79,7 +79,8 @@ def test_the_rules_fire_when_they_should_and_only_then() -> None:
 
 
 def test_promtool_finds_nothing_wrong_with_rules_and_configuration() -> None:
-    found = promtool("check", "rules", "--lint=all", "--lint-fatal", FOLDER / "kctl.rules.yml")
+    for name in ("kafka_exporter", "kminion", "kctl"):
+        found = promtool("check", "rules", "--lint=all", "--lint-fatal", FOLDER / f"{name}.rules.yml")
     promtool("check", "config", "--syntax-only", FOLDER / "prometheus.yml")
 
     assert f"{len(RULES)} rules found" in found

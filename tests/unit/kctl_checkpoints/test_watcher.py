@@ -122,6 +122,7 @@ def test_five_hundred_folders_of_one_mount_take_a_few_threads(monkeypatch: pytes
     assert len(set(read)) == 500
 
 
+@pytest.mark.shows("a checkpoint whose store hangs delays no other checkpoint")
 def test_a_store_that_hangs_delays_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kctl.checkpoints.watcher.store_of", lambda uri: Path(uri).parent.name)
     answers = threading.Event()

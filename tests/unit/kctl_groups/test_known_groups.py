@@ -124,6 +124,7 @@ def lags(found: KnownGroups, now: float = 100) -> dict[tuple[str, int], tuple[in
     return {(row.topic, row.partition): (row.current_offset, row.remaining_count) for row in rows(found, "job", now)}
 
 
+@pytest.mark.shows("the lag of a watched job is unknown where nobody can know it")
 def test_partitions_of_a_checkpoint_that_are_missing_shorter_or_new_have_the_lag_that_is_known() -> None:
     found = known((100, watched({ORDERS: 4, REFUNDS: 9}, unknown={REFUNDS})))
 

@@ -48,6 +48,7 @@ def test_the_gravest_fault_is_named(health: Health, now: float, cause: Cause | N
     assert (unhealthy and unhealthy.cause, unhealthy and unhealthy.at_once) == (cause, at_once)
 
 
+@pytest.mark.shows("a paused worker, or one that waits for something outside, is not stalled")
 @pytest.mark.parametrize(
     ("reported", "is_progress"),
     [
