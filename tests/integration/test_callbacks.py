@@ -321,7 +321,8 @@ def test_the_callback_port_of_a_worker_is_free_after_its_end() -> None:
 
 
 @pytest.mark.shows("an ended worker leaves no listener in the engine")
-def test_a_worker_that_has_ended_leaves_no_listener_in_the_engine(gateway: Any) -> None:
+def test_a_worker_that_has_ended_leaves_no_listener_in_the_engine(one_gateway: Any) -> None:
+    gateway = one_gateway
     builder = gateway.jvm.org.apache.spark.sql.SparkSession.builder().master("local[1]").appName("engine")
     for name, value in (("ui.enabled", "false"), ("driver.host", "127.0.0.1"), ("driver.bindAddress", "127.0.0.1")):
         builder = builder.config(f"spark.{name}", value)

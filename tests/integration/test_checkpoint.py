@@ -310,7 +310,9 @@ def test_a_follower_tries_a_partition_that_failed_again_without_a_batch(job: Job
 
 
 @pytest.mark.shows("`kctl checkpoint commit --follow` commits each finished batch and never moves a group back")
-def test_batches_are_committed_at_once(job: Job, follower: subprocess.Popen[str]) -> None:
+def test_batches_are_committed_at_once_and_after_a_time_without_the_checkpoint(
+    job: Job, follower: subprocess.Popen[str]
+) -> None:
     eventually(lambda: of_group(job.broker, job.topic) == {0: 18, 1: 18}, what="the first commit")
     job.finish_batch(3, 19)
     eventually(lambda: of_group(job.broker, job.topic) == {0: 19, 1: 19}, what="the next batch")
@@ -318,7 +320,13 @@ def test_batches_are_committed_at_once(job: Job, follower: subprocess.Popen[str]
     job.finish_batch(5, 20)
     eventually(lambda: of_group(job.broker, job.topic) == {0: 20, 1: 20}, what="not backwards, then on")
 
-    follower.send_signal(signal.SIGINT)
+    away = job.folder.rename(job.folder.with_name("away"))
+    waits(follower)
+    shutil.move(away, job.folder)
+    job.produce({0: 1, 1: 1})
+    job.finish_batch(6, 21)
+    eventually(lambda: of_group(job.broker, job.topic) == {0: 21, 1: 21}, what="it goes on")
+    follower.send_signal(signal.SIGTERM)
 
     assert follower.wait(20) == 0
 
@@ -352,19 +360,6 @@ def test_a_follower_commits_again_without_a_batch(job: Job, commit: Kctl, monkey
 
     assert found == [{0: 18, 1: 18}]
     assert done.code == 0
-
-
-def test_a_follower_waits_while_the_checkpoint_cannot_be_read(job: Job, follower: subprocess.Popen[str]) -> None:
-    eventually(lambda: of_group(job.broker, job.topic) == {0: 18, 1: 18}, what="the first commit")
-    away = job.folder.rename(job.folder.with_name("away"))
-    waits(follower)
-
-    shutil.move(away, job.folder)
-    job.finish_batch(3, 19)
-
-    eventually(lambda: of_group(job.broker, job.topic) == {0: 19, 1: 19}, what="it goes on")
-    follower.send_signal(signal.SIGTERM)
-    assert follower.wait(20) == 0
 
 
 def test_checkpoints_in_buckets_are_read(job: Job, kctl: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

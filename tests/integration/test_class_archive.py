@@ -1,4 +1,4 @@
-"""Tests use the broker's class archive, and recording Spark's archive leaves no JVM."""
+"""Recording Spark's archive leaves no JVM."""
 
 from __future__ import annotations
 
@@ -10,12 +10,6 @@ import pytest
 
 from tests.conftest import eventually
 from tests.processes import alive, command_line
-from tests.servers.kafka_broker import KafkaBroker, archive_path
-
-
-def test_a_broker_starts_with_the_classes_that_make_setup_has_recorded(one_broker: KafkaBroker) -> None:
-    assert str(archive_path()) in {each.path for each in psutil.Process(one_broker.pid).memory_maps()}
-
 
 OPTION = "-XX:ArchiveClassesAtExit="
 _RECORDS = """

@@ -333,17 +333,14 @@ def test_aborted_messages_are_not_shown_and_the_end_is_reached(broker: KafkaBrok
 BAD = b"\x1b]0;owned\x07\x1b[2J\xc2\x9b31m\xe2\x80\xae\xff\r"
 
 
-@pytest.mark.parametrize("form", ["value", "line", "json"])
-def test_message_bytes_cannot_steer_the_terminal_and_reach_a_pipe_unchanged(broker: KafkaBroker, form: str) -> None:
-    topics.create_topic(broker.bootstrap_servers, f"hostile-{form}", 1)
+def test_message_bytes_cannot_steer_the_terminal_and_reach_a_pipe_unchanged(broker: KafkaBroker) -> None:
+    topics.create_topic(broker.bootstrap_servers, "hostile", 1)
     with closing(KafkaProducer(bootstrap_servers=broker.bootstrap_servers)) as producer:
-        producer.send(f"hostile-{form}", BAD, key=BAD).get(60)
-    words = ["kafka", "consume", "-b", broker.bootstrap_servers, "-t", f"hostile-{form}", "--format", form]
+        producer.send("hostile", BAD, key=BAD).get(60)
+    words = ["kafka", "consume", "-b", broker.bootstrap_servers, "-t", "hostile", "--format"]
 
-    piped = subprocess.run([*KCTL, *words], capture_output=True, check=True).stdout
-    seen = on_a_terminal(*words, code=0)
-
-    assert seen.decode().replace("\r\n", "").isprintable(), seen
-    assert b"owned" in seen or form == "json"
-    if form == "value":
-        assert BAD in piped
+    assert BAD in subprocess.run([*KCTL, *words, "value"], capture_output=True, check=True).stdout
+    for form in ("value", "line", "json"):
+        seen = on_a_terminal(*words, form, code=0)
+        assert seen.decode().replace("\r\n", "").isprintable(), seen
+        assert b"owned" in seen or form == "json"

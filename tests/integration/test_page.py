@@ -37,7 +37,7 @@ Opened = tuple[Site, webdriver.Chrome]
 
 
 @pytest.mark.shows("the page: live numbers, lost connection, keyboard, themes, no foreign markup")
-def test_the_page_shows_fleet_partitions_storage_and_events(opened: Opened) -> None:
+def test_the_page_shows_fleet_partitions_storage_and_events_as_text_never_as_markup(opened: Opened) -> None:
     site, page = opened
     site.collect(site.latest, Event(UNIX, "rebalance", "generation 2 -> 3, 2 members"))
     eventually(lambda: "generation 2 -> 3" in text(page, "events"))
@@ -68,9 +68,39 @@ def test_the_page_shows_fleet_partitions_storage_and_events(opened: Opened) -> N
     assert attribute(page, line, "aria-label") == "lag of the last 15 minutes: from 1 to 6, at most 6"
     assert attribute(page, f"{line} path", "d").count("L") == 2, "three known values, one line"
 
+    evil, shown = (f"<img src=x onerror=document.title='broken'>{mark}" for mark in ("\u202e", "\\u202e"))
+    bad = Assessment(Status.WARN, evil)
+    partitions = columns_of(*(partition(n, worker=evil)._replace(topic=evil) for n in range(4)))
+    latest = replace(site.latest, group=evil, group_assessment=bad, offset_checker=Reduced(partitions))
 
-def test_new_snapshots_come_by_themselves_and_what_is_gone_is_gone(opened: Opened) -> None:
+    site.collect(judged(latest), Event(UNIX, evil, evil))
+
+    eventually(lambda: shown in text(page, "also"))
+    assert text(page, "title") == f"main / {shown}"
+    eventually(lambda: shown in text(page, "events"))
+    eventually(lambda: [row[0] for row in rows(page, "partitions")] == [shown] * 4)
+    assert {row[9] for row in rows(page, "partitions")} == {shown}
+    assert page.find_elements(By.CSS_SELECTOR, "img") == []
+    assert "broken" not in page.title.replace(shown, "")
+
+
+def test_a_lost_connection_is_shown_and_afterwards_new_snapshots_come_by_themselves(opened: Opened) -> None:
     site, page = opened
+    before = text(page, "age")
+    site.collect(site.latest)
+    eventually(lambda: text(page, "age") not in ("", before))
+    page.execute_cdp_cmd("Network.enable", {})
+    offline = {"offline": True, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    page.execute_cdp_cmd("Network.emulateNetworkConditions", offline)
+    try:
+        eventually(lambda: text(page, "link").startswith("not connected"))
+        assert [row[3] for row in rows(page, "partitions")] == ["6", "6", "6", "-"], (
+            "the last numbers stay, with their age"
+        )
+    finally:
+        page.execute_cdp_cmd("Network.emulateNetworkConditions", {**offline, "offline": False})
+    logged(page)  # of the failed fetch
+
     row = partition(0, lag=9)
     offsets = replace(site.latest.offset_checker, result=columns_of(row))
     ok = Assessment(Status.OK, "all is well", 1.0, 0.0, None)
@@ -89,24 +119,6 @@ def test_new_snapshots_come_by_themselves_and_what_is_gone_is_gone(opened: Opene
         offsets = replace(offsets, result=columns_of(row._replace(worker=worker)))
         site.collect(replace(site.latest, offset_checker=offsets))
         eventually(lambda worker=worker: [row[9] for row in rows(page, "partitions")] == [worker or "-"])
-
-
-def test_a_lost_connection_is_shown_with_the_age_of_what_is_shown(opened: Opened) -> None:
-    site, page = opened
-    before = text(page, "age")
-    site.collect(site.latest)
-    eventually(lambda: text(page, "age") not in ("", before))
-    page.execute_cdp_cmd("Network.enable", {})
-    offline = {"offline": True, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
-    page.execute_cdp_cmd("Network.emulateNetworkConditions", offline)
-    try:
-        eventually(lambda: text(page, "link").startswith("not connected"))
-        assert [row[3] for row in rows(page, "partitions")] == ["6", "6", "6", "-"], (
-            "the last numbers stay, with their age"
-        )
-    finally:
-        page.execute_cdp_cmd("Network.emulateNetworkConditions", {**offline, "offline": False})
-    logged(page)  # of the failed fetch
 
 
 def test_what_is_old_is_not_live_and_no_headline_of_now(chromium: webdriver.Chrome) -> None:
@@ -157,24 +169,6 @@ def test_the_page_is_used_with_the_keyboard_alone(opened: Opened) -> None:
 
 def focused(page: webdriver.Chrome) -> Any:
     return page.switch_to.active_element
-
-
-def test_what_comes_from_a_cluster_is_text_and_never_markup(opened: Opened) -> None:
-    site, page = opened
-    evil, shown = (f"<img src=x onerror=document.title='broken'>{mark}" for mark in ("\u202e", "\\u202e"))
-    bad = Assessment(Status.WARN, evil)
-    partitions = columns_of(*(partition(n, worker=evil)._replace(topic=evil) for n in range(4)))
-    latest = replace(site.latest, group=evil, group_assessment=bad, offset_checker=Reduced(partitions))
-
-    site.collect(judged(latest), Event(UNIX, evil, evil))
-
-    eventually(lambda: shown in text(page, "also"))
-    assert text(page, "title") == f"main / {shown}"
-    eventually(lambda: shown in text(page, "events"))
-    eventually(lambda: [row[0] for row in rows(page, "partitions")] == [shown] * 4)
-    assert {row[9] for row in rows(page, "partitions")} == {shown}
-    assert page.find_elements(By.CSS_SELECTOR, "img") == []
-    assert "broken" not in page.title.replace(shown, "")
 
 
 @pytest.mark.shows("the page: a hidden tab loads each tenth snapshot")
