@@ -96,7 +96,7 @@ def test_every_reducer_is_held_to_this() -> None:
 
 
 @pytest.mark.parametrize("command", sorted(RESULTS))
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_order_repetition_and_grouping_of_the_answers_do_not_matter(command: str, data: st.DataObject) -> None:
     answers = parsed(command, data.draw(st.lists(st.builds(Answer, names, RESULTS[command], ages), max_size=6)))

@@ -86,7 +86,7 @@ def transitions(found: list[Unhandled]) -> int:
 
 
 @pytest.mark.shows("the verdict on the oldest unhandled message does not flap, however batches vary")
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("cycle", [1.0, 10.0, 60.0])
 @pytest.mark.parametrize("rate", [0.0, 0.1, 1.0])
 def test_an_age_that_does_not_fall_is_late_without_a_break(rate: float, cycle: float, seed: int) -> None:
@@ -103,7 +103,7 @@ def test_an_age_that_does_not_fall_is_late_without_a_break(rate: float, cycle: f
         assert not times(found, "is_catching_up")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("cycle", [1.0, 10.0, 60.0])
 def test_an_age_about_the_limit_is_late_without_a_break(cycle: float, seed: int) -> None:
     limit = limit_seconds(0.0, cycle)
@@ -112,7 +112,7 @@ def test_an_age_about_the_limit_is_late_without_a_break(cycle: float, seed: int)
     assert transitions(found) <= 1
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("cycle", [1.0, 10.0, 60.0])
 @pytest.mark.parametrize("rate", [-0.2, -0.5])
 def test_an_age_that_falls_is_caught_up_with_once_until_it_falls_no_more(rate: float, cycle: float, seed: int) -> None:

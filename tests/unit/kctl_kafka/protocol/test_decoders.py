@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.admin import DescribeGroupsResponse
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse, OffsetFetchResponse
@@ -19,6 +19,7 @@ from kctl.kafka.protocol.offset_bytes import LIST_VERSIONS, PartitionKeys, liste
 from kctl.kafka.protocol.raw import UNREADABLE, Raw
 from tests.servers.broker_frames import _message
 
+FEW = settings(max_examples=40)
 Fields = list[dict[str, Any]]
 NAMES = st.text(min_size=1, max_size=200)
 TEXTS = st.text(max_size=200)
@@ -132,11 +133,13 @@ def moved(groups: Fields, by: int) -> Fields:
     return [group | {"topics": [of_topic(topic) for topic in group["topics"]]} for group in groups]
 
 
+@FEW
 @given(FETCHED, st.sampled_from(FETCH_VERSIONS))
 def test_committed_offsets_are_read_as_kafka_python_reads_them(groups: Fields, version: int) -> None:
     assert read(CommittedResponses(), fetched(groups, version)) == expected(groups)
 
 
+@FEW
 @given(FETCHED, st.integers(-(2**40), 2**40), FETCHED)
 def test_one_response_after_the_other_is_read_as_if_it_were_the_first(groups: Fields, by: int, other: Fields) -> None:
     responses = CommittedResponses()
@@ -145,6 +148,7 @@ def test_one_response_after_the_other_is_read_as_if_it_were_the_first(groups: Fi
         assert read(responses, fetched(each)) == expected(each)
 
 
+@FEW
 @given(DESCRIBED, st.sampled_from(DESCRIBE_VERSIONS), st.one_of(st.none(), TEXTS))
 def test_members_are_counted(groups: Fields, version: int, message: str | None) -> None:
     has_message = version >= 6
@@ -156,6 +160,7 @@ def test_members_are_counted(groups: Fields, version: int, message: str | None) 
     ]
 
 
+@FEW
 @given(DESCRIBED, st.data())
 def test_counts_of_one_response_do_not_affect_the_next(groups: Fields, data: st.DataObject) -> None:
     responses = CountedResponses()
@@ -165,6 +170,7 @@ def test_counts_of_one_response_do_not_affect_the_next(groups: Fields, data: st.
         assert responses.read(whole, 5) == CountedResponses().read(whole, 5)
 
 
+@FEW
 @given(LOGS, st.sampled_from(LIST_VERSIONS))
 def test_offsets_of_logs_are_read_as_kafka_python_reads_them(logs: Fields, version: int) -> None:
     version = min(version, ListOffsetsResponse.max_version)
@@ -176,6 +182,7 @@ def test_offsets_of_logs_are_read_as_kafka_python_reads_them(logs: Fields, versi
     ]
 
 
+@FEW
 @given(FETCHED.filter(bool), DESCRIBED.filter(bool), st.data())
 def test_a_response_that_is_cut_off_is_rejected(groups: Fields, others: Fields, data: st.DataObject) -> None:
     committed, counted = CommittedResponses(), CountedResponses()
