@@ -30,12 +30,19 @@ def listed_by(node: int) -> dict[str, ListedGroup]:
     return {"billing": ListedGroup("billing", "Empty", "classic", "consumer", node)}
 
 
-def test_denied_by_the_broker_that_has_listed_it_a_group_is_gone(missing: MissingGroups) -> None:
+def test_a_denied_group_is_gone_or_starts_over_if_it_is_listed_again(missing: MissingGroups, clock: Clock) -> None:
     missing.unclear(listed_by(1), [])
 
     assert missing.of({}) == ["billing"]
     assert missing.unclear({}, DENIED) == {}
     assert missing.of({}) == []
+
+    missing.unclear(listed_by(999), [])
+    missing.unclear({}, DENIED)
+    missing.unclear(listed_by(999), [])
+    clock.now += 31.0
+
+    assert missing.unclear({}, DENIED) == {"billing": None}
 
 
 @pytest.mark.shows("a master that starts during a failover does not report its group as dead")
@@ -58,15 +65,6 @@ def test_one_that_may_exist_is_gone_after_half_a_minute(missing: MissingGroups, 
     assert missing.unclear({}, DENIED) == {"billing": None}
     clock.now += 0.2
     assert [missing.unclear({}, DENIED) for _ in range(2)] == [{}, {}], "and stays so"
-
-
-def test_a_group_that_is_listed_again_meanwhile_starts_over(missing: MissingGroups, clock: Clock) -> None:
-    missing.unclear(listed_by(999), [])
-    missing.unclear({}, DENIED)
-    missing.unclear(listed_by(999), [])
-    clock.now += 31.0
-
-    assert missing.unclear({}, DENIED) == {"billing": None}
 
 
 def test_one_that_cannot_be_described_stays_with_its_error(missing: MissingGroups) -> None:
