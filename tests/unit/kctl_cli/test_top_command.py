@@ -64,6 +64,11 @@ def test_a_glance_is_one_line_of_the_groups_workers_sinkers_and_lag() -> None:
     attached = PartitionRow("t", 0, remaining_count=90)
     assert FleetTopView(partitions=(*of_group, attached)).lag == 60
 
+    stale = PartitionRow("t", 0, remaining_count=7, age_seconds=85.0)
+    of_now = PartitionRow("t", 1, remaining_count=3, age_seconds=0.5)
+    assert [row.remaining_count for row in _of_now(Offsets((stale, of_now), 30.0))] == [None, 3]
+    assert _of_now(Offsets((stale, of_now), 90.0)) == (stale, of_now), "the master collects each half minute"
+
 
 def test_without_a_terminal_it_prints_a_line_each_time(master: Master) -> None:
     master(SCRIPT)
@@ -74,16 +79,6 @@ def test_without_a_terminal_it_prints_a_line_each_time(master: Master) -> None:
         top.terminate()
 
     assert [line.partition("  ")[2] for line in lines] == [LINE, LINE]
-
-
-def test_a_lag_of_stale_offsets_is_a_dash() -> None:
-    rows = (
-        PartitionRow("t", 0, remaining_count=7, age_seconds=85.0),
-        PartitionRow("t", 1, remaining_count=3, age_seconds=0.5),
-    )
-
-    assert [row.remaining_count for row in _of_now(Offsets(rows, 30.0))] == [None, 3]
-    assert _of_now(Offsets(rows, 90.0)) == rows, "the master collects each half minute"
 
 
 @pytest.mark.parametrize("columns", [100, 120, 160])

@@ -61,7 +61,7 @@ def test_only_a_place_that_kctl_does_not_read_is_a_mistake_of_the_file(tmp_path:
         assert load_exporter(path, {}).checkpoints["x"].uri == known
 
 
-def test_two_checkpoints_of_a_cluster_are_not_shown_as_one_group(tmp_path: Path) -> None:
+def test_checkpoints_of_a_cluster_are_not_shown_as_one_group_or_as_the_fleets_own(tmp_path: Path) -> None:
     path = tmp_path / "kctl.toml"
     path.write_text(CLUSTERS + checkpoint("x", group="g", cluster="a") + checkpoint("g", cluster="a"))
 
@@ -71,9 +71,6 @@ def test_two_checkpoints_of_a_cluster_are_not_shown_as_one_group(tmp_path: Path)
     path.write_text(CLUSTERS + checkpoint("x", group="g", cluster="a") + checkpoint("g", cluster="b"))
     assert load_exporter(path, {}).checkpoints.keys() == {"x", "g"}
 
-
-def test_a_checkpoint_of_a_fleet_is_of_its_cluster_and_not_its_own_group(tmp_path: Path) -> None:
-    path = tmp_path / "kctl.toml"
     path.write_text(KAFKA + checkpoint("g") + checkpoint("x", cluster="b"))
 
     with pytest.raises(ConfigError) as refused:

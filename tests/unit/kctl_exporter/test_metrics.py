@@ -140,7 +140,7 @@ def test_a_fleet_counts_questions_operations_and_rejected_requests_and_escapes_i
     assert samples.of("kctl_rpc_duration_seconds_sum") == {(): 3.5}
 
 
-def test_groups_of_several_clusters_are_on_one_page_beside_what_failed() -> None:
+def test_groups_of_several_clusters_are_on_one_page_with_the_detail_they_have() -> None:
     samples = page(CLUSTERS)
 
     assert samples.of("kctl_consumer_lag", "cluster", "group", "topic", "partition") == {
@@ -154,12 +154,9 @@ def test_groups_of_several_clusters_are_on_one_page_beside_what_failed() -> None
     assert samples.of("kctl_cluster_groups", "cluster") == {("main",): 3}
     assert samples.page.count("# TYPE kctl_consumer_lag ") == 1
 
-
-def test_a_group_has_series_of_its_partitions_of_its_topics_or_of_itself_alone() -> None:
     details: tuple[Detail, ...] = ("partition", "topic", "group")
 
     samples = page(Clusters((cluster("main", *(replace(group(each, 12), detail=each) for each in details)),)))
-
     for name in ("kctl_consumer_lag", "kctl_consumer_status"):
         assert samples.of(name, "group", "partition").keys() == {("partition", "0")}
     assert samples.of("kctl_topic_lag", "group") == {("partition",): 12, ("topic",): 12}

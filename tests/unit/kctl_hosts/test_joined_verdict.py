@@ -45,7 +45,7 @@ def test_what_another_host_does_is_degraded_at_most(about: str, level: Level) ->
     assert joined(a=down, b=of(well().main, works=without(about))).level is level, "no other host does it"
 
 
-def test_trouble_that_all_hosts_have_is_that_of_the_fleet_and_names_none_of_them() -> None:
+def test_trouble_of_several_hosts_is_named_once_since_it_began_and_of_all_hosts_without_them() -> None:
     down = [
         of(found(Level.FAILING, "workers", DOWN, f"worker-0 is {state}"), works=()) for state in ("fatal", "stopped")
     ]
@@ -55,14 +55,11 @@ def test_trouble_that_all_hosts_have_is_that_of_the_fleet_and_names_none_of_them
     assert verdict.sentence == f"failing: {DOWN} since {moment(100.0)}: a: worker-0 is fatal; b: worker-0 is stopped"
     assert verdict.also == ()
 
-
-def test_a_cause_that_several_hosts_share_is_named_once_since_it_began() -> None:
     silent = "no Kafka broker has answered"
     ages = {"a": 101.0, "b": 99.0, "c": 100.0}
     every = {
         host: of(found(Level.FAILING, "brokers", silent, f"no answer for {ages[host]} s", ages[host])) for host in ages
     }
-
     verdict = joined(**every)
     assert (verdict.reason, verdict.also) == (f"{silent} since {moment(99.0)}: no answer for 101.0 s", ())
     assert joined(**{**every, "b": well()}).reason == f"a, c: {silent} since {moment(100.0)}: no answer for 101.0 s"

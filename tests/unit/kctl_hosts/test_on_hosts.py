@@ -83,13 +83,21 @@ class World:
         return self.owners, ["host c has not answered"]
 
 
-def test_a_host_is_followed_to_the_end_and_its_answer_is_given() -> None:
+def test_a_host_or_the_leader_is_followed_to_the_end_and_without_a_leader_it_is_rejected() -> None:
     end = operation("done", "paused", result={"x": 1})
     busy = {"error": {"code": "busy", "message": "256 connections are open already"}}
     world = World({"b": [operation("running"), AgentTimeout("no answer"), busy, end]})
 
     assert world.run("b", all=True) == ("b: paused", {"x": 1})
     assert world.submitted[0][1]["caller"] == "http token ann on a"
+
+    world = World({"b": [operation("done", "on all")]}, leader="b")
+    assert world.run("all", all=True) == ("b: on all", {})
+    assert world.submitted[0][1]["params"] == {"all": True, "host": "all"}
+
+    world.leader = None
+    with pytest.raises(OperationRefused, match="the coordinator is silent"):
+        world.run("all", all=True)
 
 
 @pytest.mark.parametrize(
@@ -119,16 +127,6 @@ def test_the_first_that_does_not_do_it_or_a_new_leader_ends_it_and_what_was_done
     world.on_answer = lambda _: setattr(world, "leader", "b")
 
     with pytest.raises(OperationFailed, match="done on a, b; c and the following were left out"):
-        world.run("all", all=True)
-
-
-def test_other_hosts_pass_it_to_the_leader_and_without_a_leader_it_is_rejected() -> None:
-    world = World({"b": [operation("done", "on all")]}, leader="b")
-    assert world.run("all", all=True) == ("b: on all", {})
-    assert world.submitted[0][1]["params"] == {"all": True, "host": "all"}
-
-    world.leader = None
-    with pytest.raises(OperationRefused, match="the coordinator is silent"):
         world.run("all", all=True)
 
 

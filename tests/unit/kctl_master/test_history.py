@@ -61,7 +61,7 @@ def history() -> FleetHistory:
 
 
 @pytest.mark.shows("fleet, topics, partitions and processes have a history; unknown values are gaps")
-def test_topics_and_the_fleet_are_the_sums_of_their_partitions(history: FleetHistory) -> None:
+def test_topics_processes_and_the_fleet_have_the_sums_of_their_partitions(history: FleetHistory) -> None:
     of_one, of_topic, of_fleet = (most(history, each) for each in (("partition", ("a", 0)), ("topic", "a"), FLEET))
 
     assert of_one == {"lag": [10, 0], "lag_seconds": [0, 0], "produced_per_second": [2], "stored_per_second": [4]}
@@ -69,12 +69,7 @@ def test_topics_and_the_fleet_are_the_sums_of_their_partitions(history: FleetHis
     assert (of_fleet["lag"], of_fleet["produced_per_second"]) == ([90.0, 100.0], [8.0])
     assert of_fleet["stored_per_second"] == [4.0], "of the partitions that had committed something before"
 
-
-def test_processes_have_batches_memory_and_what_they_hold(history: FleetHistory) -> None:
-    of_worker, of_sinker, of_fleet = (
-        most(history, each) for each in (("worker", "worker-0"), ("worker", "sinker-0"), FLEET)
-    )
-
+    of_worker, of_sinker = (most(history, ("worker", name)) for name in ("worker-0", "sinker-0"))
     assert (of_worker["stored_per_second"], of_worker["partitions"]) == ([4.0], [2.0, 2.0])
     assert (of_worker["lag"], of_worker["memory_bytes"]) == ([40.0, 50.0], [300.0, 300.0])
     assert of_worker["batch_seconds"] == of_fleet["batch_seconds"] == [1.5], "of a batch that has ended meanwhile"

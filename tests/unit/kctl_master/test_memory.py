@@ -64,6 +64,7 @@ def test_a_session_that_is_new_or_gone_is_known_at_once(parent: subprocess.Popen
     parent.wait()
 
     assert memory.measured([parent.pid]) == {}
+    assert shared_bytes(2**22 + 1) == 0, "the kernel does not report it of that pid"
 
 
 FORKING = """
@@ -108,7 +109,3 @@ def test_what_forked_processes_share_is_counted_once_and_their_own_at_once(famil
 
     assert alone < shared < 2 * alone
     assert memory.measured([family.pid])[family.pid] > shared + 0.9 * alone
-
-
-def test_where_the_kernel_does_not_report_what_is_shared_nothing_is_taken_off() -> None:
-    assert shared_bytes(2**22 + 1) == 0

@@ -43,9 +43,10 @@ if not os.path.exists({str(corrected)!r}):
     print("no such handler")
     sys.exit(78)
 sys.stdin.read()"""
-    fleet = Fleet(tmp_path, code)
+    fleet = Fleet(tmp_path, code, "", policy=SLOW)
 
-    async with fleet.running("fatal"):
+    async with fleet.running("fatal", "backoff"):
+        assert "no such command" in (fleet[1].last_error or ""), "what cannot be executed counts as a failure"
         assert fleet[0].last_error == "no such handler"
         corrected.touch()
         fleet.supervisor.process("worker-0").start()
@@ -65,13 +66,6 @@ async def test_a_process_that_does_not_leave_for_a_restart_says_so_until_the_nex
         assert fleet[0].last_error == "it did not leave within 0.2 s, and was killed"
         await until(lambda: fleet[0].last_error is None)
         assert fleet[0].since_seconds >= 2.0
-
-
-async def test_a_command_that_cannot_be_executed_counts_as_a_failure(tmp_path: Path) -> None:
-    fleet = Fleet(tmp_path, "", policy=SLOW)
-
-    async with fleet.running("backoff"):
-        assert "no such command" in (fleet[0].last_error or "")
 
 
 async def test_a_failure_inside_a_process_supervisor_ends_the_supervisor_and_the_worker(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ def test_many_small_files_are_compacted_at_once_where_one_batch_takes_all_that_w
     assert not schedule.is_due(1.0, MANY - 1, 0, BATCH)
     assert not schedule.is_due(1.0, None, 0, BATCH)
     assert schedule.is_due(1.0, MANY, BATCH, BATCH)
+    assert not schedule.is_due(LONGEST_SECONDS - 1.0, None, None, BATCH)
+    assert schedule.is_due(LONGEST_SECONDS, None, None, BATCH), "once a day, whatever is reported"
 
 
 @pytest.mark.parametrize("lag", [BATCH + 1, None])
@@ -38,8 +40,3 @@ def test_it_rests_for_ten_minutes_or_for_nineteen_times_as_long_as_it_took(sched
     schedule.done(1000.0, 1100.0)
     assert not schedule.is_due(1099.0 + 1900.0, MANY, 0, BATCH)
     assert schedule.is_due(1100.0 + 1900.0, MANY, 0, BATCH)
-
-
-def test_once_a_day_it_is_done_whatever_is_reported(schedule: Schedule) -> None:
-    assert not schedule.is_due(LONGEST_SECONDS - 1.0, None, None, BATCH)
-    assert schedule.is_due(LONGEST_SECONDS, None, None, BATCH)

@@ -29,13 +29,18 @@ def orders(*groups: str) -> Names:
     return Names(dict.fromkeys(groups, (("orders", 0), ("orders", 1))))
 
 
-def test_what_was_seen_of_a_group_stays_while_others_come_and_go() -> None:
+def test_what_was_seen_of_a_group_stays_while_others_come_and_go_or_have_no_partitions() -> None:
     assessor = Assessor(StatusRules(), lambda _: 0)
     for second, names in enumerate([orders("a", "c")] * 50 + [orders("b", "c")] * 50):
         found = assessed(assessor, names, float(second), 0)
 
     assert {group: each.status for group, each in found.items()} == {"b": Status.OK, "c": Status.IDLE}
     assert found["c"].reason == "2 partitions idle"
+
+    names = Names({"a": (), "b": (("orders", 0),), "c": ()})
+    found = assessed(Assessor(StatusRules(), lambda _: 0), names, 0.0, 0)
+    assert [each.status for each in found.values()] == [Status.UNKNOWN, Status.OK, Status.UNKNOWN]
+    assert found["a"].reason == "no partition is known"
 
 
 def test_settings_that_change_forget_what_was_seen_of_the_groups_that_they_concern() -> None:
@@ -50,15 +55,6 @@ def test_settings_that_change_forget_what_was_seen_of_the_groups_that_they_conce
     assessor.adopt(StatusRules(window_seconds=30.0), lambda group: int(group == "b"))
     found = assessed(assessor, names, 101.0, 1)
     assert [each.growth_per_second for each in found.values()] == [None, None]
-
-
-def test_a_group_without_partitions_is_unknown_between_others() -> None:
-    names = Names({"a": (), "b": (("orders", 0),), "c": ()})
-
-    found = assessed(Assessor(StatusRules(), lambda _: 0), names, 0.0, 0)
-
-    assert [each.status for each in found.values()] == [Status.UNKNOWN, Status.OK, Status.UNKNOWN]
-    assert found["a"].reason == "no partition is known"
 
 
 @pytest.mark.shows("what is seen and found of a partition takes at most 600 bytes, however long it is watched")
