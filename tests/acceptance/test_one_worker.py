@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import statistics
 import time
 from collections.abc import Iterator
@@ -14,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from kctl.rpc.client import call
 from kctl_agent.rpc.messages import Request, Role, wire_method
-from kctl_agent.rpc.wire import MAX_REPLY_BYTES, Decoder, encode
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.conftest import eventually
 from tests.servers import kafka_tools, topics
@@ -208,19 +207,11 @@ def total_lag(fleet: Fleet) -> int:
 
 
 def call_times(fleet: Fleet) -> list[float]:
-    times = []
-    with socket.socket(socket.AF_UNIX) as agent:
-        agent.connect(str(fleet.directory / "run" / "worker-0.sock"))
-        decoder = Decoder(MAX_REPLY_BYTES)
-        for number in range(CALLS):
-            request = Request(Role.MASTER, "offset_checker", wire_method("offset_checker"), id=str(number))
-            began = time.perf_counter()
-            agent.sendall(encode(request.to_json()))
-            replies: list[dict[str, Any]] = []
-            while not replies:
-                replies = decoder.feed(agent.recv(65536))
-            times.append(time.perf_counter() - began)
-            assert replies[0]["ok"]
+    agent, times = fleet.directory / "run" / "worker-0.sock", []
+    for _ in range(CALLS):
+        began = time.perf_counter()
+        assert call(agent, Request(Role.MASTER, "offset_checker", wire_method("offset_checker")), 10.0).ok
+        times.append(time.perf_counter() - began)
     return times
 
 

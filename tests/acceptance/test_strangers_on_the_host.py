@@ -21,7 +21,6 @@ import pytest
 
 from kctl.config.load import load
 from kctl.master.launch import worker_settings
-from kctl_agent.rpc.server import AgentServer
 from kctl_agent.worker.settings import parse
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.conftest import eventually
@@ -226,16 +225,6 @@ def open_to_all(fleet: Fleet) -> Iterator[Callable[..., None]]:
     yield let
     for path, mode in before.items():
         path.chmod(mode)
-
-
-def test_run_dir_and_everything_in_it_are_for_their_owner_alone(fleet: Fleet) -> None:
-    run_dir = fleet.directory / "run"
-    with AgentServer(run_dir, "guest"):
-        modes = {path.name: stat.S_IMODE(path.lstat().st_mode) for path in run_dir.iterdir()}
-
-    assert stat.S_IMODE(run_dir.lstat().st_mode) == 0o700
-    assert {"master.sock", "master.json", "master.lock", "master.pid", "guest.sock"} <= modes.keys()
-    assert set(modes.values()) == {0o600}
 
 
 @needs_root

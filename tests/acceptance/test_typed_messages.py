@@ -8,7 +8,7 @@ import random
 import re
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from io import BytesIO
@@ -137,7 +137,7 @@ class Topic:
                 return framed(number, payload, by_guid=True), [], good
         return payload, [("__value_schema_id", framed(number, b""))], good
 
-    def is_accounted_for(self, table: Path, spark: DeltaSpark) -> None:
+    def is_accounted_for(self, table: Path, spark: DeltaSpark | None) -> None:
         """Each message is one row with its values, for each reader, or one dead letter with its reason."""
         names = [field["name"] for field in self.schemas[-1][1]["fields"]]
         columns = ("_kafka", *names)
@@ -147,7 +147,7 @@ class Topic:
             f"{query} read_parquet(?, union_by_name = true)", [DeltaTable(table).file_uris()]
         ).fetchall()
         assert sorted(plain(by_duckdb)) == rows
-        assert sorted(spark.sql(f"{query} delta.`{table}`").rows) == rows
+        assert spark is None or sorted(spark.sql(f"{query} delta.`{table}`").rows) == rows
         found = {(kafka[1], kafka[2]): dict(zip(names, values, strict=True)) for kafka, *values in rows}
         good = {place: sent for place, sent in self.sent.items() if not sent.reason}
         assert len(rows) == len(found)
@@ -224,7 +224,7 @@ def test_each_value_is_a_row_or_a_dead_letter_whatever_is_struck(
                 os.kill(victim, signal.SIGKILL)
             eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
 
-        with DeltaSpark(short_dir / "spark") as spark:
+        with DeltaSpark(short_dir / "spark") if strikes > len(LATER) else nullcontext() as spark:
             topic.is_accounted_for(table, spark)
 
 

@@ -35,7 +35,6 @@ RULES: dict[str, object] = {
 }
 
 
-@pytest.mark.alone
 @pytest.mark.timeout(400)
 @pytest.mark.shows("following the advice meets a load of 2 (short), 4 and 8 times what a worker can do, with its event")
 @pytest.mark.parametrize("times", [2, pytest.param(4, marks=pytest.mark.long), pytest.param(8, marks=pytest.mark.long)])
