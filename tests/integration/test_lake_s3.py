@@ -45,6 +45,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStoreServ
         yield running
 
 
+@pytest.fixture(scope="module")
+def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStoreServer]:
+    """It asks for no keys."""
+    with ObjectStoreServer(tmp_path_factory.mktemp("open"), keys=None) as running:
+        yield running
+
+
 @pytest.fixture(autouse=True)
 def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes most clients that create an object at once wait for a second."""
@@ -137,23 +144,6 @@ def test_of_many_that_create_the_same_file_one_does(folder: Folder) -> None:
             assert folder.read(f"{number}") == b"%d" % created.index(True)
 
 
-def test_a_commit_whose_reply_is_lost_is_in_the_log(storage: LakeStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    batch = begun(storage, 100, 110)
-    created = s3_module.S3Folder._created
-
-    def repeated(*args: Any) -> bool:
-        created(*args)
-        return created(*args)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(s3_module.S3Folder, "_created", repeated)
-        batch.commit()
-
-    assert offsets(storage) == list(range(100, 110))
-    begun(storage, 110, 120).commit()
-    assert offsets(storage) == list(range(100, 120))
-
-
 def test_a_commit_that_another_writer_has_overwritten_is_reported(storage: LakeStorage) -> None:
     """S3A overwrites so: it puts an entry without a condition after it has seen none."""
     begun(storage, 100, 110).commit()
@@ -207,27 +197,27 @@ def test_what_is_wrong_is_one_sentence(
 
 
 @pytest.mark.shows("a store without `If-None-Match`, wrong keys or a missing bucket are rejected at the start")
-def test_a_store_that_ignores_a_condition_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_ignores_a_condition_is_rejected(
+    open_server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(s3_module, "AT_ONCE", 8)
     with (
-        ObjectStoreServer(tmp_path / "s3", keys=None) as server,
-        UnconditionalProxy(server.port) as proxy,
+        UnconditionalProxy(open_server.port) as proxy,
         pytest.raises(TableRefused, match="lets several writers create the same object, so batches could be lost"),
     ):
-        open_lake(server.settings(endpoint=proxy.endpoint) | DEFAULTS).prepare()
+        open_lake(open_server.settings(endpoint=proxy.endpoint) | DEFAULTS).prepare()
 
 
-def test_what_stands_for_a_folder_in_a_store_is_no_file(tmp_path: Path) -> None:
+def test_what_stands_for_a_folder_in_a_store_is_no_file(open_server: ObjectStoreServer) -> None:
     """S3A creates such an object for each partition: kctl rejected every batch of a partitioned table for it."""
-    with ObjectStoreServer(tmp_path / "s3", keys=None) as server:
-        folder = server.folder("kctl-1")
-        folder.make()
-        marker = f"{server.endpoint}/{BUCKET}/kctl-1/topic=t/"
-        urllib.request.urlopen(urllib.request.Request(marker, b"", method="PUT"), timeout=10).close()
-        write(folder.subfolder("topic=t"), pa.table({"a": [1]}))
+    folder = open_server.folder("kctl-1")
+    folder.make()
+    marker = f"{open_server.endpoint}/{BUCKET}/kctl-1/topic=t/"
+    urllib.request.urlopen(urllib.request.Request(marker, b"", method="PUT"), timeout=10).close()
+    write(folder.subfolder("topic=t"), pa.table({"a": [1]}))
 
-        assert [file.name for file in folder.files()] == ["_made", "topic=t/part-0.parquet"]
-        assert [file.rows for file in read_files(folder, folder)] == [1]
+    assert [file.name for file in folder.files()] == ["_made", "topic=t/part-0.parquet"]
+    assert [file.rows for file in read_files(folder, folder)] == [1]
 
 
 def test_both_clients_wait_as_long(server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch) -> None:

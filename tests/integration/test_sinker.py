@@ -44,7 +44,7 @@ def handled(partition: int = 0) -> Counter[int]:
     return Counter(offset for offset, where in ledger() if where == partition)
 
 
-@pytest.mark.parametrize("handler", ["counts", "counts_later", "Opened"])
+@pytest.mark.parametrize("handler", ["counts_later", "Opened"])
 def test_each_kind_of_handler_is_given_every_message_once(handler: str, sinker: Start, storage: FileStorage) -> None:
     fill(storage, 1200)
     one = sinker(handler)
