@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -120,6 +121,19 @@ class Master:
         method = wire_method(rpc) if of_master else reducer_method(rpc)
         request = Request(Role.EXTERNAL, rpc, method, params=params, deadline_ms=int(timeout_seconds * 1000))
         return call(self.run_dir / "master.sock", request, timeout_seconds + ANSWER_SECONDS)
+
+    def get(self, path: str) -> str:
+        with urllib.request.urlopen(self.about["http_url"] + path, timeout=60) as response:
+            return str(response.read(), "utf-8")
+
+    def ended(self, begun: Mapping[str, Any]) -> dict[str, Any]:
+        """The operation once it has ended."""
+
+        def found() -> dict[str, Any] | None:
+            reported: dict[str, Any] = self.ask("operation", of_master=True, id=begun["id"]).result
+            return reported if reported["state"] != "running" else None
+
+        return eventually(found, what=f"{begun} has not ended") or {}
 
     def status(self) -> dict[str, dict[str, Any]]:
         rows = self.ask("status", of_master=True).result["rows"]

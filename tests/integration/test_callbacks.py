@@ -183,13 +183,6 @@ def test_a_strangers_listener_on_another_address_does_not_lock_workers_out(one_g
         assert gateway.jvm.java.lang.Integer.valueOf(7) == 7
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::"])
-def test_who_listens_on_all_addresses_is_who_is_connected_with(address: str) -> None:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.create_server((address, 0), family=family, dualstack_ipv6=":" in address) as server:
-        assert owner_of_listener("127.0.0.1", server.getsockname()[1]) == os.geteuid()
-
-
 @pytest.mark.shows("neither JVMs nor callbacks read a line of another user before the token")
 @needs_root
 def test_of_another_user_not_a_line_is_read_before_the_token(gateway: Any) -> None:

@@ -212,11 +212,6 @@ def reading(job: Job) -> Iterator[None]:
         yield
 
 
-def test_a_group_with_members_is_left_alone(job: Job, commit: Kctl) -> None:
-    with reading(job):
-        assert commit("-y").code == 24
-
-
 def the_group_is_at_19(job: Job) -> None:
     topics.commit(job.broker.bootstrap_servers, job.topic, job.topic, {0: 19, 1: 3})
 
@@ -331,9 +326,10 @@ def test_batches_are_committed_at_once_and_after_a_time_without_the_checkpoint(
     assert follower.wait(20) == 0
 
 
-def test_a_follower_ends_when_a_member_joins_its_group(job: Job, follower: subprocess.Popen[str]) -> None:
+def test_a_group_with_members_is_left_alone(job: Job, commit: Kctl, follower: subprocess.Popen[str]) -> None:
     eventually(lambda: of_group(job.broker, job.topic) == {0: 18, 1: 18}, what="the first commit")
     with reading(job):
+        assert commit("-y").code == 24
         job.finish_batch(3, 19)
 
         assert follower.wait(20) == 24

@@ -44,18 +44,17 @@ def storage(request: pytest.FixtureRequest, broker: KafkaBroker, tmp_path: Path)
         else:
             storage = stack.enter_context(closing(FileStorage(tmp_path / "data" / "storage.sqlite")))
         (tmp_path / "kctl.toml").write_text(kafka)
-        yield filled(storage)
+        storage.prepare()
+        yield storage
 
 
-def filled(storage: Storage) -> Storage:
-    storage.prepare()
+def fill(storage: Storage) -> None:
     for begin in range(0, COUNT, 1000):
         messages = [
             Message("t", 0, n, b"k%d" % n, b"v%d" % n, 0, (("n", b"%d" % n), ("null", None)))
             for n in range(begin, begin + 1000)
         ]
         storage.dead_letter(messages, "no such customer")
-    return storage
 
 
 @pytest.fixture
@@ -94,6 +93,7 @@ def killed_while(config: Path, words: tuple[str, ...], left: Callable[[], int]) 
 def test_under_kills_all_is_sent_and_repeats_are_marked(
     storage: Storage, config: Path, broker: KafkaBroker, parked: str
 ) -> None:
+    fill(storage)
     begin = ends(broker, parked)
 
     out = killed_while(config, ("send", parked), storage.count_dead)
@@ -114,6 +114,8 @@ def test_under_kills_all_is_sent_and_repeats_are_marked(
 
 @pytest.mark.shows("dead letters requeued under kills are neither lost nor doubled")
 def test_messages_requeued_under_kills_are_all_there_once(storage: Storage, config: Path) -> None:
+    fill(storage)
+
     out = killed_while(config, ("requeue",), storage.count_dead)
 
     assert out.endswith(" dead letters requeued\n")
@@ -123,25 +125,18 @@ def test_messages_requeued_under_kills_are_all_there_once(storage: Storage, conf
 
 
 @pytest.mark.parametrize("storage", ["file"], indirect=True)
-def test_a_topic_that_is_not_there_is_named_and_nothing_is_changed(storage: Storage, config: Path) -> None:
-    process = started(config, "send", "nowhere", "--expect", str(COUNT))
-
-    out, err = process.communicate(timeout=60)
-
-    assert (process.returncode, out) == (11, "")
-    assert "topic nowhere" in err
-    assert storage.count_dead() == COUNT
-
-
-@pytest.mark.parametrize("storage", ["file"], indirect=True)
-def test_one_that_cannot_be_sent_stays_and_the_others_go(storage: Storage, config: Path, parked: str) -> None:
+def test_what_cannot_be_sent_stays_and_has_its_reason(storage: Storage, config: Path, parked: str) -> None:
     large = b"x" * 1_500_000  # a broker accepts 1 MiB unless its topic is configured otherwise
     for partition, (key, value) in enumerate([(b"k", None), (None, None), (b"k", large), (None, b"v")], 1):
         storage.dead_letter([Message("u", partition, 7, key, value, 0)], "no such customer")
 
+    missing = started(config, "send", "nowhere", "--expect", "4")
+    out, err = missing.communicate(timeout=60)
+    assert (missing.returncode, out, storage.count_dead()) == (11, "", 4)
+    assert "topic nowhere" in err
+
     process = started(config, "send", parked, "--topic", "u", "--expect", "4")
     out, err = process.communicate(timeout=120)
-
     assert (process.returncode, out) == (1, "")
     assert "2 were sent, 2 cannot be sent and stay, for example u-" in err
     assert [each.block.partition for each in storage.dead(Selection(topic="u"))] == [2, 3]

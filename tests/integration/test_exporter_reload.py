@@ -20,6 +20,7 @@ from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit
 from tests.conftest import eventually
 from tests.exporters import Exporter, Samples, running_exporter
+from tests.integration.conftest import Master
 from tests.meanwhile import Meanwhile
 from tests.servers.kafka_broker import KafkaBroker
 
@@ -125,18 +126,7 @@ def test_a_file_that_cannot_be_used_changes_nothing_and_is_rejected_in_one_sente
     assert "action=reloaded" in reloaded.reload()
 
 
-def test_a_cluster_with_other_servers_starts_over(reloaded: Reloaded) -> None:
-    assert "changed=-" in reloaded.reload(more="[log]\nlevel = 'INFO'\n")
-
-    reloaded.servers = "127.0.0.1:1"
-    assert "changed=main" in reloaded.reload()
-
-    assert reloaded.groups() == set()
-    eventually(lambda: set(reloaded.exporter.samples().of("kctl_collect_up", "part").values()) == {0})
-    assert reloaded.exporter.get("/readyz")[0] == 503
-
-
-def test_tokens_are_rotated_without_a_restart(reloaded: Reloaded, short_dir: Path) -> None:
+def test_tokens_are_rotated_and_a_cluster_with_other_servers_starts_over(reloaded: Reloaded, short_dir: Path) -> None:
     def status(token: str) -> int:
         request = urllib.request.Request(
             f"{reloaded.exporter.url}/metrics", headers={"Authorization": f"Bearer {token}"}
@@ -160,15 +150,23 @@ def test_tokens_are_rotated_without_a_restart(reloaded: Reloaded, short_dir: Pat
     assert status("") == 200
     assert "a-token" not in reloaded.exporter.log.read_text()
 
+    assert "changed=-" in reloaded.reload(more="[log]\nlevel = 'INFO'\n")
+
+    reloaded.servers = "127.0.0.1:1"
+    assert "changed=main" in reloaded.reload()
+
+    assert reloaded.groups() == set()
+    eventually(lambda: set(reloaded.exporter.samples().of("kctl_collect_up", "part").values()) == {0})
+    assert reloaded.exporter.get("/readyz")[0] == 503
+
 
 @pytest.mark.shows("with `exporter.all_groups` the master's page has every other group of its cluster")
-def test_a_reload_changes_which_groups(reloaded: Reloaded, master: Callable[..., Any]) -> None:
+def test_a_reload_changes_which_groups(reloaded: Reloaded, master: Callable[..., Master]) -> None:
     fleet = master(exporter={"interval_seconds": 0.2}, workers={"count": 1})
     own = fleet.config.parent.name
 
     def samples() -> Samples:
-        with urllib.request.urlopen(fleet.about["http_url"] + "/metrics", timeout=20) as response:
-            return Samples(response.read().decode())
+        return Samples(fleet.get("/metrics"))
 
     def groups() -> set[str]:
         """Without the fleet's own, which has no such sample."""
@@ -178,13 +176,7 @@ def test_a_reload_changes_which_groups(reloaded: Reloaded, master: Callable[...,
         fleet.config.write_text(
             tomli_w.dumps(read_document(fleet.config) | {"exporter": {"interval_seconds": 0.2} | settings})
         )
-        begun = fleet.ask("reload").result["id"]
-
-        def ended() -> dict[str, Any] | None:
-            reported: dict[str, Any] = fleet.ask("operation", of_master=True, id=begun).result
-            return reported if reported["state"] != "running" else None
-
-        return dict(eventually(ended))
+        return fleet.ended(fleet.ask("reload").result)
 
     assert groups() == set()
     assert "exporter.all_groups" in set_to(all_groups=True)["text"]
