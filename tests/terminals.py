@@ -12,6 +12,7 @@ import struct
 import subprocess
 import termios
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 
 from tests.command_lines import KCTL
@@ -73,11 +74,13 @@ def plain(text: str) -> list[str]:
     return _ESCAPE.sub("", text).replace("\r", "").split("\n")
 
 
-def on_a_terminal(*words: str, until: str | None = None, code: int | None = None) -> bytes:
-    """The terminal's output until `kctl` ended with this exit code, or until it contained `until`."""
+def on_a_terminal(
+    *words: str, until: str | None = None, code: int | None = None, command: Sequence[str] = KCTL
+) -> bytes:
+    """The terminal's output until the command ended with this exit code, or until it contained `until`."""
     ours, theirs = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "COLUMNS": "300", "LINES": "40"}
-    with subprocess.Popen([*KCTL, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:
+    with subprocess.Popen([*command, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:
         os.close(theirs)
         seen = b""
         with suppress(OSError), os.fdopen(ours, "rb", buffering=0) as terminal:  # EIO is the end of a terminal

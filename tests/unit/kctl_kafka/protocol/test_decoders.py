@@ -182,6 +182,15 @@ def test_offsets_of_logs_are_read_as_kafka_python_reads_them(logs: Fields, versi
     ]
 
 
+def test_an_entry_with_tagged_fields_is_read_like_one_without() -> None:
+    entry = {"error_code": 0, "timestamp": 1, "leader_epoch": 2}
+    partitions = [{**entry, "partition_index": number, "offset": 7 + number} for number in range(2)]
+    plain = body(ListOffsetsResponse, 7, topics=[{"name": "orders", "partitions": partitions}])
+    tagged = plain[:-3] + b"\x01\x00\x01\xff" + plain[-2:]  # the end: tags of the last entry, the topic, and the body
+
+    assert list(listed(tagged, PartitionKeys())) == list(listed(plain, PartitionKeys()))
+
+
 @FEW
 @given(FETCHED.filter(bool), DESCRIBED.filter(bool), st.data())
 def test_a_response_that_is_cut_off_is_rejected(groups: Fields, others: Fields, data: st.DataObject) -> None:
