@@ -274,11 +274,9 @@ def two_files(ten_rows: Path) -> Path:
     return ten_rows
 
 
-@pytest.mark.usefixtures("ten_rows")
-def test_a_table_has_version_rows_files_and_bytes_and_no_message_waits(kctl: Kctl) -> None:
+def test_a_table_has_rows_files_and_stored_offsets_of_the_group(kctl: Kctl, ten_rows: Path) -> None:
     document = kctl("storage", "status", "-o", "json").document
     refused = kctl("storage", "clear", "--yes")
-
     assert kctl("storage", "status").out.endswith("\n\nthe group g has stored nothing in it yet\n")
     assert (document["version"], document["rows"], document["files"]) == (2, 10, 1)
     assert (document["small_files"], document["target_file_bytes"]) == (1, 128 << 20)
@@ -286,8 +284,6 @@ def test_a_table_has_version_rows_files_and_bytes_and_no_message_waits(kctl: Kct
     assert "pending" not in document
     assert (refused.code, 'storage.mode is "lake": rows go into a table' in refused.err) == (2, True)
 
-
-def test_of_a_table_the_stored_offsets_of_the_configured_group_are_printed(kctl: Kctl, ten_rows: Path) -> None:
     of_group = opened(ten_rows, Binding("g", "cluster/1"))
     of_group.init_offsets([StoredOffset("t", partition, None, 100 + partition) for partition in (0, 1)])
     DeltaTable(ten_rows).create_checkpoint()
@@ -302,7 +298,7 @@ def test_of_a_table_the_stored_offsets_of_the_configured_group_are_printed(kctl:
     assert lines[5:] == [[*partitions[0]], *([*map(str, each)] for each in expected)]
 
 
-def test_small_files_are_compacted_and_a_dry_run_only_shows_them(kctl: Kctl, two_files: Path) -> None:
+def test_small_files_are_compacted_and_old_ones_removed_but_by_no_dry_run(kctl: Kctl, two_files: Path) -> None:
     dry = kctl("storage", "optimize", "--dry-run")
     assert kctl("storage", "status", "-o", "json").document["files"] == 2
     done = kctl("storage", "optimize")
@@ -317,16 +313,13 @@ def test_small_files_are_compacted_and_a_dry_run_only_shows_them(kctl: Kctl, two
     operations = [json.loads(line) for line in log.read_text().splitlines()]
     assert [line["operation"] for line in operations] == ["storage optimize"] * 2
 
-
-def test_vacuum_keeps_seven_days_and_removes_nothing_without_a_yes(kctl: Kctl, two_files: Path) -> None:
-    kctl("storage", "optimize")
     kept = kctl("storage", "vacuum", "--yes")
     dry = kctl("storage", "vacuum", "--retention-hours", "0", "--dry-run")
     asked = kctl("storage", "vacuum", "--retention-hours", "0")
     assert len(list(two_files.glob("kctl-*/*.parquet"))) == 3
     removed = kctl("storage", "vacuum", "--retention-hours", "0", "--yes")
 
-    assert (kept.code, kept.out) == (0, "no files to remove\n")
+    assert (kept.code, kept.out) == (0, "no files to remove\n"), "it keeps seven days"
     assert [line.split("/")[0][:5] for line in dry.out.splitlines()[:2]] == ["kctl-"] * 2
     assert dry.out.splitlines()[2].startswith("would remove 2 files (")
     assert (asked.code, "use --yes" in asked.err) == (2, True)

@@ -108,23 +108,6 @@ async def test_there_are_no_offsets_before_the_first_answer_and_a_check_is_one(
     assert [row.remaining_count for row in rows(cluster)] == [5, 20]
 
 
-async def test_of_a_recreated_topic_nothing_old_is_kept_even_when_nothing_new_is_known(cluster_of: Any) -> None:
-    topic = A[0]
-    cluster, _, _ = cluster_of(
-        reading({A: 5}, {A: 10}, partitions=1, topic_ids={topic: "first"}),
-        reading({}, {}, partitions=1, topic_ids={topic: "first"}),
-        reading({}, {}, partitions=1, topic_ids={topic: "second"}),
-    )
-    await cluster.refresh(5)
-    await cluster.refresh(5)
-    assert [(row.current_offset, row.kafka_max_offset) for row in rows(cluster)] == [(5, 10)]
-
-    await cluster.refresh(5)
-    assert [(row.current_offset, row.kafka_max_offset, row.remaining_count) for row in rows(cluster)] == [
-        (None, None, None)
-    ]
-
-
 @pytest.mark.parametrize(
     ("second", "expected"),
     [
@@ -142,7 +125,9 @@ async def test_what_has_no_answer_ages_alone(cluster_of: Any, second: ClusterRea
     assert [(row.current_offset, row.kafka_max_offset, row.age_seconds) for row in rows(cluster)] == expected
 
 
-async def test_a_deleted_topic_goes_and_one_that_is_only_unclear_stays(cluster_of: Any) -> None:
+async def test_of_a_deleted_or_recreated_topic_nothing_is_kept(
+    cluster_of: Any,
+) -> None:
     cluster, _, clock = cluster_of(
         FULL, reading({}, {}, partitions=0, unclear=frozenset({"orders"})), reading({}, {}, partitions=0)
     )
@@ -153,6 +138,17 @@ async def test_a_deleted_topic_goes_and_one_that_is_only_unclear_stays(cluster_o
 
     await cluster.refresh(5)
     assert (rows(cluster), cluster.freshness().missing_topics) == ([], ("orders",))
+
+    first, second = ({"topic_ids": {"orders": each}, "partitions": 1} for each in ("first", "second"))
+    polls = reading({A: 5}, {A: 10}, **first), reading({}, {}, **first), reading({}, {}, **second)
+    cluster, _, _ = cluster_of(*polls)
+    await cluster.refresh(5)
+    await cluster.refresh(5)
+    assert [(row.current_offset, row.kafka_max_offset) for row in rows(cluster)] == [(5, 10)]
+
+    await cluster.refresh(5)
+    [row] = rows(cluster)
+    assert (row.current_offset, row.kafka_max_offset, row.remaining_count) == (None, None, None)
 
 
 async def test_a_hanging_broker_does_not_delay_others_and_its_late_answer_counts(cluster_of: Any) -> None:

@@ -120,7 +120,7 @@ async def test_all_who_ask_at_the_same_moment_are_answered_once_though_the_first
     assert slow.asked == 1
 
 
-async def test_a_client_that_does_not_read_its_answer_does_not_delay_others() -> None:
+async def test_a_client_that_does_not_read_delays_no_others_and_after_a_failure_it_is_asked_again() -> None:
     slow, takes = Slow(), asyncio.Event()
     stalled = asyncio.create_task(slow.ask(takes))
     await slow.begun.wait()
@@ -131,11 +131,8 @@ async def test_a_client_that_does_not_read_its_answer_does_not_delay_others() ->
     takes.set()
     assert await stalled == b"all"
 
-
-async def test_after_an_answer_that_failed_the_question_is_asked_again() -> None:
     slow = Slow(fails=True)
     slow.may_answer.set()
-
     with pytest.raises(ConnectionError):
         await slow.ask()
     assert await slow.ask() == b"all"

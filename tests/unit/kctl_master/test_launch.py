@@ -89,7 +89,9 @@ def test_an_owner_id_that_a_power_failure_left_damaged_is_drawn_again_and_kept(t
     assert re.fullmatch("[0-9a-f]{32}/sinker-0", owners[0])
 
 
-def test_a_worker_with_a_driver_of_its_own_gets_all_that_one_needs_and_there_is_no_engine(tmp_path: Path) -> None:
+def test_workers_have_drivers_of_their_own_or_wait_in_tasks_of_an_engine(
+    tmp_path: Path,
+) -> None:
     first, *others = launches(
         loaded(tmp_path, TOML.replace("count = 3", 'count = 3\nengine = "own"')), [Path("/jars/a.jar")]
     )
@@ -98,6 +100,13 @@ def test_a_worker_with_a_driver_of_its_own_gets_all_that_one_needs_and_there_is_
     assert [first.name, *(launch.name for launch in others)] == ["worker-0", "worker-1", "worker-2"]
     assert spark is not None
     assert (spark.name, spark.jars, spark.master, spark.workers) == ("worker-0", ("/jars/a.jar",), "local[2]", 1)
+
+    engine, calling, *_ = launches(
+        loaded(tmp_path, f'{TOML}\n[storage]\nmode = "directly"\n[sinkers]\nhandler = "mine:handle"\n'), []
+    )
+
+    assert parse_engine(json.dumps(engine.settings)).spark.master == "local[512]"
+    assert calling.settings["storage"]["slots"] == {"folder": str(tmp_path / "data/scratch/worker-0"), "count": 2}  # type: ignore[index]
 
 
 PROCESSORS = len(os.sched_getaffinity(0))
@@ -117,15 +126,6 @@ def test_an_engine_has_the_tasks_of_all_workers_in_its_own_jvm(tmp_path: Path, m
     engine, *_ = launches(loaded(tmp_path, f'{TOML}\nmaster = "{master}"\n[storage]\nmode = "redis"\n'), [])
 
     assert parse_engine(json.dumps(engine.settings)).spark.master == becomes
-
-
-def test_where_workers_call_the_handler_an_engine_has_waiting_tasks(tmp_path: Path) -> None:
-    engine, first, *_ = launches(
-        loaded(tmp_path, f'{TOML}\n[storage]\nmode = "directly"\n[sinkers]\nhandler = "mine:handle"\n'), []
-    )
-
-    assert parse_engine(json.dumps(engine.settings)).spark.master == "local[512]"
-    assert first.settings["storage"]["slots"] == {"folder": str(tmp_path / "data/scratch/worker-0"), "count": 2}  # type: ignore[index]
 
 
 @pytest.mark.shows("an engine has its own memory limits")
