@@ -127,126 +127,105 @@ FULL = "1000 of 1000 messages"
 RESTARTED = "it is restarted by itself, and `kctl logs engine` shows why it ended"
 RUNS = "everything is running; 3 ok"
 WELL = f"ok: {RUNS}"
+ALL_DOWN = f"failing: no worker has worked {AT}: "
 NO_DATA = "no data since 2023-11-14T22:13:18Z: the master collects no more"
 ONE_DOWN = f"degraded: 1 of 2 workers has not worked {AT}: "
 
 
-@pytest.mark.shows("page, CLI, API, `/readyz`, metrics and events show one verdict with its reason and time")
-@pytest.mark.parametrize(
-    ("taken", "sentence"),
-    [
-        (fleet(), WELL),
-        (changed("worker-1", "stopped", desired="stopped"), WELL),
-        (not_handled(20.0, pending=0), WELL),
-        (not_handled(40.0, pending=0), WELL),
-        (
-            not_handled(40.0),
-            "degraded: no message was handled since 2023-11-14T22:12:38Z: 6 of 6 tries failed in the last minute, "
-            "KeyError; `kctl logs sinker-0` shows more",
-        ),
-        (
-            late(is_late=True),
-            f"degraded: messages have waited too long {AT}: the oldest unhandled message is 75 s old, "
-            f"the limit (status.oldest_limit) is 60 s; {PARKED}",
-        ),
-        (late(is_catching_up=True), f"{WELL}; catching up: the oldest unhandled message is 75 s old; {PARKED}"),
-        (late(), f"{WELL}; {PARKED}"),
-        (of_group(Status.PAUSED), "ok: everything is running; 1 of 3 partitions worse: t-0; a reason"),
-        (of_group(Status.REBALANCING), f"degraded: 1 of 3 partitions worse {AT}: t-0; a reason"),
-        (of_group(Status.WARN), f"degraded: 1 of 3 partitions worse {AT}: t-0; a reason"),
-        (of_group(Status.UNKNOWN), f"unknown: 1 of 3 partitions worse {AT}: t-0; a reason"),
-        (of_group(Status.STOPPED), f"failing: 1 of 3 partitions worse {AT}: t-0; a reason"),
-        (of_brokers(6.0, 9.0, "refused"), "failing: no Kafka broker has answered since 2023-11-14T22:13:12Z: refused"),
-        (
-            of_brokers(6.0, 9.0, None, row_age=0.2),
-            "degraded: no Kafka broker has answered the master since 2023-11-14T22:13:12Z",
-        ),
-        (
-            of_brokers(0.5, 8.0, "offsets: t-1"),
-            "degraded: the Kafka brokers have not answered everything since 2023-11-14T22:13:10Z: offsets: t-1",
-        ),
-        (of_brokers(None, None, None), f"unknown: no Kafka broker has answered {AT}"),
-        (
-            replace(fleet(), brokers=Freshness(0.5, 0.5, 5.0, None, ("orders",))),
-            f"failing: topic orders has not existed {AT}: create it again (`kctl kafka create-topic orders`), or take "
-            "it out of kafka.topics and start the fleet again",
-        ),
-        (of_brokers(None, None, "refused"), f"failing: no Kafka broker has answered {AT}: refused"),
-        (full(6.0), f"failing: the storage has been full {AT}: {FULL}"),
-        (full(1.0), f"degraded: the storage has been full {AT}: {FULL}"),
-        (
-            replace(full(6.0), supervised=(status("worker-0"), status("sinker-0", "stopped", desired="stopped"))),
-            f"failing: the storage has been full {AT}: {FULL}; all sinkers are stopped: `kctl start sinker-0`",
-        ),
-        (
-            replace(full(6.0), supervised=(status("worker-0"),)),
-            f"failing: the storage has been full {AT}: {FULL}; no sinker takes messages out: set sinkers.handler, then "
-            "`kctl reload` and `kctl scale sinkers=2`",
-        ),
-        (of_storage(pending=3, age_seconds=7.0), "failing: the storage has not answered since 2023-11-14T22:13:11Z"),
-        (of_storage(pending=3, age_seconds=2.0), f"{WELL}; 3 messages wait in the storage"),
-        (of_storage(error="refused"), f"failing: the storage has not answered {AT}: refused"),
-        (changed("engine", "backoff"), f"failing: the engine has not run {AT}: engine is in backoff; {RESTARTED}"),
-        (
-            changed("engine", "fatal"),
-            f"failing: the engine has not run {AT}: engine is fatal; correct what `kctl logs engine` shows, then "
-            "`kctl start engine`",
-        ),
-        (changed("worker-1", "backoff"), f"{ONE_DOWN}worker-1 is in backoff; `kctl logs worker-1` shows more"),
-        (changed("worker-1", "unkillable", desired="stopped"), f"{ONE_DOWN}worker-1 is unkillable"),
-        (
-            ALL_FATAL,
-            f"failing: no worker has worked {AT}: worker-0 is fatal; worker-1 is fatal; "
-            "`kctl logs worker-0` shows more",
-        ),
-        (ALL_NEW, f"unknown: no worker has worked {AT}: worker-0 is starting; worker-1 is starting"),
-        (
-            fleet(
-                {"worker-1": status("worker-1", restarts=0)}, {"worker-1": row("worker-1", state=AgentState.STARTING)}
-            ),
-            f"{ONE_DOWN}worker-1 is starting",
-        ),
-        (reporting("worker-1", state=AgentState.JOINING, batches_total=7), f"{ONE_DOWN}worker-1 is joining the group"),
-        (
-            reporting("worker-1", state=AgentState.ASSIGNED, batches_total=0),
-            f"{ONE_DOWN}worker-1 is starting its query",
-        ),
-        (reporting("worker-1", state=AgentState.ASSIGNED, batches_total=7), WELL),
-        (reporting("worker-0", state=AgentState.THROTTLED, last_error=FULL), WELL),
-        (
-            fleet({"worker-1": status("worker-1", since_seconds=1.0)}, {"worker-1": row("worker-1", state=None)}),
-            f"{ONE_DOWN}worker-1 is starting",
-        ),
-        (reporting("worker-1", state=None), WELL),
-        (
-            changed("sinker-0", "fatal"),
-            f"failing: no sinker has worked {AT}: sinker-0 is fatal; `kctl logs sinker-0` shows more",
-        ),
-        (
-            fleet(
-                rows={
-                    "worker-0": row("worker-0", last_error="no space left"),
-                    "sinker-0": row("sinker-0", last_error="x"),
-                }
-            ),
-            f"{ONE_DOWN}worker-0: no space left",
-        ),
-        (reporting("worker-0", age_seconds=7.2), f"{ONE_DOWN}worker-0 has published nothing for 7 s"),
-        (silent("worker-0", seconds=4.0), WELL),
-        (
-            silent("worker-0", "worker-1"),
-            f"failing: no worker has worked {AT}: worker-0 does not answer; worker-1 does not answer",
-        ),
-        (silent("guest"), f"degraded: 1 attached agent silent {AT}: guest"),
-        (waiting("storage", "worker-0", seconds=4.0), WELL),
-        (hung(7.0), f"{ONE_DOWN}the main thread of worker-1 hangs"),
-        (hung(7.0, AgentState.REBALANCING), WELL),
-        (
-            replace(fleet(), kept={"metadata_topics": Reduced(REPLICAS)}),
-            f"degraded: 1 of 2 partitions has lacked in-sync replicas {AT}: those of broker 3",
-        ),
-    ],
+HEALTHY = (
+    fleet(),
+    changed("worker-1", "stopped", desired="stopped"),
+    *(not_handled(seconds, pending=0) for seconds in (20.0, 40.0)),
+    reporting("worker-1", state=AgentState.ASSIGNED, batches_total=7),
+    reporting("worker-0", state=AgentState.THROTTLED, last_error=FULL),
+    reporting("worker-1", state=None),
+    silent("worker-0", seconds=4.0),
+    waiting("storage", "worker-0", seconds=4.0),
+    hung(7.0, AgentState.REBALANCING),
 )
+GROUPS = {"degraded": (Status.REBALANCING, Status.WARN), "unknown": (Status.UNKNOWN,), "failing": (Status.STOPPED,)}
+NO_SINKER = replace(full(6.0), supervised=(status("worker-0"),))
+STOPPED_SINKER = replace(full(6.0), supervised=(status("worker-0"), status("sinker-0", "stopped", desired="stopped")))
+NEW_ROW, SILENT_ROW = ({"worker-1": row("worker-1", state=state)} for state in (AgentState.STARTING, None))
+BOTH_FAILED = {name: row(name, last_error=error) for name, error in (("worker-0", "no space left"), ("sinker-0", "x"))}
+TROUBLES: tuple[tuple[FleetSnapshot, str], ...] = (
+    (
+        not_handled(40.0),
+        "degraded: no message was handled since 2023-11-14T22:12:38Z: 6 of 6 tries failed in the last minute, "
+        "KeyError; `kctl logs sinker-0` shows more",
+    ),
+    (
+        late(is_late=True),
+        f"degraded: messages have waited too long {AT}: the oldest unhandled message is 75 s old, "
+        f"the limit (status.oldest_limit) is 60 s; {PARKED}",
+    ),
+    (late(is_catching_up=True), f"{WELL}; catching up: the oldest unhandled message is 75 s old; {PARKED}"),
+    (late(), f"{WELL}; {PARKED}"),
+    (of_group(Status.PAUSED), "ok: everything is running; 1 of 3 partitions worse: t-0; a reason"),
+    (of_brokers(6.0, 9.0, "refused"), "failing: no Kafka broker has answered since 2023-11-14T22:13:12Z: refused"),
+    (of_brokers(6.0, 9.0, None, 0.2), "degraded: no Kafka broker has answered the master since 2023-11-14T22:13:12Z"),
+    (
+        of_brokers(0.5, 8.0, "offsets: t-1"),
+        "degraded: the Kafka brokers have not answered everything since 2023-11-14T22:13:10Z: offsets: t-1",
+    ),
+    (of_brokers(None, None, None), f"unknown: no Kafka broker has answered {AT}"),
+    (of_brokers(None, None, "refused"), f"failing: no Kafka broker has answered {AT}: refused"),
+    (
+        replace(fleet(), brokers=Freshness(0.5, 0.5, 5.0, None, ("orders",))),
+        f"failing: topic orders has not existed {AT}: create it again (`kctl kafka create-topic orders`), or take "
+        "it out of kafka.topics and start the fleet again",
+    ),
+    (full(6.0), f"failing: the storage has been full {AT}: {FULL}"),
+    (full(1.0), f"degraded: the storage has been full {AT}: {FULL}"),
+    (
+        STOPPED_SINKER,
+        f"failing: the storage has been full {AT}: {FULL}; all sinkers are stopped: `kctl start sinker-0`",
+    ),
+    (
+        NO_SINKER,
+        f"failing: the storage has been full {AT}: {FULL}; no sinker takes messages out: set sinkers.handler, then "
+        "`kctl reload` and `kctl scale sinkers=2`",
+    ),
+    (of_storage(pending=3, age_seconds=7.0), "failing: the storage has not answered since 2023-11-14T22:13:11Z"),
+    (of_storage(pending=3, age_seconds=2.0), f"{WELL}; 3 messages wait in the storage"),
+    (of_storage(error="refused"), f"failing: the storage has not answered {AT}: refused"),
+    (changed("engine", "backoff"), f"failing: the engine has not run {AT}: engine is in backoff; {RESTARTED}"),
+    (
+        changed("engine", "fatal"),
+        f"failing: the engine has not run {AT}: engine is fatal; correct what `kctl logs engine` shows, then "
+        "`kctl start engine`",
+    ),
+    (changed("worker-1", "backoff"), f"{ONE_DOWN}worker-1 is in backoff; `kctl logs worker-1` shows more"),
+    (changed("worker-1", "unkillable", desired="stopped"), f"{ONE_DOWN}worker-1 is unkillable"),
+    (ALL_FATAL, f"{ALL_DOWN}worker-0 is fatal; worker-1 is fatal; `kctl logs worker-0` shows more"),
+    (ALL_NEW, f"unknown: no worker has worked {AT}: worker-0 is starting; worker-1 is starting"),
+    (fleet({"worker-1": status("worker-1", restarts=0)}, NEW_ROW), f"{ONE_DOWN}worker-1 is starting"),
+    (fleet({"worker-1": status("worker-1", since_seconds=1.0)}, SILENT_ROW), f"{ONE_DOWN}worker-1 is starting"),
+    (reporting("worker-1", state=AgentState.JOINING, batches_total=7), f"{ONE_DOWN}worker-1 is joining the group"),
+    (reporting("worker-1", state=AgentState.ASSIGNED, batches_total=0), f"{ONE_DOWN}worker-1 is starting its query"),
+    (
+        changed("sinker-0", "fatal"),
+        f"failing: no sinker has worked {AT}: sinker-0 is fatal; `kctl logs sinker-0` shows more",
+    ),
+    (fleet(rows=BOTH_FAILED), f"{ONE_DOWN}worker-0: no space left"),
+    (reporting("worker-0", age_seconds=7.2), f"{ONE_DOWN}worker-0 has published nothing for 7 s"),
+    (silent("worker-0", "worker-1"), f"{ALL_DOWN}worker-0 does not answer; worker-1 does not answer"),
+    (silent("guest"), f"degraded: 1 attached agent silent {AT}: guest"),
+    (hung(7.0), f"{ONE_DOWN}the main thread of worker-1 hangs"),
+    (
+        replace(fleet(), kept={"metadata_topics": Reduced(REPLICAS)}),
+        f"degraded: 1 of 2 partitions has lacked in-sync replicas {AT}: those of broker 3",
+    ),
+    *(
+        (of_group(each), f"{level}: 1 of 3 partitions worse {AT}: t-0; a reason")
+        for level, statuses in GROUPS.items()
+        for each in statuses
+    ),
+)
+
+
+@pytest.mark.shows("page, CLI, API, `/readyz`, metrics and events show one verdict with its reason and time")
+@pytest.mark.parametrize(("taken", "sentence"), [*((each, WELL) for each in HEALTHY), *TROUBLES])
 def test_each_trouble_has_its_level_and_one_sentence(taken: FleetSnapshot, sentence: str) -> None:
     verdict = judge(taken, None)
 
