@@ -139,8 +139,12 @@ async def test_of_a_deleted_or_recreated_topic_nothing_is_kept(
     await cluster.refresh(5)
     assert (rows(cluster), cluster.freshness().missing_topics) == ([], ("orders",))
 
-    first, second = ({"topic_ids": {"orders": each}, "partitions": 1} for each in ("first", "second"))
-    polls = reading({A: 5}, {A: 10}, **first), reading({}, {}, **first), reading({}, {}, **second)
+    first = {"orders": "first"}
+    polls = (
+        reading({A: 5}, {A: 10}, partitions=1, topic_ids=first),
+        reading({}, {}, partitions=1, topic_ids=first),
+        reading({}, {}, partitions=1, topic_ids={"orders": "second"}),
+    )
     cluster, _, _ = cluster_of(*polls)
     await cluster.refresh(5)
     await cluster.refresh(5)
