@@ -23,13 +23,19 @@ class Puts(StoredOffsets[Storage]):
     def stored(self, storage: Storage) -> list[int]:
         return given.stored(storage)
 
-    def test_a_put_keeps_values_and_the_id_of_the_topic(self, storage: Storage) -> None:
+    def test_a_put_keeps_values_and_the_id_of_the_topic_in_blocks_of_three_that_are_counted(
+        self, storage: Storage
+    ) -> None:
         storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0), StoredOffset("t", 1, None, 0)])
 
         self.put(storage, chunk(0, 10), chunk(0, 3, topic_id=None, partition=1))
 
         assert [record.value for block in storage.blocks() for record in block.messages()][3] == b"0003"
         assert {block.partition: block.topic_id for block in storage.blocks()} == {0: TOPIC_ID, 1: None}
+        stats = storage.stats()
+        assert sorted(block.count for block in storage.blocks()) == [1, 3, 3, 3, 3]
+        assert (stats.pending, stats.processing, stats.dead, stats.limits.messages) == (13, 0, 0, None)
+        assert stats.bytes == sum(len(block.body) for block in storage.blocks())
 
     @pytest.mark.shows("a put of several partitions is stored for all of them or for none")
     def test_chunks_of_several_partitions_are_put_at_once_all_or_none(self, storage: Storage) -> None:
@@ -60,13 +66,3 @@ class Puts(StoredOffsets[Storage]):
         storage.bind(Binding("invoices", "K2"), take_over=True)
         with pytest.raises(OtherGroup, match="belongs to group invoices of cluster K2"):
             storage.bind(Binding("orders", "K1"))
-
-    def test_messages_and_bytes_of_blocks_of_three_are_counted(self, storage: Storage) -> None:
-        storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
-        self.put(storage, chunk(0, 10))
-
-        stats = storage.stats()
-
-        assert [block.count for block in storage.blocks()] == [3, 3, 3, 1]
-        assert (stats.pending, stats.processing, stats.dead, stats.limits.messages) == (10, 0, 0, None)
-        assert stats.bytes == sum(len(block.body) for block in storage.blocks())

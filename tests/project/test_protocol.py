@@ -41,13 +41,10 @@ def test_the_process_in_the_readme_of_the_agent_answers(short_dir: Path) -> None
     assert done.stdout == "running\n"
 
 
-def test_the_frame_on_the_page_is_the_one_that_is_sent() -> None:
+def test_the_frame_on_the_page_is_the_one_that_is_sent_and_the_bounds_are_those_of_agent_and_master() -> None:
     [frame] = re.findall(r"```\n([0-9a-f ]+)\n```", PAGE)
-
     assert bytes.fromhex(frame) == encode({"id": 1})
 
-
-def test_the_bounds_on_the_page_are_those_of_agent_and_master() -> None:
     of_agent = {name: given.default for name, given in inspect.signature(AgentServer).parameters.items()}
     of_master = SocketLimits()
 

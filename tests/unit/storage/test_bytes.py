@@ -53,11 +53,7 @@ def test_a_block_holds_no_more_bytes_than_it_may_but_one_message_at_least(storag
 
     assert [block.count for block in storage.blocks()] == [2, 2, 1, 1, 500, 100]
     assert stored(storage) == list(range(606))
-
-
-def test_limits_reach_the_storage(storage: Storage) -> None:
     limits = storage.stats().limits
-
     assert (limits.messages, limits.bytes, limits.dead) == (9, 8, 7)
 
 

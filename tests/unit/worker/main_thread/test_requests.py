@@ -57,8 +57,8 @@ class Worker:
         self.actions = []
         self.requests.carry_out()
 
-    def outcome(self) -> tuple[str, str]:
-        outcome = self.inbox.outcome("1")
+    def outcome(self, id_: str = "1") -> tuple[str, str]:
+        outcome = self.inbox.outcome(id_)
         assert outcome is not None
         return outcome.state, outcome.text
 
@@ -82,8 +82,10 @@ def worker() -> Worker:
 
 def test_a_seek_waits_for_the_running_batch_and_begins_where_that_has_ended(worker: Worker) -> None:
     worker.inbox.accept(SEEK)
+    worker.inbox.accept(AcceptedOperation("2", "seek", {**SEEK.params, "dry_run": True}))
     worker.turn()
     assert (worker.outcome()[0], worker.actions) == ("waiting", [Drain(AB)])
+    assert worker.outcome("2")[0] == "waiting", "operations are carried out one after another"
 
     worker.lifecycle.drained(AB)
     worker.position = 55
@@ -93,28 +95,25 @@ def test_a_seek_waits_for_the_running_batch_and_begins_where_that_has_ended(work
     assert worker.actions == [Drain(AB), Commit(AB), StopQuery()], "all queries, before the offset is moved"
     assert worker.moved == [SeekPlan("t", 0, 55, 0)]
     assert (worker.lifecycle.queries, worker.lifecycle.is_seeking) == ({}, False)
-
-
-def test_a_dry_run_leaves_the_queries_alone(worker: Worker) -> None:
-    worker.inbox.accept(AcceptedOperation("1", "seek", {**SEEK.params, "dry_run": True}))
-    worker.turn()
-
-    assert worker.outcome() == ("done", "t-0: from 40 back to 0; 40 offsets are handled again")
-    assert (worker.actions, worker.moved, worker.lifecycle.is_seeking) == ([], [], False)
+    assert worker.outcome("2")[0] == "done"
 
 
 @pytest.mark.parametrize(
-    ("params", "text"),
+    ("params", "outcome"),
     [
-        ({"topic": "t", "partition": 7, "to": "earliest"}, "t-7 is not with worker-0 now"),
-        ({"topic": "t", "partition": 0, "to": "never"}, "a seek goes to earliest"),
+        ({"partition": 7}, ("failed", "t-7 is not with worker-0 now")),
+        ({"to": "never"}, ("failed", "a seek goes to earliest")),
+        ({"dry_run": True}, ("done", "t-0: from 40 back to 0; 40 offsets are handled again")),
     ],
 )
-def test_what_cannot_be_done_stops_nothing(worker: Worker, params: dict[str, Any], text: str) -> None:
-    worker.inbox.accept(AcceptedOperation("1", "seek", params))
+def test_what_cannot_be_done_and_a_dry_run_stop_nothing(
+    worker: Worker, params: dict[str, Any], outcome: tuple[str, str]
+) -> None:
+    worker.inbox.accept(AcceptedOperation("1", "seek", {**SEEK.params, **params}))
     worker.turn()
 
-    assert (worker.outcome(), worker.actions) == (("failed", text), [])
+    assert (worker.outcome(), worker.actions, worker.moved) == (outcome, [], [])
+    assert not worker.lifecycle.is_seeking
 
 
 def test_a_seek_that_fails_lets_the_queries_begin_again(worker: Worker) -> None:
@@ -187,18 +186,3 @@ def test_a_pause_is_done_when_nothing_of_it_is_read_any_more(worker: Worker) -> 
     worker.turn()
 
     assert worker.outcome() == ("done", "paused t-1")
-
-
-def test_operations_are_carried_out_one_after_another(worker: Worker) -> None:
-    worker.inbox.accept(SEEK)
-    worker.inbox.accept(AcceptedOperation("2", "seek", {**SEEK.params, "dry_run": True}))
-    worker.turn()
-    waiting = worker.inbox.outcome("2")
-    assert waiting is not None
-    assert waiting.state == "waiting"
-
-    worker.lifecycle.drained(AB)
-    worker.turn()
-    done = worker.inbox.outcome("2")
-    assert done is not None
-    assert (worker.outcome()[0], done.state) == ("done", "done")
