@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka import TopicPartition
 
@@ -88,6 +88,7 @@ def test_a_range_that_failed_is_not_read_whole_again(offset: int) -> None:
     assert reads.failed <= 20 * 9, "one each level, and retries of those that were found first"
 
 
+@settings(max_examples=50)
 @given(
     st.lists(st.integers(0, 300), min_size=1, max_size=30),
     st.sets(st.tuples(st.integers(0, 29), st.integers(0, 299)), max_size=60),

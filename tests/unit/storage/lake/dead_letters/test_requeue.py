@@ -322,8 +322,15 @@ def put_back_by_another(path: Path) -> None:
     put_back(worker(path), even)
 
 
-@pytest.mark.parametrize("name", ["commit", "rewrite"])
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(
+    ("name", "after"),
+    [
+        ("commit", True),
+        ("rewrite", False),
+        pytest.param("commit", False, marks=pytest.mark.long),
+        pytest.param("rewrite", True, marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.parametrize("other", [cancelled, put_back_by_another])
 def test_a_worker_that_commits_in_the_midst_of_another_process_leaves_each_message_in_one_place(
     tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, other: Callable[[Path], None], after: bool
