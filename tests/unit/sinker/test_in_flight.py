@@ -65,22 +65,15 @@ def test_what_is_not_acknowledged_comes_again_or_is_dead(
     assert (decision.handled, decision.again, decision.is_failure) == counts
 
 
-def test_messages_that_die_of_different_errors_next_to_untried_ones_are_dead_lettered_with_their_own() -> None:
-    one = claimed([True, False, False, None], tries=2)
-    one.errors = {1: "no amount", 2: "no date"}
+def test_messages_that_got_reasons_are_blamed_with_their_own() -> None:
+    one = claimed([None] * 4, tries=2)
 
+    Part(one, 1, 4).acknowledged([True, "no date", "no amount"])
+
+    assert (one.acks, one.errors) == ([None, True, False, False], {2: "no date", 3: "no amount"})
     decision = decide(one, max_tries=3, ordered=False)
-
-    assert decision.dead_lettered == {1: "no amount", 2: "no date"}
-    assert (decision.acks, decision.handled, decision.again) == ([True, False, False, False], 1, 1)
-
-
-def test_a_message_that_got_a_reason_is_blamed_with_it() -> None:
-    one = claimed([None] * 4)
-
-    Part(one, 1, 4).acknowledged([True, "no date", False])
-
-    assert (one.acks, one.errors) == ([None, True, False, False], {2: "no date"})
+    assert decision.dead_lettered == one.errors, "each with its own, and the untried one is none"
+    assert (decision.acks, decision.handled, decision.again) == ([False, True, False, False], 1, 1)
 
 
 @pytest.mark.parametrize(

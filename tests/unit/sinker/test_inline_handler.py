@@ -123,16 +123,23 @@ def test_a_put_calls_the_handler_with_every_message_and_moves_the_stored_offset(
 
 
 @pytest.mark.parametrize(
-    ("handler", "error"), [("refuses", "the handler returned False"), ("explains", "KeyError: 'amount'")]
+    ("handler", "tries", "error"),
+    [
+        ("refuses", 3, "the handler returned False"),
+        ("explains", 3, "KeyError: 'amount'"),
+        ("decodes", 1, "BadRecord: cut"),
+    ],
 )
-def test_a_failed_message_is_tried_alone_and_then_dead(make: Make, module: Any, handler: str, error: str) -> None:
+def test_a_failed_message_is_tried_alone_and_then_dead_and_an_undecodable_one_at_once(
+    make: Make, module: Any, handler: str, tries: int, error: str
+) -> None:
     storage = make(handler)
     with storage.writer() as writer:
         writer.put(chunk(0, 4))
 
-    assert module.calls[1:] == [[(2, 1)], [(2, 2)]]
+    assert module.calls[1:] == [[(2, number)] for number in range(1, tries)]
     (dead_letter,) = storage.dead()
-    assert (dead_letter.offset, dead_letter.tries, dead_letter.error) == (2, 3, error)
+    assert (dead_letter.offset, dead_letter.tries, dead_letter.error) == (2, tries, error)
     assert stored(storage) == 4
 
 
@@ -185,14 +192,6 @@ def test_a_call_that_hangs_is_left_behind(make: Make, module: Any, monkeypatch: 
 def test_a_handler_that_cannot_be_opened_fails_the_batch_which_is_tried_again(make: Make, module: Any) -> None:
     with pytest.raises(StorageUnusable, match="no route"):
         make("CannotOpen").writer()
-
-
-def test_an_undecodable_value_is_dead_at_once(make: Make, module: Any) -> None:
-    storage = make("decodes")
-    with storage.writer() as writer:
-        writer.put(chunk(0, 4))
-    assert [[offset for offset, _ in call] for call in module.calls] == [[0, 1, 2, 3]]
-    assert [(each.offset, each.error) for each in storage.dead()] == [(2, "BadRecord: cut")]
 
 
 def test_an_outage_of_the_registry_fails_the_batch_and_makes_no_dead_letter(make: Make, module: Any) -> None:
