@@ -24,9 +24,9 @@ from tests.servers.redis_server import RedisServer
 
 ONE_FLEET = {"test_engine.py", "test_spark_batches.py", "test_one_worker.py", "test_strangers_on_the_host.py"}
 LONGEST = (
-    *("test_engine.py", "test_one_worker.py", "test_spark_batches.py", "test_typed_messages.py"),
-    *("test_strangers_on_the_host.py", "test_spark_cluster.py", "test_demo.py", "test_spark_hosts.py"),
-    *("test_unreadable_records.py", "test_alerts.py", "test_attach.py"),
+    *("test_spark_batches.py", "test_engine.py", "test_demo.py", "test_typed_messages.py", "test_one_worker.py"),
+    *("test_spark_cluster.py", "test_unreadable_records.py", "test_watched_jobs.py", "test_alerts.py"),
+    *("test_spark_hosts.py", "test_strangers_on_the_host.py", "test_attach.py"),
 )
 """The longest files begin first, so that the last one does not run alone."""
 

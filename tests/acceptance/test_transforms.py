@@ -41,15 +41,15 @@ def is_fatal(fleet: Fleet) -> bool:
 NAME = "tests.acceptance.transforms"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("transform", "engine", "why"),
     [
         ("no_such_module:clean", "own", "workers.transform 'no_such_module:clean': there is no module no_such_module"),
-        pytest.param(
+        (
             f"{NAME}:sets_what_is_static",
             "shared",
             f"the transform {NAME}:sets_what_is_static cannot set spark.sql.warehouse.dir: ",
-            marks=pytest.mark.long,
         ),
     ],
 )
