@@ -91,28 +91,28 @@ def test_cells_are_set_by_their_value_and_width() -> None:
     assert lines == ["  n  name", "  1  a", "yes  -", "1.0  -", "  0  a", "  -  käse\\u001b", "  -  a"]
 
 
-@given(st.lists(st.tuples(st.none() | st.integers(), st.none() | st.integers()), max_size=8))
-def test_a_column_of_numbers_is_set_as_each_number_by_itself(rows: list[tuple[int | None, int | None]]) -> None:
-    heading, *lines = render([Column("100%", is_number=True), Column("%s")], rows)
+NUMBERS = st.none() | st.integers()
+TEXTS, LETTERS = st.none() | st.text(max_size=3), st.none() | st.sampled_from(["a", "bb"])
 
-    widest = max([len("100%"), *(len(cell(first)) for first, _ in rows)])
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=8), st.lists(st.tuples(TEXTS, LETTERS), max_size=8))
+def test_a_column_is_set_as_each_number_or_name_by_itself(
+    numbers: list[tuple[int | None, int | None]], names: list[tuple[str | None, str | None]]
+) -> None:
+    heading, *lines = render([Column("100%", is_number=True), Column("%s")], numbers)
+    widest = max([len("100%"), *(len(cell(first)) for first, _ in numbers)])
     assert heading == f"{'100%':>{widest}}  %s"
-    assert lines == [f"{cell(first):>{widest}}  {cell(second)}" for first, second in rows]
+    assert lines == [f"{cell(first):>{widest}}  {cell(second)}" for first, second in numbers]
+
+    widest = max([len("first"), *(width(cell(first)) for first, _ in names)])
+    assert render(columns("first second"), names)[1:] == [
+        f"{cell(first)}{' ' * (widest - width(cell(first)) + 2)}{cell(second)}".rstrip() for first, second in names
+    ]
 
 
 @given(st.text(max_size=30), st.integers(1, 20))
 def test_a_clipped_text_is_never_wider_than_asked(text: str, longest: int) -> None:
     assert width(clip(text, longest)) <= longest
-
-
-@given(st.lists(st.tuples(st.none() | st.text(max_size=3), st.none() | st.sampled_from(["a", "bb"])), max_size=8))
-def test_a_column_of_names_is_set_as_each_name_by_itself(rows: list[tuple[str | None, str | None]]) -> None:
-    lines = render(columns("first second"), rows)
-
-    widest = max([len("first"), *(width(cell(row[0])) for row in rows)])
-    for line, (first, second) in zip(lines[1:], rows, strict=True):
-        gap = " " * (widest - width(cell(first)) + 2)
-        assert line == f"{cell(first)}{gap}{cell(second)}".rstrip()
 
 
 def lag(total: int | None, *unknown: int) -> LagTotals:

@@ -45,15 +45,6 @@ def test_the_smallest_file_gives_a_whole_configuration_with_defaults(written: Wr
     assert written(lake, {"KCTL_WORKERS_TRIGGER_SECONDS": "0"}).workers.trigger_seconds == 0.0
 
 
-@pytest.mark.shows("`fleet.data_dir` moves the storage too; exporter and fleet have different ports")
-def test_the_data_dir_moves_the_storage_unless_that_has_its_own(written: Written, tmp_path: Path) -> None:
-    moved = SMALLEST + '[fleet]\ndata_dir = "/srv/kctl"\n'
-
-    assert written(moved).storage.path == Path("/srv/kctl/storage.sqlite")
-    assert written(SMALLEST, {"KCTL_FLEET_DATA_DIR": "other"}).storage.path == tmp_path / "other/storage.sqlite"
-    assert written(moved + '[storage]\npath = "s.sqlite"\n').storage.path == tmp_path / "s.sqlite"
-
-
 def test_a_later_source_wins_and_is_remembered(written: Written) -> None:
     text = SMALLEST + '[workers]\ncount = 2\n[log]\nlevel = "DEBUG"\n'
 
@@ -65,7 +56,8 @@ def test_a_later_source_wins_and_is_remembered(written: Written) -> None:
     assert config.sources["fleet.name"] == "default"
 
 
-def test_relative_paths_are_relative_to_the_file_wherever_they_are_given(written: Written, tmp_path: Path) -> None:
+@pytest.mark.shows("`fleet.data_dir` moves the storage too; exporter and fleet have different ports")
+def test_paths_are_relative_to_the_file_and_the_data_dir_moves_the_storage(written: Written, tmp_path: Path) -> None:
     spark = """
 [spark]
 jars = ["a.jar", "/lib/b.jar"]
@@ -79,6 +71,12 @@ spark.sql.shuffle.partitions = 4
     assert config.fleet.log_dir == tmp_path / "elsewhere/logs"
     assert config.fleet.run_dir == Path("/run/kctl")
     assert config.spark.conf == {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "4"}, "quoted or not"
+
+    moved = SMALLEST + '[fleet]\ndata_dir = "/srv/kctl"\n'
+
+    assert written(moved).storage.path == Path("/srv/kctl/storage.sqlite")
+    assert written(SMALLEST, {"KCTL_FLEET_DATA_DIR": "other"}).storage.path == tmp_path / "other/storage.sqlite"
+    assert written(moved + '[storage]\npath = "s.sqlite"\n').storage.path == tmp_path / "s.sqlite"
 
 
 def test_variables_alone_can_give_a_configuration(written: Written) -> None:
