@@ -35,13 +35,13 @@ ROOT = Path(__file__).parents[2]
 TOPIC = "orders"
 PARTITIONS = 4
 LONGEST = (
-    *("test_hosts.py", "test_page_signed_in.py"),
-    *("test_exporter_kinds.py", "test_page_states.py", "test_operations.py", "test_callbacks.py", "test_lake_s3.py"),
-    *("test_kafka_cluster.py", "test_hosts_random_operations.py", "test_page_operations.py", "test_page_charts.py"),
-    *("test_unhealthy_workers.py", "test_least_privilege.py", "test_kafka_commands.py", "test_membership.py"),
-    *("test_kafka_admin.py", "test_dead_letters_sent.py", "test_dead_broker.py", "test_exporter_faults.py"),
-    *("test_storage_migrate.py", "test_page.py"),
-    *("test_sinkers_supervised.py", "test_storage_faults.py", "test_exporter.py", "test_kafka_errors.py"),
+    *("test_hosts.py", "test_least_privilege.py", "test_page_signed_in.py", "test_lake_s3.py", "test_checkpoint.py"),
+    *("test_page_operations.py", "test_kafka_cluster.py", "test_operations.py", "test_unhealthy_workers.py"),
+    *("test_watched_checkpoints.py", "test_kafka_commands.py", "test_exporter_faults.py", "test_exporter_kinds.py"),
+    *("test_callbacks.py", "test_exporter_in_prometheus.py", "test_page_charts.py", "test_storage_migrate.py"),
+    *("test_kafka_errors.py", "test_membership.py", "test_page.py", "test_refused_start.py", "test_advice.py"),
+    *("test_dead_broker.py", "test_hosts_verdict.py", "test_hosts_random_operations.py", "test_expressions.py"),
+    *("test_schema_registry.py", "test_dead_letters_sent.py", "test_sinker.py", "test_master.py"),
 )
 """The longest files begin first, so that the last one does not run alone."""
 

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import time
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,15 +39,11 @@ def is_on(one: Master, level: str) -> bool:
     return bool(now["level"] == level)
 
 
-def page(one: Master, path: str) -> str:
-    with urllib.request.urlopen(one.about["http_url"] + path, timeout=30) as answer:
-        return str(answer.read(), "utf-8")
-
-
 def sinkers(handler: str, **more: object) -> dict[str, object]:
     return {"count": 2, "handler": f"{HANDLER}:{handler}", "batch_size": 10, **more}
 
 
+@pytest.mark.long
 @pytest.mark.shows("the verdict reports a hanging handler with sinker and age, even if Kafka has no lag")
 def test_hanging_handlers_are_the_verdict(place: Path, master: Callable[..., Master], storage: FileStorage) -> None:
     fill(storage, 1700)
@@ -62,10 +57,10 @@ def test_hanging_handlers_are_the_verdict(place: Path, master: Callable[..., Mas
     eventually(lambda: is_on(one, "degraded"), 60)
     age = one.ask("status", of_master=True).result["lag"]["oldest_unhandled_seconds"]
     assert age > 10.0
-    glance = json.loads(page(one, "/api/v1/status"))
+    glance = json.loads(one.get("/api/v1/status"))
     assert glance["oldest_unhandled_seconds"] >= age
     assert glance["lag"] == 0
-    [measured] = re.findall(r"^kctl_oldest_unhandled_seconds\{.*\} (\S+)$", page(one, "/metrics"), re.M)
+    [measured] = re.findall(r"^kctl_oldest_unhandled_seconds\{.*\} (\S+)$", one.get("/metrics"), re.M)
     assert float(measured) >= age
     gate = os.open(place / "gate", os.O_RDWR)  # also for reading, so that a byte stays while no call reads
     try:
@@ -74,7 +69,7 @@ def test_hanging_handlers_are_the_verdict(place: Path, master: Callable[..., Mas
         eventually(lambda: is_on(one, "ok"), 60)
     finally:
         os.close(gate)
-    assert json.loads(page(one, "/api/v1/status"))["oldest_unhandled_seconds"] == 0.0
+    assert json.loads(one.get("/api/v1/status"))["oldest_unhandled_seconds"] == 0.0
 
 
 @pytest.mark.shows("the verdict has number and error class of recent dead letters, never the error's text")

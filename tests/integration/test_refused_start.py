@@ -137,11 +137,6 @@ def refused(
             10,
             "start it, or correct kafka.bootstrap_serv",
         ),
-        (
-            lambda place: setting("kafka.bootstrap_servers", f"127.0.0.1:{place.listener()}"),
-            10,
-            "^no Kafka broker answers at 127.0.0.1:",
-        ),
         (old_java_home, 12, "old/bin/java is Java 11, Spark and Kafka need 17 or newer: install one with `"),
         (old_java_on_the_path, 12, "old/bin/java is Java 11, Spark and Kafka need 17 or newer: install one with `"),
         (no_java, 12, "^there is no `java` on the PATH: install one with `sudo apt-get install openjdk"),

@@ -122,7 +122,7 @@ def test_a_worker_that_ignores_sigterm_is_killed_at_the_deadline(faulty: Callabl
 
 
 @pytest.mark.shows("a worker that grows is restarted at its limit")
-@pytest.mark.parametrize("limit", ["memory_soft", "memory_hard"])
+@pytest.mark.parametrize("limit", ["memory_soft", pytest.param("memory_hard", marks=pytest.mark.long)])
 def test_a_worker_that_grows_is_restarted_because_of_its_memory(faulty: Callable[..., Any], limit: str) -> None:
     fleet, fault = faulty("grows", memory_breaches=2, stop_timeout_seconds=20.0, **{limit: "180m"})
 
@@ -156,7 +156,10 @@ def test_a_memory_limit_below_the_size_after_the_start_is_rejected_and_reported(
             "",
         ),
         ("stalls", STALLED, "stalled", r"it has messages to read and has made no progress for [1-4]\.\d s", ""),
-        ("loads", STALLED, "stalled", r"its agent answers, but it has not begun its work for [1-4]\.\d s", ""),
+        pytest.param(
+            *("loads", STALLED, "stalled", r"its agent answers, but it has not begun its work for [1-4]\.\d s", ""),
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_an_unhealthy_worker_is_restarted_and_the_cause_named(

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -68,8 +67,7 @@ def test_a_hung_worker_is_unkillable(on_disk: Callable[[str], Master], disk: Fro
     assert f"worker-0 is unkillable (pid {hung} survives SIGKILL" in verdict["reason"]
     shown = fleet.kctl("status")
     assert (shown.returncode, "unkillable" in shown.stdout) == (1, True)
-    metrics = urllib.request.urlopen(f"{fleet.about['http_url']}/metrics").read().decode()
-    assert re.search(r'kctl_worker_state\{.*worker="worker-0",state="unkillable"\} 1', metrics)
+    assert re.search(r'kctl_worker_state\{.*worker="worker-0",state="unkillable"\} 1', fleet.get("/metrics"))
     beside = fleet.status()["worker-1"]
     assert (beside["pid"], beside["state"], beside["restarts"]) == (other, "running", 0)
 
@@ -80,6 +78,7 @@ def test_a_hung_worker_is_unkillable(on_disk: Callable[[str], Master], disk: Fro
     assert fleet.status()["worker-1"]["pid"] == other
 
 
+@pytest.mark.long
 @pytest.mark.shows("`kctl stop` ends in time if a process survives SIGKILL, and names its pid")
 def test_a_stop_beside_a_hung_worker_ends_in_time(on_disk: Callable[[str], Master], disk: FrozenDisk) -> None:
     fleet = on_disk("writes")
@@ -105,6 +104,7 @@ def test_a_stop_beside_a_hung_worker_ends_in_time(on_disk: Callable[[str], Maste
         assert again.stop() == 0
 
 
+@pytest.mark.long
 @pytest.mark.shows("a hung disk of log_dir, with the master's own log, stops no answer of the master")
 def test_a_hung_log_disk_keeps_answers_coming(master: Callable[..., Master], disk: FrozenDisk, short_dir: Path) -> None:
     (short_dir / "master.log").symlink_to(disk.path / "master.log")

@@ -6,7 +6,6 @@ import json
 import socket
 import threading
 import time
-import urllib.request
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ SETTINGS = """
 interval_seconds = 0.2
 stale_after_seconds = 5.0
 [status]
-window_seconds = 4.0
+window_seconds = 2.0
 hold_seconds = 1.0
 [clusters.main]
 bootstrap_servers = "{servers}"
@@ -134,17 +133,12 @@ def test_a_reload_adds_checkpoints(bench: Bench, master: Callable[..., Any]) -> 
     fleet = master(exporter={"interval_seconds": 0.2}, workers={"count": 1}, checkpoints={"first": sections["first"]})
 
     def lags() -> dict[str, int]:
-        with urllib.request.urlopen(fleet.about["http_url"] + "/metrics", timeout=20) as response:
-            found = lag_of(Samples(response.read().decode()))
+        found = lag_of(Samples(fleet.get("/metrics")))
         return {name: found.get(name, -1) for name in jobs}
 
     def reload(**checkpoints: object) -> str:
         fleet.config.write_text(tomli_w.dumps(read_document(fleet.config) | {"checkpoints": checkpoints}))
-        begun = fleet.ask("reload").result["id"]
-        ended: str = eventually(
-            lambda: (now := fleet.ask("operation", of_master=True, id=begun).result["state"]) != "running" and now
-        )
-        return ended
+        return str(fleet.ended(fleet.ask("reload").result)["state"])
 
     eventually(lambda: lags() == {"first": 14, "other": -1}, 60, "the checkpoint of the file")
     assert reload(**sections) == "done"
