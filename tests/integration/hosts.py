@@ -126,13 +126,7 @@ class Fleet:
         master = self.masters[at]
         reply = master.ask(operation, timeout_seconds=60.0, **params)
         assert reply.error is None, reply.error
-        begun = reply.result
-
-        def ended() -> dict[str, Any] | None:
-            found = master.ask("operation", of_master=True, id=begun["id"]).result
-            return None if found["state"] == "running" else found
-
-        return eventually(ended, what=f"{operation} has not ended") or {}
+        return master.ended(reply.result)
 
     def refused(self, at: str, operation: str, **params: Any) -> str:
         error = self.masters[at].ask(operation, **params).error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,5 +89,4 @@ def followed(one: Master) -> Any:
 
 
 def history(one: Master) -> Any:
-    with urllib.request.urlopen(f"{one.about['http_url']}/api/v1/history", timeout=30) as answer:
-        return json.load(answer)
+    return json.loads(one.get("/api/v1/history"))

@@ -223,6 +223,7 @@ def test_a_killed_host_is_missed_forgotten_and_comes_back(trio: Fleet) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.shows("a frozen host is reported, and recovers")
 def test_a_frozen_host_is_silent_then_gone_then_well(trio: Fleet) -> None:
     os.kill(trio.masters["b"].process.pid, signal.SIGSTOP)
     assert not trio.masters["a"].ask("workers", timeout_seconds=1.0).complete

@@ -45,14 +45,6 @@ def refusal(fleet: Master, kind: str, **params: Any) -> str:
     return f"{reply.error.code}: {reply.error.message}"
 
 
-def ended(fleet: Master, begun: dict[str, Any]) -> dict[str, Any]:
-    def asked() -> dict[str, Any] | None:
-        reported = fleet.ask("operation", of_master=True, id=begun["id"]).result
-        return reported if reported["state"] != "running" else None
-
-    return dict(eventually(asked))
-
-
 def worker(fleet: Master, name: str) -> dict[str, Any]:
     return dict(fleet.ask("workers", worker=name).result["rows"][0])
 
@@ -91,10 +83,10 @@ def test_stop_start_restart_and_drain_of_one_leave_the_others_alone(fleet: Maste
     assert started["text"] == f"worker-0 runs as pid {fleet.status()['worker-0']['pid']}"
 
     begun = operation(fleet, "restart", name="worker-0")
-    assert ended(fleet, begun)["text"] == "restarted: worker-0"
+    assert fleet.ended(begun)["text"] == "restarted: worker-0"
     assert fleet.status()["worker-0"]["restarts_by_cause"] == {"requested": 1}
 
-    drained = ended(fleet, operation(fleet, "drain", name="worker-0"))
+    drained = fleet.ended(operation(fleet, "drain", name="worker-0"))
     assert drained["text"] == "worker-0 is drained and stopped"
     assert fleet.status()["worker-0"]["state"] == "stopped"
     assert fleet.status()["worker-0"]["paused"] == []
@@ -106,7 +98,7 @@ def test_a_rolling_restart_takes_one_by_one_and_leaves_the_stopped_alone(fleet: 
     operation(fleet, "stop", name="worker-1")
     before = {name: row["pid"] for name, row in fleet.status().items()}
 
-    done = ended(fleet, operation(fleet, "restart", all=True, rolling=True))
+    done = fleet.ended(operation(fleet, "restart", all=True, rolling=True))
 
     assert done["text"] == "restarted: worker-0, worker-2"
     after = fleet.status()
@@ -157,14 +149,14 @@ def test_after_an_operation_is_reported_as_failed_nothing_of_it_happens(master: 
     assert late["text"].startswith("not finished within 0.7 s; worker-")
     seek = begun("seek", topic="orders", partition=1, to="9")
     fleet.ask("cancel", id=seek["id"])
-    assert ended(fleet, seek)["text"] == f"cancelled by {ME}"
+    assert fleet.ended(seek)["text"] == f"cancelled by {ME}"
 
     late = operation(fleet, "pause", all=True, deadline_seconds=0.7)
     assert (late["state"], late["text"][:27]) == ("failed", "not finished within 0.7 s; ")
     operation(fleet, "pause", topic="orders", partition=0)
     resume = begun("resume", all=True)
     fleet.ask("cancel", id=resume["id"])
-    assert ended(fleet, resume)["state"] == "failed"
+    assert fleet.ended(resume)["state"] == "failed"
 
     # A second passes in each worker, long enough to run an operation that was dropped.
     operation(fleet, "pause", topic="orders", partition=0)
@@ -219,7 +211,7 @@ def test_a_reload_applies_what_it_can_and_names_the_rest(master: Callable[..., M
         log={"level": "WARNING"},
     )
 
-    done = ended(fleet, operation(fleet, "reload"))
+    done = fleet.ended(operation(fleet, "reload"))
 
     reported = {effect: {change["setting"] for change in changes} for effect, changes in done["result"].items()}
     assert reported == {
@@ -229,7 +221,7 @@ def test_a_reload_applies_what_it_can_and_names_the_rest(master: Callable[..., M
     }
     assert fleet.states() == ["running", "running"]
     assert "nothing has changed" not in done["text"]
-    again = ended(fleet, operation(fleet, "reload"))
+    again = fleet.ended(operation(fleet, "reload"))
     assert {each["setting"] for changes in again["result"].values() for each in changes} == {"kafka.group"}
 
 

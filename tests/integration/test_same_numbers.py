@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from typing import Any
 
@@ -23,16 +21,10 @@ Numbers = dict[tuple[str, int], tuple[Any, ...]]
 """Topic and partition to committed, end, lag, and the lag of its topic."""
 
 
-def fetch(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=60) as response:
-        body: str = response.read().decode()
-    return body
-
-
-def samples(url: str) -> dict[str, dict[tuple[str, ...], float]]:
+def samples(fleet: Any) -> dict[str, dict[tuple[str, ...], float]]:
     """Metric to the values of its labels after `cluster` and `group`, and the value."""
     found: dict[str, dict[tuple[str, ...], float]] = {}
-    for family in text_string_to_metric_families(fetch(f"{url}/metrics")):
+    for family in text_string_to_metric_families(fleet.get("/metrics")):
         for sample in family.samples:
             labels = tuple(value for name, value in sample.labels.items() if name not in ("cluster", "group"))
             found.setdefault(sample.name, {})[labels] = sample.value
@@ -58,13 +50,13 @@ def by_rpc(fleet: Any) -> Numbers:
 
 
 def by_http(fleet: Any, query: str = "") -> Numbers:
-    body = json.loads(fetch(f"{fleet.about['http_url']}/api/v1/lag{query}"))
+    body = json.loads(fleet.get(f"/api/v1/lag{query}"))
     return of_rows(body["rows"], body)
 
 
 def by_metrics(fleet: Any, owners: Numbers) -> Numbers:
     """Takes workers from `owners`, because metrics name none."""
-    found = samples(fleet.about["http_url"])
+    found = samples(fleet)
     names = ("kctl_consumer_committed_offset", "kctl_partition_end_offset", "kctl_consumer_lag")
     return {
         (topic, int(partition)): (
@@ -83,8 +75,7 @@ def test_rpc_http_metrics_and_page_show_the_same_numbers(
 ) -> None:
     topics.produce(broker.bootstrap_servers, TOPIC, {0: 100, 1: 100})  # what the stand-in workers claim
     fleet = master()
-    url = fleet.about["http_url"]
-    eventually(lambda: 'part="committed"' in fetch(f"{url}/metrics"))
+    eventually(lambda: 'part="committed"' in fleet.get("/metrics"))
     expected = eventually(lambda: of_all_four(fleet) and by_rpc(fleet))
 
     # Collected values follow later: the last collection may be older than the last worker.
@@ -99,14 +90,14 @@ def test_rpc_http_metrics_and_page_show_the_same_numbers(
         found = rows(chromium, "partitions")
         return {(row[0], int(row[1])): (row[7], row[8], row[3], row[9]) for row in found if len(row) > 9}
 
-    chromium.get(url)
+    chromium.get(fleet.about["http_url"])
     eventually(lambda: on_the_page() == reported, what="the page's table")
     eventually(lambda: number(chromium, "kafka", "lag") == lag, what="the page's lag")
     chromium.get("about:blank")
 
     def is_one_status() -> bool:
         # There are two if another collection came between the two questions.
-        status, found = json.loads(fetch(f"{url}/api/v1/status")), samples(url)
+        status, found = json.loads(fleet.get("/api/v1/status")), samples(fleet)
         return bool(
             found["kctl_group_status"][status["status"],] == 1
             and sum(found["kctl_group_status"].values()) == 1
@@ -116,7 +107,7 @@ def test_rpc_http_metrics_and_page_show_the_same_numbers(
 
     pending = fleet.ask("block_size").result["pending"]
     eventually(is_one_status, what="the same status and storage")
-    assert json.loads(fetch(f"{url}/api/v1/storage"))["pending"] == pending
+    assert json.loads(fleet.get("/api/v1/storage"))["pending"] == pending
 
 
 def of_all_four(fleet: Any) -> bool:

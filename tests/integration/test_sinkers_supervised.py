@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,9 +40,5 @@ def test_sinkers_are_in_every_list(place: Path, master: Callable[..., Master], s
         reply = eventually(lambda question=question: (reply := one.ask(question)).complete and reply)
         assert reply.asked == ("sinker-0", "sinker-1", "worker-0")
 
-    def scraped() -> str:
-        with urllib.request.urlopen(one.about["http_url"] + "/metrics", timeout=60) as page:
-            return str(page.read(), "utf-8")
-
-    eventually(lambda: sum(float(n) for n in re.findall(r'outcome="handled".* (\S+)', scraped())) == 100)
+    eventually(lambda: sum(float(n) for n in re.findall(r'outcome="handled".* (\S+)', one.get("/metrics"))) == 100)
     assert one.stop() == 0
