@@ -31,12 +31,9 @@ def test_the_owner_of_each_end_is_found_over_ipv4_and_ipv6(address: str, reached
     assert owner_of_listener(reached_at, port) is None
 
 
-def test_what_is_no_address_has_no_owner() -> None:
+def test_what_is_no_address_and_a_kernel_without_tcp_diag_have_no_owners(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OSError, match="illegal IP address"):
         owner_of_peer(("localhost", 1), ("127.0.0.1", 1))
-
-
-def test_a_kernel_without_tcp_diag_shows_no_owners(monkeypatch: pytest.MonkeyPatch) -> None:
     assert are_shown()
     monkeypatch.setattr(socket, "IPPROTO_TCP", 254)  # a protocol that no kernel module knows
     assert not are_shown()

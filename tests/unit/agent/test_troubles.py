@@ -37,19 +37,17 @@ def test_an_outage_is_waited_for_at_once_and_an_error_when_it_has_lasted(trouble
     assert not troubles.over("poll")
 
 
-def test_an_engine_that_is_away_is_named_before_what_follows_from_it(troubles: Troubles) -> None:
-    troubles.met("commit", "no coordinator", 100.0, 0.0, "brokers")
-    troubles.met("engine", "its JVM died", 101.0, 1.0, "engine")
-
-    assert troubles.waiting_for() == WaitingFor("engine", "its JVM died", 1.0)
-    assert str(troubles.error(102.0)).startswith("waits for the engine since")
-
-
-def test_what_heals_within_the_grace_period_is_never_an_error(troubles: Troubles) -> None:
+def test_what_heals_within_the_grace_period_is_no_error_and_another_trouble_has_a_new_start(troubles: Troubles) -> None:
     for at in (100.0, 100.0 + GRACE_SECONDS + 1):
         assert not troubles.met("commit", "no coordinator", at, 0.0, None, GRACE_SECONDS)
         assert troubles.error(at + GRACE_SECONDS - 0.1) is None
         troubles.over("commit")
+
+    troubles.met("query", "read-only", 200.0, 1.0, "storage")
+    troubles.met("query", "no number", 300.0, 2.0)
+    assert troubles.waiting_for() is None
+    troubles.met("query", "read-only", 400.0, 3.0, "storage")
+    assert troubles.waiting_for() == WaitingFor("storage", "read-only", 3.0)
 
 
 def test_of_several_the_outage_that_began_first_is_shown_and_then_what_is_no_outage(troubles: Troubles) -> None:
@@ -64,13 +62,10 @@ def test_of_several_the_outage_that_began_first_is_shown_and_then_what_is_no_out
     troubles.over("storage")
     assert troubles.error(103.0) == "no number"
 
-
-def test_another_trouble_of_the_same_part_has_a_new_start(troubles: Troubles) -> None:
-    troubles.met("query", "read-only", 100.0, 1.0, "storage")
-    troubles.met("query", "no number", 200.0, 2.0)
-    assert troubles.waiting_for() is None
-    troubles.met("query", "read-only", 300.0, 3.0, "storage")
-    assert troubles.waiting_for() == WaitingFor("storage", "read-only", 3.0)
+    troubles.met("commit", "no coordinator", 104.0, 4.0, "brokers")
+    troubles.met("engine", "its JVM died", 105.0, 5.0, "engine")
+    assert troubles.waiting_for() == WaitingFor("engine", "its JVM died", 5.0), "the others follow from it"
+    assert str(troubles.error(106.0)).startswith("waits for the engine since")
 
 
 @pytest.mark.parametrize(

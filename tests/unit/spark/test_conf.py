@@ -153,17 +153,14 @@ def test_after_each_exit_for_lack_of_memory_a_quarter_of_the_consumers_is_kept()
     assert kept == [1000, 59, 15, 3, 1, 1]
 
 
-def test_fewer_consumers_than_partitions_are_named_with_the_heap_that_all_need() -> None:
+def test_fewer_consumers_are_named_once_with_the_heap_that_all_need_unless_set_by_the_user_or_of_a_cluster() -> None:
     spark, _ = session(512 * MB)
-
     assert limit_kept_consumers(spark, [1000]) == (
         "375 of 1,000 consumers are kept between batches, and the others are reopened for each: to keep all, the JVM "
         "needs a heap of 1,364 MB and has 512 (engine.heap, spark.driver_memory)"
     )
     assert limit_kept_consumers(spark, [1000]) is None
 
-
-def test_what_the_user_has_set_stays_and_a_cluster_has_heaps_of_its_own() -> None:
     for spark, conf in (session(512 * MB, "2000"), session(512 * MB, master="spark://host:7077")):
         before = dict(conf)
 

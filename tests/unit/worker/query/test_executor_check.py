@@ -88,12 +88,28 @@ def test_what_executors_write_is_removed_and_an_idle_cluster_without_executors_i
     found.end()
 
 
-def test_a_folder_that_is_not_shared_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The folder has no file, or one of an earlier check."""
-    for write in (lambda *_: None, lambda folder, _: written(folder, "earlier")):
-        found = check(monkeypatch, tmp_path, Session(), write)
-        here = os.uname().nodename
-        reported(found, f"{tmp_path} (storage.uri) is not the same folder on node-7/10.0.0.7 and on {here}")
+def failing(*_: object) -> None:
+    raise RuntimeError(
+        "Job aborted due to stage failure: Task 0 failed\n"
+        "\tat java.io.IOException: Mkdirs failed to create file:/srv/orders (exists=false)\n\tat x.y"
+    )
+
+
+NOT_SHARED = "(storage.uri) is not the same folder on node-7/10.0.0.7 and on"
+
+
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (lambda *_: None, NOT_SHARED),
+        (lambda folder, _: written(folder, "of an earlier check"), NOT_SHARED),
+        (failing, "(storage.uri): Mkdirs failed to create file:/srv/ord"),
+    ],
+)
+def test_a_folder_that_is_not_shared_is_named_and_what_an_executor_reports_is_quoted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, write: Write, words: str
+) -> None:
+    reported(check(monkeypatch, tmp_path, Session(), write), f"{tmp_path} {words}")
 
 
 def test_executors_of_another_user_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -120,13 +136,3 @@ def test_missing_and_lost_executors_are_reported(monkeypatch: pytest.MonkeyPatch
     session.executors = 1
     eventually(lambda: found.why is None, 5, "executors can be used")
     found.end()
-
-
-def test_what_an_executor_reports_is_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def failing(*_: object) -> None:
-        raise RuntimeError(
-            "Job aborted due to stage failure: Task 0 failed\n"
-            "\tat java.io.IOException: Mkdirs failed to create file:/srv/orders (exists=false)\n\tat x.y"
-        )
-
-    reported(check(monkeypatch, tmp_path, Session(), failing), "(storage.uri): Mkdirs failed to create file:/srv/ord")

@@ -71,15 +71,6 @@ def test_marks_of_another_transform_are_dead_letters_too(storage: LakeStorage, t
     assert table.earlier_try(begun(storage, 110, 120)).messages == ()
 
 
-def test_of_two_owners_of_a_batch_one_stores_its_dead_letters(storage: LakeStorage, table: DeadLetterTable) -> None:
-    batch = begun(storage, 100, 110)
-    nothing = table.earlier_try(batch)
-    written(table, begun(storage, 100, 110), [101]).commit()
-
-    with pytest.raises(StoredOffsetMoved):
-        table.begin(batch, DEAD_LETTER_SCHEMA, nothing)
-
-
 def test_a_message_is_in_one_table_after_a_stale_query(storage: LakeStorage, table: DeadLetterTable) -> None:
     """The stale query marks messages that the owner's transform does not mark, and the owner has fenced earlier
     queries."""
@@ -127,8 +118,15 @@ def test_who_was_frozen_stores_none_beside_a_batch_without_any(storage: LakeStor
     assert dead(table) == [101]
 
 
-def test_a_batch_with_newer_dead_letters_is_run_again(storage: LakeStorage, table: DeadLetterTable) -> None:
+def test_of_two_owners_one_stores_dead_letters_and_a_batch_with_newer_ones_is_run_again(
+    storage: LakeStorage, table: DeadLetterTable
+) -> None:
+    batch = begun(storage, 100, 110)
+    nothing = table.earlier_try(batch)
     written(table, begun(storage, 100, 105), []).commit()
+    with pytest.raises(StoredOffsetMoved):
+        table.begin(batch, DEAD_LETTER_SCHEMA, nothing)
+
     batch = begun(storage, 100, 110)
     earlier = table.earlier_try(batch)
     written(table, begun(storage, 100, 110), [101]).commit()

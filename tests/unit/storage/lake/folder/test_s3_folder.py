@@ -71,15 +71,11 @@ def test_keys_that_no_header_can_hold_name_their_file(tmp_path: Path, name: str,
     assert secret == "" or secret not in str(raised.value)
 
 
-def test_what_a_server_answers_is_one_line(folder: S3Folder) -> None:
+def test_what_a_server_answers_is_one_line_and_missing_keys_are_not_blamed_on_it(folder: S3Folder) -> None:
     shown = "Slow Down: wait 2026-01-01 action=forged line"
     answer = "<Code>Slow\nDown</Code>\n<Message>wait\r\n2026-01-01 action=forged\u2028line</Message>"
 
     assert folder.explain(Exception(answer)) == f"http://127.0.0.1:1 answers {shown}"
-
-
-def test_that_there_are_no_keys_is_not_blamed_on_the_endpoint(folder: S3Folder) -> None:
-
     for answer in ("Server returned non-2xx status code: 403 Forbidden: ", "error sending request"):
         asked = f"Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1s - {answer}"
         assert folder.explain(Exception(asked)) == (
