@@ -169,7 +169,9 @@ def test_a_registry_that_is_killed_is_an_outage(apicurio: SchemaRegistry, order_
 
 
 @pytest.mark.shows("an id that the registry does not know makes a dead letter, and is asked for again after 10 s")
-def test_an_id_that_the_registry_does_not_know_is_the_messages_fault(proxy: FaultyRegistry) -> None:
+def test_an_id_that_the_registry_does_not_know_is_the_messages_fault(
+    proxy: FaultyRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [0.0]
     registry = Registry(RegistrySettings(proxy.url), clock=lambda: now[0])
 
@@ -180,17 +182,12 @@ def test_an_id_that_the_registry_does_not_know_is_the_messages_fault(proxy: Faul
         assert str(raised.value) == UNKNOWN
         assert proxy.asked["/schemas/ids/4711"] == asked
 
-
-def test_unknown_ids_take_a_bounded_amount_of_memory(proxy: FaultyRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "MOST_UNKNOWN", 2)
-    registry = Registry(RegistrySettings(proxy.url))
-
-    for number in (*range(4711, 4714), 4713):
+    for number in (*range(4712, 4715), 4714):
         with pytest.raises(Undecodable):
             registry.by_prefix(prefix(number))
-
-    assert len(registry._unknown) <= 2
-    assert proxy.asked["/schemas/ids/4713"] == 1
+    assert len(registry._unknown) <= 2, "they take a bounded amount of memory"
+    assert proxy.asked["/schemas/ids/4714"] == 1
 
 
 @pytest.mark.parametrize(
@@ -234,27 +231,23 @@ def test_framed_and_plain_json_are_decoded_without_the_registry(proxy: FaultyReg
     assert not proxy.asked
 
 
-@pytest.mark.parametrize(
-    ("setting", "text", "expected"),
-    [("basic_auth_file", "key:secret\n", "Basic a2V5OnNlY3JldA=="), ("token_file", "token\n", "Bearer token")],
-)
-def test_credentials_are_sent_and_read_again(
-    proxy: FaultyRegistry, order_id: int, tmp_path: Path, setting: str, text: str, expected: str
-) -> None:
-    file = tmp_path / "secret"
-    given: dict[str, Any] = {setting: str(file)}
-    settings = RegistrySettings(proxy.url, **given)
-    registry = Registry(settings)
-
-    with pytest.raises(RegistryUnusable, match="No such file"):
+def test_credentials_are_sent_and_read_again(proxy: FaultyRegistry, order_id: int, tmp_path: Path) -> None:
+    for setting, text, expected in (
+        ("basic_auth_file", "key:secret\n", "Basic a2V5OnNlY3JldA=="),
+        ("token_file", "token\n", "Bearer token"),
+    ):
+        file = tmp_path / f"secret-{setting}"
+        given: dict[str, Any] = {setting: str(file)}
+        settings = RegistrySettings(proxy.url, **given)
+        with pytest.raises(RegistryUnusable, match="No such file"):
+            Registry(settings).by_prefix(prefix(order_id))
+        file.touch(0o600)
+        file.write_text(text)
+        registry = Registry(settings)
         registry.by_prefix(prefix(order_id))
-    file.write_text(text)
-    file.chmod(0o600)
-    registry = Registry(settings)
-    registry.by_prefix(prefix(order_id))
 
-    assert proxy.headers[-1]["Authorization"] == expected
-    assert "secret" not in repr(registry._settings)
+        assert proxy.headers[-1]["Authorization"] == expected
+        assert "secret" not in repr(registry._settings)
 
 
 @pytest.mark.shows("kctl verifies the certificate of a schema registry, and can show its own")
