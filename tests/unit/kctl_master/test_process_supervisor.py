@@ -87,7 +87,7 @@ async def test_a_failure_inside_a_process_supervisor_ends_the_supervisor_and_the
 
 async def test_an_answer_to_anyone_is_a_heartbeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     judged = calls(monkeypatch, "judge")
-    fleet = Fleet(tmp_path, UP, rules=HealthRules(ping_timeout_seconds=0.5))
+    fleet = Fleet(tmp_path, UP, policy=SLOW, rules=HealthRules(ping_timeout_seconds=0.5))
     async with fleet.running():
         fleet.silent.add("worker-0")
         fleet.supervisor.on_heartbeats(
