@@ -87,7 +87,7 @@ async def test_a_failure_inside_a_process_supervisor_ends_the_supervisor_and_the
 
 async def test_an_answer_to_anyone_is_a_heartbeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     judged = calls(monkeypatch, "judge")
-    fleet = Fleet(tmp_path, UP, policy=SLOW, rules=HealthRules(ping_timeout_seconds=0.5))
+    fleet = Fleet(tmp_path, UP, rules=HealthRules(ping_timeout_seconds=0.5))
     async with fleet.running():
         fleet.silent.add("worker-0")
         fleet.supervisor.on_heartbeats(
@@ -105,7 +105,7 @@ async def test_an_answer_to_anyone_is_a_heartbeat(tmp_path: Path, monkeypatch: p
         fleet.supervisor.on_heartbeats(
             {"worker-0": PingReply(1)}, time.monotonic() + 60
         )  # another process with that name
-        await until(lambda: fleet.process.status().restarts_by_cause["unresponsive"] == 1)
+        await until(lambda: fleet[0].restarts_by_cause["unresponsive"] == 1 and fleet[0].pid is not None)
 
 
 @pytest.mark.parametrize(
