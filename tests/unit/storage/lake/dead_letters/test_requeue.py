@@ -19,7 +19,14 @@ from deltalake.schema import PrimitiveType
 
 from kctl_agent.storage.base import StorageUnusable, TableRefused
 from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
-from kctl_agent.storage.lake.dead_letters.requeue import BatchNotStored, PutBack, RequeueBatch, Requeues, RequeueTaken
+from kctl_agent.storage.lake.dead_letters.requeue import (
+    BatchNotStored,
+    PutBack,
+    RequeueBatch,
+    Requeues,
+    RequeueState,
+    RequeueTaken,
+)
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.delta import files
 from kctl_agent.storage.lake.delta.batch_plans import BatchPlan
@@ -520,6 +527,29 @@ def test_late_files_stay_uncommitted(table: DeadLetterTable, path: Path, monkeyp
 
     assert offsets(path) == [100, 102, 104]
     assert table.count_dead() == 2
+
+
+def test_late_finishers_add_none_again(table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process has finished the batch, and requeued what the frozen one would add."""
+    table.requeue_dead()
+    batch = table.requeues.next()
+    assert batch is not None
+    transformed(table, batch, odd)
+    add_kept, waiting = Requeues._add_kept, [worker(path)]
+
+    def frozen(requeues: Requeues, state: RequeueState) -> None:
+        if waiting:
+            other = waiting.pop()
+            assert put_back(other) is None
+            assert other.requeue_dead() == 2
+            put_back(other)
+        add_kept(requeues, state)
+
+    monkeypatch.setattr(Requeues, "_add_kept", frozen)
+    with pytest.raises(RequeueTaken):
+        batch.commit()
+
+    assert (dead(worker(path)), offsets(path)) == ([], DEAD)
 
 
 def test_missing_files_remove_nothing(table: DeadLetterTable, monkeypatch: pytest.MonkeyPatch) -> None:
