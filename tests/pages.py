@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests import commands_page, configuration_page, errors_page, metrics_page, problems_page, rpc_page
+from tests import commands_page, configuration_page, errors_page, metrics_page, problems_page, proof, rpc_page
 
 DOCS = Path(__file__).parents[1] / "docs"
 PARTS: dict[str, Callable[[], Sequence[str]]] = {
@@ -18,6 +18,7 @@ PARTS: dict[str, Callable[[], Sequence[str]]] = {
     "errors.md": errors_page.tables,
     "metrics.md": lambda: [metrics_page.reference()],
     "problems.md": problems_page.parts,
+    "proof.md": lambda: ["\n\n".join(proof.sections())],
     "rpc.md": lambda: [rpc_page.reference()],
 }
 _PART = re.compile(r"(?<=<!-- generated -->\n).*?(?=<!-- end -->\n)", re.DOTALL)

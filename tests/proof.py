@@ -1,4 +1,4 @@
-"""docs/proof.md from the tests, without running or importing them: `python -m tests.proof > docs/proof.md`.
+"""The promises of docs/proof.md from the tests, without running or importing them.
 
 A promise is the text of `@pytest.mark.shows("…")`. For files of acceptance tests and of the storage conformance suite,
 it is the first paragraph of the docstring.
@@ -18,24 +18,15 @@ WHOLE = ("tests/acceptance", "tests/conformance")
 UNIT = "tests/unit"
 MARK = "pytest.mark.shows"
 LONG = "pytest.mark.long"
-HEAD = """\
-# What is promised, and what shows it
-
-Generated from the tests by `python -m tests.proof > docs/proof.md`. Each promise is the text of
-`@pytest.mark.shows("…")` at its test, or the first sentence of its file; `git grep -i` finds it by its words. Only
-`make test-long` runs promises with a star. [benchmarks/README.md](../benchmarks/README.md) has measurements.
-"""
 
 
-def page() -> str:
+def sections() -> Iterator[str]:
     """A section for each folder, an entry for each file, or package of unit tests, that shows something."""
-    sections = [HEAD]
     for folder, files in groupby(_files(), key=_section):
         by_entry = groupby(files, key=_package if folder == UNIT else lambda file: file.stem)
         entries = [text for name, of_it in by_entry if (text := _entry(of_it, name if folder == UNIT else ""))]
         if entries:
-            sections.append("\n".join([f"## {folder}\n", *entries, ""]))
-    return "\n".join(sections)
+            yield "\n".join([f"## {folder}\n", *entries])
 
 
 def promises(file: Path) -> Iterator[str]:
@@ -87,7 +78,3 @@ def _is_long(tree: ast.Module) -> bool:
     """Whether only `make test-long` runs all of the file."""
     marks = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign)]
     return any(each.startswith("pytestmark ") and LONG in each for each in marks)
-
-
-if __name__ == "__main__":
-    print(page(), end="")

@@ -11,6 +11,7 @@ from kctl.cli.entry import tree
 from kctl.cli.help import page as help_of
 from kctl.errors import KctlError
 from kctl_agent.errors import AgentError
+from tests import proof
 from tests.errors_page import errors_of
 from tests.pages import DOCS, PARTS, current
 
@@ -32,6 +33,12 @@ def rows_of(page: str) -> dict[str, list[str]]:
 @pytest.mark.parametrize("name", PARTS)
 def test_a_page_has_its_generated_parts_as_they_are_now(name: str) -> None:
     assert (DOCS / name).read_text(encoding="utf-8") == current(name), "make pages"
+
+
+def test_every_acceptance_test_shows_a_promise() -> None:
+    paths = proof.ROOT.glob("tests/acceptance/test_*.py")
+
+    assert [path for path in paths if not list(proof.promises(path))] == []
 
 
 def test_every_name_of_another_exporter_is_in_the_table_of_names() -> None:
