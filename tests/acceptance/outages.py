@@ -341,7 +341,7 @@ PROBLEMS: tuple[Problem, ...] = (
     Problem("redis", engine_frozen, "failing", NO_ENGINE),
     Problem("redis", jvm_frozen, "failing", NO_ENGINE),
     Problem("redis", workers_frozen, "failing", NO_WORKER),
-    Problem("redis", one_worker_frozen, "degraded", ONE_WORKER),
+    Problem("redis", one_worker_frozen, "degraded", ONE_WORKER, is_quick=True),
     Problem("redis", workers_killed, "failing", NO_WORKER),
     Problem("redis", workers_fatal, "failing", NO_WORKER),
     Problem("redis", one_worker_fatal, "degraded", ONE_WORKER),
