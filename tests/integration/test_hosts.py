@@ -48,8 +48,6 @@ def trio(shared: Fleet, request: pytest.FixtureRequest) -> Iterator[Fleet]:
         if name not in shared.masters or shared.masters[name].process.poll() is not None:
             start(shared, name)
     shared.await_all(*TRIO)
-    for name in TRIO:  # the verdict is as old as the last collection
-        eventually(lambda at=name: shared.get(at, "status")["verdict"]["level"] == "ok", what=f"{name} is not ok")
     yield shared
     if request.session.testsfailed > failed:
         shared.close()
@@ -181,6 +179,7 @@ def test_an_operation_that_hosts_do_not_support_is_rejected_and_changes_nothing(
 
 @pytest.mark.shows("a killed host is reported within 8 s, its last rows with their age")
 def test_a_killed_host_is_missed_forgotten_and_comes_back(trio: Fleet) -> None:
+    assert trio.names("a") == EVERYBODY
     started = time.monotonic()
     trio.kill("c")
     reply = trio.masters["a"].ask("workers")
@@ -204,10 +203,10 @@ def test_a_killed_host_is_missed_forgotten_and_comes_back(trio: Fleet) -> None:
     assert not over_http["complete"]
     assert "host c has left the group of masters" in " ".join(each["message"] for each in over_http["failed"])
     assert [row["host"] for row in over_http["rows"]] == ["a", "a", "b", "c"]
-    assert trio.get("b", "status")["verdict"]["level"] == "degraded"
-    verdict = trio.masters["a"].ask("status", of_master=True).result["verdict"]
-    assert verdict["level"] == "degraded"
-    assert "host c" in verdict["reason"]
+    of_a = trio.masters["a"].ask("status", of_master=True).result["verdict"]
+    for verdict in (of_a, trio.get("b", "status")["verdict"]):  # others are about the offsets of stand-ins
+        found = [each for each in (verdict, *verdict["also"]) if "host c" in each["reason"]]
+        assert [each["level"] for each in found] == ["degraded"], verdict
 
     assert trio.operate("a", "forget_host", name="c")["state"] == "done"
     for name in ("a", "b"):
