@@ -12,8 +12,8 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
 PYTEST := $(BIN)/pytest -m "not long and not alone"
 # Tests run side by side; ARGS="-n 0" for one after another. Those of a file in one process, which makes its cases once;
 SIDE_BY_SIDE := -n 3 --dist loadfile
-# so with integration tests, in the order of tests/integration/conftest.py, which leave two processors no time to idle;
-SHARED_OUT := -n 3 --dist loadfile --no-loadscope-reorder
+# so with integration tests, in the order of tests/integration/conftest.py, which often wait;
+SHARED_OUT := -n 4 --dist loadfile --no-loadscope-reorder
 # of acceptance, each process takes the next test (tests/acceptance/conftest.py).
 SPREAD := -n 3 --dist loadscope
 ALONE := $(shell grep -rl pytest.mark.alone tests)

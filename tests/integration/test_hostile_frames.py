@@ -107,7 +107,8 @@ def _open_and_running(agent: psutil.Process) -> tuple[int, int]:
 
 def _sockets(agent: psutil.Process) -> int:
     folder = f"/proc/{agent.pid}/fd"
-    return sum(os.readlink(f"{folder}/{fd}").startswith("socket:") for fd in os.listdir(folder))
+    # Some may be closed meanwhile, so that they have no target.
+    return sum("socket:" in os.path.realpath(f"{folder}/{fd}") for fd in os.listdir(folder))
 
 
 CALL_SECONDS = 5.0
