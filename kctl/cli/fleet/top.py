@@ -10,10 +10,10 @@ import termios
 import time
 import tty
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from itertools import repeat
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from kctl.cli.fleet.ask import OF_HOSTS, ask, lacks, of_hosts, verdict_of
 from kctl.cli.fleet.worker_table import TOP, worker_table
 from kctl.cli.output import echo
 from kctl.cli.table import UNKNOWN, Column, clean, clip, duration, render
+from kctl.daemon_threads import DaemonThreads
 from kctl.errors import KctlError, NoMaster
 from kctl.fields import moment
 from kctl.fleets import Fleet, find
@@ -49,6 +50,9 @@ Scope = Mapping[str, str | bool]
 _ESCAPE = "\x1b"
 _READ_BYTES = 256
 _TIMEOUT_SECONDS = 2.0
+_ASKED = ("workers", "offset_checker", "block_size")
+_THREADS = DaemonThreads(len(_ASKED), "kctl-top")
+"""They ask at once, so that a frozen process delays a screen by one time-out, and Ctrl-C by none."""
 _FRAME_LINES = 6
 _PARTITION_COLUMNS = (
     Column("partition"),
@@ -162,8 +166,8 @@ def _poll(fleet: Fleet, scope: Scope, *, needs_master: bool = False) -> FleetTop
         return ask(fleet, rpc, scope, _TIMEOUT_SECONDS)
 
     try:
-        with ThreadPoolExecutor() as together:  # a frozen process then delays a screen by one time-out
-            workers, offsets, storage = together.map(answer, ("workers", "offset_checker", "block_size"))
+        asked = [_THREADS.submit(partial(answer, rpc)) for rpc in _ASKED]
+        workers, offsets, storage = (each.result() for each in asked)
     except (KctlError, AgentError) as error:
         if not error.retriable or (needs_master and isinstance(error, NoMaster)):
             raise
