@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from kctl_agent.errors import PathError
 
@@ -76,8 +76,7 @@ def list_agents(run_dir: Path) -> list[str]:
     return sorted(name for name in names if name != MASTER_NAME and _NAME.fullmatch(name))
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessIdentity:
+class ProcessIdentity(NamedTuple):
     """Identifies a process even if its pid is reused. `start_ticks` counts from boot (proc(5))."""
 
     pid: int
@@ -119,6 +118,8 @@ def is_permitted(uid: int) -> bool:
 
 @dataclass(slots=True)
 class BoundSocket:
+    """A socket that has its name."""
+
     socket: socket.socket
     path: Path
     owner: ProcessIdentity

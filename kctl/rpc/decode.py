@@ -94,9 +94,9 @@ def _bound(kind: Any) -> None:
     """Adds bounds to every number in a dataclass, which cannot declare them because agents do not have msgspec."""
     if is_dataclass(kind) or hasattr(kind, "__struct_fields__"):
         hints = get_type_hints(kind, localns=_BOUNDED, include_extras=True)
-        counters = get_type_hints(kind, localns=_COUNTER, include_extras=True)
         declared = fields(kind) if is_dataclass(kind) else ()
         marked = {each.name for each in declared if "is_counter" in each.metadata}
+        counters = get_type_hints(kind, localns=_COUNTER, include_extras=True) if marked else {}
         kind.__annotations__ = {name: counters[name] if name in marked else hint for name, hint in hints.items()}
         for hint in hints.values():
             for part in _parts(hint):

@@ -9,6 +9,8 @@ from kctl_agent.replies.fields import age, optional, value
 
 @dataclass(frozen=True, slots=True)
 class TableReply:
+    """The table of mode `lake`."""
+
     version: int | None = value(
         "kctl_table_version",
         "The newest version of the table of mode `lake`. This and the next four are counted after a new version, at "
@@ -35,6 +37,8 @@ RECENT_DEAD_COUNTED = 20_000
 
 @dataclass(frozen=True, slots=True)
 class RecentDeadLetters:
+    """Dead letters of the last minutes."""
+
     count: int = 0
     error_class: str | None = None
     """The most frequent error class or kind of failure, in some storages of the newest; never the error's text."""

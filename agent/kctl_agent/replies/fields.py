@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class TopicPartition:
+    """A partition of Kafka."""
+
     topic: str
     partition: int
 

@@ -1,4 +1,8 @@
-"""`workers`: what a worker, sinker, engine or attached application is doing."""
+"""`workers`: what a worker, sinker, engine or attached application is doing.
+
+Each dataclass has a docstring, because Python makes one from the signature otherwise, and each `kctl status` imports
+them.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,8 @@ Outside: TypeAlias = Literal["brokers", "storage", "registry", "engine", "disk"]
 
 @dataclass(frozen=True, slots=True)
 class WaitingFor:
+    """The outage that a process waits for."""
+
     what: str
     """An `Outside`; later releases may have more values."""
     reason: str | None = None
@@ -34,6 +40,8 @@ class UnreadPartition:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
+    """What an operation has paused: a partition, a topic, or everything."""
+
     topic: str | None
     partition: int | None
     by: str
@@ -46,6 +54,8 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Event:
+    """An entry of a worker's list of its latest events."""
+
     at: float
     """Unix seconds."""
     kind: str
@@ -106,6 +116,8 @@ class SinkerStats:
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
+    """State of a shared engine."""
+
     workers: int | None = value("kctl_engine_workers", "Workers with a gateway into the engine's JVM.")
     queries: int | None = value(
         "kctl_engine_queries",
@@ -120,6 +132,8 @@ class EngineStats:
 
 @dataclass(frozen=True, slots=True)
 class CommitStats:
+    """Counters of a worker's commits to its table since its start."""
+
     failed: int | None = counter(
         "kctl_table_commit_failures_total",
         "Failed commits of the worker to its table since its start; their batches run again.",

@@ -14,7 +14,7 @@ import secrets
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +142,7 @@ class GatewayRequest:
         return Gateway(**outcome["result"])
 
     def _ask(self) -> None:
-        params = {"operation": self._operation, "name": self._name, **asdict(process_identity())}
+        params = {"operation": self._operation, "name": self._name, **process_identity()._asdict()}
         ask(self._path, "gateway", params, _ANSWER_SECONDS)
         self._is_accepted = True
 

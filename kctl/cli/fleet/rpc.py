@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from kctl import fleets
 from kctl.cli.command import CONFIG, WIDE_OUTPUT, Command, Option, nearest
-from kctl.cli.fleet.ask import OF_HOSTS, ask, incomplete, of_hosts, remark
-from kctl.cli.fleet.tables import OLD_SECONDS, VIEWS, check, lines_of, read
+from kctl.cli.fleet.ask import OF_HOSTS, OLD_SECONDS, ask, incomplete, of_hosts, remark
+from kctl.cli.fleet.tables import VIEWS, check, lines_of, read
 from kctl.cli.output import as_json, as_yaml, whole
 from kctl.cli.table import clean, duration
 from kctl.errors import IncompleteAnswer, KctlError, UsageError

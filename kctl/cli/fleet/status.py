@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kctl import fleets
 from kctl.cli.command import CONFIG, OUTPUT, Command, Option
-from kctl.cli.fleet.ask import OF_HOSTS, ask, incomplete, of_hosts
-from kctl.cli.fleet.tables import OLD_SECONDS, pause_text
+from kctl.cli.fleet.ask import OF_HOSTS, OLD_SECONDS, ask, incomplete, of_hosts
 from kctl.cli.fleet.worker_table import STATUS, worker_table
 from kctl.cli.output import as_text, whole
 from kctl.cli.table import cell, clean, duration
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from kctl.rows.workers import StatusAnswer, WorkerRow, WorkerStatus
     from kctl.rpc.client import Reply
     from kctl_agent.replies.block_size import StorageReply
+    from kctl_agent.replies.workers import Scope
 
 _EVENTS = 3
 
@@ -120,6 +120,13 @@ def _remarks(statuses: Iterable[WorkerStatus]) -> Iterator[str]:
         yield from (f"{cell(status.name)}: {pause_text(pause)}" for pause in status.paused if pause.topic is None)
         if status.state in ("backoff", "fatal"):
             yield f"{cell(status.name)}: its log is {cell(status.log)}"
+
+
+def pause_text(pause: Scope) -> str:
+    """`orders-3 is paused by ann since 2026-11-21T10:04:02Z`"""
+    topic, partition = pause.topic, pause.partition
+    what = "everything" if topic is None else topic if partition is None else f"{topic}-{partition}"
+    return f"{cell(what)} is paused by {cell(pause.by)} since {moment(pause.since)}"
 
 
 def _events(rows: Iterable[WorkerRow]) -> Iterator[str]:

@@ -9,10 +9,11 @@ from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
+from kctl.cli.fleet.ask import OLD_SECONDS
 from kctl.cli.fleet.worker_table import RPC, RPC_WIDE, worker_table
 from kctl.cli.table import Column, cell, clip, columns, duration, ranges, render, render_columns
 from kctl.errors import IncompleteAnswer, ThresholdExceeded
-from kctl.fields import host_and_name, moment
+from kctl.fields import host_and_name
 from kctl.rpc.decode import answered
 from kctl_agent.replies.questions import QUESTIONS, named
 
@@ -22,18 +23,8 @@ if TYPE_CHECKING:
     from kctl_agent.replies.block_size import StorageReply
     from kctl_agent.replies.describe import MethodsReply
     from kctl_agent.replies.fields import TopicPartition
-    from kctl_agent.replies.workers import Scope
 
 _LINE_COLUMNS = 120
-OLD_SECONDS = 2.0
-"""Older answers are shown with their age; the collector takes new ones every second."""
-
-
-def pause_text(pause: Scope) -> str:
-    """`orders-3 is paused by ann since 2026-11-21T10:04:02Z`"""
-    topic, partition = pause.topic, pause.partition
-    what = "everything" if topic is None else topic if partition is None else f"{topic}-{partition}"
-    return f"{cell(what)} is paused by {cell(pause.by)} since {moment(pause.since)}"
 
 
 def compact_partitions(partitions: Iterable[TopicPartition], longest: float = inf) -> str:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.cli.fleet.tables import check, compact_partitions, lines_of, pause_text, read
+from kctl.cli.fleet.status import pause_text
+from kctl.cli.fleet.tables import check, compact_partitions, lines_of, read
 from kctl.cli.table import Column, cell, clip, columns, duration, render, width
 from kctl.errors import IncompleteAnswer, ThresholdExceeded
 from kctl.fields import moment
