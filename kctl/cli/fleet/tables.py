@@ -52,10 +52,10 @@ def offset_checker(offsets: Offsets) -> list[str]:
     rows = offsets.rows
     names = ("topic", "partition", "current_offset", "kafka_max_offset", "remaining_count", "worker")
     shown, values = _columns(rows, *names)
-    if any(row.behind_transaction for row in rows):
+    if any(map(attrgetter("behind_transaction"), rows)):
         shown.append(Column("behind-transaction", is_number=True))
         values.append([row.behind_transaction for row in rows])
-    if max((row.age_seconds or 0.0 for row in rows), default=0.0) > OLD_SECONDS:
+    if max(filter(None, map(attrgetter("age_seconds"), rows)), default=0.0) > OLD_SECONDS:
         shown.append(Column("age", is_number=True))
         values.append([duration(row.age_seconds) for row in rows])
     return render_columns(shown, values)
@@ -68,7 +68,7 @@ def _columns(rows: Sequence[Any], *names: str) -> tuple[list[Column], list[list[
     shown = [Column(name.replace("_", "-"), _is_number(types.get(name))) for name in names]
     values = [list(map(attrgetter(name), rows)) for name in names]
     number = next((number for number, name in enumerate(names) if name in ("worker", "name")), None)
-    if number is not None and any("/" in each for each in values[number] if each):
+    if number is not None and any("/" in each for each in set(values[number]) if each):
         parts = [host_and_name(each or "") for each in values[number]]
         shown.insert(number, Column("host"))
         values[number : number + 1] = [[part or None for part in column] for column in zip(*parts, strict=True)]
