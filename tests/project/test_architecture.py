@@ -1,14 +1,18 @@
-"""Every module begins with what it is, every link leads somewhere, no page names a place of one machine."""
+"""Rules of modules, pages and words: what each begins with, where links lead, and what must not occur."""
 
 from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import tomllib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.house import circles
 
@@ -118,3 +122,111 @@ def test_a_docstring_begins_with_what_the_thing_is_not_with_its_errors() -> None
     ]
 
     assert found == []
+
+
+FILES = sorted(path for folder in ("cli", "demo", "jars") for path in (ROOT / "kctl" / folder).rglob("*.py"))
+_AROUND = {"sys.stdout.buffer", "sys.stderr.buffer", "sys.__stdout__", "sys.__stderr__"}
+"""What is not guarded."""
+
+
+def around(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and reason of everything that could write to a terminal without the guard."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in _AROUND:
+            yield node.lineno, ast.unparse(node)
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        if called in {"os.write", "os.fdopen"} and ast.unparse(node.args[0]) in {"1", "2", "sys.stdout.fileno()"}:
+            yield node.lineno, called
+        if called == "Console" and not any(
+            word.arg == "file" and ast.unparse(word.value).startswith("plain(") for word in node.keywords
+        ):
+            yield node.lineno, "rich writes its own escapes: Console(file=plain(…)), and shown() or clean() of the text"
+        if any(isinstance(each, ast.Constant) and each.value == "/dev/tty" for each in node.args):
+            yield node.lineno, "/dev/tty"
+
+
+def test_nothing_is_printed_around_the_guard_of_the_terminal_or_given_to_rich_as_markup() -> None:
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+    rows = [
+        (path, node)
+        for path, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_row"
+    ]
+
+    assert [(path, *found) for path, tree in trees.items() for found in around(tree)] == []
+    assert [(path, node.lineno) for path, node in rows if "Text" not in ast.unparse(node)] == [], "a str is markup"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "sys.stdout.buffer.write(b'x')",
+        "print('x', file=sys.__stderr__)",
+        "os.write(1, b'x')",
+        "Console().print('x')",
+        "open('/dev/tty')",
+    ],
+)
+def test_each_way_around_is_found(code: str) -> None:
+    assert list(around(ast.parse(code)))
+
+
+EXEMPT = {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"}
+"""The first two may name what was; the last is not ours to word."""
+VENDORED = "kctl/http/page/vendor/"
+"""What is there is not ours to word either."""
+
+
+@dataclass(frozen=True)
+class Gone:
+    """A word, in which `*` stands for any letters of an identifier, and the folders it is gone from (empty: all)."""
+
+    word: str
+    folders: tuple[str, ...] = ()
+
+    @property
+    def pattern(self) -> re.Pattern[bytes]:
+        text = re.escape(self.word).replace(r"\*", r"\w*")
+        return re.compile(rf"(?<!\w){text}(?![\w-])".encode())
+
+    def covers(self, name: str) -> bool:
+        return not self.folders or name.startswith(self.folders)
+
+    def is_in(self, text: bytes) -> bool:
+        """The pattern takes a quarter of a second for all texts, and most have not even the letters."""
+        return all(letters in text for letters in self.word.encode().split(b"*")) and bool(self.pattern.search(text))
+
+
+def gone(contributing: str) -> list[Gone]:
+    table = contributing.split("| gone | use | from |")[1].split("\n\n")[0]
+    rows = [row.split("|") for row in table.splitlines()[2:]]
+    return [
+        Gone(word, tuple(re.findall(r"`([^`]+)`", row[3]))) for row in rows for word in re.findall(r"`([^`]+)`", row[1])
+    ]
+
+
+def texts() -> Iterator[tuple[str, bytes]]:
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    for name in subprocess.check_output(command, cwd=ROOT, text=True).split("\0"):
+        if name not in EXEMPT and not name.startswith(VENDORED) and (ROOT / name).is_file():
+            yield name, (ROOT / name).read_bytes()
+
+
+def test_a_row_names_words_wildcards_and_folders() -> None:
+    table = "| gone | use | from |\n|---|---|---|\n| `gatekeeper*` | `x` | `kctl/` |\n| `a.b`, `c` | - | |\n\nEnd"
+
+    assert gone(table) == [Gone("gatekeeper*", ("kctl/",)), Gone("a.b"), Gone("c")]
+    assert Gone("gatekeeper*").pattern.search(b"no gatekeepers_ here")
+    assert not Gone("gatekeeper*").pattern.search(b"an othergatekeeper")
+
+
+@pytest.mark.shows("words that CONTRIBUTING.md lists as gone appear nowhere")
+def test_a_word_that_is_gone_is_nowhere() -> None:
+    words = gone((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+
+    assert len(words) > 5
+    found = [(word.word, name) for name, text in texts() for word in words if word.covers(name) and word.is_in(text)]
+    assert found == [], "see Words in CONTRIBUTING.md"

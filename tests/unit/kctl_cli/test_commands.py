@@ -8,15 +8,19 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from kctl import __version__
 from kctl.cli.command import Command, CommandGroup
 from kctl.cli.entry import COMMANDS, tree
 from kctl.config.sections import Config
+from kctl.rows.advice import Advice, Answer, HotPartition, Outcome
+from kctl_agent.errors import BadParams, NotPermitted
+from kctl_agent.replies.encode import encoded
 from tests.command_lines import Kctl, Master
 from tests.configurations import KAFKA
 from tests.replies import status_json
-from tests.servers.scripted_agent import Answers, SendsBytes
+from tests.servers.scripted_agent import Answers, BreaksFrame, Refuses, SendsBytes
 
 WELL: dict[str, Any] = {
     "verdict": {"level": "ok", "about": "fleet", "reason": "everything is running; 2 ok", "since": 5.0, "also": []},
@@ -285,3 +289,95 @@ def test_what_may_still_happen_exits_with_3_and_shows_what_became_of_it(kctl: Kc
 
     assert (stopped.code, stopped.err) == (3, "kctl: operation 1, stop: it may still happen: x\n")
     assert (cancelled.code, cancelled.out) == (0, "operation 1 has ended: cancelled by ann\n")
+
+
+KEEP = Advice(Answer.KEEP, "it fits", 4, 2, workers=4, needed=4, sinkers=2, since=1.0, arrivals_per_second=9.6)
+HOT = replace(KEEP, answer=Answer.HOT, reason="orders-3 alone", hot=(HotPartition("orders", 3, 1.42),))
+
+
+@pytest.mark.shows("`kctl advise` answers in one line, with exit code 0 keep, 1 another answer, 3 unknown")
+@pytest.mark.parametrize(
+    ("advice", "code", "first"),
+    [
+        (KEEP, 0, "keep: it fits"),
+        (replace(KEEP, answer=Answer.WORKERS, workers=6), 1, "workers 4 -> 6: it fits"),
+        (replace(KEEP, answer=Answer.SINKERS, sinkers=3), 1, "sinkers 2 -> 3: it fits"),
+        (HOT, 1, "hot: orders-3 alone"),
+        (Advice.unknown("the group is rebalancing", 4), 3, "unknown: the group is rebalancing"),
+    ],
+)
+def test_the_answer_comes_first(kctl: Kctl, master: Master, advice: Advice, code: int, first: str) -> None:
+    master({"advice": Answers(encoded(advice))})
+
+    ran = kctl("advise")
+
+    assert (ran.code, ran.out.splitlines()[0], ran.err) == (code, first, "")
+
+
+def test_numbers_hot_partitions_and_the_last_outcome_follow(kctl: Kctl, master: Master) -> None:
+    master({"advice": Answers(encoded(replace(HOT, outcome=Outcome(1, "2 -> 4 worked as expected", is_met=True))))})
+
+    table, document = kctl("advise"), kctl("advise", "-o", "json")
+
+    assert table.out.splitlines()[1:] == [
+        "since 1970-01-01T00:00:01Z  needed 4  hosts -  arrivals/s 10  capacity/s -",
+        "hot: orders-3 needs 1.4 workers",
+        "2 -> 4 worked as expected",
+    ]
+    assert json.loads(document.out)["hot"] == [{"topic": "orders", "partition": 3, "workers": 1.42}]
+
+
+LAG = {"total": 62, "unknown": [], "topics": {"orders": 60, "payments": 2}}
+
+
+def test_a_question_has_timeout_and_worker_and_its_answer_an_age_and_exit_code(
+    kctl: Kctl, master: Master, incomplete: Callable[..., SendsBytes]
+) -> None:
+    lacking = incomplete(LAG, "worker-1")
+    agent = master({"workers": Answers({"rows": []}), "kafka_lag": [Answers(LAG, age_seconds=75.0), lacking, lacking]})
+
+    assert kctl("rpc", "workers", "--worker", "worker-0", "--timeout", "0.5").code == 0
+    assert (agent.requests[0].params, agent.requests[0].deadline_ms) == ({"worker": "worker-0"}, 500)
+    assert kctl("rpc", "kafka_lag").out.splitlines()[-1] == "age: 1m15s"
+    assert kctl("rpc", "kafka_lag", "--fail-above", "61").code == 4, "the threshold outweighs what is missing"
+    assert kctl("rpc", "kafka_lag", "--fail-above", "62").code == 3
+
+
+def test_each_failure_of_a_master_has_its_exit_code_and_one_sentence(kctl: Kctl, master: Master) -> None:
+    denied = Refuses(NotPermitted("this socket serves its own user and root only"))
+    breaks_off = BreaksFrame(LAG), SendsBytes(b"\x00\x00\x00\x03abc")
+    unknown = Refuses(BadParams("there is no worker of that name; there are worker-0"))
+    master({"kafka_lag": [denied, *breaks_off, Answers({"topics": 7})], "workers": unknown})
+
+    refused, *broken, odd = (kctl("rpc", "kafka_lag") for _ in range(4))
+    nobody = kctl("rpc", "workers", "--worker", "nobody")
+
+    assert (refused.code, "does not allow" in refused.err) == (5, True)
+    assert [ran.code for ran in broken] == [1, 1]
+    assert (odd.code, odd.err.count("\n"), "Traceback" in odd.err) == (1, 1, False)
+    shape = "the master's answer to kafka_lag does not have its shape: Expected `object`, got `int`"
+    assert odd.err.startswith(f"kctl: {shape}")
+    assert (nobody.code, nobody.err) == (2, "kctl: workers: there is no worker of that name; there are worker-0\n")
+
+
+def test_a_traceback_is_shown_on_request(kctl: Kctl, master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_option = kctl("--debug", "rpc", "kafka_lag")
+    monkeypatch.setenv("KCTL_DEBUG", "1")
+    with_variable = kctl("rpc", "kafka_lag")
+
+    assert [("Traceback" in ran.err, ran.code) for ran in (with_option, with_variable)] == [(True, 5)] * 2
+
+
+def test_the_configuration_may_be_named_before_or_after_the_command_or_by_variable(
+    kctl: Kctl, master: Master, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short_dir: Path
+) -> None:
+    master({"kafka_lag": Answers(LAG)})
+    named = str(short_dir / "kctl.toml")
+    absent = str(tmp_path / "absent.toml")
+
+    for words in (("-c", named), (f"-c{named}",), (f"--config={named}",), ("--config", named)):
+        assert kctl(*words, "rpc", "kafka_lag").code == 0
+    assert kctl("-c", absent, "rpc", "kafka_lag", "-c", named).code == 0
+    monkeypatch.setenv("KCTL_CONFIG", absent)
+    assert kctl("rpc", "kafka_lag").code == 2
+    assert kctl("rpc", "kafka_lag", "-c", named).code == 0

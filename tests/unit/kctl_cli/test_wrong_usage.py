@@ -1,9 +1,27 @@
 from __future__ import annotations
 
+import argparse
+import os
+import pty
 import shlex
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from kctl.cli.command import parsed
+from kctl.cli.completion import complete, script
+from kctl.cli.entry import tree
+from kctl.cli.kafka.changes import change
+from kctl.cli.kafka.commands import COMMANDS as OF_KAFKA
+from kctl.cli.kafka.produce import line
+from kctl.cli.output import OUTPUTS
+from kctl.errors import UsageError
+from kctl_agent.replies.questions import QUESTIONS
 from tests.command_lines import Kctl
 
 COMMANDS = (
@@ -36,7 +54,7 @@ COMMANDS = (
     ("dead", "kctl: there is no command `kctl dead`; it is `kctl storage dead`\n"),
     ("version", "kctl: there is no command `kctl version`; it is `kctl --version`\n"),
 )
-QUESTIONS = (
+RPC = (
     ("", "give a command: kafka_lag, offset_checker"),
     ("kafka_lags", "there is no rpc command `kafka_lags`; the nearest is `kafka_lag`"),
     ("'x\x1b[2J'", "there is no rpc command `x\\u001b[2J`; there are kafka_lag"),
@@ -91,7 +109,7 @@ KAFKA = (  # `B` is a port at which no broker listens
     ("words", "sentence"),
     [
         *COMMANDS,
-        *((f"rpc {words}", sentence) for words, sentence in QUESTIONS),
+        *((f"rpc {words}", sentence) for words, sentence in RPC),
         *((f"kafka {words.replace('-b B', '-b 127.0.0.1:1')}", sentence) for words, sentence in KAFKA),
     ],
 )
@@ -101,3 +119,191 @@ def test_wrong_usage_exits_2_with_one_sentence(kctl: Kctl, words: str, sentence:
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert ran.err.startswith("kctl: ")
     assert sentence in ran.err
+
+
+def completed(*words: str) -> list[str]:
+    """Lets bash itself complete the last word, by the generated script."""
+    lines = [
+        script({"SHELL": "/bin/bash"}),
+        f"COMP_WORDS=(kctl {' '.join(each or repr('') for each in words)}); COMP_CWORD={len(words)}",
+        '_kctl; echo "${COMPREPLY[*]}"',
+    ]
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", "\n".join(lines)], env=env, capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+@pytest.mark.shows("the shell completes commands, their options and the rpc commands")
+def test_the_shell_completes_commands_their_options_and_the_rpc_commands() -> None:
+    assert completed("st") == ["start", "stop", "status", "stack", "storage"]
+    assert completed("rpc", "") == list(QUESTIONS)
+    assert completed("rpc", "kafka_lag", "--f") == ["--fail-above"]
+    assert completed("rpc", "kafka_lag", "-o", "") == ["table", "wide", "json", "yaml"]
+    assert completed("status", "-o", "") == list(OUTPUTS)
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("storage dead l", ["list"]),
+        ("-c kctl.toml storage dead sh", ["show"]),
+        ("pause --topic st", []),
+        ("pause --dead", ["--deadline"]),
+        ("kafka lag --all --read", ["--read-committed"]),
+        ("--deb", ["--debug"]),
+    ],
+)
+def test_what_is_offered_belongs_to_the_command_before_it(words: str, offered: list[str]) -> None:
+    assert complete(tree(), words.split(), "bash") == offered
+
+
+def test_zsh_and_fish_show_meanings_and_an_unknown_shell_is_named(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert complete(tree(), ["res"], "zsh")[0] == "resume:End pauses and read again."
+    assert complete(tree(), ["res"], "fish")[0] == "resume\tEnd pauses and read again."
+    with pytest.raises(UsageError, match=r"^SHELL is `tcsh`: there is completion for bash, zsh, fish$"):
+        script({"SHELL": "/bin/tcsh"})
+    monkeypatch.setenv("SHELL", "/bin/zsh")
+
+    assert kctl("--show-completion").out == script({"SHELL": "/bin/zsh"}) + "\n"
+
+
+EXPENSIVE = {
+    *("asyncio", "fastapi", "hypothesis", "kafka", "kctl.config", "kctl.reduce", "logging", "prometheus_client"),
+    *("psutil", "pydantic", "pyspark", "rich", "subprocess", "uvicorn", "yaml"),
+}
+COMPUTING = {"numpy", "pyarrow", "redis", "zlib_ng", "kctl.status"}
+
+
+@pytest.mark.parametrize(
+    ("commands", "needed", "needless"),
+    [
+        ("rpc kafka_lag, rpc offset_checker -o json, status", "kctl.rpc.client", EXPENSIVE),
+        ("jars paths broker", "kctl.cli.jars", {"kctl.config", "kctl.master", "kctl.demo", "kctl.rpc"}),
+        ("kafka", "kctl.cli.kafka.commands", {"kafka", "kctl.config", "logging", "rich", "pydantic"}),
+        ("--help, groups --help, top --help, exporter --help", "kctl.cli.help", COMPUTING),
+    ],
+)
+def test_a_command_imports_only_what_it_needs(commands: str, needed: str, needless: set[str]) -> None:
+    """Commands that need the same are run one after the other by one process."""
+    code = (
+        "import sys; from kctl.cli.entry import run; [run(words.split()) for words in sys.argv[1].split(',')];"
+        "print('modules:', *sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, commands], capture_output=True, text=True, check=False)
+
+    imported = set(done.stderr.rpartition("modules:")[2].split())
+
+    assert needed in imported
+    assert not needless & imported
+
+
+def test_all_that_was_printed_is_there_although_the_process_ends_at_once(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("w") as out:
+        subprocess.run([sys.executable, "-m", "kctl", "kafka", "--help"], stdout=out, check=True)
+
+    assert (tmp_path / "out").read_text().endswith("24 the group has live members.\n")
+
+
+def test_what_cannot_be_printed_is_reported_although_the_process_ends_at_once() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "kctl", "kafka", "--help"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+
+    assert done.returncode != 0
+    assert "No space left on device" in done.stderr
+
+
+ASK = "from kctl.cli import entry, confirm; entry._dispatched = lambda *_: int(confirm.confirmed('Do it?')); "
+QUESTION = b"Do it? [y/N] "
+
+
+def asked(keys: bytes) -> tuple[int, str]:
+    """Presses the keys at the question and returns the exit code and stderr."""
+    ours, terminal = pty.openpty()
+    words = [sys.executable, "-c", f"{ASK}raise SystemExit(entry.run(['top']))"]
+    try:
+        with subprocess.Popen(words, stdin=terminal, stderr=subprocess.PIPE) as command:
+            assert command.stderr is not None
+            printed = command.stderr.read(len(QUESTION))
+            if keys == b"\x03":
+                command.send_signal(
+                    signal.SIGINT
+                )  # the terminal controls no session of its own, so it would send no signal
+            else:
+                os.write(ours, keys)
+            printed += command.stderr.read()
+        return command.returncode, printed.decode()
+    finally:
+        os.close(ours)
+        os.close(terminal)
+
+
+@pytest.mark.parametrize(
+    ("keys", "ended"),
+    [
+        pytest.param(b"\x03", (130, "\n"), id="ctrl-c"),
+        pytest.param(b"\x04", (0, "\n"), id="ctrl-d"),
+        pytest.param(b"yes\n", (1, ""), id="yes"),
+        pytest.param(b"\n", (0, ""), id="nothing"),
+    ],
+)
+def test_ctrl_c_at_a_question_exits_130_and_ends_its_line(keys: bytes, ended: tuple[int, str]) -> None:
+    code, printed = asked(keys)
+
+    assert (code, printed.removeprefix(QUESTION.decode())) == ended
+
+
+@pytest.mark.parametrize("name", OF_KAFKA)
+def test_the_examples_can_be_parsed(name: str) -> None:
+    for words in (each.partition("    ")[0] for each in OF_KAFKA[name].examples.splitlines()):
+        parsed(OF_KAFKA[name], shlex.split(words.rpartition("| ")[2])[3:])
+
+
+@pytest.mark.parametrize(("dry_run", "code"), [(True, 0), (False, 2)])
+def test_a_change_that_cannot_be_confirmed_fails_unless_it_is_a_dry_run(dry_run: bool, code: int) -> None:
+    options = argparse.Namespace(execute=False, dry_run=dry_run, output="json")
+    shown: list[bool] = []
+
+    def show(*, executed: bool) -> None:
+        shown.append(executed)
+
+    nothing = cast("Any", None)
+    assert (change(options, {}, nothing, "delete-topic", "Do it?", show, nothing), shown) == (code, [False])
+
+
+def test_a_context_file_and_its_mistakes_are_named(kctl: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "clusters.toml"
+    file.write_text('[contexts.prod]\nbootstrap_servers = "b:1"\nsecurity_protocol = "SASL_SSL"\n')
+
+    unknown = kctl("kafka", "groups", "-c", str(file), "--context", "test")
+    unfinished = kctl("kafka", "groups", "-c", str(file), "--context", "prod")
+    monkeypatch.setenv("KCTL_CONTEXT", "test")
+    by_variable = kctl("-c", str(file), "kafka", "groups")
+    file.write_text('[contexts.prod]\nbootstrap_servers = "b:1"\ntls_cafile = "x"\n')
+    misspelt = kctl("kafka", "groups", "-c", str(file), "--context", "prod")
+
+    assert [ran.code for ran in (unknown, unfinished, by_variable, misspelt)] == [2, 2, 2, 2]
+    assert "has no context `test`; there are prod" in unknown.err
+    assert by_variable.err == unknown.err
+    assert "SCRAM-SHA-512 needs sasl_username, and a password in sasl_password_file" in unfinished.err
+    assert "the nearest is `tls_ca_file`" in misspelt.err
+
+
+def test_an_unreachable_broker_is_reported_with_its_exit_code(kctl: Kctl) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        ran = kctl("kafka", "groups", "-b", f"127.0.0.1:{mute.getsockname()[1]}", "--timeout", "0.3")
+    assert (ran.code, "something accepts connections there and does not answer" in ran.err) == (10, True)
+    ran = kctl("kafka", "groups", "-b", "127.0.0.1:1")
+
+    assert (ran.code, ran.out) == (10, "")
+    assert ran.err.endswith(
+        "kctl: no Kafka broker answers at 127.0.0.1:1 (connection refused): start it, or correct -b\n"
+    )
+
+
+def test_progress_is_printed_with_its_speed_and_what_is_left() -> None:
+    half = line(1_000_000, 49_000_000, 100_000_000, 10.0)
+
+    assert half == f"[{'#' * 15:<30}]  50%  1,000,000 messages  4.9 MB/s  100,000 a second  10 s left"
+    assert line(10, 100, None, 0.5) == "10 messages  0.0 MB/s  20 a second"
+    assert line(0, 0, 100, 0.0).endswith("0%  0 messages  0.0 MB/s  0 a second")

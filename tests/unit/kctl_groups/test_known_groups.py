@@ -1,16 +1,26 @@
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
+from kctl.config.sections import ExporterSection, StatusSection
+from kctl.errors import BrokerUnreachable
+from kctl.groups.collector import ClusterCollector, CollectedCluster
+from kctl.groups.filters import NameFilter, bounded, detail_of, fits
 from kctl.groups.known_groups import KnownGroups
+from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
+from kctl.kafka.client.access import plain
 from kctl.kafka.groups import ListedGroup
 from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl.kafka.protocol.committed_bytes import GroupOffsets, by_topic
 from kctl.rows.columns import ABSENT
 from kctl.rows.partitions import PartitionRow
+from kctl.status.assessments import NOT_ASSESSED
+from tests.partitions import Row, columns_of
 
 GROUP = ListedGroup("billing", "classic", "Stable", "consumer", 1)
 OTHER = ListedGroup("other", "classic", "Empty", "consumer", 2)
@@ -154,3 +164,79 @@ def test_offsets_of_a_checkpoint_are_as_old_as_its_reading() -> None:
     found = known((100, watched({ORDERS: 4})))
 
     assert [row(found, "job", now) for now in (105, 159)] == [(4, 6, 55), (4, 6, 109)]
+
+
+NAMES = ["payments-eu", "payments-us", "billing", "a/b", 'quoted "name"\nin two lines']
+
+
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [
+        (["*"], NAMES),
+        ([], []),
+        (["payments-*"], ["payments-eu", "payments-us"]),
+        (["/payments-(eu|xx)/", "bill?ng"], ["payments-eu", "billing"]),
+        (["/.*ments/"], []),
+        (["a/b"], ["a/b"]),
+        (["quoted*"], ['quoted "name"\nin two lines']),
+    ],
+)
+def test_a_pattern_is_a_glob_or_between_slashes_a_regular_expression(patterns: list[str], expected: list[str]) -> None:
+    assert [name for name in NAMES if fits(patterns)(name)] == expected
+
+
+def test_names_are_denied_detailed_and_rejected_by_their_patterns() -> None:
+    wanted = NameFilter(["payments-*", "billing"], ["*-us"])
+    assert [name for name in NAMES if wanted(name)] == ["payments-eu", "billing"]
+    with pytest.raises(ValueError, match="unterminated"):
+        fits(["/(/"])
+    assert fits(["("])("(")
+    detail = detail_of(["big-*"], ["/huge-.*/"])
+    assert [detail(name) for name in ("small", "big-one", "huge-one")] == ["partition", "topic", "group"]
+
+
+def test_of_too_many_partitions_those_of_the_largest_groups_are_cut() -> None:
+    def group(name: str, size: int) -> GroupSnapshot:
+        rows = (Row("t", number, 0, 1, None, 2, None, None, None, 0.1) for number in range(size))
+        return GroupSnapshot("main", name, columns_of(*rows).of_group(0), NOT_ASSESSED)
+
+    groups = (group("a", 5), group("b", 50), group("c", 20), group("d", 5))
+
+    kept, cut = bounded(groups, 30)
+
+    assert (cut, [each.detail for each in kept]) == (1, ["partition", "topic", "partition", "partition"])
+    assert bounded(groups, 0) == bounded(groups, 80) == (groups, 0)
+    assert [each.detail for each in bounded(groups, 4)[0]] == ["topic"] * 4
+
+
+class Away:
+    def read(self) -> ClusterReading:
+        raise BrokerUnreachable("nobody is there")
+
+    def close(self) -> None:
+        """Owns nothing to close."""
+
+
+async def test_a_bug_ends_no_collection(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = CollectedCluster("main", plain("nowhere:1"), ExporterSection(interval_seconds=0.01), StatusSection())
+    collector = ClusterCollector(cluster)
+    monkeypatch.setattr(collector, "_reader", Away())
+    seen: list[ClusterSnapshot] = []
+
+    def fail_once(snapshot: ClusterSnapshot) -> None:
+        seen.append(snapshot)
+        if len(seen) == 1:
+            raise RuntimeError("a bug")
+
+    collector.prepare.append(fail_once)
+    task = asyncio.create_task(collector.run())
+    async with asyncio.timeout(30):
+        while len(seen) < 3:  # noqa: ASYNC110 - of another thread
+            await asyncio.sleep(0.01)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    await collector.close()
+
+    assert [record.exc_info[1].args for record in caplog.records if record.exc_info] == [("a bug",)]  # type: ignore[union-attr]
+    assert seen[-1].errors["groups"] == "nobody is there"

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 
 from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.client.layout import topics_of
 from kctl.kafka.offsets import EARLIEST, MAX_TIMESTAMP, commit, committed, log_offsets
+from kctl.kafka.produce import DeliveryReport, PartitionReport
+from kctl.kafka.target import Target, target, topic_and_partitions
 from tests.servers.scripted_broker import HangsUp, Step
 from tests.unit.kctl_kafka.scripts import (
     LOADING,
@@ -88,3 +92,40 @@ def test_a_commit_to_a_coordinator_that_loads_is_tried_again_and_one_without_an_
 
     with connection_to({"OffsetCommit": HangsUp()}, seconds=SOON) as (_, connection), pytest.raises(BrokerUnreachable):
         commit(connection, "billing", {FIRST: 5})
+
+
+PLACES = {
+    "earliest": Target("earliest"),
+    "latest": Target("latest"),
+    "1200": Target("offset", 1200),
+    **dict.fromkeys(("@1795255200000", "2026-11-21T10:00:00Z", "2026-11-21T10:00:00"), Target("time", 1795255200000)),
+    "shift-by -100": Target("shift", -100),
+    "shift-by 7": Target("shift", 7),
+}
+
+
+def test_a_place_in_a_log_is_understood_and_partitions_stand_after_a_colon() -> None:
+    assert {words: target(words.split()) for words in PLACES} == PLACES
+    assert topic_and_partitions("orders") == ("orders", None)
+    assert topic_and_partitions("orders:2,0,2") == ("orders", [0, 2])
+
+
+class Metadata(NamedTuple):
+    partition: int
+    offset: int
+
+
+def test_a_report_has_count_and_offsets_of_each_partition_and_the_first_failure() -> None:
+    report, first = DeliveryReport(), OSError("first")
+
+    for partition, offset in ((2, 7), (0, 40), (2, 8)):
+        report.add(Metadata(partition, offset), 10)
+    for error in (first, OSError("second")):
+        report.add_failure(error)
+
+    assert list(report.partitions().items()) == [(0, PartitionReport(1, 40, 40)), (2, PartitionReport(2, 7, 8))]
+    assert (report.messages, report.bytes, report.failed, report.first_failure) == (3, 30, 2, first)
+
+    report = DeliveryReport()
+    report.add(Metadata(0, -1), 10)
+    assert report.partitions() == {0: PartitionReport(1, None, None)}, "without acknowledgements, offsets are not known"

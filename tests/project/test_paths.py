@@ -1,4 +1,4 @@
-"""How far an answer has to go from an agent's snapshot to the table of `kctl rpc`, over both sockets."""
+"""How far an answer has to go from a snapshot to the table of `kctl rpc`, and a committed offset to `/metrics`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 from tests.fleet_snapshot import healthy
-from tests.offset_path import NUMBER, Walk, watched
+from tests.offset_path import NUMBER, Walk, walked, watched
 from tests.unit.kctl_master.no_brokers import NoBrokers
 
 
@@ -54,3 +54,11 @@ async def test_an_answer_passes_at_most_18_files_from_the_snapshot_to_the_printe
     assert str(NUMBER) in capsys.readouterr().out
     assert {"agent/kctl_agent/rpc/dispatch.py", "kctl/reduce/base.py"} <= walk.files, "other threads are seen too"
     assert len(walk.files) <= 18, sorted(walk.files)
+
+
+@pytest.mark.shows("a committed offset passes at most 20 files and 8 value types to `/metrics`, status rules included")
+def test_a_committed_offset_passes_at_most_20_files_and_8_value_types_on_its_way_to_metrics() -> None:
+    walk = walked()
+
+    assert len(walk.files) <= 20, sorted(walk.files)
+    assert len(walk.types) <= 8, sorted(walk.types)
