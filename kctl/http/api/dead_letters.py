@@ -142,7 +142,7 @@ class _Sent(_Change):
 
 
 @router.get("", summary="Dead letters that match a filter, the oldest first")
-async def listed(request: Request, given: Annotated[_Listed, Query()]) -> Response:
+async def dead_letters(request: Request, given: Annotated[_Listed, Query()]) -> Response:
     """A page reads for at most a tenth of a second. With `key`, `text`, `traceback`, tries or offsets it may be short
     or empty; `next` continues."""
     page = _page(dead_letter_row, selection_of(given), given.limit, PAGE_SECONDS, given.after)
@@ -224,7 +224,7 @@ async def send(request: Request, given: _Sent) -> Response:
 @router.get(
     "/{id}", summary="One dead letter with its message", responses={404: {"model": Error, "description": "None"}}
 )
-async def one(
+async def dead_letter(
     request: Request,
     id: str,  # noqa: A002 - the API's own word
     form: Annotated[

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -42,7 +42,11 @@ class Act(FleetOperation, rpc="act"):
 
 DEAD_LETTERS = "/api/v1/dead-letters"
 LOG = OperationLog({"act": Act}, cast("Any", None), None)
-APP = create_app(source_of(healthy(), ask=fleet, operations=LOG), AccessRights(tokens=TOKENS))
+STORAGE = ScratchStorage()
+STORAGE.dead_letter([Message("t", 0, n, b"k", b"v", 0) for n in range(3)], "no")
+WORKBENCH = Workbench(lambda: nullcontext(STORAGE), lambda: STORAGE.path.with_name("log"), lambda _: nullcontext(list))
+SOURCE = source_of(healthy(), ask=fleet, operations=LOG, dead_letters=WORKBENCH)
+APP = create_app(SOURCE, AccessRights(tokens=TOKENS))
 HEADERS = {"authorization": f"Bearer {TOKEN}", "host": "localhost"}
 SCHEMA = schemathesis.openapi.from_asgi("/openapi.json", APP.guarded, headers=HEADERS)
 # An event stream does not end, so it cannot be called like this; test_api.py listens to it.
@@ -66,28 +70,18 @@ def every_answer_is_as_described(operation: Any, cases: int) -> None:
     judged()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _workbench() -> Iterator[None]:
+    """Its threads start before and end after all tests."""
+    asyncio.run(WORKBENCH.read(lambda *_: None))
+    yield
+    APP.close()
+
+
 @pytest.mark.shows("the API passes all checks of schemathesis")
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.path)
 def test_every_answer_is_as_it_is_described(operation: Any) -> None:
     every_answer_is_as_described(operation, 6)
-
-
-def test_every_answer_about_dead_letters_is_as_it_is_described(tmp_path: Path) -> None:
-    storage = ScratchStorage()
-    storage.dead_letter([Message("t", 0, n, b"k", b"v", 0) for n in range(3)], "no")
-    workbench = Workbench(
-        lambda: nullcontext(storage), lambda: tmp_path / "operations.jsonl", lambda _: nullcontext(list)
-    )
-    app = create_app(source_of(healthy(), dead_letters=workbench), AccessRights(tokens=TOKENS))
-    schema = schemathesis.openapi.from_asgi("/openapi.json", app.guarded, headers=HEADERS)
-    found: list[Any] = list(schema.include(path_regex=DEAD_LETTERS).get_all_operations())
-    operations = [each.ok() for each in found]
-    try:
-        assert len(operations) == 7
-        for operation in operations:
-            every_answer_is_as_described(operation, 6)
-    finally:
-        app.close()
 
 
 @pytest.mark.long
