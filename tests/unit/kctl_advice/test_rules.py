@@ -85,18 +85,10 @@ def even(total: float, partitions: int = 32) -> list[float]:
     return [total / partitions] * partitions
 
 
-@mutation("adviser", "steady = rates / rules.utilisation", "steady = rates")
-@mutation("adviser", " + rates * rules.pause_seconds", " + 0 * rates * rules.pause_seconds")
-def messages_are_work_and_a_pause(make: Make) -> None:
-    found = Watched(make, even(2400), 4).watch(120)
-
-    expected = 600 * (1 / 0.7 + 10 / 300) / CAPACITY
-    assert found.load == pytest.approx(expected, rel=1e-3)
-    assert found.answer is Answer.KEEP
-
-
 @mutation("adviser", "sample.lag - rates * _cycle(sample)", "sample.lag")
 @mutation("adviser", "steady + backlog / rules", "steady + 0 * backlog / rules")
+@mutation("adviser", "steady = rates / rules.utilisation", "steady = rates")
+@mutation("adviser", " + rates * rules.pause_seconds", " + 0 * rates * rules.pause_seconds")
 def a_backlog_beyond_a_cycle_is_work_of_the_catch_up_time(make: Make) -> None:
     fleet = Watched(make, even(2400), 4)
     without = fleet.watch(120, lag=fleet.rates * 10.0).load
@@ -104,15 +96,6 @@ def a_backlog_beyond_a_cycle_is_work_of_the_catch_up_time(make: Make) -> None:
 
     assert without == pytest.approx(600 * (1 / 0.7 + 10 / 300) / CAPACITY, rel=1e-3), "one cycle of messages is none"
     assert found == pytest.approx((without or 0) + 600 * 30 / 300 / CAPACITY, rel=1e-3)
-
-
-@mutation("adviser", "<= 1 + _ROUNDING)", "<= 99)")
-def the_most_loaded_worker_decides(make: Make) -> None:
-    skewed = [600.0, *[25.0] * 15]
-    found = Watched(make, skewed, 2).watch(120)
-
-    assert found.needed == 4, "975 messages a second are work for two workers, but not next to the large partition"
-    assert Watched(make, even(1000, 16), 2).watch(120).needed == 2
 
 
 @mutation("shares", "_STATELESS.get(self._assignor,", "_STATELESS.get('roundrobin',")
@@ -124,6 +107,7 @@ def the_assignor_of_the_group_decides_who_gets_what(make: Make) -> None:
 
 
 @mutation("adviser", "(is_same_share and", "(False and")
+@mutation("adviser", "<= 1 + _ROUNDING)", "<= 99)")
 def the_number_changes_only_with_the_largest_share(make: Make) -> None:
     found = Watched(make, even(6400, 64), 12).watch(120)
 
@@ -147,28 +131,6 @@ def a_hot_partition_is_named_and_moves_nothing(make: Make) -> None:
 
     assert (found.answer, found.workers) == (Answer.HOT, 2)
     assert [(each.topic, each.partition, round(each.workers, 1)) for each in found.hot] == [("t0", 0, 2.0)]
-
-
-@mutation("policy", "min(self._since(at - rules.up_after_seconds)),", "needed,")
-def more_is_advised_after_three_minutes_of_it(make: Make) -> None:
-    fleet = Watched(make, even(2400), 4)
-    fleet.watch(600)
-    fleet.rates = fleet.rates * 4
-
-    early = fleet.watch(170, lag=fleet.rates * 60)
-
-    assert early.answer is Answer.KEEP
-    assert fleet.watch(30).answer is Answer.WORKERS
-
-
-@mutation("policy", "if at - self._changed_at < rules.gap_seconds:", "if False:")
-def five_minutes_pass_between_two_rises(make: Make) -> None:
-    fleet = Watched(make, even(2400), 4)
-    fleet.watch(120)
-    assert fleet.watch(300, lag=fleet.rates * 1000).workers == 8
-
-    assert fleet.scaled(8, 290).answer is Answer.KEEP
-    assert fleet.watch(30).workers == 16
 
 
 @mutation("policy", "min(self._since(at - rules.up_after_seconds * _RECENT))", "needed")
@@ -203,6 +165,7 @@ def fewer_are_advised_after_an_hour_and_by_steps(make: Make) -> None:
 
 
 @mutation("policy", "max(self._since(at - rules.down_after_seconds))", "needed")
+@mutation("window", "while len(self._seen) > 1 and", "while False and")
 def the_largest_number_of_an_hour_stays(make: Make) -> None:
     fleet = Watched(make, even(700), 8, window_seconds=60)
     fleet.watch(HOUR)
@@ -215,6 +178,7 @@ def the_largest_number_of_an_hour_stays(make: Make) -> None:
 
 @mutation("policy", "at - self._steady_at >= rules.up_after_seconds", "True")
 @mutation("policy", "\n        self._steady_at = inf", "\n        pass")
+@mutation("policy", "min(self._since(at - rules.up_after_seconds)),", "needed,")
 def an_interruption_begins_the_three_minutes_again(make: Make) -> None:
     fleet = Watched(make, even(2400), 4)
     fleet.watch(300)
@@ -254,6 +218,7 @@ def full_batches_need_no_variation(make: Make) -> None:
 @mutation("adviser", "last if each * count < promised else None", "None")
 @mutation("adviser", "last if each * count < promised else None", "last")
 @mutation("adviser", "_BATCHES_OF_EACH = 5", "_BATCHES_OF_EACH = 0")
+@mutation("window", "at < self._settled_at or", "")
 def more_workers_that_do_no_more_are_not_followed_by_more(make: Make) -> None:
     fleet = Watched(make, even(6000), 4)
     assert fleet.watch(300, lag=fleet.rates * 30).answer is Answer.WORKERS
@@ -303,23 +268,6 @@ def a_handler_inside_the_batch_is_named_if_more_workers_do_no_more(make: Make) -
     assert fleet.scaled(8, 600).answer is Answer.HANDLER
 
 
-@mutation("window", "at < self._settled_at or", "")
-def a_start_is_not_what_a_worker_can_do(make: Make) -> None:
-    fresh = Watched(make, even(2400), 4)
-    fresh.slower = 5.0
-    fresh.watch(50)
-    fresh.slower = 1.0
-    assert fresh.watch(120).capacity_per_second == pytest.approx(CAPACITY, rel=1e-3)
-
-    fleet = Watched(make, even(4000), 4)
-    fleet.watch(300)
-    fleet.slower = 5.0
-    fleet.scaled(8, 50)
-    fleet.slower = 1.0
-
-    assert fleet.watch(120).capacity_per_second == pytest.approx(CAPACITY, rel=1e-3)
-
-
 @mutation("window", "_COLD_BATCHES = 2", "_COLD_BATCHES = 1")
 @mutation("window", "if is_interrupted or count", "if count")
 @mutation("adviser", "is_interrupted = bool(sample.blocked)", "is_interrupted = False")
@@ -355,15 +303,6 @@ def batches_are_those_of_the_window(make: Make) -> None:
     fleet.slower = 1.0
 
     assert fleet.watch(930).capacity_per_second == pytest.approx(CAPACITY, rel=1e-3)
-
-
-@mutation("window", "while len(self._seen) > 1 and", "while False and")
-def arrivals_are_those_of_the_window(make: Make) -> None:
-    fleet = Watched(make, even(2400), 4)
-    fleet.watch(1800)
-    fleet.rates = fleet.rates / 2
-
-    assert fleet.watch(960).arrivals_per_second == pytest.approx(1200, rel=1e-2)
 
 
 @mutation("adviser", "np.isnan(rates) | np.isnan(sample.lag)", "np.isnan(rates)")

@@ -190,16 +190,6 @@ def test_no_judgement_depends_on_what_time_it_is() -> None:
     assert judged_cases(shorter, shift=1e6) == judged_cases(shorter)
 
 
-@pytest.mark.parametrize("name", ["messages wait, no batch begins", "the reader is dead and nobody comes"])
-def test_a_commit_ends_the_silence(name: str) -> None:
-    seen, words = next((case.seen, case.reader) for case in cases() if case.name == name)
-    reported, last = observations(seen)
-
-    found, _ = judged(f"{seen}, {last + 1:.0f} {reported[-1].end}/{reported[-1].end}", words)
-
-    assert found in (Status.OK, Status.IDLE)
-
-
 @pytest.mark.shows("silence, rising lag, rewinds, bursts, lost and unread messages have their own cases")
 def test_the_reason_tells_an_offset_that_is_gone_from_one_that_never_was() -> None:
     assert judged("0 -/100, 90 -/100", "nobody")[1].startswith("nothing was ever committed, while 100 messages wait")

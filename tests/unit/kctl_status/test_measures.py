@@ -16,19 +16,12 @@ from kctl.status import Owner, StatusRules
 from kctl.status.assessments import judged_lag_seconds, longest_lag_seconds
 from kctl.status.assessor import Processed, lag_seconds
 from kctl.status.history import History, SeenOffsets
-from kctl.status.judgements import NUMBERS, STATUSES, Held, Hysteresis, Judgements
-from kctl.status.owners import Owners
-from kctl.status.rules import allowed_lag, growth_per_second, judge
+from kctl.status.judgements import NUMBERS, STATUSES, Held, Hysteresis
+from kctl.status.rules import allowed_lag, growth_per_second
 from kctl.status.words import Assessment, Status
 from tests.partitions import Row, RowAssessor, assessments_of, of_group
 
 READER = Owner("worker-0", "running")
-STEPS_IN_TIME = st.lists(
-    st.tuples(st.integers(1, 240).map(lambda eighths: eighths / 8), st.integers(0, 100), st.integers(0, 100)),
-    min_size=1,
-    max_size=80,
-)
-"""Seconds, in whole milliseconds; messages read; messages written."""
 
 
 def row(
@@ -139,34 +132,8 @@ def test_offsets_that_outgrow_32_bits_are_judged_as_shorter_ones() -> None:
     assert assessed(2**31 - 700) == assessed(1000) == assessed(2**40)
 
 
-def test_what_never_happened_to_a_partition_takes_no_memory_and_is_right_once_it_does() -> None:
-    history, size = History(0), 1000
-    history.choose(np.full(size, -1))
-
-    def watch_all(at: float, committed: int, end: int, of_last: int) -> None:
-        offsets = np.full(size, committed)
-        offsets[-1] = of_last
-        new = SeenOffsets(np.full(size, at), offsets, np.full(size, end), np.zeros(size, np.int64))
-        history.add(new, np.ones(size, np.bool_), np.full(size, 60.0), np.zeros(size, np.int64))
-
-    watch_all(0.0, 10, 20, 10)
-    assert history.rewind_at.strides == history.removed_start.strides[1:] == (0,)
-    watch_all(1.0, 12, 20, 5)
-    history.choose(np.array([size - 1, 0, -1]))
-
-    assert [history.rewind_from[0], history.rewind_to[0]] == [10, 5]
-    assert history.rewind_at.tolist()[:1] == [1.0]
-    assert all(map(isnan, history.rewind_at.tolist()[1:]))
-    assert history.removed_start.strides[1:] == (0,)
-
-
 def growth(history: History) -> float:
     return float(growth_per_second(history, np.array([60.0]))[0])
-
-
-def judged(history: History, at: float) -> Status:
-    found: Judgements = judge(history, Owners([READER], np.array([0])), StatusRules(), np.array([0]), at)
-    return STATUSES[int(found.status[0])]
 
 
 def test_growth_is_measured_from_commit_to_commit() -> None:
@@ -218,39 +185,6 @@ def test_a_log_is_recreated_cut_off_rewound_or_no_later() -> None:
     assert [float(column[0]) for column in history.newest[:3]] == [5, 10, 20]
 
 
-@settings(max_examples=30)
-@given(STEPS_IN_TIME)
-def test_whatever_comes_the_window_stays_small_and_every_figure_sane(steps: list[tuple[float, int, int]]) -> None:
-    history, at, committed, end, end_since = watched(), 0.0, 0, 0, None
-    for pause, read, written in steps:
-        at, end = at + pause, end + written
-        committed = min(committed + read, end)
-        watch(history, at, committed, end)
-        end_since = at if written or end_since is None else end_since
-        assert not history.caught_up_at()[0] > at
-        assert judged(history, at) not in (Status.REWIND, Status.UNKNOWN)
-    times, offsets, ends = rows_of(history)
-    assert len(times) <= 16
-    assert times == sorted(set(times))
-    assert ends == sorted(ends)
-    assert (times[-1], offsets[-1], ends[-1]) == tuple(float(column[0]) for column in history.newest[:3])
-    assert history.rows.end_since[0] == end_since
-
-
-@settings(max_examples=30)
-@given(STEPS_IN_TIME)
-def test_a_commit_of_everything_never_makes_it_worse(steps: list[tuple[float, int, int]]) -> None:
-    history, at, end = watched(), 0.0, 1
-    for pause, _, written in steps:
-        at, end = at + pause, end + written
-        watch(history, at, 0, end)
-    before = judged(history, at)
-
-    watch(history, at + 1, end, end)
-
-    assert judged(history, at + 1).severity <= max(before.severity, Status.OK.severity)
-
-
 def test_an_allowed_lag_is_that_of_the_first_pattern_and_no_time_lag() -> None:
     settings = ("payments-*=1", "pay*=3", "a=b=7")
 
@@ -282,23 +216,6 @@ def test_a_group_is_as_its_worst_partition_and_its_slowest() -> None:
     assert group.reason.startswith("1 of 3 partitions stopped: orders-2; nothing has been committed for 17 s while")
 
 
-def test_the_reason_of_a_group_has_the_sums_of_its_partitions() -> None:
-    assessor = RowAssessor(StatusRules(window_seconds=10.0, hold_seconds=0.0))
-    rows = [row(0, 5, 9), row(1, 5, 1005), row(2, 10, 10)]
-    for t in range(21):
-        each = assessor.assess(rows, lambda _: Owner(None), float(t), 1000.0 + t)
-
-    assert "while 4 messages wait" in each[0].reason
-    assert of_group(rows, each).reason.startswith("2 of 3 partitions stopped: orders-0, orders-1; ")
-    assert "while 1004 messages wait" in of_group(rows, each).reason
-
-    rows = [row(0, 5, 100)._replace(start=15), row(1, 5, 100)._replace(start=45)]
-    each = RowAssessor().assess(rows, lambda _: READER, 0.0, 1000.0)
-
-    expected = "2 of 2 partitions losing: orders-0, orders-1; 50 messages were removed before they were read; "
-    assert of_group(rows, each).reason == f"{expected}190 messages wait"
-
-
 @pytest.mark.shows("with `read_committed`, messages behind an open transaction are shown and judged")
 @pytest.mark.parametrize(("seconds", "status"), [(None, "ok"), (30.0, "ok"), (61.0, "warn"), (901.0, "stalled")])
 def test_an_open_transaction_is_trouble_when_it_has_lasted(seconds: float | None, status: str) -> None:
@@ -311,17 +228,6 @@ def test_an_open_transaction_is_trouble_when_it_has_lasted(seconds: float | None
         words = f"messages wait behind a transaction that has been open for {seconds:.0f} s: end its producer"
         assert each[0].reason.startswith(f"1200 {words}")
         assert of_group(rows, each).reason.startswith(f"2 of 2 partitions {status}: orders-0, orders-1; 2400 {words}")
-
-
-def test_a_first_commit_below_the_position_is_no_rewind_and_a_partition_that_is_gone_is_forgotten() -> None:
-    assessor = RowAssessor()
-    uncommitted = Row("orders", 0, 0, None, 50, 100, None, "worker-0", 1, 0.0)
-    assessor.assess([uncommitted], lambda _: READER, 0.0, 1000.0)
-
-    found = assessor.assess([row(0, 40, 100)], lambda _: READER, 1.0, 1001.0)
-    assert found[0].status is Status.OK
-
-    assert not assessor.assess([], lambda _: READER, 2.0, 1002.0)
 
 
 WAYS = st.lists(
