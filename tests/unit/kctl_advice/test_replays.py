@@ -145,9 +145,7 @@ def test_a_generated_steady_load_causes_no_flapping(found: tuple[Load, list[floa
 @pytest.mark.shows("over generated loads, changes are five minutes apart, and the last one brings back the usual lag")
 @given(loads(), assignors, seeds)
 @settings(max_examples=12, derandomize=True)
-def test_changes_are_rare_and_the_last_one_meets_the_lag(
-    found: tuple[Load, list[float]], assignor: str, seed: int
-) -> None:
+def test_changes_are_rare_and_the_last_meets_the_lag(found: tuple[Load, list[float]], assignor: str, seed: int) -> None:
     load, begins = found
     slots = list(run(load, Advised(assignor=assignor), seed, assignor))
 

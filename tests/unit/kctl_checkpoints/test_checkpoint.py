@@ -50,9 +50,7 @@ def test_the_next_offsets_of_a_query_are_those_of_its_newest_committed_batch(ver
         (("offsets/1", "offsets/2", "commits/0", "commits/1", "commits/2"), 0, 10),  # the query began at 0
     ],
 )
-def test_a_planned_batch_never_counts_as_processed(
-    missing: tuple[str, ...], processed: int, repeated: int, plain: Path
-) -> None:
+def test_a_planned_batch_is_not_processed(missing: tuple[str, ...], processed: int, repeated: int, plain: Path) -> None:
     for name in missing:
         (plain / name).unlink()
 

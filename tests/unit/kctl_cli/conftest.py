@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from kctl import fleets
-from kctl_agent.rpc.messages import reply_ok
-from kctl_agent.rpc.wire import JsonObject, encode
 from tests.command_lines import Kctl, Master, run_here
-from tests.servers.scripted_agent import ScriptedAgent, SendsBytes, Step
+from tests.servers.scripted_agent import ScriptedAgent, Step
 
 
 @pytest.fixture
@@ -33,18 +31,3 @@ def master(short_dir: Path) -> Iterator[Master]:
             return agent
 
         yield start
-
-
-def incomplete(result: JsonObject, *failed: str) -> SendsBytes:
-    completeness = {
-        "complete": False,
-        "asked": ["worker-0", *failed],
-        "answered": ["worker-0"],
-        "failed": [{"from": name, "code": "timeout", "message": "no answer in time"} for name in failed],
-    }
-    return SendsBytes(encode(reply_ok("1", result, "master", 0.2, **completeness)))
-
-
-@pytest.fixture(name="incomplete")
-def incomplete_fixture() -> Callable[..., SendsBytes]:
-    return incomplete

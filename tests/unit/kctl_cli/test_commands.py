@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from kctl.config.sections import Config
 from kctl.rows.advice import Advice, Answer, HotPartition, Outcome
 from kctl_agent.errors import BadParams, NotPermitted
 from kctl_agent.replies.encode import encoded
+from kctl_agent.rpc.messages import reply_ok
+from kctl_agent.rpc.wire import JsonObject, encode
 from tests.command_lines import Kctl, Master
 from tests.configurations import KAFKA
 from tests.replies import status_json
@@ -61,9 +63,7 @@ def examples_of(node: Command | CommandGroup) -> Iterator[str]:
 
 
 @pytest.mark.shows("`./kctl.toml` is the default configuration")
-def test_kctl_toml_of_the_folder_is_the_default_and_needs_its_option_to_be_named(
-    kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kctl_toml_of_the_folder_is_the_default(kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("start", "status"):
         ran = kctl(name, str(config))
         assert (ran.code, ran.err) == (2, f"kctl: kctl {name} does not accept {config}: did you mean -c {config}?\n")
@@ -171,9 +171,7 @@ def test_config_show_prints_settings_and_sources(kctl: Kctl, config: Path, monke
     assert (document.document["kafka"]["topics"], yaml.safe_load(yaml_.out)) == (["t"], document.document)
 
 
-def test_status_shows_the_master_what_is_paused_and_the_last_events(
-    kctl: Kctl, master: Master, short_dir: Path
-) -> None:
+def test_status_shows_the_master_pauses_and_the_last_events(kctl: Kctl, master: Master, short_dir: Path) -> None:
     one, all_ = (
         {"topic": topic, "partition": partition, "by": by, "since": 1_700_000_000.0}
         for topic, partition, by in (("orders", 3, "ann"), (None, None, "bob"))
@@ -224,7 +222,12 @@ def test_status_begins_with_the_verdict(kctl: Kctl, master: Master, level: str, 
     assert ran.err == (f"kctl: {level}: no broker\n" if code else "")
 
 
-def test_status_exits_by_who_is_missing(kctl: Kctl, master: Master, incomplete: Callable[..., SendsBytes]) -> None:
+def incomplete(result: JsonObject, name: str) -> SendsBytes:
+    missing = {"from": name, "code": "timeout", "message": "no answer in time"}
+    return SendsBytes(encode(reply_ok("1", result, "master", 0.2, complete=False, asked=[name], failed=[missing])))
+
+
+def test_status_exits_by_who_is_missing(kctl: Kctl, master: Master) -> None:
     nobody = kctl("status")
     agent = master({"status": incomplete({"rows": [status_json()], **WELL}, "worker-0")})
     partly = kctl("status")
@@ -330,9 +333,7 @@ def test_numbers_hot_partitions_and_the_last_outcome_follow(kctl: Kctl, master: 
 LAG = {"total": 62, "unknown": [], "topics": {"orders": 60, "payments": 2}}
 
 
-def test_a_question_has_timeout_and_worker_and_its_answer_an_age_and_exit_code(
-    kctl: Kctl, master: Master, incomplete: Callable[..., SendsBytes]
-) -> None:
+def test_a_question_has_timeout_and_worker_and_its_answer_an_age_and_code(kctl: Kctl, master: Master) -> None:
     lacking = incomplete(LAG, "worker-1")
     agent = master({"workers": Answers({"rows": []}), "kafka_lag": [Answers(LAG, age_seconds=75.0), lacking, lacking]})
 

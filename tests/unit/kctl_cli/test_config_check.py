@@ -82,7 +82,7 @@ def test_a_broken_handler_is_one_sentence(handler: str, sentence: str, details: 
 
 @pytest.mark.shows("`kctl start` and `kctl config check` make the same checks: broker, topics, handler")
 @pytest.mark.parametrize(("handler", "code"), [("import no_such_thing", 2), (GOOD, 10)], ids=["handler", "broker"])
-def test_start_rejects_what_the_check_does(
+def test_start_makes_these_checks_too(
     handler: str, code: int, check: Callable[..., Ran], kctl: Kctl, path: Path
 ) -> None:
     check(handler=handler)
@@ -264,9 +264,7 @@ NO_FOLDER = "file:////", "file:///.", "file:///..", "file:///tmp/orders/..", "fi
         (f'{S3}region = "x y"', "'x y' (storage.region"),
     ],
 )
-def test_a_uri_or_endpoint_that_cannot_be_used_is_rejected(
-    check_table: Callable[[str], Ran], lines: str, named: str
-) -> None:
+def test_an_unusable_uri_or_endpoint_is_rejected(check_table: Callable[[str], Ran], lines: str, named: str) -> None:
     ran = check_table(lines)
 
     assert (ran.code, ran.out, named in ran.err, ran.err.count("\n")) == (2, "", True, 1), ran.err

@@ -185,9 +185,7 @@ def test_a_change_that_is_stopped_shows_what_was_done(
     assert (last["state"], last["text"]) == ("failed", "1 dead letter removed; stopped")
 
 
-def test_a_dead_letter_is_shown_and_exported_with_its_payload_and_its_traceback(
-    kctl: Kctl, storage: FileStorage
-) -> None:
+def test_a_dead_letter_is_shown_and_exported_with_payload_and_traceback(kctl: Kctl, storage: FileStorage) -> None:
     add_dead_letter(storage, 7)
     ids = {each.offset: each.id for each in storage.dead()}
 

@@ -88,9 +88,7 @@ def rows(cluster: BrokerCache) -> list[PartitionRow]:
     return list(offset_checker((), cluster.snapshot()).rows())
 
 
-async def test_there_are_no_offsets_before_the_first_answer_and_a_check_is_one(
-    cluster_of: Any,
-) -> None:
+async def test_there_are_no_offsets_before_the_first_answer_and_a_check_is_one(cluster_of: Any) -> None:
     cluster, _, _ = cluster_of(BrokerUnreachable("nobody there"))
 
     await cluster.refresh(5)
@@ -125,9 +123,7 @@ async def test_what_has_no_answer_ages_alone(cluster_of: Any, second: ClusterRea
     assert [(row.current_offset, row.kafka_max_offset, row.age_seconds) for row in rows(cluster)] == expected
 
 
-async def test_of_a_deleted_or_recreated_topic_nothing_is_kept(
-    cluster_of: Any,
-) -> None:
+async def test_of_a_deleted_or_recreated_topic_nothing_is_kept(cluster_of: Any) -> None:
     cluster, _, clock = cluster_of(
         FULL, reading({}, {}, partitions=0, unclear=frozenset({"orders"})), reading({}, {}, partitions=0)
     )
@@ -184,9 +180,7 @@ async def test_waiting_for_a_poll_can_be_cancelled_in_the_very_moment_it_ends(cl
         await waiting
 
 
-async def test_after_failures_and_defects_a_growing_pause_follows_until_a_success(
-    cluster_of: Any,
-) -> None:
+async def test_after_failures_and_defects_a_growing_pause_follows_until_a_success(cluster_of: Any) -> None:
     cluster, reader, clock = cluster_of(BrokerUnreachable("1"), BrokerUnreachable("2"), FULL)
     await cluster.refresh(5)
     await cluster.refresh(5)

@@ -98,9 +98,7 @@ def test_an_unusable_token_file_is_not_quoted(folder: Path, text: str, sentence:
         ({"token_file": "named", "read_token_file": "named-read"}, "same name"),
     ],
 )
-def test_open_servers_and_tokens_of_two_meanings_are_rejected(
-    folder: Path, more: dict[str, Any], sentence: str
-) -> None:
+def test_open_servers_and_ambiguous_tokens_are_rejected(folder: Path, more: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError) as raised:
         access_of(replace(HttpSection(), **more), folder)
 

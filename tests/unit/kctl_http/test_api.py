@@ -92,20 +92,6 @@ async def test_every_error_has_one_shape() -> None:
             assert response.json()["error"]["code"] == code
 
 
-@pytest.mark.parametrize(("resource", "count"), [("lag", 7), ("topics", 7), ("brokers", 3), ("workers", 2)])
-async def test_pages_follow_each_other_to_the_end(resource: str, count: int) -> None:
-    seen, after = [], ""
-    async with client_of(snapshot(7), path="/api/v1") as client:
-        while after is not None:
-            body = (await client.get(resource, params={"limit": 2, "after": after} if after else {"limit": 2})).json()
-            seen += body["rows"]
-            after = body["next"]
-            assert body["matching"] == count
-
-        assert seen == (await client.get(resource)).json()["rows"]
-    assert len(seen) == count
-
-
 @pytest.mark.shows("an attached application's lag is next to the group's in rows, pages and metrics")
 async def test_an_attached_application_has_rows_and_series_beside_the_groups() -> None:
     row = partition(0, lag=4, worker="report")

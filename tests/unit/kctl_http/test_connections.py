@@ -97,9 +97,7 @@ async def test_an_endless_handshake_is_closed(certificate: Path, monkeypatch: py
 GARBAGE = b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"\0" * 5000, b""
 
 
-async def test_what_is_no_handshake_ends_the_connection_quietly(
-    certificate: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_no_handshake_ends_the_connection_quietly(certificate: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with secured(certificate) as here:
         writers = [(await connected(here.server.url))[1] for _ in GARBAGE]
         for writer, garbage in zip(writers, GARBAGE, strict=True):

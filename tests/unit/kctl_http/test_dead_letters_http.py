@@ -182,9 +182,7 @@ WRONG = (
 )
 
 
-async def test_they_are_found_by_each_field_of_the_filter_and_by_no_other(
-    client: httpx.AsyncClient,
-) -> None:
+async def test_they_are_found_by_each_field_of_the_filter_and_by_no_other(client: httpx.AsyncClient) -> None:
     for query, found in (
         ("topic=t&partition=0", 2),
         ("error_class=KeyError", 5),
@@ -401,8 +399,10 @@ async def test_a_change_is_cancelled(bench: Bench, monkeypatch: pytest.MonkeyPat
         held.go_on.release()
         steps = steps_of(await changing)
         ended = (await client.get(f"operations/{under_way['id']}")).json()
+        too_late = [await client.post(f"operations/{each}/cancel", json={}) for each in (ended["id"], "nothing")]
     held.close()
 
+    assert [error_of(each) for each in too_late] == [(409, "operation_refused"), (404, "no_such_operation")]
     assert (refused["operation"], refused["state"]) == ("dead letters requeue", "failed")
     assert refused["by"] == "http token ann"
     assert refused["params"] == {"offset_from": 0, "text": "(in the audit log)", "count": 9}

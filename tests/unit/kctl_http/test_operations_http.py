@@ -38,12 +38,6 @@ class Act(FleetOperation, rpc="act"):
         return "done", {name: value for name, value in asdict(self).items() if value is not None}
 
 
-class Wait(Act, rpc="wait"):
-    async def carry_out(self, context: Context, caller: Caller, report: Report) -> tuple[str, JsonObject]:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-
 class Look(Act, rpc="look", changes=False):
     """Changes nothing, like `stack`."""
 
@@ -131,17 +125,3 @@ async def test_forms_are_made_of_what_can_be_submitted_by_holders_of_the_token()
         ("n", "number", False),
         ("i", "integer", False),
     ]
-
-
-async def test_an_operation_under_way_is_cancelled_over_http() -> None:
-    async with api(Wait) as client:
-        begun = await client.post("operations", json={"operation": "wait", "wait_seconds": 0})
-        url = f"operations/{begun.json()['id']}"
-        cancelled = await client.post(f"{url}/cancel")
-        ended = await client.get(url)
-        again = await client.post(f"{url}/cancel")
-        unknown = await client.post("operations/nothing/cancel")
-
-    assert (begun.status_code, cancelled.status_code) == (202, 202)
-    assert (ended.json()["state"], "cancelled by" in ended.json()["text"]) == ("failed", True)
-    assert (again.status_code, unknown.status_code) == (409, 404)

@@ -72,14 +72,3 @@ def test_only_what_is_needed_is_imported() -> None:
     needless = {"kafka.consumer", "kafka.producer", "kafka.admin", "kafka.protocol.admin.acl", "kafka.net.sasl.scram"}
     assert not needless & set(imported)
     assert not {"_ssl", "kafka.metrics", "lzma"} & set(imported)  # modules replaced by stubs
-
-
-def test_a_mechanism_of_sasl_is_there_when_it_is_asked_for() -> None:
-    program = """
-from kafka.net.connection import get_sasl_mechanism
-import kafka.net.sasl
-print(*(get_sasl_mechanism(name).__name__ for name in ("SCRAM-SHA-256", "PLAIN")))
-print(get_sasl_mechanism is not kafka.net.sasl.get_sasl_mechanism)
-"""
-
-    assert printed(program) == ["SaslMechanismScram", "SaslMechanismPlain", "True"]

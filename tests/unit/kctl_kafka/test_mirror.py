@@ -53,9 +53,7 @@ def test_of_equal_messages_of_which_the_clusters_have_different_numbers_none_is_
             translated(one, other, 2)
 
 
-def test_of_few_equal_messages_the_one_of_the_same_rank_is_taken(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_of_few_equal_messages_the_one_of_the_same_rank_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     old = cluster(["a", "x", "x", "x", "later"], start=100)
     assert translated(old, cluster(["a", "x", "b", "x", "x", "later"], start=5), 103) == 9
 

@@ -89,9 +89,7 @@ def test_an_owner_id_that_a_power_failure_left_damaged_is_drawn_again_and_kept(t
     assert re.fullmatch("[0-9a-f]{32}/sinker-0", owners[0])
 
 
-def test_workers_have_drivers_of_their_own_or_wait_in_tasks_of_an_engine(
-    tmp_path: Path,
-) -> None:
+def test_workers_have_drivers_of_their_own_or_wait_in_tasks_of_an_engine(tmp_path: Path) -> None:
     first, *others = launches(
         loaded(tmp_path, TOML.replace("count = 3", 'count = 3\nengine = "own"')), [Path("/jars/a.jar")]
     )

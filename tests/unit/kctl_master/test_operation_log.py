@@ -186,9 +186,7 @@ async def test_a_conflicting_operation_is_rejected_until_the_first_has_ended() -
     assert len(log.all()) == 4, "what was refused is no operation"
 
 
-async def test_bad_requests_begin_nothing_and_defects_show_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_bad_requests_begin_and_defects_show_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = operations(kind("stop", at_once), audit=tmp_path / "operations.jsonl")
 
     with pytest.raises(UnknownMethod, match="there is no operation explode; there are stop"):

@@ -173,9 +173,7 @@ def test_many_small_files_are_compacted_at_once_where_one_batch_takes_all_that_w
 
 
 @pytest.mark.parametrize("lag", [BATCH + 1, None])
-def test_a_group_that_is_behind_has_it_done_after_an_hour_of_many_small_files(
-    schedule: Schedule, lag: int | None
-) -> None:
+def test_a_group_that_is_behind_has_it_done_after_an_hour_of_small_files(schedule: Schedule, lag: int | None) -> None:
     assert not schedule.is_due(1.0, MANY, lag, BATCH)
     assert not schedule.is_due(100.0, MANY - 1, lag, BATCH)
     assert not schedule.is_due(200.0, MANY, lag, BATCH)

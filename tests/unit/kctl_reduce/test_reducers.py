@@ -75,9 +75,7 @@ def test_a_table_that_workers_share_is_counted_once_and_tables_are_not_summed() 
     ],
     ids=["a static leader that was started again", "different generations", "different leaders"],
 )
-def test_members_agree_on_one_leader_of_one_generation(
-    members: list[dict[str, Any]], expected: tuple[str | None, int, bool]
-) -> None:
+def test_members_agree_on_one_leader(members: list[dict[str, Any]], expected: tuple[str | None, int, bool]) -> None:
     answers = [Answer(f"worker-{number}", each, 0.0) for number, each in enumerate(members)]
 
     result = reduced_json("member_leader", answers)
