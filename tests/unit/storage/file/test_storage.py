@@ -7,6 +7,7 @@ import pickle
 import resource
 import sqlite3
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +16,9 @@ import pytest
 
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.chunk import StoredOffset
-from kctl_agent.storage.file import FileStorage
+from kctl_agent.storage.file import FileStorage, schema
+from kctl_agent.storage.file import log as file_log
+from kctl_agent.storage.file import storage as storage_module
 from kctl_agent.storage.file import writer as file_writer
 from kctl_agent.storage.file.checkpoint import copy
 from kctl_agent.storage.file.log import note_sync_failure, sync_failures
@@ -273,3 +276,21 @@ def test_an_error_of_the_disk_that_sqlite_meets_is_noted_until_it_was_seen_to(pa
     assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 0
 
     assert not sync_failures(path)
+
+
+def test_who_sees_a_long_log_copies_it(path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a sinker or a worker may do; the next commit restarts the log."""
+    for module in (schema, file_log):
+        monkeypatch.setattr(module, "LOG_BYTES", 200_000)
+    monkeypatch.setattr(storage_module, "LONG_SECONDS", 0.0)
+    fill(storage, 3000)
+    assert Path(f"{path}-wal").stat().st_size > 200_000
+
+    storage.stats()
+    for thread in threading.enumerate():
+        if thread.name == "storage-copy":
+            thread.join()
+    put(storage, chunk(3000, 3001))
+
+    assert Path(f"{path}-wal").stat().st_size <= 200_000
+    assert stored(storage) == list(range(3001))
