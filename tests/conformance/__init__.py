@@ -14,8 +14,6 @@ from tests.conformance.claims import Claims
 from tests.conformance.dead import Dead
 from tests.conformance.dead_letters import DeadLetters
 from tests.conformance.offsets import StoredOffsets
-from tests.conformance.order import Order
 from tests.conformance.puts import Puts
-from tests.conformance.times import Times
 
-__all__ = ["Claims", "Dead", "DeadLetters", "Order", "Puts", "StoredOffsets", "Times"]
+__all__ = ["Claims", "Dead", "DeadLetters", "Puts", "StoredOffsets"]

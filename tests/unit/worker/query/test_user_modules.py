@@ -16,6 +16,7 @@ import pytest
 
 from kctl_agent.process.bootstrap import BootstrapError, log_trace
 from kctl_agent.spark.conf import configuration
+from kctl_agent.worker.query.daemon import worth_searching
 from kctl_agent.worker.query.transform import load_transform
 from kctl_agent.worker.query.user_modules import VARIABLE, code_version, ship_modules
 from tests.worker_settings import driver
@@ -150,3 +151,30 @@ def test_modules_have_a_name_for_each_content_and_one_left_half_written_is_repla
     first, again, changed = context.shipped
     assert first == again != changed
     assert Path(first).read_bytes() == whole
+
+
+def run(code: str, **environment: str) -> str:
+    env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}  # as Spark sets it for its Pythons
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
+
+
+def test_it_imports_what_a_put_needs_and_starts_no_thread_that_a_fork_would_lack() -> None:
+    done = run(
+        "import os, sys\n"
+        "from kctl_agent.worker.query.daemon import import_for_tasks\n"
+        "import_for_tasks()\n"
+        "print(*(open(f'/proc/self/task/{task}/comm').read().strip() for task in os.listdir('/proc/self/task')))\n"
+        "print(*(name in sys.modules for name in ('kctl_agent.worker.query.put', 'pyarrow', 'pyspark.worker')))\n"
+    )
+
+    threads, imported = done.splitlines()
+    assert set(threads.split()) <= {Path(sys.executable).name, "python", "python3", "jemalloc_bg_thd"}
+    assert len([name for name in threads.split() if name != "jemalloc_bg_thd"]) == 1
+    assert imported == "True True True"
+
+
+def test_of_pyspark_the_installed_one_is_imported_and_no_copy_of_it_but_that_of_another_spark_is() -> None:
+    zips = "/env/site-packages/pyspark/python/lib/pyspark.zip", "/opt/spark/python/lib/pyspark.zip"
+
+    assert worth_searching([*zips, "/env/site-packages", "/own.zip"]) == [zips[1], "/env/site-packages", "/own.zip"]
+    assert worth_searching([*zips, "/elsewhere"]) == [*zips, "/elsewhere"]

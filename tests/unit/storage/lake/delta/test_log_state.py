@@ -1,21 +1,42 @@
+"""What is read of a table's log. For requests to an object store, the store is in memory and the table is made in a
+folder, because delta-rs cannot open the store."""
+
 from __future__ import annotations
 
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from kctl_agent.storage.base import StorageUnusable
+from kctl_agent.storage.chunk import Advance, StoredOffset
+from kctl_agent.storage.lake.dead_letters.requeue import numbered_files
 from kctl_agent.storage.lake.delta import checkpoint
-from kctl_agent.storage.lake.delta.log import LogUnreadable, actions, log_files
+from kctl_agent.storage.lake.delta.log import (
+    LAST_CHECKPOINT,
+    LOG,
+    LogUnreadable,
+    actions,
+    entry_name,
+    log_files,
+    own_file,
+)
+from kctl_agent.storage.lake.delta.log_reader import DeltaLogReader
 from kctl_agent.storage.lake.delta.log_state import LogState, NoTable
-from kctl_agent.storage.lake.folder import LocalFolder
+from kctl_agent.storage.lake.delta.table import LakeTable
+from kctl_agent.storage.lake.delta.table_counts import count
+from kctl_agent.storage.lake.folder import Folder, LocalFolder
+from kctl_agent.storage.lake.folder.s3 import S3Folder
 from kctl_agent.storage.lake.storage import LakeStorage
-from tests.lake_tables import begun, offsets, opened, rows
+from tests.lake_tables import FIELDS, GROUP, TOPIC_ID, TP, begun, offsets, opened, rows, schema
+from tests.table_conformance import compact
 
 
 @pytest.mark.parametrize("is_cleaned_up", [False, True])
@@ -117,3 +138,217 @@ def test_a_log_without_an_entry_and_a_damaged_checkpoint_without_its_entries_are
     (path / "_delta_log" / f"{0:020}.json").unlink()
     with pytest.raises(LogUnreadable, match=f"{checkpoint.name} of its log cannot be read"):
         LogState.read(LocalFolder(path))
+
+
+SCHEMA = json.dumps({"type": "struct", "fields": [{"name": "v", "type": "long", "nullable": True, "metadata": {}}]})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> LakeTable:
+    table = LakeTable(LocalFolder(tmp_path / "orders"))
+    table.prepare()
+    table.fit(SCHEMA, [])
+    return table
+
+
+def append(table: LakeTable, *actions: Any) -> None:
+    with table.state() as state:
+        version = state.version + 1
+    lines = (action if isinstance(action, str) else json.dumps(action) for action in actions)
+    (Path(table.folder.uri) / entry_name(version)).write_text("".join(f"{line}\n" for line in lines))
+
+
+def add(path: str, file: Path) -> dict[str, Any]:
+    size = file.stat().st_size
+    return {"add": {"path": path, "partitionValues": {}, "size": size, "modificationTime": 0, "dataChange": True}}
+
+
+def metadata(**others: Any) -> dict[str, Any]:
+    form = {"provider": "parquet", "options": {}}
+    made = {"id": "x", "format": form, "schemaString": SCHEMA, "partitionColumns": [], "configuration": {}}
+    return {"metaData": {**made, **others}}
+
+
+@pytest.mark.shows("a forged log cannot name foreign files; an invalid action is reported with its entry")
+@pytest.mark.parametrize("form", ["../private/rows.parquet", "%2e%2e/private/rows.parquet", "{}", "file://{}"])
+def test_files_of_others_are_neither_compacted_nor_requeued(table: LakeTable, tmp_path: Path, form: str) -> None:
+    own, others = tmp_path / "orders" / "own.parquet", tmp_path / "private" / "rows.parquet"
+    others.parent.mkdir()
+    for file in (own, others):
+        pq.write_table(pa.table({"v": pa.array([1], pa.int64())}), file)
+    append(table, add("own.parquet", own), add(form.format(others), others))
+
+    with pytest.raises(StorageUnusable, match=r"rows.parquet', which is not in its folder"):
+        compact(table, 1 << 20)
+    with pytest.raises(StorageUnusable, match="which is not in its folder"), table.latest() as latest:
+        numbered_files(latest)
+
+    assert not list((tmp_path / "orders").glob("kctl-*"))
+    assert others.exists()
+
+
+@pytest.mark.parametrize("path", ["kctl-0/a=1/b..c.parquet", "at=2026-11-24 10%3A00:00/x.parquet", "..a/x"])
+def test_a_file_of_the_table_itself_is_none_of_others(path: str) -> None:
+    assert own_file(path) == path.replace("%3A", ":")
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+ACTIONS = {
+    "nested too deeply": f'{{"a": {DEEP}}}',
+    "a number of 5,000 digits": f'{{"txn": {{"appId": "x", "version": {"9" * 5000}}}}}',
+    "no object": "5",
+    "a protocol without the version of writers": {"protocol": {"minReaderVersion": 1}},
+    "features that are no texts": {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2, "readerFeatures": [{}]}},
+    "a configuration that is a text": metadata(configuration="abc"),
+    "a configuration of numbers": metadata(configuration={"delta.checkpointInterval": 5}),
+    "a schema that is no list": metadata(schemaString='{"fields": 5}'),
+    "a schema nested too deeply": metadata(schemaString=f'{{"fields": {DEEP}}}'),
+    "a column without a type": metadata(schemaString='{"fields": [{"name": "v"}]}'),
+    "an id that is none": metadata(id=["x"]),
+    "no id": {"metaData": {"schemaString": SCHEMA}},
+    "partitions that are no texts": metadata(partitionColumns=[{}]),
+}
+
+
+@pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS.keys())
+def test_an_entry_that_is_none_makes_the_table_unusable_by_its_name(table: LakeTable, action: Any) -> None:
+    append(table, action)
+
+    with pytest.raises(StorageUnusable, match=r"00000000000000000001.json of its log cannot be read"):
+        table.fit(SCHEMA, [])
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        {"add": {"path": "a", "size": "large"}},
+        {"add": {"path": 5, "size": 5}},
+        {"add": {"path": "a", "size": 5, "stats": DEEP}},
+        {"add": {"path": "a", "size": 5, "stats": "no JSON"}},
+        {"add": {"size": 5}},
+        {"remove": {}},
+    ],
+    ids=range(6),
+)
+def test_a_file_that_is_described_as_none_is_not_counted(table: LakeTable, action: Any) -> None:
+    append(table, action)
+
+    with pytest.raises(LogUnreadable, match=r"00000000000000000001.json of its log cannot be read"):
+        count(table.folder, 1)
+
+
+def test_an_interval_of_checkpoints_of_5000_digits_is_none(table: LakeTable) -> None:
+    append(table, metadata(configuration={"delta.checkpointInterval": "9" * 5000}))
+
+    table.commit("x", lambda _: None, {"a": 1})
+
+    with table.state() as state:
+        assert state.transaction_version("a") == 1
+
+
+NEWEST = 3000
+
+
+@pytest.fixture
+def with_table(folder: S3Folder, path: Path) -> S3Folder:
+    opened(path)
+    folder.write(entry_name(0), (path / entry_name(0)).read_bytes())
+    return folder
+
+
+@pytest.fixture
+def in_store(with_table: S3Folder) -> LakeStorage:
+    storage = LakeStorage(with_table)
+    storage.fit(schema(*FIELDS))
+    storage.bind(GROUP)
+    storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 100)])
+    return storage
+
+
+def grown(folder: S3Folder, path: Path) -> None:
+    """The log has a checkpoint after `NEWEST` entries, which are damaged so that reading them fails."""
+    DeltaTable(path).create_checkpoint()
+    [checkpoint] = (path / LOG).glob("*.checkpoint.parquet")
+    for version in range(NEWEST + 1):
+        folder.write(entry_name(version), b"damaged")
+    folder.write(f"{LOG}/{NEWEST:020}.checkpoint.parquet", checkpoint.read_bytes())
+    folder.write(LAST_CHECKPOINT, json.dumps({"version": NEWEST, "size": 1}).encode())
+
+
+@pytest.fixture
+def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    made, names = S3Folder._file, []
+
+    def noted(folder: S3Folder, found: Any) -> Any:
+        names.append(found["path"])
+        return made(folder, found)
+
+    monkeypatch.setattr(S3Folder, "_file", noted)
+    return names
+
+
+def test_only_the_log_after_its_newest_checkpoint_is_listed(
+    with_table: S3Folder, path: Path, listed: list[str]
+) -> None:
+    folder = with_table
+    grown(folder, path)
+    reader = DeltaLogReader(folder)
+
+    assert reader.newest().version == NEWEST
+    assert len(listed) < 20
+
+    folder.write(LAST_CHECKPOINT, json.dumps({"version": NEWEST, "size": 2}).encode())
+    listed.clear()
+    assert reader.newest().version == NEWEST
+    assert len(listed) < 20
+
+
+@pytest.mark.parametrize("pointer", [b"", b"\0\0", b"[]", b'{"version": "x"}', b'{"version": 70}'])
+def test_a_damaged_or_wrong_pointer_is_passed_over(with_table: S3Folder, path: Path, pointer: bytes) -> None:
+    folder = with_table
+    DeltaTable(path).create_checkpoint()
+    for file in (path / LOG).glob("*"):
+        folder.write(f"{LOG}/{file.name}", file.read_bytes())
+    folder.write(LAST_CHECKPOINT, pointer)
+
+    assert LogState.read(folder).log.checkpoint == 0
+
+
+def test_a_log_moving_on_is_given_up(in_store: LakeStorage, folder: S3Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, times = LogState.read.__func__, []  # type: ignore[attr-defined]
+
+    def overtaken(cls: type[LogState], table: Folder) -> LogState:
+        times.append(1)
+        folder.write(LAST_CHECKPOINT, b"{}")
+        assert len(times) < 100
+        state: LogState = read(cls, table)
+        return state
+
+    monkeypatch.setattr(LogState, "read", classmethod(overtaken))
+
+    with pytest.raises(LogUnreadable, match="checkpoints of its log are written faster than it can be read"):
+        DeltaLogReader(folder).newest()
+
+
+def test_what_a_commit_asks_of_a_store_does_not_grow(in_store: LakeStorage, requests: list[str]) -> None:
+    for start in range(100, 140, 10):
+        requests.clear()
+        in_store.advance_offsets([Advance(*TP, 1, start, start + 10)])
+
+    assert sorted(requests) == ["get"] * 5 + ["list"] * 4 + ["put"]
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    made: list[str] = []
+
+    def noting(name: str, request: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*args: Any, **more: Any) -> Any:
+            made.append(name)
+            return request(*args, **more)
+
+        return noted
+
+    for name in ("get", "head", "put", "list", "copy", "delete"):
+        monkeypatch.setattr(obstore, name, noting(name, getattr(obstore, name)))
+    return made
