@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,22 @@ import pytest
 from deltalake import DeltaTable
 
 from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
+from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.delta import table
 from kctl_agent.storage.lake.delta.files import Written
 from kctl_agent.storage.lake.delta.log import write_entry
 from kctl_agent.storage.lake.folder import Folder, LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import LakeBatch
+from kctl_agent.storage.selection import Selection
 from kctl_agent.storage.sync import sync_file
 from tests.conformance.given import TOPIC_ID
-from tests.table_conformance import GROUP, write
+from tests.table_conformance import DEAD_LETTER_SCHEMA, GROUP, dead_rows, write
 
 __all__ = ["GROUP", "TOPIC_ID"]
 
 TP = ("t", 0)
+NOW = datetime.now(UTC)
 FIELDS: tuple[tuple[str, Any], ...] = (
     ("topic", "string"),
     ("partition", "integer"),
@@ -109,3 +113,24 @@ def noting(synced: list[Path]) -> Callable[[Path], None]:
         synced.append(file)
 
     return noted
+
+
+def written(
+    table: DeadLetterTable,
+    batch: LakeBatch,
+    offsets: Sequence[int],
+    at: datetime | Sequence[datetime] = NOW,
+    **more: Any,
+) -> LakeBatch:
+    """Dead letters as an executor writes them; `more` are columns of all of them."""
+    earlier = table.earlier_try(batch)
+    dead_letters = table.begin(batch, DEAD_LETTER_SCHEMA, earlier)
+    offsets = [offset for offset in offsets if (*TP, offset) not in earlier.messages]
+    times = [at] * len(offsets) if isinstance(at, datetime) else at
+    dead_letters.folder.make()
+    write(dead_letters.folder, dead_rows(table, batch, TP, offsets, "no JSON", times, **more))
+    return dead_letters
+
+
+def dead(table: DeadLetterTable, selection: Selection | None = None) -> list[int]:
+    return sorted(each.offset for each in table.dead(selection or Selection()))

@@ -17,8 +17,7 @@ from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.selection import Selection
 from tests.command_lines import Kctl
 from tests.conformance.given import chunk, put
-from tests.lake_dead_letters import written
-from tests.lake_tables import begun, opened
+from tests.lake_tables import begun, opened, written
 
 ODD = Message("t", 1, 5, b"\xff\x00", "käse".encode(), 1_700_000_000_000, (("h", b"1"), ("n", None)), 3)
 VALUE_ERROR = "the handler shop:handle raised ValueError: order on t-2 offset 7 (1 message)"

@@ -36,8 +36,7 @@ from kctl_agent.storage.lake.maintenance import vacuum
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import LakeBatch
 from kctl_agent.storage.selection import Selection
-from tests.lake_dead_letters import NOW, dead, written
-from tests.lake_tables import GROUP, TP, begun, offsets, opened, reported, schema
+from tests.lake_tables import GROUP, NOW, TP, begun, dead, offsets, opened, reported, schema, written
 from tests.lake_tables import rows as rows_of
 from tests.table_conformance import DEAD_LETTER, compact, write
 
@@ -146,20 +145,6 @@ def tries(table: DeadLetterTable) -> dict[int, int]:
     return {each.offset: each.tries for each in table.dead()}
 
 
-@pytest.mark.shows("a requeue makes each row once, or a dead letter again, under kills at any step")
-def test_a_requeued_message_is_no_longer_a_dead_letter_and_is_a_row_once(table: DeadLetterTable, path: Path) -> None:
-    assert table.requeue_dead(Selection(offset_from=101, offset_to=102)) == 2
-    assert (dead(table), table.count_dead(), table.count_requeued()) == ([100, 103, 104], 3, 2)
-    assert offsets(path) == []
-
-    assert put_back(table) == PutBack(2, 2, 0)
-    assert put_back(table) is put_back(worker(path)) is None
-
-    assert offsets(path) == [101, 102]
-    assert (dead(table), table.count_requeued()) == ([100, 103, 104], 0)
-    assert DeltaTable(table.folder.uri).to_pyarrow_table().num_rows == 3
-
-
 @pytest.mark.shows("a requeue leaves the dead letters of another cluster, and names how many")
 def test_after_a_move_only_dead_letters_of_the_new_cluster_are_requeued(table: DeadLetterTable, path: Path) -> None:
     moved = opened(path, Binding(GROUP.group, "another"))
@@ -206,6 +191,7 @@ def kills(monkeypatch: pytest.MonkeyPatch, at: int) -> list[str]:
     return seen
 
 
+@pytest.mark.shows("a requeue makes each row once, or a dead letter again, under kills at any step")
 def test_a_kill_at_any_step_loses_no_message(tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next process has another transform and is killed too; in between, the tables are compacted and vacuumed."""
     for at in range(1, 30):

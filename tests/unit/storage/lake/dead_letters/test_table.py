@@ -26,8 +26,7 @@ from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.selection import Selection
 from kctl_agent.table_maintenance import looked_after
-from tests.lake_dead_letters import NOW, dead, written
-from tests.lake_tables import GROUP, TP, begun, opened
+from tests.lake_tables import GROUP, NOW, TP, begun, dead, opened, written
 from tests.table_conformance import DEAD_LETTER_SCHEMA
 
 
@@ -45,30 +44,19 @@ def table(storage: LakeStorage) -> DeadLetterTable:
 
 @pytest.mark.shows("a marked message becomes one dead letter and no row, under kills between commits")
 def test_dead_letters_come_before_rows_and_once(storage: LakeStorage, table: DeadLetterTable) -> None:
+    """Also those that only the transform of a killed process has marked."""
     batch = begun(storage, 100, 110)
     written(table, batch, [101, 105]).commit()
     batch.discard()
 
     again = begun(storage, 100, 115)
-    written(table, again, [101, 105, 112]).commit()
-    again.commit()
-
-    assert dead(table) == [101, 105, 112]
-    assert storage.stored_offsets([TP])[TP].next == 115
-
-
-def test_marks_of_another_transform_are_dead_letters_too(storage: LakeStorage, table: DeadLetterTable) -> None:
-    batch = begun(storage, 100, 110)
-    written(table, batch, [101, 105]).commit()
-    batch.discard()
-
-    again = begun(storage, 100, 110)
     assert table.earlier_try(again).messages == (("t", 0, 101), ("t", 0, 105)), "are left out of the rows"
-    written(table, again, [101, 103]).commit()
+    written(table, again, [101, 103, 112]).commit()
     again.commit()
 
-    assert dead(table) == [101, 103, 105]
-    assert table.earlier_try(begun(storage, 110, 120)).messages == ()
+    assert dead(table) == [101, 103, 105, 112]
+    assert storage.stored_offsets([TP])[TP].next == 115
+    assert table.earlier_try(begun(storage, 115, 120)).messages == ()
 
 
 def test_a_message_is_in_one_table_after_a_stale_query(storage: LakeStorage, table: DeadLetterTable) -> None:
