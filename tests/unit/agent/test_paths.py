@@ -169,24 +169,20 @@ def test_without_a_record_a_served_socket_is_left_alone(short_dir: Path, bind: C
         assert (short_dir / "worker-0.sock").exists()
 
 
-def test_something_that_is_no_socket_is_not_removed(short_dir: Path, bind: Callable[..., BoundSocket]) -> None:
+def test_what_is_no_socket_is_not_removed_and_no_link_is_followed(
+    short_dir: Path, bind: Callable[..., BoundSocket]
+) -> None:
     (short_dir / "worker-0.sock").write_text("precious")
+    (short_dir / "precious").write_text("precious")
+    (short_dir / "worker-1.pid").symlink_to("precious")
 
     with pytest.raises(PathError, match="is not a socket"):
         bind()
-
-    assert (short_dir / "worker-0.sock").read_text() == "precious"
-
-
-def test_a_link_in_the_place_of_the_pid_file_is_not_followed(short_dir: Path, bind: Callable[..., BoundSocket]) -> None:
-    (short_dir / "precious").write_text("precious")
-    (short_dir / "worker-0.pid").symlink_to("precious")
-
     with pytest.raises(PathError):
-        bind()
+        bind("worker-1")
 
-    assert (short_dir / "precious").read_text() == "precious"
-    assert not (short_dir / "worker-0.sock").exists()
+    assert (short_dir / "worker-0.sock").read_text() == (short_dir / "precious").read_text() == "precious"
+    assert not (short_dir / "worker-1.sock").exists()
 
 
 def test_of_many_starters_of_one_name_exactly_one_wins(short_dir: Path, ended_process: ProcessIdentity) -> None:

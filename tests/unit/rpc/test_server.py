@@ -175,35 +175,6 @@ def test_a_bug_in_the_loop_costs_one_connection_and_is_counted(bench: Bench, mon
 # ---- its life
 
 
-def test_closing_while_callers_ask_ends_them_between_two_frames(bench: Bench) -> None:
-    server = bench.serve()
-    has_begun, ended = threading.Barrier(9), []
-
-    def ask_until_the_end() -> None:
-        with Caller(bench.path) as caller:
-            assert caller.ask("ping").ok
-            has_begun.wait()
-            try:
-                while True:
-                    caller.send(question("ping"))
-                    if caller.read_frame() is None:
-                        break
-            except BrokenPipeError:
-                pass
-            ended.append(True)
-
-    callers = [threading.Thread(target=ask_until_the_end) for _ in range(8)]
-    for each in callers:
-        each.start()
-    has_begun.wait()
-
-    server.close()
-
-    for each in callers:
-        each.join()
-    assert ended == [True] * 8
-
-
 @pytest.mark.shows("50 agents opened and closed in one process leave no thread, socket or file")
 def test_fifty_lives_leave_descriptors_and_threads_as_they_were(short_dir: Path) -> None:
     def one_life() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 from kctl_agent.message import Message
 from kctl_agent.process.bootstrap import BootstrapError
-from kctl_agent.process.tracebacks import MAX_CHARACTERS, stack_of, traceback_of
+from kctl_agent.process.tracebacks import MAX_CHARACTERS, traceback_of
 from kctl_agent.sinker.handler import MAX_KINDS, REPEAT_SECONDS, FailureLog, Handler, HandlerError, described, load
 from kctl_agent.sinker.in_flight import Ack
 from tests.clock import Clock
@@ -116,15 +115,11 @@ def test_async_calls_share_one_event_loop_with_open_and_close() -> None:
     loops = set()
 
     class Shop:
-        async def open(self) -> None:
+        async def noted(self, *_: object) -> list[bool]:
             loops.add(asyncio.get_running_loop())
+            return [True] * len(MESSAGES)
 
-        async def handle(self, messages: list[Message]) -> list[bool]:
-            loops.add(asyncio.get_running_loop())
-            return [True] * len(messages)
-
-        async def close(self) -> None:
-            loops.add(asyncio.get_running_loop())
+        open = handle = close = noted
 
     handler = Handler("shop:Shop", Shop(), 1.0)
     handler.open()
@@ -226,25 +221,6 @@ def test_whatever_a_handler_raises_is_one_line_about_the_batch(error: BaseExcept
     assert "\n" not in str(failed)
     assert "    raise error\n" in failed.trace
     failed.text.encode()
-
-
-def test_the_stack_of_a_thread_that_hangs_shows_where() -> None:
-    release, begun = threading.Event(), threading.Event()
-
-    def hang() -> None:
-        begun.set()
-        release.wait()  # the shop
-
-    thread = threading.Thread(target=hang)
-    thread.start()
-    begun.wait()
-    shown = stack_of(thread.ident)
-    release.set()
-    thread.join()
-
-    assert shown.startswith("Stack of the call (most recent call last):\n")
-    assert "release.wait()  # the shop" in shown or "begun.set()" in shown
-    assert stack_of(None) == ""
 
 
 def trace_at(line: int) -> str:

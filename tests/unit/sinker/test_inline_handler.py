@@ -7,7 +7,7 @@ import fcntl
 import multiprocessing
 import os
 import pickle
-import subprocess
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -24,43 +24,28 @@ from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.file import offset_table
 from tests.conformance.given import chunk
-from tests.conftest import eventually
 
 CODE = """
 import threading
 from kctl_agent.errors import RegistryUnusable, Undecodable
 calls = []
-def record(messages):
-    calls.append([(m.offset, m.tries) for m in messages])
-def takes(messages):
-    record(messages)
-    return [True] * len(messages)
-def refuses(messages):
-    record(messages)
-    return [m.offset != 2 for m in messages]
-def refuses_once(messages):
-    record(messages)
-    return [m.offset != 2 or m.tries > 0 for m in messages]
-def explains(messages):
-    record(messages)
-    return [m.offset != 2 or KeyError("amount") for m in messages]
-def decodes(messages):
-    record(messages)
-    return [m.offset != 2 or Undecodable("BadRecord: cut") for m in messages]
-def waits(messages):
-    record(messages)
-    raise RegistryUnusable("the schema registry does not answer")
-def chokes(messages):
-    record(messages)
-    if any(m.offset == 2 for m in messages):
-        raise ValueError("no amount")
-    return [True] * len(messages)
-def hangs(messages):
-    record(messages)
-    if any(m.offset == 2 for m in messages):
-        released.wait()
-    return [True] * len(messages)
 released = threading.Event()
+def handler(of_the_bad_one):
+    def handle(messages):
+        calls.append([(m.offset, m.tries) for m in messages])
+        return [m.offset != 2 or of_the_bad_one() for m in messages]
+    return handle
+def choke():
+    raise ValueError("no amount")
+def hang():
+    return released.wait()
+def wait():
+    raise RegistryUnusable("the schema registry does not answer")
+takes = handler(lambda: True)
+refuses = handler(lambda: False)
+explains = handler(lambda: KeyError("amount"))
+decodes = handler(lambda: Undecodable("BadRecord: cut"))
+chokes, hangs, waits = handler(choke), handler(hang), handler(wait)
 class CannotOpen:
     def open(self): raise OSError("no route")
     def handle(self, messages): raise AssertionError
@@ -203,44 +188,29 @@ def test_an_outage_of_the_registry_fails_the_batch_and_makes_no_dead_letter(make
     assert (stored(storage), list(storage.dead()), len(module.calls)) == (0, [], 1)
 
 
-HOLD = """
-import sys
-from pathlib import Path
-from kctl_agent.sinker.inline_handler import Slots
-with Slots(Path(sys.argv[1]), 2).held():
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-def holder(folder: Path) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "held\n"
-    return process
+def hold(folder: Path, is_held: threading.Event) -> None:
+    with Slots(folder, 2).held():
+        is_held.set()
+        signal.pause()
 
 
 def test_there_are_no_more_holders_than_slots_and_one_that_is_killed_makes_room(tmp_path: Path) -> None:
-    first, second = holder(tmp_path), holder(tmp_path)
-    is_held = threading.Event()
-
-    def third() -> None:
-        with Slots(tmp_path, 2).held():
-            is_held.set()
-
-    waiting = threading.Thread(target=third)
-    waiting.start()
+    fork = multiprocessing.get_context("fork")
+    held = [fork.Event() for _ in range(3)]
+    first, second, third = holders = [fork.Process(target=hold, args=(tmp_path, each)) for each in held]
+    first.start()
+    second.start()
+    assert held[0].wait(10)
+    assert held[1].wait(10)
+    third.start()
     try:
-        assert not is_held.wait(0.2)
+        assert not held[2].wait(0.2)
         first.kill()
-        eventually(is_held.is_set, 10, "the slot of a process that was killed is free")
+        assert held[2].wait(10), "the slot of a process that was killed is free"
     finally:
-        for process in (first, second):
+        for process in holders:
             process.kill()
-            process.communicate()
-        waiting.join()
+            process.join()
 
 
 def test_a_process_that_the_holder_has_forked_keeps_no_slot(tmp_path: Path) -> None:

@@ -93,14 +93,6 @@ def test_values_of_numpy_are_still_converted(converters: list[Any], value: objec
     assert type(which).__mro__[1].__name__.startswith("Numpy")
 
 
-def test_there_are_as_many_converters_however_often_they_are_replaced(converters: list[Any]) -> None:
-    names = [type(each).__name__ for each in converters]
-
-    convert_without_pandas()
-
-    assert [type(each).__name__ for each in converters] == names
-
-
 def test_a_task_stores_its_records_without_importing_pandas() -> None:
     code = (
         "import sys\n"

@@ -39,26 +39,17 @@ GIB = 1 << 30
          "holds 5.0 GiB (7 dead letters among them), and storage.limit_bytes is 5.0 GiB"),
         ({"dead": 100}, "holds 100 dead letters, and storage.dead_limit is 100: `kctl storage dead list` shows them, "
          "`kctl storage dead requeue` and `dead delete` make room"),
+        ({"free": Free("/x", GIB, GIB)}, None),
+        ({"free": Free("/x", GIB - 1, GIB)}, "/x has 1024.0 MiB left, and 1.0 GiB should stay free"),
+        ({"free": Free("/x", GIB, GIB, 0.01)}, None),
+        ({"free": Free("/x", GIB, None, 0.0)}, None),
+        ({"free": Free("/x", GIB, GIB, 0.004)}, "/x has 0.4% of its inodes left, and 1% should stay free"),
     ],
 )  # fmt: skip
 def test_each_limit_has_its_sentence(stats: dict[str, Any], why: str | None) -> None:
-    assert why_full(replace(EMPTY, **stats, limits=LIMITS)) == (None if why is None else f"the storage {why}")
-
-
-@pytest.mark.parametrize(
-    ("free", "why"),
-    [
-        ((GIB, GIB), None),
-        ((GIB - 1, GIB), "1024.0 MiB left, and 1.0 GiB should stay free"),
-        ((GIB, GIB, 0.01), None),
-        ((GIB, None, 0.0), None),
-        ((GIB, GIB, 0.004), "0.4% of its inodes left, and 1% should stay free"),
-    ],
-)
-def test_a_full_disk_has_its_sentence(free: tuple[Any, ...], why: str | None) -> None:
-    stats = replace(EMPTY, free=Free("the disk of /x", *free))
-
-    assert why_full(stats) == (None if why is None else f"the disk of /x has {why}")
+    assert why_full(replace(EMPTY, **stats, limits=LIMITS)) == (
+        None if why is None else why if "free" in stats else f"the storage {why}"
+    )
 
 
 @pytest.mark.parametrize(

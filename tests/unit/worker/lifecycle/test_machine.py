@@ -167,13 +167,6 @@ def test_each_event_leads_where_the_table_shows(events: list[Event], state: S, a
     assert (lifecycle.state, last) == (state, actions)
 
 
-def test_a_query_that_fails_is_started_again_when_its_time_has_come_and_not_before() -> None:
-    failed, _ = run([*READS, QueryFailed(AB, "no number", None), Tick()])
-
-    assert run([Tick(), StartDue()], failed, now=100.9)[1] == []
-    assert run([Tick(), StartDue()], failed, now=101.0)[1] == [StartQuery(AB)]
-
-
 def test_a_batch_that_is_stored_forgives_the_failed_starts_before_it() -> None:
     tired, _ = run([*JOINED, StartFailed(AB, "no broker", "brokers"), StartFailed(AB, "no broker", "brokers")])
     assert run([StartFailed(AB, "no", "brokers")], tired)[1] == [ReportRetry("no", 3, 5.0, "brokers")]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -147,20 +145,6 @@ def test_reading_begins_inside_the_log_and_after_a_crash_at_any_step_where_it_wa
     assert log[0] <= first.offset <= log[1]
     assert after_placing.offset == first.offset
     assert after_committing == StartOffset(first.offset, None, (), False)
-
-
-@given(st.integers(0, 30), st.none() | st.sampled_from([OURS, StorageId("", "")]), st.integers(0, 30))
-def test_later_puts_are_never_taken_for_a_reset(committed: int, by: StorageId | None, stored: int) -> None:
-    """A worker may be killed at any time: the stored offset has its latest messages, the committed offset does not
-    yet."""
-    first = decide(found(committed if by is None else ours(committed, by)), stored_offset(20), 0, OURS)
-    noted = found(ours(first.offset)) if first.must_commit else found(committed if by is None else ours(committed, by))
-    placed = first.stored_offset or stored_offset(20)
-
-    again = decide(noted, replace(placed, next=placed.next + stored), 0, OURS)
-
-    assert again.offset == first.offset + stored
-    assert again.moved == ()
 
 
 LOG = Found("orders", 3, "A", 200, 100, 300)

@@ -63,13 +63,6 @@ def check(monkeypatch: pytest.MonkeyPatch, path: Path, session: Session, write: 
     return ExecutorCheck(session, LocalFolder(path), "worker-0")
 
 
-def reported(found: ExecutorCheck, words: str) -> None:
-    try:
-        eventually(lambda: words in (found.why or ""), 5, "it is reported")
-    finally:
-        found.end()
-
-
 def test_what_executors_write_is_removed_and_an_idle_cluster_without_executors_is_fine(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -95,28 +88,28 @@ def failing(*_: object) -> None:
     )
 
 
-NOT_SHARED = "(storage.uri) is not the same folder on node-7/10.0.0.7 and on"
+NOT_SHARED = "{table} (storage.uri) is not the same folder on node-7/10.0.0.7 and on"
+OF_ANOTHER = f"as user {os.getuid()}, and kctl on {os.uname().nodename} runs as user 4711"
 
 
 @pytest.mark.parametrize(
-    ("write", "words"),
+    ("write", "words", "user"),
     [
-        (lambda *_: None, NOT_SHARED),
-        (lambda folder, _: written(folder, "of an earlier check"), NOT_SHARED),
-        (failing, "(storage.uri): Mkdirs failed to create file:/srv/ord"),
+        (lambda *_: None, NOT_SHARED, os.geteuid()),
+        (lambda folder, _: written(folder, "of an earlier check"), NOT_SHARED, os.geteuid()),
+        (failing, "{table} (storage.uri): Mkdirs failed to create file:/srv/ord", os.geteuid()),
+        (written, OF_ANOTHER, 4711),
     ],
 )
-def test_a_folder_that_is_not_shared_is_named_and_what_an_executor_reports_is_quoted(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, write: Write, words: str
+def test_executors_of_another_folder_or_user_are_reported_and_what_they_report_is_quoted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, write: Write, words: str, user: int
 ) -> None:
-    reported(check(monkeypatch, tmp_path, Session(), write), f"{tmp_path} {words}")
-
-
-def test_executors_of_another_user_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 4711)
-    found = check(monkeypatch, tmp_path, Session(), written)
-
-    reported(found, f"as user {os.getuid()}, and kctl on {os.uname().nodename} runs as user 4711")
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    found = check(monkeypatch, tmp_path, Session(), write)
+    try:
+        eventually(lambda: words.format(table=tmp_path) in (found.why or ""), 5, "it is reported")
+    finally:
+        found.end()
 
 
 def test_missing_and_lost_executors_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -113,17 +113,6 @@ def import_dir(tmp_path: Path) -> Path:
     return folder
 
 
-def test_executors_get_only_the_modules_that_the_transform_imports(import_dir: Path, context: Context) -> None:
-    load_transform("kctl_test_steps:same", import_dir)
-
-    ship_modules(context, import_dir)
-
-    [path] = context.shipped
-    package = [f"kctl_test_package/{name}" for name in ("", "__init__.py", "later.py")]
-    with zipfile.ZipFile(path) as archive:
-        assert set(archive.namelist()) == {"kctl_test_steps.py", *package}
-
-
 def test_executors_can_import_a_package_without_an_init_file(import_dir: Path, context: Context) -> None:
     (import_dir / "kctl_test_folder" / "deep").mkdir(parents=True)
     (import_dir / "kctl_test_folder" / "deep" / "steps.py").write_text("def same(frame): return frame\n")
@@ -135,7 +124,7 @@ def test_executors_can_import_a_package_without_an_init_file(import_dir: Path, c
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_modules_have_a_name_for_each_content_and_one_left_half_written_is_replaced(
+def test_executors_get_only_modules_that_the_transform_imports_under_a_name_for_each_content(
     import_dir: Path, context: Context
 ) -> None:
     """Spark reuses a file whose name it knows; a killed worker may leave half of one."""
@@ -143,6 +132,9 @@ def test_modules_have_a_name_for_each_content_and_one_left_half_written_is_repla
 
     ship_modules(context, import_dir)
     whole = Path(context.shipped[0]).read_bytes()
+    with zipfile.ZipFile(context.shipped[0]) as archive:
+        package = [f"kctl_test_package/{name}" for name in ("", "__init__.py", "later.py")]
+        assert set(archive.namelist()) == {"kctl_test_steps.py", *package}
     Path(context.shipped[0]).write_bytes(whole[:100])
     ship_modules(context, import_dir)
     (import_dir / "kctl_test_package" / "later.py").write_text("number = 2")
