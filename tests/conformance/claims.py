@@ -86,7 +86,7 @@ class Claims:
         assert everything(storage) == [replace(given[0], tries=1), replace(given[2], tries=1)]
 
     @pytest.mark.parametrize("has_died", [False, True])
-    def test_what_an_owner_gives_back_can_be_claimed_at_once_and_counts_a_try_if_it_died(
+    def test_what_an_owner_gives_back_is_free_and_counts_a_try_if_it_died(
         self, storage: Storage, has_died: bool
     ) -> None:
         fill(storage, 6)
@@ -175,7 +175,7 @@ class Claims:
         pass_time(100.0)
         assert storage.settle(claim, [True] * 3) == Settled(gone=3), "an expired lease is good until another takes it"
 
-    def test_a_lease_is_as_long_as_its_owner_asked_for_and_a_renewed_one_runs_from_the_renewal(
+    def test_a_lease_runs_as_long_as_was_asked_from_its_last_renewal(
         self, storage: Storage, pass_time: PassTime
     ) -> None:
         fill(storage, 6)

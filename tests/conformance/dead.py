@@ -224,20 +224,6 @@ class Dead(Generic[S]):
         assert sorted(sent) == [(offset, b"%04d" % offset) for offset in (1, 3, 4)]
         assert self.offsets(storage) == [0, 1, 2, 0, 2]
 
-    def test_clearing_removes_what_is_selected_and_leaves_the_stored_offset(self, storage: S) -> None:
-        self.kill(storage, 5)
-        self.kill(storage, 5, partition=1)
-        store = self.dead_letters(storage)
-
-        assert store.remove_dead(Selection(partition=0, offset_to=1)) == 2
-        assert self.offsets(storage, Selection(partition=0)) == [2, 3, 4]
-        assert store.remove_dead(Selection(partition=1)) == 5
-        assert store.remove_dead() == 3
-        assert store.remove_dead() == 0
-
-        assert store.count_dead() == 0
-        assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 5
-
     def expired(self, storage: S) -> int:
         return storage.expire_dead()
 
@@ -266,4 +252,5 @@ class Dead(Generic[S]):
         assert self.again(storage) == [(offset, b"%04d" % offset) for offset in (2, 3, 4, 5)]
         assert self.offsets(storage) == [7, 8]
         assert store.requeue_dead() == 2
-        assert store.requeue_dead() == 0
+        assert store.requeue_dead() == store.remove_dead() == store.count_dead() == 0
+        assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 9

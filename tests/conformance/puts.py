@@ -23,9 +23,7 @@ class Puts(StoredOffsets[Storage]):
     def stored(self, storage: Storage) -> list[int]:
         return given.stored(storage)
 
-    def test_a_put_keeps_values_and_the_id_of_the_topic_in_blocks_of_three_that_are_counted(
-        self, storage: Storage
-    ) -> None:
+    def test_a_put_keeps_values_and_the_topics_id_in_blocks_of_three_that_are_counted(self, storage: Storage) -> None:
         storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0), StoredOffset("t", 1, None, 0)])
 
         self.put(storage, chunk(0, 10), chunk(0, 3, topic_id=None, partition=1))

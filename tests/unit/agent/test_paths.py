@@ -169,9 +169,7 @@ def test_without_a_record_a_served_socket_is_left_alone(short_dir: Path, bind: C
         assert (short_dir / "worker-0.sock").exists()
 
 
-def test_what_is_no_socket_is_not_removed_and_no_link_is_followed(
-    short_dir: Path, bind: Callable[..., BoundSocket]
-) -> None:
+def test_what_is_no_socket_stays_and_no_link_is_followed(short_dir: Path, bind: Callable[..., BoundSocket]) -> None:
     (short_dir / "worker-0.sock").write_text("precious")
     (short_dir / "precious").write_text("precious")
     (short_dir / "worker-1.pid").symlink_to("precious")

@@ -19,15 +19,7 @@ from kctl_agent.replies.partitions import PartitionsReply, lag_of
 from kctl_agent.replies.workers import CommitStats
 from kctl_agent.rpc.commands import COMMANDS, AgentCommand, Param
 from kctl_agent.rpc.dispatch import Dispatcher, FaultCounters
-from kctl_agent.rpc.messages import (
-    MAX_ID_LENGTH,
-    Request,
-    Role,
-    check_request,
-    is_plain_number,
-    readable_id,
-    reply_ok,
-)
+from kctl_agent.rpc.messages import MAX_ID_LENGTH, Request, Role, check_request, is_plain_number, readable_id, reply_ok
 from kctl_agent.rpc.operations import scope_of
 from kctl_agent.rpc.params import check_params
 from kctl_agent.rpc.snapshot import Snapshot
@@ -214,9 +206,7 @@ def test_an_error_that_is_meant_for_the_caller_reaches_it(snapshot: Snapshot, ca
     ],
     ids=["nan", "object", "large"],
 )
-def test_an_answer_that_cannot_be_sent_is_a_failure_of_the_command(
-    result: JsonObject, code: str, snapshot: Snapshot
-) -> None:
+def test_an_unsendable_answer_is_a_failure_of_the_command(result: JsonObject, code: str, snapshot: Snapshot) -> None:
     error = refusal(dispatcher_with(snapshot, AgentCommand("odd", lambda *_: result, "")), method="getOdd")
 
     assert error.code == code

@@ -201,9 +201,7 @@ def test_fifty_lives_leave_descriptors_and_threads_as_they_were(short_dir: Path)
         (BreaksFrame(), BrokenFrame),
     ],
 )
-def test_a_result_is_returned_and_whatever_is_no_answer_is_raised(
-    short_dir: Path, step: Step, error: type[Exception]
-) -> None:
+def test_a_result_is_returned_and_anything_else_is_raised(short_dir: Path, step: Step, error: type[Exception]) -> None:
     socket = short_dir / "engine.sock"
     with pytest.raises(FileNotFoundError):
         ask(socket, "gateway", {}, 0.3)

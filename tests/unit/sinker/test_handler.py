@@ -227,9 +227,7 @@ def trace_at(line: int) -> str:
     return f'Traceback (most recent call last):\n  File "h.py", line {line}, in handle\nValueError: order {line * 17}'
 
 
-def test_a_traceback_is_logged_once_a_minute_its_sentence_always_and_a_bounded_number_of_them(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_traceback_is_logged_once_a_minute_and_its_sentence_always(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     failures = FailureLog(logging.getLogger("kctl_agent.test"), clock)
     for _ in range(3):

@@ -115,7 +115,7 @@ def test_a_put_calls_the_handler_with_every_message_and_moves_the_stored_offset(
         ("decodes", 1, "BadRecord: cut"),
     ],
 )
-def test_a_failed_message_is_tried_alone_and_then_dead_and_an_undecodable_one_at_once(
+def test_a_failure_is_retried_alone_and_then_dead(
     make: Make, module: Any, handler: str, tries: int, error: str
 ) -> None:
     storage = make(handler)

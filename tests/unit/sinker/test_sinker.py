@@ -194,9 +194,7 @@ def test_a_paused_sinker_claims_nothing(bench: Callable[..., Bench]) -> None:
     assert own.calls == [[0, 1, 2]]
 
 
-def test_claims_and_settles_that_fail_are_tried_again_and_the_handler_is_not_called_again(
-    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_claims_and_settles_are_retried(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
     own = bench(well, stop_after=2)
     fill(own.storage, 6)
     for name in ("claim", "settle"):

@@ -9,9 +9,7 @@ import pytest
 from kctl_agent.spark.class_archive import archive_path, fingerprint, is_private, java_options, recording
 
 
-def test_only_the_private_archive_of_this_environment_and_java_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_private_archive_of_this_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "with a space"))
     assert java_options("-Xss4m") == "", "none was recorded"
     archive = archive_path()

@@ -47,9 +47,7 @@ def test_masters_with_a_drawn_or_given_secret_authenticate(tmp_path: Path, maste
     assert "hunter" not in repr(given)
 
 
-def test_once_a_heap_was_too_small_fetched_records_are_not_kept_for_a_day_or_until_it_is_another(
-    tmp_path: Path,
-) -> None:
+def test_once_a_heap_was_too_small_no_fetched_records_are_kept_for_a_day_or_until_it_changes(tmp_path: Path) -> None:
     age = "spark.kafka.consumer.fetchedData.cache.timeout"
     small, large = (driver(tmp_path, driver_memory=heap) for heap in ("512m", "1g"))
     assert (configuration(small)[MEMORY_EXITS], configuration(small)[age]) == ("0", "60000ms")

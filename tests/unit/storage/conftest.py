@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import tempfile
 import uuid
@@ -74,14 +73,8 @@ def redis_server() -> Iterator[RedisServer | None]:
     if not is_installed():
         yield None
         return
-    directory = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
-    server = RedisServer(directory)
-    try:
-        server.start()
+    with tempfile.TemporaryDirectory(prefix="k", dir="/tmp") as folder, RedisServer(Path(folder)) as server:
         yield server
-    finally:
-        server.kill()
-        shutil.rmtree(directory)
 
 
 def redis_bench(url: str) -> Bench:

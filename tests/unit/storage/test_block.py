@@ -75,9 +75,7 @@ def test_what_is_not_a_block_of_this_version_is_named_so(damage: bytes) -> None:
 
 @pytest.mark.shows("a changed byte of a block is detected")
 @given(MESSAGES, st.sampled_from(CODECS), st.data())
-def test_a_changed_byte_and_a_missing_end_are_found_out(
-    messages: list[tuple[object, ...]], codec: str, data: st.DataObject
-) -> None:
+def test_changed_and_cut_bytes_are_found(messages: list[tuple[object, ...]], codec: str, data: st.DataObject) -> None:
     whole = columns(messages)
     body = bytearray(encode(whole, codec))
     at = data.draw(st.integers(0, len(body) - 1), "where")

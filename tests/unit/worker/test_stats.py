@@ -3,6 +3,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,22 +34,6 @@ TP = TopicPartition("t", 0)
 def server(short_dir: Path) -> Iterator[AgentServer]:
     with AgentServer(short_dir, "worker-0") as running:
         yield running
-
-
-@pytest.fixture
-def published(server: AgentServer, monkeypatch: pytest.MonkeyPatch) -> list[Snapshot]:
-    snapshots: list[Snapshot] = []
-    monkeypatch.setattr(server, "publish", snapshots.append)
-    return snapshots
-
-
-class BreakableStats(WorkerStats):
-    error: Exception | None = None
-
-    def _snapshot(self) -> Snapshot:
-        if self.error is not None:
-            raise self.error
-        return super()._snapshot()
 
 
 def sources(view: BrokerView, position: int, committed: int) -> Sources:
@@ -104,9 +89,7 @@ def test_a_long_batch_makes_progress_while_it_stores(server: AgentServer, monkey
 
 
 @pytest.mark.parametrize(("asked_seconds_ago", "end"), [(1.0, 137), (-1.0, 130)])
-def test_an_end_is_not_below_what_was_read_and_seconds_of_batches_add_up(
-    server: AgentServer, asked_seconds_ago: float, end: int
-) -> None:
+def test_ends_include_what_was_read_and_times_add_up(server: AgentServer, asked_seconds_ago: float, end: int) -> None:
     stats = WorkerStats("worker-0", server, ScratchStorage(), Inbox())
     view = BrokerView(ends={TP: 130}, taken_at=time.monotonic() - asked_seconds_ago)
     stats.draw_from(sources(view, 137, 131))
@@ -149,18 +132,23 @@ def test_partitions_have_counts_and_ages(server: AgentServer, short_dir: Path, m
     assert row() == (10, 0), "a requeued dead letter counts from when it was requeued"
 
 
-def test_stats_that_fail_are_the_last_error_and_grow_old(server: AgentServer, published: list[Snapshot]) -> None:
-    stats = BreakableStats("worker-0", server, ScratchStorage(), Inbox())
+def test_stats_that_fail_are_the_last_error_and_grow_old(server: AgentServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    stats, published, is_broken = WorkerStats("worker-0", server, ScratchStorage(), Inbox()), list[Snapshot](), Event()
+    snapshot = stats._snapshot
+    monkeypatch.setattr(server, "publish", published.append)
+    monkeypatch.setattr(
+        stats, "_snapshot", lambda: dict[str, Snapshot]()["state"] if is_broken.is_set() else snapshot()
+    )
     stats.start()
     try:
-        stats.error = AttributeError("no such field")
+        is_broken.set()
         eventually(lambda: published[-1].worker.last_error)
-        assert published[-1].worker.last_error == "its stats cannot be collected: AttributeError: no such field"
+        assert published[-1].worker.last_error == "its stats cannot be collected: KeyError: 'state'"
         age_at = published[-1].published_at
         count = len(published)
         eventually(lambda: len(published) > count)
         assert published[-1].published_at == age_at, "it does not pass for a new one"
-        stats.error = None
+        is_broken.clear()
         eventually(lambda: published[-1].worker.last_error is None)
     finally:
         stats.close()

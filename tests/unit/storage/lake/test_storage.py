@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -24,21 +23,9 @@ from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import LakeBatch
 from kctl_agent.table_maintenance import looked_after
-from tests.lake_tables import (
-    FIELDS,
-    GROUP,
-    TOPIC_ID,
-    TP,
-    at,
-    before_the_write,
-    begun,
-    filled,
-    offsets,
-    opened,
-    reported,
-    rows,
-    schema,
-)
+from tests.conformance.given import TOPIC_ID
+from tests.lake_tables import FIELDS, TP, at, before_the_write, begun, filled, offsets, opened, reported, rows, schema
+from tests.table_conformance import GROUP
 
 
 @pytest.fixture
@@ -144,33 +131,6 @@ def test_a_table_that_cannot_be_written_is_rejected_with_its_reason(path: Path, 
         LakeStorage(LocalFolder(tmp_path / "letters")).prepare()
 
 
-@pytest.mark.parametrize(
-    ("protocol", "configuration", "reason"),
-    [
-        ({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors", "columnMapping"],
-          "writerFeatures": ["deletionVectors", "columnMapping"]}, {}, "cannot write: columnMapping$"),
-        ({"minReaderVersion": 2, "minWriterVersion": 5}, {}, "demands writers of version 5"),
-        ({"minReaderVersion": 1, "minWriterVersion": 2},
-         {"delta.setTransactionRetentionDuration": "interval 7 days"}, "stored offsets would expire"),
-    ],
-)  # fmt: skip
-def test_a_table_with_unsupported_features_is_rejected_by_their_names(
-    path: Path, protocol: dict[str, object], configuration: dict[str, str], reason: str
-) -> None:
-    opened(path)
-    entry = path / "_delta_log" / f"{0:020}.json"
-    actions = [json.loads(line) for line in entry.read_text().splitlines()]
-    for action in actions:
-        if "protocol" in action:
-            action["protocol"] = protocol
-        if "metaData" in action:
-            action["metaData"]["configuration"] = configuration
-    entry.write_text("".join(json.dumps(action) + "\n" for action in actions))
-
-    with pytest.raises(TableRefused, match=reason):
-        LakeStorage(LocalFolder(path)).prepare()
-
-
 def replaced_by(table: pa.Table, **more: Any) -> Callable[[Path], None]:
     return lambda path: write_deltalake(path, table, mode="overwrite", schema_mode="overwrite", **more)
 
@@ -182,6 +142,18 @@ def with_property(path: Path) -> None:
 
 def with_feature(path: Path) -> None:
     DeltaTable(path).alter.add_feature([TableFeatures.ChangeDataFeed], allow_protocol_versions_increase=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [(with_property, "stored offsets would expire"), (with_feature, "kctl cannot write: changeDataFeed$")],
+)
+def test_unsupported_features_are_rejected_by_name(path: Path, change: Callable[[Path], None], reason: str) -> None:
+    opened(path)
+    change(path)
+
+    with pytest.raises(TableRefused, match=reason):
+        LakeStorage(LocalFolder(path)).prepare()
 
 
 @pytest.mark.parametrize(

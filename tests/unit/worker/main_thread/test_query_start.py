@@ -125,9 +125,7 @@ def test_what_may_not_be_committed_is_not_read_and_the_others_are(starting: Call
     assert "TopicAuthorizationFailedError" in begun.lifecycle.left_out(0.0, time.monotonic())[PAYMENTS_0]
 
 
-def test_failures_of_storage_and_spark_differ_from_bugs(
-    starting: Callable[..., Started], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outages_at_a_start_differ_from_bugs(starting: Callable[..., Started], monkeypatch: pytest.MonkeyPatch) -> None:
     def unusable(*_: object) -> None:
         raise StorageUnusable("read-only")
 

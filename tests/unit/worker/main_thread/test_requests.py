@@ -106,9 +106,7 @@ def test_a_seek_waits_for_the_running_batch_and_begins_where_that_has_ended(work
         ({"dry_run": True}, ("done", "t-0: from 40 back to 0; 40 offsets are handled again")),
     ],
 )
-def test_what_cannot_be_done_and_a_dry_run_stop_nothing(
-    worker: Worker, params: dict[str, Any], outcome: tuple[str, str]
-) -> None:
+def test_bad_seeks_and_dry_runs_stop_nothing(worker: Worker, params: dict[str, Any], outcome: tuple[str, str]) -> None:
     worker.inbox.accept(AcceptedOperation("1", "seek", {**SEEK.params, **params}))
     worker.turn()
 

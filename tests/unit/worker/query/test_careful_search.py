@@ -298,17 +298,6 @@ def test_where_something_outside_is_away_the_query_ends_with_the_cause(reading: 
     assert reading.search.unreadable() == {}
 
 
-def test_a_bad_record_becomes_a_dead_letter_while_others_can_be_read_and_reading_goes_on(reading: Reading) -> None:
-    reading.gives_up, reading.bad = True, {(A, 7), (A, 8), (A, 11), (B, 0)}
-    reading.begin()
-
-    eventually(lambda: reading.next == (END, END), what="all is stored, or a dead letter")
-    why = "no number"
-    assert sorted(reading.dead) == [(0, 7, why), (0, 8, why), (0, 11, why), (1, 0, why)]
-    eventually(lambda: sum(batch.rows for batch in reading.batches) == 2 * END - 4, what="each batch is counted")
-    assert reading.search.unreadable() == {}
-
-
 @pytest.mark.shows("a record counts as unreadable only if another one can be read")
 def test_where_no_record_can_be_read_there_is_no_dead_letter(reading: Reading) -> None:
     reading.gives_up = reading.is_away = True

@@ -63,7 +63,7 @@ def check(monkeypatch: pytest.MonkeyPatch, path: Path, session: Session, write: 
     return ExecutorCheck(session, LocalFolder(path), "worker-0")
 
 
-def test_what_executors_write_is_removed_and_an_idle_cluster_without_executors_is_fine(
+def test_executors_files_are_removed_and_an_idle_cluster_is_fine(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """It has none with `spark.dynamicAllocation.enabled`."""

@@ -167,9 +167,7 @@ def rows(dtypes: list[tuple[str, str]], *, nullable: bool = True) -> Any:
         ([*MESSAGE, (ERROR, "string")], False, "marks every row"),
     ],
 )
-def test_marks_that_cannot_be_traced_to_messages_are_rejected(
-    dtypes: list[tuple[str, str]], nullable: bool, why: str
-) -> None:
+def test_marks_that_name_no_message_are_rejected(dtypes: list[tuple[str, str]], nullable: bool, why: str) -> None:
     check_marks("items:parsed", rows([*MESSAGE, ("id", "bigint"), (ERROR, "string")]))
 
     with pytest.raises(BootstrapError, match=why):
@@ -197,9 +195,7 @@ def in_driver(error: BaseException) -> BatchFailure:
         (GapRefused("a range of orders-3 begins at 7"), False, "gap_refused"),
     ],
 )
-def test_an_unusable_storage_and_what_a_storage_rejects_are_known_by_their_types_wherever_they_were_noticed(
-    error: StorageError, is_storage: bool, code: str
-) -> None:
+def test_errors_of_a_storage_are_known_wherever_they_were_met(error: StorageError, is_storage: bool, code: str) -> None:
     expected = BatchFailure(f"{type(error).__name__}: {error}", is_storage, code)
 
     assert in_driver(TaskFailed(TOKEN, error)) == expected

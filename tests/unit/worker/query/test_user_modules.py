@@ -41,9 +41,7 @@ def own_modules() -> Iterator[None]:
         ("clean = 1", "is not a function"),
     ],
 )
-def test_bad_transforms_end_a_start(
-    code: str, complaint: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_bad_transforms_end_starts(code: str, complaint: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "kctl_test_bad.py").write_text(code)
 
     with pytest.raises(BootstrapError) as failure:
@@ -124,9 +122,7 @@ def test_executors_can_import_a_package_without_an_init_file(import_dir: Path, c
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_executors_get_only_modules_that_the_transform_imports_under_a_name_for_each_content(
-    import_dir: Path, context: Context
-) -> None:
+def test_executors_get_only_imported_modules_named_by_their_content(import_dir: Path, context: Context) -> None:
     """Spark reuses a file whose name it knows; a killed worker may leave half of one."""
     load_transform("kctl_test_steps:same", import_dir)
 

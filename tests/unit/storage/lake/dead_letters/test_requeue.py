@@ -19,14 +19,7 @@ from deltalake.schema import PrimitiveType
 
 from kctl_agent.storage.base import StorageUnusable, TableRefused
 from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
-from kctl_agent.storage.lake.dead_letters.requeue import (
-    BatchNotStored,
-    PutBack,
-    RequeueBatch,
-    Requeues,
-    RequeueState,
-    RequeueTaken,
-)
+from kctl_agent.storage.lake.dead_letters.requeue import BatchNotStored, PutBack, RequeueBatch, Requeues, RequeueTaken
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.delta import files
 from kctl_agent.storage.lake.delta.batch_plans import BatchPlan
@@ -137,12 +130,34 @@ def put_back(table: DeadLetterTable, marks: Marks = none) -> PutBack | None:
     if batch is None:
         return None
     if batch.messages:
-        transformed(table, batch, marks)
+        transformed(table, batch, odd)
     return batch.commit()
 
 
-def tries(table: DeadLetterTable) -> dict[int, int]:
-    return {each.offset: each.tries for each in table.dead()}
+def taken(table: DeadLetterTable) -> RequeueBatch:
+    """Transformed, but not committed."""
+    batch = table.requeues.next()
+    assert batch is not None
+    transformed(table, batch, odd)
+    return batch
+
+
+def finished(path: Path, marks: Marks) -> tuple[list[int], list[int]]:
+    """Rows and dead letters when nothing is left to requeue: each message is in one place."""
+    while put_back(table := worker(path), marks) is not None:
+        pass
+    stored, left = offsets(path), dead(table)
+    assert sorted(stored + left) == DEAD, (stored, left)
+    assert DeltaTable(table.folder.uri).to_pyarrow_table().num_rows == len(left)
+    assert table.count_requeued() == 0
+    return stored, left
+
+
+def killed_before_the_commit(table: DeadLetterTable) -> None:
+    table.requeue_dead()
+    with pytest.MonkeyPatch.context() as patched, suppress(Killed):
+        patched.setattr(table.storage.table, "commit", killed)
+        put_back(table, odd)
 
 
 @pytest.mark.shows("a requeue leaves the dead letters of another cluster, and names how many")
@@ -213,15 +228,8 @@ def test_a_kill_at_any_step_loses_no_message(tables: Path, tmp_path: Path, monke
         with monkeypatch.context() as patched, suppress(Killed):
             kills(patched, 3 * at % 8 + 1)
             put_back(worker(path), even)
-        again = worker(path)
-        again.requeue_dead()
-        while put_back(again, even) is not None:
-            pass
-
-        stored, left = offsets(path), dead(again)
-        assert sorted(stored + left) == DEAD, (seen, stored, left)
-        assert not set(stored) & set(left)
-        assert DeltaTable(table.folder.uri).to_pyarrow_table().num_rows == len(left)
+        worker(path).requeue_dead()
+        finished(path, even)
     else:
         raise AssertionError("there are more steps")
     assert set(seen) == {*STEPS}
@@ -230,13 +238,10 @@ def test_a_kill_at_any_step_loses_no_message(tables: Path, tmp_path: Path, monke
 
 def test_a_changed_table_takes_none(table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The dead letters come from a killed process: files of Spark have their own schema."""
-    table.requeue_dead()
     by_spark = schema(("topic", "string"), ("offset", "long"), ("error", "string")).encode()
     columns = DEAD_LETTER.with_metadata({b"org.apache.spark.sql.parquet.row.metadata": by_spark})
     monkeypatch.setattr(sys.modules[__name__], "DEAD_LETTER", columns)
-    with monkeypatch.context() as patched, suppress(Killed):
-        patched.setattr(table.storage.table, "commit", killed)
-        put_back(table, odd)
+    killed_before_the_commit(table)
     added = Field("n", PrimitiveType("string"), nullable=False)
     DeltaTable(table.folder.uri).alter.add_columns([added])
 
@@ -335,9 +340,7 @@ def test_a_worker_that_commits_in_the_midst_of_another_process_leaves_each_messa
         table = worker(path)
         table.requeue_dead()
         steps = 0
-        frozen = table.requeues.next()
-        assert frozen is not None
-        transformed(table, frozen, odd)
+        frozen = taken(table)
         with monkeypatch.context() as patched:
 
             def step(*args: Any, batch: RequeueBatch = frozen, at: int = at, **kwargs: Any) -> Any:
@@ -353,20 +356,13 @@ def test_a_worker_that_commits_in_the_midst_of_another_process_leaves_each_messa
             patched.setattr(LakeTable, name, step)
             with suppress(RequeueTaken):
                 other(path)
-        while put_back(again := worker(path), even) is not None:
-            pass
-
-        stored, left = offsets(path), dead(again)
-        assert sorted(stored + left) == DEAD, (at, stored, left)
-        assert DeltaTable(table.folder.uri).to_pyarrow_table().num_rows == len(left)
+        finished(path, even)
         if steps < at:
             return
     raise AssertionError("there are more steps")
 
 
-def test_a_killed_cancellation_is_finished_or_was_none(
-    tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_cancellation_is_whole_or_none(tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for at in range(1, 20):
         path = copied(tables, tmp_path / str(at))
         worker(path).requeue_dead()
@@ -374,11 +370,7 @@ def test_a_killed_cancellation_is_finished_or_was_none(
             seen = kills(patched, at)
             worker(path).cancel_requeued()
 
-        while put_back(again := worker(path), odd) is not None:
-            pass
-
-        assert (offsets(path), dead(again)) in [([], DEAD), ([100, 102, 104], [101, 103])], at
-        assert again.count_requeued() == 0
+        assert finished(path, odd) in [([], DEAD), ([100, 102, 104], [101, 103])], at
         if len(seen) < at:
             return
     raise AssertionError("there are more steps")
@@ -485,9 +477,7 @@ def test_a_batch_with_damaged_files_is_not_committed_but_repeated(
     table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch, damage: Damage, words: str
 ) -> None:
     table.requeue_dead()
-    batch = table.requeues.next()
-    assert batch is not None
-    transformed(table, batch, odd)
+    batch = taken(table)
     with monkeypatch.context() as patched:
         damage(batch, patched)
         with pytest.raises(StorageUnusable, match=words):
@@ -499,9 +489,7 @@ def test_a_batch_with_damaged_files_is_not_committed_but_repeated(
 
 def test_late_files_stay_uncommitted(table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table.requeue_dead()
-    batch = table.requeues.next()
-    assert batch is not None
-    transformed(table, batch, odd)
+    batch = taken(table)
     with monkeypatch.context() as patched:
         patched.setattr(Requeues, "_finish", killed)
         with pytest.raises(Killed):
@@ -518,12 +506,10 @@ def test_late_files_stay_uncommitted(table: DeadLetterTable, path: Path, monkeyp
 def test_late_finishers_add_none_again(table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process has finished the batch, and requeued what the frozen one would add."""
     table.requeue_dead()
-    batch = table.requeues.next()
-    assert batch is not None
-    transformed(table, batch, odd)
+    batch = taken(table)
     add_kept, waiting = Requeues._add_kept, [worker(path)]
 
-    def frozen(requeues: Requeues, state: RequeueState) -> None:
+    def frozen(requeues: Requeues, state: Any) -> None:
         if waiting:
             other = waiting.pop()
             assert put_back(other) is None
@@ -538,11 +524,8 @@ def test_late_finishers_add_none_again(table: DeadLetterTable, path: Path, monke
     assert (dead(worker(path)), offsets(path)) == ([], DEAD)
 
 
-def test_missing_files_remove_nothing(table: DeadLetterTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    table.requeue_dead()
-    with monkeypatch.context() as patched, suppress(Killed):
-        patched.setattr(table.storage.table, "commit", killed)
-        put_back(table, odd)
+def test_missing_files_remove_nothing(table: DeadLetterTable) -> None:
+    killed_before_the_commit(table)
     [folder] = Path(table.folder.uri).glob("kctl-requeue-*")
     folder.rename(folder.with_name("elsewhere"))
 
@@ -552,4 +535,4 @@ def test_missing_files_remove_nothing(table: DeadLetterTable, monkeypatch: pytes
     folder.with_name("elsewhere").rename(folder)
 
     assert put_back(table) is None
-    assert tries(table) == {101: 2, 103: 2}
+    assert {each.offset: each.tries for each in table.dead()} == {101: 2, 103: 2}

@@ -106,9 +106,7 @@ def test_who_was_frozen_stores_none_beside_a_batch_without_any(storage: LakeStor
     assert dead(table) == [101]
 
 
-def test_of_two_owners_one_stores_dead_letters_and_a_batch_with_newer_ones_is_run_again(
-    storage: LakeStorage, table: DeadLetterTable
-) -> None:
+def test_of_two_owners_one_stores_and_an_older_batch_is_run_again(storage: LakeStorage, table: DeadLetterTable) -> None:
     batch = begun(storage, 100, 110)
     nothing = table.earlier_try(batch)
     written(table, begun(storage, 100, 105), []).commit()

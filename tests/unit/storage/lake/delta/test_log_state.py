@@ -19,15 +19,7 @@ from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.chunk import Advance, StoredOffset
 from kctl_agent.storage.lake.dead_letters.requeue import numbered_files
 from kctl_agent.storage.lake.delta import checkpoint
-from kctl_agent.storage.lake.delta.log import (
-    LAST_CHECKPOINT,
-    LOG,
-    LogUnreadable,
-    actions,
-    entry_name,
-    log_files,
-    own_file,
-)
+from kctl_agent.storage.lake.delta.log import LAST_CHECKPOINT, LogUnreadable, actions, entry_name, log_files, own_file
 from kctl_agent.storage.lake.delta.log_reader import DeltaLogReader
 from kctl_agent.storage.lake.delta.log_state import LogState, NoTable
 from kctl_agent.storage.lake.delta.table import LakeTable
@@ -116,9 +108,7 @@ def test_a_checkpoint_that_is_damaged_is_passed_over_and_named(
     assert offsets(path) == list(range(50))
 
 
-def test_a_log_without_an_entry_and_a_damaged_checkpoint_without_its_entries_are_rejected(
-    storage: LakeStorage, path: Path
-) -> None:
+def test_a_log_that_lacks_an_entry_or_a_whole_checkpoint_is_rejected(storage: LakeStorage, path: Path) -> None:
     begun(storage, 10, 20).commit()
     entry = path / "_delta_log" / f"{2:020}.json"
     aside = entry.rename(path / "aside")
@@ -268,10 +258,10 @@ def in_store(with_table: S3Folder) -> LakeStorage:
 def grown(folder: S3Folder, path: Path) -> None:
     """The log has a checkpoint after `NEWEST` entries, which are damaged so that reading them fails."""
     DeltaTable(path).create_checkpoint()
-    [checkpoint] = (path / LOG).glob("*.checkpoint.parquet")
+    [checkpoint] = (path / "_delta_log").glob("*.checkpoint.parquet")
     for version in range(NEWEST + 1):
         folder.write(entry_name(version), b"damaged")
-    folder.write(f"{LOG}/{NEWEST:020}.checkpoint.parquet", checkpoint.read_bytes())
+    folder.write(f"_delta_log/{NEWEST:020}.checkpoint.parquet", checkpoint.read_bytes())
     folder.write(LAST_CHECKPOINT, json.dumps({"version": NEWEST, "size": 1}).encode())
 
 
@@ -287,7 +277,7 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_only_the_log_after_its_newest_checkpoint_is_listed(
+def test_only_the_log_since_its_newest_checkpoint_is_listed(
     with_table: S3Folder, path: Path, listed: list[str]
 ) -> None:
     folder = with_table
@@ -307,8 +297,8 @@ def test_only_the_log_after_its_newest_checkpoint_is_listed(
 def test_a_damaged_or_wrong_pointer_is_passed_over(with_table: S3Folder, path: Path, pointer: bytes) -> None:
     folder = with_table
     DeltaTable(path).create_checkpoint()
-    for file in (path / LOG).glob("*"):
-        folder.write(f"{LOG}/{file.name}", file.read_bytes())
+    for file in (path / "_delta_log").glob("*"):
+        folder.write(f"_delta_log/{file.name}", file.read_bytes())
     folder.write(LAST_CHECKPOINT, pointer)
 
     assert LogState.read(folder).log.checkpoint == 0

@@ -26,20 +26,8 @@ from kctl_agent.storage.lake.maintenance.compaction import Compaction, merge_fil
 from kctl_agent.storage.lake.maintenance.vacuum import remove, unused
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.table_maintenance import LEAST_FILES
-from tests.lake_tables import (
-    FIELDS,
-    TOPIC_ID,
-    TP,
-    at,
-    before_the_write,
-    begun,
-    filled,
-    noting,
-    offsets,
-    opened,
-    reported,
-    schema,
-)
+from tests.conformance.given import TOPIC_ID
+from tests.lake_tables import FIELDS, TP, at, before_the_write, begun, filled, noting, offsets, opened, reported, schema
 from tests.table_conformance import compact
 
 MIB = 1 << 20
@@ -188,9 +176,7 @@ def killed(*_: object) -> None:
     raise ZeroDivisionError
 
 
-def test_batches_and_compactions_do_not_conflict(
-    storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compactions_and_batches_can_overlap(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     while_it_compacts(monkeypatch, begun(opened(path), 40, 50).commit)
     compact(storage.table, 128 * MIB)
 
@@ -222,37 +208,48 @@ def moment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> M
     return functools.partial(request.param, monkeypatch)
 
 
-def test_rows_deleted_meanwhile_stay_deleted(storage: LakeStorage, path: Path, moment: Moment) -> None:
-    moment(lambda: DeltaTable(path).delete("offset = 3"))
-
-    with pytest.raises(StorageUnusable, match="another writer has changed the same files"):
-        compact(storage.table, 128 * MIB)
-
-    assert offsets(path) == [each for each in range(40) if each != 3]
-    assert not list((path / "_kctl").iterdir())
-    assert len(list(path.glob("kctl-*"))) == 4
+def compacted_by_kctl(path: Path) -> None:
+    """Another host took this compaction for dead."""
+    compact(opened(path).table, 128 * MIB)
 
 
-@pytest.mark.parametrize("other", ["delta-rs", "kctl"])
-def test_two_compactions_double_no_row(storage: LakeStorage, path: Path, moment: Moment, other: str) -> None:
+def compacted_by_delta_rs(path: Path) -> None:
     """delta-rs accepts both compactions, and every row was there twice."""
+    assert DeltaTable(path).optimize.compact()["numFilesRemoved"] == 4
 
-    def compacted() -> None:
-        if other == "kctl":  # another host took this compaction for dead
-            compact(opened(path).table, 128 * MIB)
-        else:
-            assert DeltaTable(path).optimize.compact()["numFilesRemoved"] == 4
 
-    moment(compacted)
+def deleted(path: Path) -> None:
+    DeltaTable(path).delete("offset = 3")
 
-    with pytest.raises(StorageUnusable):
+
+def with_column(path: Path) -> None:
+    DeltaTable(path).alter.add_columns(Field("more", PrimitiveType("string")))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (compacted_by_kctl, "another process has compacted the table"),
+        (compacted_by_delta_rs, "another writer has changed the same files"),
+        (deleted, "another writer has changed the same files"),
+        (with_column, r"the columns of the table .* were changed meanwhile"),
+    ],
+)
+def test_what_others_change_meanwhile_stays_and_no_row_is_doubled(
+    storage: LakeStorage, path: Path, moment: Moment, change: Callable[[Path], None], words: str
+) -> None:
+    moment(lambda: change(path))
+    left = [each for each in range(40) if change is not deleted or each != 3]
+
+    with pytest.raises(StorageUnusable, match=words):
         compact(storage.table, 128 * MIB)
 
-    assert offsets(path) == list(range(40))
+    assert offsets(path) == left
     assert not list((path / "_kctl").iterdir())
+    assert len(list(path.glob("kctl-*"))) == (5 if change is compacted_by_kctl else 4)
     begun(storage, 40, 50).commit()
     compact(storage.table, 128 * MIB)
-    assert offsets(path) == list(range(50))
+    assert offsets(path) == [*left, *range(40, 50)]
     assert len(files(path)) == 1
 
 
@@ -272,16 +269,6 @@ def test_an_overtaken_delete_or_update_starts_over(storage: LakeStorage, path: P
 
     assert len(begins) == 2
     assert offsets(path) == [*range(30), *(range(40, 50) if step == "update" else ())]
-
-
-def test_columns_changed_meanwhile_are_rejected(storage: LakeStorage, path: Path, moment: Moment) -> None:
-    moment(lambda: DeltaTable(path).alter.add_columns(Field("more", PrimitiveType("string"))))
-
-    with pytest.raises(StorageUnusable, match=r"the columns of the table .* were changed meanwhile"):
-        compact(storage.table, 128 * MIB)
-
-    compact(storage.table, 128 * MIB)
-    assert offsets(path) == list(range(40))
 
 
 def test_no_compaction_after_going_back(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
