@@ -1,14 +1,33 @@
 from __future__ import annotations
 
-from typing import NamedTuple
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
+from kafka import errors
 
-from kctl.errors import BrokerUnreachable, KctlError
+from kctl.errors import (
+    AuthenticationFailed,
+    BrokerRefused,
+    BrokerUnreachable,
+    KctlError,
+    MessageTooLarge,
+    NotAuthorised,
+    OperationRefused,
+)
+from kctl.kafka import mirror
+from kctl.kafka.client.connection import Deadline
 from kctl.kafka.client.layout import topics_of
-from kctl.kafka.offsets import EARLIEST, MAX_TIMESTAMP, commit, committed, log_offsets
+from kctl.kafka.client.reasons import code_failure, failure, name_of_code
+from kctl.kafka.consume import Record
+from kctl.kafka.mirror import Cluster
+from kctl.kafka.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, LogOffset, commit, committed, log_offsets
 from kctl.kafka.produce import DeliveryReport, PartitionReport
 from kctl.kafka.target import Target, target, topic_and_partitions
+from tests.clock import Clock
 from tests.servers.scripted_broker import HangsUp, Step
 from tests.unit.kctl_kafka.scripts import (
     LOADING,
@@ -129,3 +148,117 @@ def test_a_report_has_count_and_offsets_of_each_partition_and_the_first_failure(
     report = DeliveryReport()
     report.add(Metadata(0, -1), 10)
     assert report.partitions() == {0: PartitionReport(1, None, None)}, "without acknowledgements, offsets are not known"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "name"),
+    [
+        (errors.TopicAuthorizationFailedError(), NotAuthorised, "TOPIC_AUTHORIZATION_FAILED"),
+        (errors.ClusterAuthorizationFailedError(), NotAuthorised, "CLUSTER_AUTHORIZATION_FAILED"),
+        (errors.SaslAuthenticationFailedError("bad"), AuthenticationFailed, "SASL_AUTHENTICATION_FAILED (bad)"),
+        (errors.MessageSizeTooLargeError(), MessageTooLarge, "MESSAGE_TOO_LARGE"),
+        (errors.KafkaConnectionError("gone"), BrokerUnreachable, "gone"),
+        (errors.InvalidTimestampError(), BrokerRefused, "INVALID_TIMESTAMP"),
+    ],
+)
+def test_an_error_keeps_the_brokers_name_and_gets_an_exit_code(error: Exception, kind: type, name: str) -> None:
+    reported = failure(error, "topic orders")
+
+    assert type(reported) is kind
+    assert str(reported).startswith("topic orders: ")
+    assert name in str(reported)
+
+
+def test_an_error_that_this_client_does_not_know_keeps_its_number() -> None:
+    assert name_of_code(4711) == "error 4711"
+    assert "error 4711" in str(code_failure(4711, "group g"))
+    assert name_of_code(0) is None
+
+
+def test_retries_end_at_half_of_the_time_and_waiting_at_a_fifth() -> None:
+    clock = Clock(100.0)
+    deadline = Deadline(10.0, has_retries=True, clock=clock)
+    seen = []
+
+    for now in (100.0, 104.9, 105.1, 107.8, 108.0, 120.0):
+        clock.now = now
+        seen.append((round(deadline.left_seconds, 1), deadline.may_retry, deadline.may_wait))
+
+    assert seen == [
+        (10.0, True, True),
+        (5.1, True, True),
+        (4.9, False, True),
+        (2.2, False, True),
+        (2.0, False, False),
+        (0.0, False, False),
+    ]
+    assert deadline.advice == "give it longer with --timeout, or look at the broker"
+    assert deadline.left_milliseconds == 1, "0 would be no limit for kafka-python"
+    deadline.renew()
+    assert (deadline.left_seconds, deadline.may_retry) == (10.0, True)
+
+
+def printed(program: str) -> list[str]:
+    program = f"from kctl.kafka.client import light_imports; light_imports.install(); import sys\n{program}"
+    return subprocess.check_output([sys.executable, "-c", program], text=True).split()
+
+
+def test_only_what_is_needed_is_imported() -> None:
+    imported = printed("print(*sys.modules)")
+
+    assert "kafka.net.manager" in imported
+    needless = {"kafka.consumer", "kafka.producer", "kafka.admin", "kafka.protocol.admin.acl", "kafka.net.sasl.scram"}
+    assert not needless & set(imported)
+    assert not {"_ssl", "kafka.metrics", "lzma"} & set(imported)  # modules replaced by stubs
+
+
+TIME = 7
+
+
+def cluster(values: Sequence[str], start: int = 0) -> Cluster:
+    """One partition with these values; all messages have one timestamp, except for those of value `later`."""
+    records = [
+        Record("orders", 0, offset, TIME + (value == "later"), None, value.encode(), ())
+        for offset, value in enumerate(values, start)
+    ]
+
+    def read(_topic: str, begin: Mapping[int, int], end: Mapping[int, int] | None) -> Iterator[Record]:
+        return (each for each in records if begin[0] <= each.offset < (end or {})[0])
+
+    connection: Any = SimpleNamespace(
+        deadline=SimpleNamespace(renew=lambda: None),
+        offsets={EARLIEST: start, LATEST: start + len(values), TIME: start},
+    )
+    return Cluster(connection, {}, read)
+
+
+@pytest.fixture(autouse=True)
+def offsets_of_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def log_offsets(connection: Any, _topics: Any, keys: list[Any], at: int) -> dict[Any, LogOffset]:
+        return {key: LogOffset(connection.offsets[at]) for key in keys}
+
+    monkeypatch.setattr(mirror, "log_offsets", log_offsets)
+
+
+def translated(old: Cluster, new: Cluster, offset: int) -> int:
+    return mirror.translated(old, new, ("orders", 0), offset)
+
+
+@pytest.mark.parametrize("values", [["x", "x", "later"], ["x"] * 4])
+def test_of_equal_messages_of_which_the_clusters_have_different_numbers_none_is_taken(values: list[str]) -> None:
+    old = cluster(["x", "x", "x", "later"])
+
+    for one, other in ((old, cluster(values)), (cluster(values), old)):
+        with pytest.raises(OperationRefused, match=r"messages like that at offset 1, the new one .*: use `kctl kafka"):
+            translated(one, other, 2)
+
+
+def test_of_few_equal_messages_the_one_of_the_same_rank_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = cluster(["a", "x", "x", "x", "later"], start=100)
+    assert translated(old, cluster(["a", "x", "b", "x", "x", "later"], start=5), 103) == 9
+
+    log = cluster([str(number) for number in range(10)])
+    assert translated(log, log, 10) == 10
+    monkeypatch.setattr(mirror, "_SEARCHED", 5)
+    with pytest.raises(OperationRefused, match="not among the first 5 messages of its time: use `kctl kafka"):
+        translated(log, log, 10)

@@ -12,16 +12,18 @@ from kctl.advice.window import Work
 from kctl.config.load import load
 from kctl.master.advising import FleetAdviser
 from kctl.master.changes import Changes
+from kctl.master.owners import owners
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.reduce.base import Freshness, GroupStats
 from kctl.rows.advice import Advice, Answer, Outcome
 from kctl.rows.hosts import HostRow, HostsAnswer
-from kctl.rows.workers import AgentState, WorkerRow, Workers
+from kctl.rows.workers import AgentState, GroupMembers, MemberRow, WorkerRow, Workers, WorkerStatus
 from kctl.rpc.fan_out import Failed
+from kctl.status import Assessment, Owner, Status
 from kctl_agent.replies.block_size import StorageReply
-from kctl_agent.replies.workers import Scope, SinkerStats, WaitingFor
+from kctl_agent.replies.workers import Event, Scope, SinkerStats, WaitingFor
 from tests.fleet_snapshot import UNIX, ask, partition, snapshot, worker
-from tests.partitions import columns_of
+from tests.partitions import Row, assessments_of, columns_of
 
 
 def row(name: str, **more: Any) -> WorkerRow:
@@ -120,3 +122,102 @@ async def test_the_advice_is_served_and_503_while_it_is_unknown() -> None:
     }  # fmt: skip
     assert (unknown.status_code, unknown.json()["error"]["message"]) == (503, "partitions are paused")
     assert status.json()["advice"] == "workers 4 -> 6: 9,000 messages/s arrive"
+
+
+def of_worker(state: str, restarts: int = 0, error: str | None = None, kind: str = "worker") -> WorkerStatus:
+    return worker("worker-0", state, kind=kind, restarts_by_cause={"signal": restarts}, last_error=error)
+
+
+def seen(state: str = "running", restarts: int = 0, generation: int = 1, status: Status = Status.OK) -> FleetSnapshot:
+    members = tuple(MemberRow(id_, f"worker-{n}", None, generation) for n, id_ in enumerate(("a", None)))
+    return replace(
+        snapshot(1),
+        member_leader=Reduced(GroupMembers(None, generation, members=members)),
+        supervised=(of_worker(state, restarts, "no such file"),),
+        assessments=assessments_of(Assessment(status, "a reason")),
+    )
+
+
+def reported(before: FleetSnapshot, after: FleetSnapshot) -> list[tuple[str, str]]:
+    return [(event.kind, event.text) for event in Changes(0.0).between(before, after)]
+
+
+def test_rebalances_and_partitions_that_come_into_trouble_or_out_of_it_are_reported() -> None:
+    assert reported(seen(), seen()) == []
+    assert Changes(0.0).between(None, seen()) == []
+    assert reported(seen(), seen(generation=2)) == [("rebalance", "generation 1 -> 2, 1 member")]
+    assert reported(seen(), seen(status=Status.STALLED)) == [("status", "orders-0: ok -> stalled; a reason")]
+    assert reported(seen(status=Status.STALLED), seen()) == [("status", "orders-0: stalled -> ok; a reason")]
+    assert reported(seen(), seen(status=Status.IDLE)) == []
+
+
+def test_states_and_restarts_are_reported_with_causes_and_new_errors() -> None:
+    assert reported(seen(), seen("backoff")) == [("state", "worker-0: running -> backoff; no such file")]
+    assert reported(seen(), seen("unkillable")) == [("state", "worker-0: running -> unkillable; no such file")]
+    assert reported(seen("backoff"), seen("starting", restarts=1)) == [
+        ("restart", "worker-0 is started again: signal"),
+        ("state", "worker-0: backoff -> starting"),
+    ]
+
+    before = replace(seen(), supervised=(of_worker("running"),))
+    killed = "it did not leave within 30 s, and was killed"
+
+    assert reported(before, replace(before, supervised=(of_worker("stopping", 0, "above memory_soft"),))) == [
+        ("state", "worker-0: running -> stopping; above memory_soft")
+    ]
+    assert reported(before, replace(before, supervised=(of_worker("starting", 1, killed),))) == [
+        ("restart", f"worker-0 is started again: signal; {killed}"),
+        ("state", "worker-0: running -> starting"),
+    ]
+
+
+def test_what_an_agent_reports_is_published_once_and_what_is_older_than_the_master_not_at_all() -> None:
+    old, new = (Event(at, "rewound", f"at {at}", "orders") for at in (5.0, 15.0))
+    changes = Changes(started_at=10.0)
+    reporting = replace(seen(), workers=Reduced(Workers((WorkerRow("worker-0", events=(old, new)),))))
+
+    first = changes.between(None, reporting)
+    again = changes.between(seen(), reporting)
+
+    assert [(event.worker, event.kind, event.topic, event.text) for event in first] == [
+        ("worker-0", "rewound", "orders", "at 15.0")
+    ]
+    assert again == []
+
+
+NOBODYS = partition(0, worker=None)
+
+
+def owner(rows: list[WorkerRow], *statuses: WorkerStatus, of: Row | None = None, members: int | None = None) -> Owner:
+    row = of or partition(0)
+    return owners(rows, statuses, 30.0, members)(row[:2], row.worker, row.behind_transaction or 0)
+
+
+def test_an_owner_is_what_it_or_the_fleet_reports() -> None:
+    row = WorkerRow("worker-0", state=AgentState.RUNNING, last_batch_seconds=2)
+
+    assert owner([row]) == Owner("worker-0", "running", 30.0, 2.0, None)
+    assert owner([WorkerRow("worker-0")]) == Owner("worker-0", None, 30.0)
+    waiting = WorkerRow("worker-0", waiting_for=WaitingFor("engine", "its JVM died", 1.0))
+    assert owner([waiting]).waits_for == "engine"
+    assert owner([WorkerRow("worker-0", "attached", AgentState.RUNNING)]).trigger_seconds is None
+    assert owner([], of=NOBODYS, members=2) == Owner(None, None, 30.0, members=2)
+    assert owner([], of=NOBODYS).members is None
+    assert owner([], of_worker("backoff"), of=NOBODYS).state == "starting"
+    assert owner([in_state(AgentState.JOINING)], of_worker("running"), of=NOBODYS).state == "rebalancing"
+    assert owner([in_state(AgentState.RUNNING)], of_worker("running"), of=NOBODYS).state is None
+    assert owner([], of_worker("backoff", kind="sinker"), of=NOBODYS).state is None
+
+
+def in_state(state: AgentState) -> WorkerRow:
+    return WorkerRow("worker-0", state=state)
+
+
+def test_a_paused_partition_is_paused_and_the_others_are_not() -> None:
+    paused = replace(of_worker("running"), paused=(Scope("orders", 1, "ann", 0.0),))
+    everything = replace(paused, paused=(Scope(None, None, "ann", 0.0),))
+    rows = [in_state(AgentState.RUNNING)]
+
+    assert owner(rows, paused, of=partition(1)).state == "paused"
+    assert owner(rows, paused, of=partition(2)).state == "running"
+    assert owner(rows, everything, of=partition(2)).state == "paused"
