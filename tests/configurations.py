@@ -12,7 +12,7 @@ KAFKA = '[kafka]\nbootstrap_servers = "one:9092"\ngroup = "g"\ntopics = ["t"]\n'
 """The smallest configuration."""
 
 
-def loaded(folder: Path, text: str = KAFKA, env: Mapping[str, str] = {}) -> Config:
+def loaded(folder: Path, text: str = KAFKA, env: Mapping[str, str] = {}, overrides: Mapping[str, str] = {}) -> Config:
     path = folder / "kctl.toml"
-    path.write_text(text)
-    return load(path, env)
+    path.write_text(text, encoding="utf-8")
+    return load(path, env, overrides)

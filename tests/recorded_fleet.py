@@ -187,6 +187,7 @@ def _command_lines() -> Iterator[str]:
         "rpc workers -o yaml",
         "rpc workers --worker worker-1",
         "rpc offset_checker --worker worker-0",
+        "rpc offset_checker --worker worker-3",
         "rpc kafka_lag --fail-above 1",
     )
     yield from ("status -o table", "status -o json")

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from dashboards.build import DASHBOARDS, to_json
-from kctl.cli.command import Command, CommandGroup
-from kctl.cli.entry import tree
+from kctl.cli.command import Command
+from kctl.cli.entry import _walked
 from kctl.master.reduction import COMMANDS
 from tests.expressions import TABLE
 from tests.prometheus import require
@@ -103,29 +103,17 @@ def test_a_runbook_has_meaning_checks_causes_and_actions(page: Path) -> None:
     assert all(len(text.strip()) > 40 for text in parts[1::2])
 
 
-def commands(group: CommandGroup, words: tuple[str, ...] = ()) -> dict[tuple[str, ...], Command]:
-    found: dict[tuple[str, ...], Command] = {}
-    for each in group.commands:
-        if isinstance(each, CommandGroup):
-            found |= commands(each, (*words, each.name))
-        else:
-            found[*words, each.name] = each
-    return found
-
-
 @EACH_RUNBOOK
 def test_every_command_of_a_runbook_is_one_of_kctl(page: Path) -> None:
-    known = commands(tree())
     code = re.findall(r"^(kctl [^#\n]+)|`(kctl [^`]+)`", page.read_text(encoding="utf-8"), re.MULTILINE)
 
     assert code
     for line, inline in code:
-        words = re.split(r"[|>]", line or inline)[0].split()[1:]
-        [name] = [name for name in known if tuple(words[: len(name)]) == name]
-        options = {option for each in known[name].options for option in each.names}
+        command, path, words = _walked(re.split(r"[|>]", line or inline)[0].split()[1:])
+        assert isinstance(command, Command), line or inline
+        options = {option for each in command.options for option in each.names}
         assert {word for word in words if word.startswith("-")} <= options, (line or inline, options)
-        if name == ("rpc",):
-            assert words[1] in COMMANDS
+        assert path != "kctl rpc" or words[0] in COMMANDS
 
 
 BUILT = {name: json.loads(to_json(build())) for name, build in DASHBOARDS.items()}

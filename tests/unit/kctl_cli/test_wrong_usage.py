@@ -13,11 +13,9 @@ from typing import Any, cast
 
 import pytest
 
-from kctl.cli.command import parsed
 from kctl.cli.completion import complete, script
 from kctl.cli.entry import tree
 from kctl.cli.kafka.changes import change
-from kctl.cli.kafka.commands import COMMANDS as OF_KAFKA
 from kctl.cli.kafka.produce import line
 from kctl.cli.output import OUTPUTS
 from kctl.errors import UsageError
@@ -237,12 +235,6 @@ def test_ctrl_c_at_a_question_exits_130_and_ends_its_line(keys: bytes, ended: tu
     code, printed = asked(keys)
 
     assert (code, printed.removeprefix(QUESTION.decode())) == ended
-
-
-@pytest.mark.parametrize("name", OF_KAFKA)
-def test_the_examples_can_be_parsed(name: str) -> None:
-    for words in (each.partition("    ")[0] for each in OF_KAFKA[name].examples.splitlines()):
-        parsed(OF_KAFKA[name], shlex.split(words.rpartition("| ")[2])[3:])
 
 
 @pytest.mark.parametrize(("dry_run", "code"), [(True, 0), (False, 2)])

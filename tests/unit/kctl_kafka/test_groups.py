@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
@@ -28,6 +29,25 @@ from tests.unit.kctl_kafka.scripts import (
 
 BILLING = group("billing", members=[member("b", orders=[1, 0])])
 NO_GROUPS = Answers({"groups": []})
+
+
+PAUSES = 2
+
+
+@pytest.fixture
+def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After two pauses, only the reserve for later requests remains of a connection's time. The test may therefore
+    allow minutes: it waits for a number of tries, even on a busy machine."""
+    pause = ClusterConnection.pause
+    pauses: dict[int, int] = {}
+
+    def counted(connection: ClusterConnection) -> None:
+        pauses[id(connection)] = pauses.get(id(connection), 0) + 1
+        if pauses[id(connection)] >= PAUSES:
+            connection.deadline._at = time.monotonic() + connection.deadline.timeout_seconds * 0.19
+        pause(connection)
+
+    monkeypatch.setattr(ClusterConnection, "pause", counted)
 
 
 @pytest.mark.shows("a group that still loads, or that one broker denies, has its own error")

@@ -105,15 +105,6 @@ def test_a_table_in_tmp_has_its_folders_first(shared: Path, caplog: pytest.LogCa
         check_folders(config)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a folder of another user")
-def test_a_folder_of_another_user_is_rejected(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir(mode=0o700)
-    os.chown(tmp_path / "data", 65534, 65534)
-
-    with pytest.raises(RunDirUnusable, match="belongs to uid 65534"):
-        make_folders(loaded(tmp_path))
-
-
 HANDLER = f'{KAFKA}[sinkers]\ncount = 1\nhandler = "shop.orders:handle"\n'
 
 

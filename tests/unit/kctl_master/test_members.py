@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ import pytest
 from msgspec import Raw
 
 from kctl.groups.broker_cache import BrokerCache
-from kctl.kafka.polls.cluster_reading import ClusterReading
-from kctl.kafka.protocol.committed_bytes import by_topic
 from kctl.master.control.server import ControlServer, SocketLimits
 from kctl.master.control.service import MasterService
 from kctl.master.events import EventFeed
@@ -42,12 +39,6 @@ NO_VERDICT = Verdicts(lambda: None, 5.0)
 ROW = {"topic": "t", "partition": 0, "start": 0, "committed": 4, "position": 5, "end": 10, "generation": 1}
 RESULT: JsonObject = {"rows": [{**ROW, "lag": 6, "last_timestamp": None, "age_seconds": 0.0}]}
 ROWS = Answers(RESULT)
-
-
-class OnePartition(NoBrokers):
-    def read(self) -> ClusterReading:
-        committed = by_topic({("t", 0): 4})
-        return ClusterReading(partitions={"t": 1}, committed={"g": committed}, end={("t", 0): 10})
 
 
 @pytest.fixture
@@ -111,25 +102,6 @@ async def test_a_killed_attached_one_is_forgotten(members: Members, short_dir: P
         assert [failed.sender for failed in (await ask(members)).failed] == ["worker-0", "worker-1"]
 
     assert os.listdir(short_dir) == []
-
-
-async def test_a_worker_stopped_by_request_is_not_missed(short_dir: Path, agent: Callable[..., ScriptedAgent]) -> None:
-    agent("worker-0", kafka_lag=ROWS)
-    statuses = [worker("worker-0", "running"), replace(worker("worker-1", "stopped"), desired="stopped")]
-    pool = AgentPool()
-    members = Members(short_dir, lambda: {each.name: each.kind for each in statuses}, lambda: statuses, pool)
-    cluster = BrokerCache(OnePartition(), "nowhere:1", "g")
-    await cluster.refresh(10.0)
-    service = MasterService(members, cluster, lambda: statuses, NO_VERDICT, EventFeed())
-
-    reply = await service.answer(request("kafka_lag", "onKafkaLag"))
-    alone = await service.answer(request("kafka_lag", "onKafkaLag", worker="worker-1"))
-    pool.close()
-    await cluster.close()
-
-    assert (reply["complete"], reply["asked"], reply["failed"]) == (True, ["worker-0"], [])
-    assert reply["stopped"] == ["worker-1"]
-    assert (alone["complete"], [each["code"] for each in alone["failed"]]) == (False, ["stopped"])
 
 
 async def test_the_master_answers_in_time(service: MasterService, agent: Callable[..., ScriptedAgent]) -> None:

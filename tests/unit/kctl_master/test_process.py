@@ -252,29 +252,6 @@ def test_rotations_lose_and_repeat_no_line(tmp_path: Path, can_collapse: bool, m
     assert found == {str(number): list(range(LINES)) for number in range(3)}
 
 
-@pytest.mark.parametrize("is_collapsed", [True, False], ids=["collapsed", "truncated"])
-def test_what_is_moved_and_what_stays_are_all_that_was_written_and_writing_goes_on(
-    is_collapsed: bool, tmp_path: Path, can_collapse: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if is_collapsed and not can_collapse:
-        pytest.skip("the file system cannot")
-    if not is_collapsed:
-        monkeypatch.setattr(process_log, "_collapse", lambda *_: False)
-    log = tmp_path / "log"
-    lines = b"".join(b"line %d\n" % number for number in range(40_000))
-    with log.open("ab", buffering=0) as out:
-        out.write(lines)
-
-        removed = rotate(log, LIMIT)
-        out.write(b"after\n")
-
-    assert removed > 0
-    assert rotated(log).read_bytes() + log.read_bytes() == lines + b"after\n"
-    assert log.stat().st_size < KEPT_BYTES + 8192
-    assert rotate(log, LIMIT) == 0
-    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "trial") == ["log", "log.1"]
-
-
 def test_of_a_flood_the_newest_part_is_kept_as_private_as_the_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(b"".join(b"line %d\n" % number for number in range(200_000)))  # 2.3 MB

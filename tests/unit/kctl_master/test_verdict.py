@@ -12,19 +12,16 @@ from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts, judge
 from kctl.reduce.base import Freshness
 from kctl.rows.hosts import HostsAnswer
-from kctl.rows.verdict import Level, Verdict
+from kctl.rows.verdict import Level
 from kctl.rows.workers import AgentState, Pings, WorkerRow, Workers, WorkerStatus
-from kctl.rpc.decode import decoded
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
 from kctl.status.unhandled import Unhandled
 from kctl_agent.replies.block_size import StorageReply
-from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.metadata import PartitionMetadata, TopicsReply
 from kctl_agent.replies.workers import PingReply, SinkerStats, WaitingFor
 from tests.fleet_snapshot import TAKEN_AT, UNIX, judged, partition, snapshot, worker
 from tests.partitions import columns_of
-from tests.replies import raw
 
 NAMES = {"worker-0": "worker", "worker-1": "worker", "sinker-0": "sinker", "engine": "engine"}
 AT = "since 2023-11-14T22:13:18Z"
@@ -244,24 +241,6 @@ def test_an_outage_that_only_those_know_who_wait_for_its_end_is_the_reason(names
         == f"{len(names)} of 3 processes {'has' if len(names) == 1 else 'have'} waited for the storage {AT}: refused"
     )
     assert [each.about for each in verdict.also] == ["sinkers" if "sinker-0" in names else "workers"]
-
-
-def test_the_gravest_comes_first_and_the_rest_stays_to_be_seen() -> None:
-    both = replace(
-        changed("worker-1", "backoff"),
-        block_size=Reduced(StorageReply(full=FULL)),
-        since={("storage", "full"): TAKEN_AT - 6},
-        group_assessment=Assessment(Status.UNKNOWN, "3 of 3 partitions unknown: t-0"),
-    )
-
-    verdict = judge(both, None)
-
-    assert [(each.about, each.level.value) for each in (verdict.main, *verdict.also)] == [
-        ("storage", "failing"),
-        ("partitions", "unknown"),
-        ("workers", "degraded"),
-    ]
-    assert decoded(Verdict, raw(encoded(verdict))) == verdict, "as the command line reads it"
 
 
 def test_what_goes_on_keeps_its_beginning_and_what_gets_worse_begins_then() -> None:

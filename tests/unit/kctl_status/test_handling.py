@@ -39,31 +39,6 @@ def test_an_unhandled_message_is_late_from_the_limit_on_until_five_seconds_after
     assert times(found, "is_late") == list(range(61, 205))
 
 
-def test_a_backlog_that_is_worked_off_is_catching_up() -> None:
-    """No reads until 200 s; then each commit, every other second, lowers the age by more than it rose."""
-    found = judged(lambda now: now if now < 200 else 200 - 3 * (now - 200) + (now % 2) * 2, 240)
-
-    late, falling = times(found, "is_late"), times(found, "is_catching_up")
-    assert late == list(range(61, late[-1] + 1))
-    assert 200 < late[-1] <= 210
-    assert falling == list(range(late[-1] + 1, 240)), "above the limit still"
-
-
-def test_a_sawtooth_that_grows_or_stays_over_the_limit_is_late_and_one_under_it_is_not() -> None:
-    """Each ten-second batch lowers the age by nine."""
-    found = judged(lambda now: 30 + now - 9.0 * (now // 10), 600, cycle=10.0)
-
-    assert times(found, "is_late")[-300:] == list(range(300, 600)), "from when no batch brings it below the limit"
-    assert times(found, "is_catching_up") == []
-
-    over = judged(lambda now: 55.0 + now % 20, 600, cycle=20.0)
-    under = judged(lambda now: 35.0 + now % 20, 600, cycle=20.0)
-
-    assert not times(over, "is_catching_up")
-    assert times(over, "is_late")
-    assert not times(under, "is_late")
-
-
 def test_a_handler_that_hangs_while_the_fleet_catches_up_is_seen_within_two_cycles() -> None:
     found = judged(lambda now: 500.0 - 2 * now if now < 60 else 380.0 + now - 60, 100)
 

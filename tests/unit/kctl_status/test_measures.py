@@ -17,7 +17,7 @@ from kctl.status.assessments import judged_lag_seconds, longest_lag_seconds
 from kctl.status.assessor import Processed, lag_seconds
 from kctl.status.history import History, SeenOffsets
 from kctl.status.judgements import NUMBERS, STATUSES, Held, Hysteresis
-from kctl.status.rules import allowed_lag, growth_per_second
+from kctl.status.rules import allowed_lag
 from kctl.status.words import Assessment, Status
 from tests.partitions import Row, RowAssessor, assessments_of, of_group
 
@@ -130,18 +130,6 @@ def test_offsets_that_outgrow_32_bits_are_judged_as_shorter_ones() -> None:
         return found
 
     assert assessed(2**31 - 700) == assessed(1000) == assessed(2**40)
-
-
-def growth(history: History) -> float:
-    return float(growth_per_second(history, np.array([60.0]))[0])
-
-
-def test_growth_is_measured_from_commit_to_commit() -> None:
-    saw = [(float(t), t // 10 * 100, t * 12) for t in range(61)]  # a commit of 100 each 10 s, 120 arrive
-
-    assert growth(watched(*saw)) == pytest.approx(2.0)
-    assert growth(watched((0, 0, 0), (10, 0, 50))) == 5.0
-    assert isnan(growth(watched((0, 0, 0))))
 
 
 def test_time_lag_is_known_beyond_the_window_or_reckoned_by_the_pace() -> None:

@@ -137,14 +137,7 @@ def orders(*groups: str) -> Names:
     return Names(dict.fromkeys(groups, (("orders", 0), ("orders", 1))))
 
 
-def test_what_was_seen_of_a_group_stays_while_others_come_and_go_or_have_no_partitions() -> None:
-    assessor = Assessor(StatusRules(), lambda _: 0)
-    for second, names in enumerate([orders("a", "c")] * 50 + [orders("b", "c")] * 50):
-        found = assessed(assessor, names, float(second), 0)
-
-    assert {group: each.status for group, each in found.items()} == {"b": Status.OK, "c": Status.IDLE}
-    assert found["c"].reason == "2 partitions idle"
-
+def test_a_group_without_partitions_is_unknown() -> None:
     names = Names({"a": (), "b": (("orders", 0),), "c": ()})
     found = assessed(Assessor(StatusRules(), lambda _: 0), names, 0.0, 0)
     assert [each.status for each in found.values()] == [Status.UNKNOWN, Status.OK, Status.UNKNOWN]
