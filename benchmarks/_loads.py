@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kctl.advice.adviser import Adviser, Sample
-from kctl.advice.shares import Shares
-from kctl.advice.window import Work
+from kctl.advice.window import Shares, Work
 from kctl.config.sections import AdviceSection
 from kctl.rows.advice import Advice, Answer
 from kctl.rows.columns import Reals, Rows

@@ -32,7 +32,7 @@ from typing import Any
 
 from benchmarks._fleet import START_SECONDS, TOPIC, Fleet, produce, progress, until
 from kctl.children import python_module
-from kctl.demo.producer import Producer
+from kctl.demo.run import Producer
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.topics import create_topic
 

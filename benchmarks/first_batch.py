@@ -30,7 +30,7 @@ import psutil
 
 from benchmarks._fleet import START_SECONDS, progress, until
 from kctl.demo.fleet import DemoFleet, lay_out
-from kctl.demo.producer import Producer
+from kctl.demo.run import Producer
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.topics import create_topic
 

@@ -51,7 +51,7 @@ import os, sys
 from pathlib import Path
 from kctl import logs
 from kctl.config.load import load
-from kctl.start.main import run
+from kctl.start.master import run
 config = load(Path(sys.argv[1]), os.environ)
 logs.configure("INFO")
 sys.exit(run(config, config.path, worker_command=[sys.executable, sys.argv[2]]))

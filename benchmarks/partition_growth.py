@@ -29,7 +29,7 @@ import psutil
 
 from benchmarks._fleet import TOPIC, Fleet, progress, running_broker, until
 from kctl.children import python_module
-from kctl.demo.producer import Producer
+from kctl.demo.run import Producer
 from tests.servers.topics import create_topic
 
 RATE = 1000.0

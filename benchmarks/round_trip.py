@@ -33,7 +33,7 @@ from timeit import Timer
 
 from kctl.rpc.client import reply_of
 from kctl_agent.replies.workers import WorkerReply
-from kctl_agent.rpc.commands.base import AgentCommand
+from kctl_agent.rpc.commands import AgentCommand
 from kctl_agent.rpc.dispatch import Dispatcher, FaultCounters
 from kctl_agent.rpc.messages import Request, Role
 from kctl_agent.rpc.server import AgentServer

@@ -18,7 +18,7 @@ import time
 
 from benchmarks._fleet import START_SECONDS, TOPIC, Fleet, progress, running_broker, until
 from kctl.children import python_module
-from kctl.demo.producer import Producer
+from kctl.demo.run import Producer
 from tests.servers.topics import create_topic
 
 FROM = 1

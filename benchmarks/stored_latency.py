@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks._fleet import TOPIC, Fleet, produce, progress, running_broker, until
 from kctl.demo.fleet import DemoFleet
-from kctl.demo.producer import Producer
+from kctl.demo.run import Producer
 from kctl_agent.storage.block import decode
 from tests.servers.topics import create_topic
 

@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kctl.ownership import refuse_others, user_name
-from kctl.regular_files import open_regular
+from kctl.ownership import open_regular, refuse_others, user_name
 
 if TYPE_CHECKING:
     from kctl.config.sections import Config

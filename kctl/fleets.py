@@ -50,18 +50,8 @@ def register(name: str, run_dir: Path, config: Path, env: Mapping[str, str] = os
     own = process_identity()
     entry = folder / f"{own.pid}.json"
     temporary = entry.with_suffix(".new")
-    temporary.write_text(
-        json.dumps(
-            {
-                "name": name,
-                "run_dir": str(run_dir.absolute()),
-                "config": str(config.absolute()),
-                "pid": own.pid,
-                "start_ticks": own.start_ticks,
-            }
-        ),
-        encoding="utf-8",
-    )
+    known = {"name": name, "run_dir": str(run_dir.absolute()), "config": str(config.absolute()), **own._asdict()}
+    temporary.write_text(json.dumps(known), encoding="utf-8")
     temporary.replace(entry)
     return entry
 

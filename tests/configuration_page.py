@@ -8,10 +8,10 @@ from dataclasses import Field, fields
 from textwrap import fill
 from typing import Any, Literal
 
+from kctl.cli.config import help_texts
 from kctl.config.clusters import NAMED, SecuritySection
 from kctl.config.effects import effect
 from kctl.config.forms import Effect, Section, Unit, allowed, default_of, kind_words, mark, plain
-from kctl.config.schema import help_texts
 from kctl.config.sections import SECTIONS
 from kctl.config.values import as_json
 

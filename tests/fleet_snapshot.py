@@ -27,7 +27,7 @@ from kctl.rows.workers import AgentState, GroupMembers, MemberRow, WorkerRow, Wo
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
 from kctl_agent.replies.block_size import StorageReply
-from kctl_agent.replies.metadata import BrokerMetadata, BrokersReply, PartitionMetadata, TopicsReply
+from kctl_agent.replies.partitions import BrokerMetadata, BrokersReply, PartitionMetadata, TopicsReply
 from tests.partitions import Row, assessments_of, columns_of
 
 T = TypeVar("T")

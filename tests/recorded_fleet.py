@@ -23,7 +23,7 @@ from kctl.cli.entry import run
 from kctl.config.load import load
 from kctl.exporter import Exposition
 from kctl.groups.broker_cache import BrokerCache
-from kctl.http.api.streams import Streams
+from kctl.http.api.api import Streams
 from kctl.http.app import create_app
 from kctl.http.source import SnapshotSource
 from kctl.master.collector import Collector

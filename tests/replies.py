@@ -16,9 +16,15 @@ from kctl.rpc.fan_out import Failed, FanOut
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.encode import encoded
 from kctl_agent.replies.fields import TopicPartition
-from kctl_agent.replies.member_leader import MemberReply
-from kctl_agent.replies.metadata import BrokerMetadata, BrokersReply, PartitionMetadata, TopicsReply
-from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
+from kctl_agent.replies.partitions import (
+    BrokerMetadata,
+    BrokersReply,
+    MemberReply,
+    PartitionMetadata,
+    PartitionReply,
+    PartitionsReply,
+    TopicsReply,
+)
 from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.rpc.commands import COMMANDS as OF_AGENTS
 from kctl_agent.rpc.snapshot import Snapshot

@@ -11,11 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from kctl.advice.capacity import Capacity, capacity
-from kctl.advice.expectation import Expectation
-from kctl.advice.policy import Policy
-from kctl.advice.shares import Shares
-from kctl.advice.window import Arrivals, BatchWindow, Work
+from kctl.advice.policy import Expectation, Policy
+from kctl.advice.window import Arrivals, BatchWindow, Capacity, Shares, Work, capacity
 from kctl.config.sections import AdviceSection
 from kctl.rows.advice import Advice, Answer, HotPartition, Outcome
 from kctl.rows.columns import Partition, Reals

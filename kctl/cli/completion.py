@@ -44,7 +44,7 @@ def complete(node: Command | CommandGroup, words: Sequence[str], shell: str) -> 
     for word in before:
         if chosen is None and isinstance(node, CommandGroup):
             node = next((each for each in node.commands if each.name == word), node)
-        named = _named(node, word)
+        named = next((each for each in node.options if word in each.names), None)
         chosen = named if named is not None and named.kind != "flag" else None
     offered = [each for each in _offered(node, chosen, begun) if each[0].startswith(begun)]
     separator = {"zsh": ":", "fish": "\t"}.get(shell)
@@ -57,10 +57,6 @@ def script(env: Mapping[str, str]) -> str:
     if shell not in _SCRIPTS:
         raise UsageError(f"SHELL is `{shell}`: there is completion for {', '.join(_SCRIPTS)}")
     return _SCRIPTS[shell]
-
-
-def _named(node: Command | CommandGroup, word: str) -> Option | None:
-    return next((each for each in node.options if word in each.names), None)
 
 
 def _offered(node: Command | CommandGroup, chosen: Option | None, begun: str) -> Iterable[tuple[str, str]]:

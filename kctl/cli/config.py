@@ -3,27 +3,90 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import asyncio
+import inspect
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import Field, fields
+from itertools import pairwise
 from typing import Any
+
+import msgspec
 
 from kctl.cli.command import FILE, OUTPUT, SET, Command, CommandGroup, Option
 from kctl.cli.options import config_file, overrides
 from kctl.cli.output import as_json as json_text
 from kctl.cli.output import as_text, echo
 from kctl.cli.table import Column, render
+from kctl.config.clusters import NAMED
 from kctl.config.effects import shown_settings
+from kctl.config.forms import NAME, Form, Section, default_of, items, mark, plain
 from kctl.config.load import contexts, contexts_alone, load
-from kctl.config.sections import Config
+from kctl.config.sections import SECTIONS, Config
 from kctl.config.storage import storage_settings
+from kctl.config.values import as_json
 from kctl.errors import ConfigError
+from kctl_agent.rpc.wire import JsonObject
+
+
+def json_schema() -> JsonObject:
+    """Requires no section, because variables can set everything."""
+    named = {section: _named(kind) for section, kind in NAMED.items()}
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "kctl.toml",
+        **_table("Settings of kctl.", {section: _section(kind) for section, kind in SECTIONS.items()} | named),
+    }
+
+
+def _named(kind: type[Section]) -> JsonObject:
+    required = [each.name for each in fields(kind) if default_of(each) is None]
+    table = _section(kind) | {"required": required}
+    return {"type": "object", "patternProperties": {f"^{NAME}$": table}, "additionalProperties": False}
+
+
+def _section(kind: type[Section]) -> JsonObject:
+    texts = help_texts(kind)
+    return _table(inspect.getdoc(kind) or "", {each.name: _setting(each, texts[each.name]) for each in fields(kind)})
+
+
+def _table(text: str, properties: JsonObject) -> JsonObject:
+    return {"type": "object", "description": text, "properties": properties, "additionalProperties": False}
+
+
+def _setting(setting: Field[Any], text: str) -> JsonObject:
+    default = default_of(setting)
+    return _value(setting.type) | {"description": text} | ({} if default is None else {"default": as_json(default)})
+
+
+def _value(kind: Any) -> JsonObject:
+    if plain(kind) is tuple:
+        bounds = mark(kind, msgspec.Meta) or msgspec.Meta()
+        return {"type": "array", "items": _value(items(kind)[0]), "minItems": bounds.min_length or 0}
+    if plain(kind) is Mapping:
+        return {"type": "object"}  # values need no quotes, nor its keys
+    form = mark(kind, Form)
+    found = msgspec.json.schema(kind, schema_hook=lambda _: {"type": "string", "minLength": 1})
+    return found | ({"pattern": f"^(?:{form.pattern})$"} if form else {})
+
+
+def help_texts(kind: type[Section]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for base in kind.__mro__[:-1]:
+        (declared,) = ast.parse(inspect.getsource(base)).body
+        assert isinstance(declared, ast.ClassDef)
+        for field, below in pairwise(declared.body):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(value=ast.Constant(str(text))):
+                    found[name] = " ".join(text.split())
+    return found
 
 
 def _show(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     loaded = load(config_file(options, env), env, overrides(options))
     values = shown_settings(loaded)
-    echo("\n".join(_table(loaded, values)) if options.output == "table" else as_text(values, options.output))
+    echo("\n".join(_rows(loaded, values)) if options.output == "table" else as_text(values, options.output))
 
 
 def _check(options: argparse.Namespace, env: Mapping[str, str]) -> None:
@@ -48,7 +111,6 @@ def _check(options: argparse.Namespace, env: Mapping[str, str]) -> None:
 
 
 def _schema(_options: argparse.Namespace, _env: Mapping[str, str]) -> None:
-    from kctl.config.schema import json_schema
 
     echo(json_text(json_schema()))
 
@@ -67,7 +129,7 @@ def _table_refusals(config: Config) -> Iterator[str]:
         yield f"{config.path}: {error}"
 
 
-def _table(config: Config, values: dict[str, dict[str, Any]]) -> list[str]:
+def _rows(config: Config, values: dict[str, dict[str, Any]]) -> list[str]:
     rows = [
         (f"{section}.{key}", json_text(value, in_one_line=True), config.sources[f"{section}.{key}"])
         for section, keys in values.items()

@@ -1,4 +1,4 @@
-"""Prints a result as table, JSON or YAML."""
+"""Prints a result as table, JSON or YAML, and asks before a change."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from kctl.cli.table import clean
+from kctl.errors import UsageError
+
 if TYPE_CHECKING:
     from kctl.rpc.client import Reply
+
 
 OUTPUTS = ("table", "json", "yaml")
 
@@ -42,3 +46,26 @@ def as_yaml(document: object) -> str:
 
 def as_text(document: object, output: str) -> str:
     return as_yaml(document) if output == "yaml" else as_json(document)
+
+
+def confirm(question: str) -> None:
+    """Continues only after a yes. Raises UsageError without a terminal, SystemExit after a no."""
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} stdin is not a terminal, so it cannot be confirmed: use --yes")
+    if not confirmed(question):
+        raise SystemExit(1)
+
+
+def confirmed(question: str) -> bool:
+    """Asks on stderr; only `y` and `yes` on stdin mean yes. Raises KeyboardInterrupt after ending the line."""
+    sys.stdout.flush()
+    try:
+        sys.stderr.write(f"{clean(question)} [y/N] ")
+        sys.stderr.flush()
+        answer = sys.stdin.readline()
+    except KeyboardInterrupt:
+        sys.stderr.write("\n")
+        raise
+    if not answer:  # Ctrl-D, which leaves the cursor where it is
+        sys.stderr.write("\n")
+    return answer.strip().lower() in ("y", "yes")

@@ -63,7 +63,7 @@ class _Watched:
         self._at = at
         rows = list(group.partitions)
         names = "kafka_max_offset", "current_offset", "remaining_count"
-        end, committed, lag = (_reals([getattr(row, name) for row in rows]) for name in names)
+        end, committed, lag = (np.array([getattr(row, name) for row in rows], np.float64) for name in names)
         members = 0 if group.stats is None else group.stats.members
         cycle = float(np.nan_to_num(judged_lag_seconds(group.assessments)[1]))
         self._watch(at, end, committed, min(members, len(rows)), cycle)
@@ -115,7 +115,3 @@ def _blocked(group: GroupSnapshot) -> str:
     if (group.age_seconds or 0.0) > _STALE_SECONDS:
         return "the brokers' offsets are old"
     return ""
-
-
-def _reals(values: list[int | None]) -> Reals:
-    return np.array(values, np.float64)

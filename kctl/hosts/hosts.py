@@ -115,24 +115,16 @@ class _Known:
     last: dict[str, tuple[float, HostReplies]] = field(default_factory=dict)
 
 
+@dataclass(slots=True, eq=False)
 class Hosts:
-    def __init__(
-        self,
-        member: HostsMember,
-        peers: Peers,
-        me: Host,
-        fleet: tuple[str, str],
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
-    ) -> None:
-        """`fleet`: the cluster's name and the workers' consumer group."""
-        self._member = member
-        self._peers = peers
-        self.me = me
-        self._fleet = fleet
-        self._clock = clock
-        self._wall_clock = wall_clock
-        self._known: dict[str, _Known] = {}
+    _member: HostsMember
+    _peers: Peers
+    me: Host
+    _fleet: tuple[str, str]
+    """The cluster's name and the workers' consumer group."""
+    _clock: Callable[[], float] = time.monotonic
+    _wall_clock: Callable[[], float] = time.time
+    _known: dict[str, _Known] = field(default_factory=dict)
 
     def start(self) -> None:
         self._member.start()

@@ -23,8 +23,7 @@ from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.http.access import AccessRights
 from kctl.http.errors import RESPONSES, answer_errors_in_one_shape
 from kctl.http.guard import Guard
-from kctl.http.pages import asset, home
-from kctl.http.probes import healthz, metrics, readyz
+from kctl.http.pages import asset, healthz, home, metrics, readyz
 from kctl.http.server import App
 from kctl.kafka.groups import Group
 from kctl.rows.advice import Answer

@@ -94,7 +94,8 @@ class Guard:
         except Exception as error:
             # Neither the message nor the exception: a caller may have written part of it.
             where = "".join(traceback.format_tb(error.__traceback__))
-            log.error("action=http_failed route=%s error=%s\n%s", _route(scope), type(error).__name__, where)
+            route = getattr(scope.get("route"), "path", "-")  # not the path: nothing from a request goes into a log
+            log.error("action=http_failed route=%s error=%s\n%s", route, type(error).__name__, where)
             if not exchange.has_begun:
                 await internal_error({"connection": "close"})(scope, exchange.receive, exchange.send)
 
@@ -263,11 +264,6 @@ def _has_body(scope: Scope) -> bool:
         name == b"transfer-encoding" or (name == b"content-length" and value.strip(b" 0"))
         for name, value in scope["headers"]
     )
-
-
-def _route(scope: Scope) -> str:
-    """A pattern, not the path, because nothing from a request goes into a log."""
-    return str(getattr(scope.get("route"), "path", "-"))
 
 
 def _password(value: str) -> str:

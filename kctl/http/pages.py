@@ -1,4 +1,5 @@
-"""`/`, its assets and `/docs`: pages whose policy runs only scripts that this server serves."""
+"""`/`, its assets and `/docs`: pages whose policy runs only scripts that this server serves; and the answers for probes
+and scrapers."""
 
 from __future__ import annotations
 
@@ -11,7 +12,11 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from fastapi import HTTPException, Request, Response
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, JSONResponse
+
+from kctl.http.errors import error_response
+from kctl.http.guard import OTHER_KEY
+from kctl_agent.errors import NotReady
 
 _TYPES = {".js": "text/javascript", "css": "text/css"}
 """By the last three characters of a name; other files are not served on their own."""
@@ -93,3 +98,24 @@ def _operation(path: str, method: str, described: Mapping[str, Any]) -> str:
     table = f"<table><tr><th>parameter</th><th>in</th><th></th></tr>{rows}</table>" if rows else ""
     text = escape(described.get("description", ""))
     return f"<h2><code>{method} {escape(path)}</code></h2><p>{escape(described.get('summary', ''))}. {text}</p>{table}"
+
+
+async def healthz() -> dict[str, str]:
+    return {"status": "ok"}
+
+
+async def readyz(request: Request) -> Response:
+    """200, or 503 with the reason."""
+    is_other = OTHER_KEY in request.scope  # the reason may quote errors
+    try:
+        body = request.app.state.source.ready()
+    except NotReady as error:
+        return error_response(NotReady("the reason is for the fleet's user, root, and tokens") if is_other else error)
+    return JSONResponse({"status": body["status"]} if is_other else body)
+
+
+async def metrics(request: Request) -> Response:
+    wants = request.headers.get("accept", ""), request.headers.get("accept-encoding", "")
+    body, content_type, is_gzipped = await request.app.state.source.metrics(*wants)
+    headers = {"vary": "accept, accept-encoding"} | ({"content-encoding": "gzip"} if is_gzipped else {})
+    return Response(body, media_type=content_type, headers=headers)

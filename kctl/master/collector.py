@@ -18,8 +18,7 @@ from kctl.config.sections import Config
 from kctl.groups.broker_cache import BrokerCache
 from kctl.groups.snapshot import Clusters, GroupSnapshot
 from kctl.master.advising import FleetAdviser
-from kctl.master.changes import Changes
-from kctl.master.events import EventFeed
+from kctl.master.events import Changes, EventFeed
 from kctl.master.members import Members
 from kctl.master.owners import is_handling, owners, read_elsewhere
 from kctl.master.reduction import (

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from msgspec import Raw
@@ -25,23 +26,18 @@ from kctl_agent.rpc.wire import JsonObject, parse_object
 log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False)
 class Members:
     """The supervised processes, and attached applications: any other socket in `run_dir` whose agent has answered. A
     silent attached agent counts as failed until its socket or process is gone. Belongs to one event loop."""
 
-    def __init__(
-        self,
-        run_dir: Path,
-        kinds: Callable[[], Mapping[str, str]],
-        statuses: Callable[[], Iterable[WorkerStatus]],
-        pool: AgentPool,
-    ) -> None:
-        """`kinds`: supervised name -> kind; `statuses` only explains failures."""
-        self._run_dir = run_dir
-        self._kinds = kinds
-        self._statuses = statuses
-        self._pool = pool
-        self._attached: set[str] = set()
+    _run_dir: Path
+    _kinds: Callable[[], Mapping[str, str]]
+    """Supervised name -> kind."""
+    _statuses: Callable[[], Iterable[WorkerStatus]]
+    """Only explain failures."""
+    _pool: AgentPool
+    _attached: set[str] = field(default_factory=set)
 
     async def sockets(self) -> dict[str, Path]:
         """Returns the sockets by name, also of supervised processes that have none yet. Raises PathError."""
@@ -94,10 +90,10 @@ def _explained(failure: Failed, status: WorkerStatus) -> Failed:
     return replace(failure, message=f"the {status.kind} is {status.state_words}")
 
 
+@dataclass(eq=False)
 class Agents:
-    def __init__(self, run_dir: Path, pool: AgentPool) -> None:
-        self._run_dir = run_dir
-        self._pool = pool
+    _run_dir: Path
+    _pool: AgentPool
 
     async def ping(self, name: str, timeout_seconds: float) -> PingReply | None:
         """Returns None if the agent does not answer in time."""

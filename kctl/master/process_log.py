@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from kctl.regular_files import open_regular, rotated
+from kctl.ownership import open_regular, rotated
 
 log = logging.getLogger(__name__)
 

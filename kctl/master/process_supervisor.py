@@ -18,7 +18,6 @@ from types import MappingProxyType
 
 from kctl.daemon_threads import on_disk
 from kctl.errors import OperationUnknown
-from kctl.master.exit_reasons import cause, why
 from kctl.master.health import Health, HealthRules, judge, on_heartbeat, on_memory_sample, refusals
 from kctl.master.process import KILL_SECONDS, Child, kill_session, record_session, remove_socket
 from kctl.master.process_log import ProcessLog
@@ -35,7 +34,9 @@ from kctl.master.restart import (
     SupervisionState,
     SupervisionStatus,
     Survived,
+    cause,
     step,
+    why,
 )
 from kctl.rows.workers import WorkerStatus
 from kctl_agent.replies.workers import PingReply

@@ -15,8 +15,7 @@ from msgspec import Raw
 from msgspec.structs import astuple
 
 from kctl.master.snapshot import Reduced
-from kctl.reduce.base import BrokerSnapshot, Freshness, Reducer
-from kctl.reduce.reducers import union
+from kctl.reduce.base import BrokerSnapshot, Freshness, Reducer, union
 from kctl.rows.columns import ABSENT, PartitionColumns, Reals
 from kctl.rows.workers import GroupMembers, Pings, WorkerRow, Workers, WorkerStatus, with_statuses
 from kctl.rpc.decode import as_struct
@@ -24,8 +23,7 @@ from kctl.rpc.fan_out import Failed, FanOut, typed
 from kctl_agent.errors import UnknownMethod
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.encode import encoded
-from kctl_agent.replies.member_leader import MemberReply
-from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
+from kctl_agent.replies.partitions import MemberReply, PartitionReply, PartitionsReply
 from kctl_agent.replies.questions import QUESTIONS, Question, named
 from kctl_agent.replies.workers import PingReply, WorkerReply
 from kctl_agent.rpc.wire import JsonObject

@@ -12,6 +12,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from kctl.children import child_environment, python_module
 from kctl.config.sections import Config
@@ -61,18 +62,13 @@ class Schedule:
         self._next_at = now + max(REST_SECONDS, REST_FACTOR * (now - began))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class TableMaintenance:
     """Runs the maintenance of the table. Belongs to one event loop."""
 
-    def __init__(
-        self,
-        config: Callable[[], Config],
-        latest: Callable[[], FleetSnapshot | None],
-        command: Sequence[str] = MAINTENANCE_COMMAND,
-    ) -> None:
-        self._config = config
-        self._latest = latest
-        self._command = command
+    _config: Callable[[], Config]
+    _latest: Callable[[], FleetSnapshot | None]
+    _command: Sequence[str] = MAINTENANCE_COMMAND
 
     async def run(self) -> None:
         """Cancelling it kills a running child: an uncommitted compaction has no effect."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kctl.master.operations.fleet_operation import Caller, Context, Done, Report
-from kctl.operations.scoped import ScopedOperation
+from kctl.operations.pause import ScopedOperation
 
 
 class ResumeReading(ScopedOperation, rpc="resume", for_all_hosts=True):

@@ -10,7 +10,7 @@ from operator import itemgetter
 from kctl.errors import KctlError, OperationRefused, OperationUnknown
 from kctl.fields import host_and_name, unix_seconds
 from kctl.master.operations.fleet_operation import BATCH_SECONDS, Caller, Context, Done, FleetOperation, OnOne, Report
-from kctl.operations.scoped import check_read
+from kctl.operations.pause import check_read
 from kctl_agent.errors import BadParams
 from kctl_agent.rpc.params import param
 from kctl_agent.rpc.wire import JsonObject

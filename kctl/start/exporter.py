@@ -16,14 +16,12 @@ from kctl.config.load import ExporterConfig
 from kctl.errors import KctlError
 from kctl.exporter import Exposition
 from kctl.groups.advising import GroupAdvisers
-from kctl.groups.collector import CollectedCluster
-from kctl.groups.collectors import Collectors
+from kctl.groups.collector import CollectedCluster, Collectors
 from kctl.http.access import access_of
 from kctl.http.groups_api import GroupsSource, groups_app
 from kctl.http.server import HttpServer, bind
 from kctl.kafka.client.access import of_cluster
-from kctl.master.notify import notify, pet_watchdog
-from kctl.start.signals import StopSignals, end, task, tune_process
+from kctl.start.signals import StopSignals, end, notify, pet_watchdog, task, tune_process
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,8 @@
-"""The composition root: makes every part of a master once."""
+"""The composition root: makes every part of a master once, and connects to the fleet's other hosts."""
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections import Counter
@@ -9,7 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
+from kctl import __version__
 from kctl.audit import fleet_log
 from kctl.config.clusters import by_group
 from kctl.config.effects import shown_settings
@@ -17,20 +20,22 @@ from kctl.config.sections import Config, HttpSection
 from kctl.dead_letters.sending import sending
 from kctl.dead_letters.storage import served_dead_letters
 from kctl.dead_letters.workbench import Workbench
+from kctl.errors import ConfigError
 from kctl.exporter import Exposition
 from kctl.groups.advising import GroupAdvisers
 from kctl.groups.broker_cache import BrokerCache
-from kctl.groups.collector import CollectedCluster
-from kctl.groups.collectors import Collectors, Prepared
+from kctl.groups.collector import CollectedCluster, Collectors, Prepared
 from kctl.hosts.hosts import Hosts
-from kctl.http.access import AccessRights, access_of
+from kctl.hosts.membership import HostsMember
+from kctl.hosts.roster import Host
+from kctl.http.access import AccessRights, access_of, read_tokens
 from kctl.http.app import create_app
 from kctl.http.groups_api import GroupsView
 from kctl.http.server import HttpServer
 from kctl.http.source import SnapshotSource
 from kctl.kafka.client.access import of_fleet
 from kctl.master.collector import Collector
-from kctl.master.control.router import Router
+from kctl.master.control.router import Router, RpcCounts, counted
 from kctl.master.control.server import ControlServer
 from kctl.master.control.service import MasterService
 from kctl.master.events import EventFeed
@@ -42,14 +47,15 @@ from kctl.master.operations.context import Context
 from kctl.master.operations.operation_log import OperationLog
 from kctl.master.pauses import Pauses
 from kctl.master.reduction import STALE_SECONDS
-from kctl.master.rpc_stats import RpcCounts, counted
 from kctl.master.supervisor import Supervisor
 from kctl.master.table_maintenance import TableMaintenance
 from kctl.master.verdict import Verdicts
 from kctl.operations import operations as operations_by_name
 from kctl.rpc.fan_out import AgentPool
 from kctl.schemas import decoder
-from kctl.start.hosts import hosts_of, with_access
+
+if TYPE_CHECKING:
+    from kctl.hosts.peers import PeersAccess
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,3 +179,46 @@ def _use_http(server: HttpServer, hosts: Hosts | None, config: Config, settings:
     if hosts is not None:
         with_access(hosts.use, config)
     return server.use(access)
+
+
+T = TypeVar("T")
+_PORT = re.compile(r":\d+\Z")
+
+
+def hosts_of(config: Config, port: int) -> Hosts | None:
+    """Starts nothing; None if the fleet runs on one host. `port` is the HTTP port. Raises ConfigError."""
+    settings = config.hosts
+    if not settings.url:
+        return None
+    from kctl.hosts.peers import Peers  # with httpcore, which a fleet on one host does without
+
+    url = settings.url if _PORT.search(settings.url) else f"{settings.url}:{port}"
+    me = Host(settings.own_name, url, time.time_ns(), __version__)
+    group = settings.group or f"{config.kafka.group}.kctl-masters"
+    member = HostsMember(of_fleet(config), group, config.kafka.topics[0], me, settings.forget_seconds)
+    return Hosts(member, with_access(Peers, config), me, (config.kafka.cluster, config.kafka.group))
+
+
+def with_access(use: Callable[[PeersAccess], T], config: Config) -> T:
+    """Calls `use` with the current tokens and certificates. Raises ConfigError."""
+    try:
+        return use(_peers_access(config))
+    except OSError as error:  # ssl.SSLError is one
+        file = config.hosts.ca_file
+        raise ConfigError(f"hosts.ca_file {file} cannot be used: {error.strerror or error}") from None
+
+
+def _peers_access(config: Config) -> PeersAccess:
+    from kctl.hosts.peers import PeersAccess  # see above
+
+    settings, folder = config.hosts, config.path.parent
+
+    def tokens(setting: str, name: str) -> tuple[str, ...]:
+        return tuple(each.secret for each in read_tokens(folder / name, setting, may_act=False)) if name else ()
+
+    return PeersAccess(
+        tokens("hosts.token_file", settings.token_file),
+        tokens("hosts.operations_token_file", settings.operations_token_file),
+        str(folder / settings.ca_file) if settings.ca_file else None,
+        settings.allow_plain,
+    )

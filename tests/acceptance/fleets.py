@@ -20,7 +20,7 @@ from kafka import KafkaProducer, TopicPartition
 from kctl.config.load import load
 from kctl.demo.audit import Audit, audit, places
 from kctl.demo.fleet import DemoFleet
-from kctl.demo.producer import Producer
+from kctl.demo.run import Producer
 from kctl_agent.storage.file import FileStorage
 from tests.conftest import BRIEF_JVM, eventually
 from tests.processes import alive

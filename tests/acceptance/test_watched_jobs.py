@@ -19,7 +19,7 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 from kctl.checkpoints.entries import Offsets
-from kctl.demo.producer import Producer
+from kctl.demo.run import Producer
 from tests.acceptance.fleets import START_SECONDS
 from tests.acceptance.spark_jobs import ScalaJob, SparkJobs, SparkProcess
 from tests.checkpoint_faults import newest

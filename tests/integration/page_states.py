@@ -17,7 +17,7 @@ import pytest
 from kafka import KafkaProducer
 from selenium import webdriver
 
-from kctl.demo.producer import Producer
+from kctl.demo.run import Producer
 from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.file import FileStorage
 from tests.conformance.given import fill

@@ -35,8 +35,7 @@ from kctl_agent.process.stop import StopRequest, watch_parent
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
 from kctl_agent.replies.workers import Scope, WorkerReply
-from kctl_agent.rpc.commands import COMMANDS, operation_commands, ping_of, with_describe
-from kctl_agent.rpc.commands.operations import PauseScopes, SeekPartition
+from kctl_agent.rpc.commands import COMMANDS, PauseScopes, SeekPartition, operation_commands, ping_of, with_describe
 from kctl_agent.rpc.operations import AcceptedOperation, Inbox, Outcome, is_paused, scope_of
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot

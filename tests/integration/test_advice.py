@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kctl.demo.producer import Producer
+from kctl.demo.run import Producer
 from kctl_agent.storage.file import FileStorage
 from tests.conformance.given import fill
 from tests.conftest import eventually

@@ -14,8 +14,7 @@ import pytest
 from kafka import KafkaAdminClient
 
 from kctl.demo.fleet import DemoFleet
-from kctl.demo.producer import Producer
-from kctl.demo.run import ended_part
+from kctl.demo.run import Producer, ended_part
 from kctl.errors import StartError
 from tests.conftest import eventually
 from tests.servers import kafka_tools, topics

@@ -19,7 +19,7 @@ import psutil
 import pytest
 from py4j.protocol import Py4JError
 
-from kctl_agent.engine.guests import Guests, held_port
+from kctl_agent.engine.main import Guests, held_port
 from kctl_agent.paths import process_identity
 from kctl_agent.peers import is_own, owner_of_listener
 from kctl_agent.process import deadline

@@ -16,7 +16,7 @@ import pytest
 from kctl.config.load import load
 from kctl.errors import AlreadyRunning
 from kctl.master.process import session_members
-from kctl.start.main import run
+from kctl.start.master import run
 from tests.command_lines import run_process
 from tests.conftest import eventually
 from tests.integration.conftest import Master

@@ -103,7 +103,7 @@ def test_the_client_on_the_page_works(short_dir: Path) -> None:
 def test_the_process_in_the_readme_of_the_agent_answers(short_dir: Path) -> None:
     [process] = re.findall(r"```python\n(.*?)```", AGENT.read_text(encoding="utf-8"), re.DOTALL)
     question = """\
-    from kctl_agent.rpc.client import ask
+    from kctl_agent.spark.gateway import ask
     print(ask(Path("run/my-process.sock"), "workers", {}, 5.0)["state"])
 """
     command = [sys.executable, "-c", process + question]

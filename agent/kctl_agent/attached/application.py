@@ -27,8 +27,7 @@ from kctl_agent.attached.brokers import (
 from kctl_agent.attached.queries import Queries
 from kctl_agent.kafka.clients import opened
 from kctl_agent.kafka.errors import describe, is_of_kafka
-from kctl_agent.rpc.commands import COMMANDS, with_describe
-from kctl_agent.rpc.commands.diagnosis import STACK_DUMP
+from kctl_agent.rpc.commands import COMMANDS, STACK_DUMP, with_describe
 from kctl_agent.rpc.server import AgentServer
 
 _LOG: Final = logging.getLogger(__name__)

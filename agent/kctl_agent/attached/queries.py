@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from kctl_agent.replies.fields import TopicPartition
-from kctl_agent.replies.member_leader import MemberReply
-from kctl_agent.replies.partitions import PartitionReply, PartitionsReply, lag_of
+from kctl_agent.replies.partitions import MemberReply, PartitionReply, PartitionsReply, lag_of
 from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.rpc.snapshot import Snapshot
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kctl_agent.replies.fields import age
+from kctl_agent.replies.fields import TopicPartition, age
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +45,53 @@ def lag_of(
     if first is None:
         first = start if reset == "earliest" else position
     return None if end is None or first is None else max(end - first, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerMetadata:
+    node_id: int
+    host: str | None = None
+    port: int | None = None
+    rack: str | None = None
+    controller: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersReply:
+    """The reply to `metadata_brokers`: all brokers that the client knows."""
+
+    rows: tuple[BrokerMetadata, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    topic: str
+    partition: int
+    leader_id: int | None = None
+    """None while the partition has no leader."""
+    replica_nodes: tuple[int, ...] | None = None
+    isr_nodes: tuple[int, ...] | None = None
+    offline: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsReply:
+    """The reply to `metadata_topics`: all partitions of the subscribed topics."""
+
+    rows: tuple[PartitionMetadata, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemberReply:
+    """The reply to `member_leader`. Ids are None until the worker has joined."""
+
+    member_id: str | None = None
+    worker: str = ""
+    generation: int | None = None
+    leader: str | None = None
+    """The leader's member id."""
+    is_leader: bool | None = None
+    """None while it does not know both ids."""
+    group: str | None = None
+    assignor: str | None = None
+    partitions: tuple[TopicPartition, ...] = ()

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 _REPLIES = "kctl_agent.replies"
-_REDUCERS = "kctl.reduce.reducers"
+_REDUCERS = "kctl.reduce.base"
 
 
 class Question(NamedTuple):
@@ -80,7 +80,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "member_leader": Question(
         "The leader of the consumer group, and its members",
         "member id, generation, leader, assigned partitions",
-        f"{_REPLIES}.member_leader.MemberReply",
+        f"{_REPLIES}.partitions.MemberReply",
         f"{_REDUCERS}.member_leader",
         "kctl.rows.workers.GroupMembers",
         rows="members",
@@ -94,7 +94,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "metadata_brokers": Question(
         "The Kafka brokers",
         "node id, host, port, rack of each broker; which is the controller",
-        f"{_REPLIES}.metadata.BrokersReply",
+        f"{_REPLIES}.partitions.BrokersReply",
         key=("node_id",),
         not_yet="has no metadata from a broker",
         age="brokers",
@@ -104,7 +104,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "metadata_topics": Question(
         "Leader and replicas of each partition",
         "leader, replicas, in-sync and offline replicas of each partition",
-        f"{_REPLIES}.metadata.TopicsReply",
+        f"{_REPLIES}.partitions.TopicsReply",
         key=("topic", "partition"),
         not_yet="has no metadata from a broker",
         age="brokers",

@@ -20,7 +20,7 @@ from kctl_agent.errors import (
     UnknownMethod,
 )
 from kctl_agent.replies.workers import WorkerReply
-from kctl_agent.rpc.commands.base import AgentCommand
+from kctl_agent.rpc.commands import AgentCommand
 from kctl_agent.rpc.messages import check_request, printable_name, readable_id, reply_error
 from kctl_agent.rpc.params import check_params
 from kctl_agent.rpc.snapshot import Snapshot

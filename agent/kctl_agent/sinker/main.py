@@ -13,8 +13,7 @@ from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, log_t
 from kctl_agent.process.outages import Stopped, until_it_works
 from kctl_agent.process.stop import StopRequest, watch_parent
 from kctl_agent.replies.questions import asked_of
-from kctl_agent.rpc.commands import COMMANDS, AgentCommand, operation_commands
-from kctl_agent.rpc.commands.operations import PauseScopes
+from kctl_agent.rpc.commands import COMMANDS, AgentCommand, PauseScopes, operation_commands
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.schemas.in_process import decode_messages

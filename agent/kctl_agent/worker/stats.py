@@ -11,8 +11,7 @@ from kafka import TopicPartition
 from kctl_agent.errors import StorageError
 from kctl_agent.process.stats import StoringStats
 from kctl_agent.replies.fields import TopicPartition as Assigned
-from kctl_agent.replies.metadata import BrokersReply, TopicsReply
-from kctl_agent.replies.partitions import PartitionReply, PartitionsReply, lag_of
+from kctl_agent.replies.partitions import BrokersReply, PartitionReply, PartitionsReply, TopicsReply, lag_of
 from kctl_agent.replies.workers import UnreadPartition
 from kctl_agent.rpc.operations import Inbox, is_paused
 from kctl_agent.rpc.server import AgentServer

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from kctl.cli.command import CONFIG, OUTPUT, YES, Command, Option
-from kctl.cli.confirm import confirmed
 from kctl.cli.fleet.operations import carry_out, follow, show, submit
+from kctl.cli.output import confirmed
 from kctl.cli.table import clean, columns, render
 from kctl.errors import OperationFailed, UsageError
 from kctl.fleets import Fleet, find

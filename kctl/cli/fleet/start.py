@@ -19,7 +19,7 @@ from kctl.cli.options import config_file, overrides
 from kctl.cli.output import echo
 from kctl.errors import RunDirUnusable
 from kctl.fleets import find
-from kctl.regular_files import open_regular
+from kctl.ownership import open_regular
 
 if TYPE_CHECKING:
     from kctl.config.sections import Config
@@ -40,7 +40,7 @@ def _run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         return _detach(loaded, path, options.set or [])
     logs.configure(loaded.log.level)
 
-    from kctl.start.main import run  # half a second of imports, not needed to refuse a configuration
+    from kctl.start.master import run  # half a second of imports, not needed to refuse a configuration
 
     return run(loaded, path.absolute(), reread=lambda: load(path, env, settings))
 

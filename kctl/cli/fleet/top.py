@@ -24,7 +24,7 @@ from kctl.cli.command import CONFIG, Command, Option
 from kctl.cli.fleet.ask import OF_HOSTS, ask, lacks, of_hosts, verdict_of
 from kctl.cli.fleet.worker_table import TOP, worker_table
 from kctl.cli.output import echo
-from kctl.cli.table import UNKNOWN, Column, clean, clip, duration, render
+from kctl.cli.table import UNKNOWN, clean, clip, columns, duration, render
 from kctl.daemon_threads import DaemonThreads
 from kctl.errors import KctlError, NoMaster
 from kctl.fields import moment
@@ -54,13 +54,7 @@ _ASKED = ("workers", "offset_checker", "block_size")
 _THREADS = DaemonThreads(len(_ASKED), "kctl-top")
 """They ask at once, so that a frozen process delays a screen by one time-out, and Ctrl-C by none."""
 _FRAME_LINES = 6
-_PARTITION_COLUMNS = (
-    Column("partition"),
-    Column("committed", is_number=True),
-    Column("end", is_number=True),
-    Column("lag", is_number=True),
-    Column("worker"),
-)
+_PARTITION_COLUMNS = columns("partition >committed >end >lag worker")
 _STYLES = {Level.OK: "", Level.DEGRADED: "yellow", Level.UNKNOWN: "yellow", Level.FAILING: "red"}
 
 

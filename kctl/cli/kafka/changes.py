@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from kctl.audit import AuditedOperation, operation
-from kctl.cli.confirm import confirmed
 from kctl.cli.kafka.cluster import audit_log
+from kctl.cli.output import confirmed
 from kctl.cli.table import clean
 from kctl.errors import UsageError
 from kctl.kafka.client.connection import ClusterConnection

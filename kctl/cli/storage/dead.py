@@ -5,20 +5,22 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import Field, fields
+from datetime import datetime
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kctl.audit import fleet_log, operation
 from kctl.cli.command import CONFIG, OUTPUT, WIDE_OUTPUT, YES, Command, CommandGroup, Option
-from kctl.cli.confirm import confirm
 from kctl.cli.options import load_fleet
-from kctl.cli.output import as_json, as_text, echo
-from kctl.cli.storage.selection import SELECTION, selection
+from kctl.cli.output import as_json, as_text, confirm, echo
 from kctl.cli.storage.tables import dead_letter_lines, dead_letter_table, group_table
 from kctl.dead_letters.documents import dead_letter_document, group_document
 from kctl.dead_letters.sending import sending
 from kctl.dead_letters.storage import Verb, changed, opened_dead_letters
 from kctl.errors import UsageError
+from kctl.fields import unix_seconds
 from kctl.schemas import decoder
 from kctl.terminal import line_of
 from kctl_agent.rpc.messages import number_of
@@ -26,6 +28,43 @@ from kctl_agent.storage.selection import Selection
 
 if TYPE_CHECKING:
     from kctl.config.sections import Config
+
+
+_FLAGS = MappingProxyType({"older_than_seconds": "--older-than", "ids": "--id"})
+_KINDS = MappingProxyType({"int | None": "int", "float | None": "number", "tuple[str, ...] | None": "texts"})
+
+
+def _option(declared: Field[Any]) -> Option:
+    kind = "text" if _is_time(declared) else _KINDS.get(str(declared.type), "text")
+    return Option(
+        (_FLAGS.get(declared.name, f"--{declared.name.replace('_', '-')}"),),
+        declared.metadata["help"],
+        kind,
+        declared.metadata["metavar"],
+        least=0 if kind in ("int", "number") else None,
+        parameter=declared.name,
+    )
+
+
+def selection(options: argparse.Namespace) -> Selection:
+    return Selection(**{each.name: _value(each, getattr(options, each.name)) for each in fields(Selection)})
+
+
+def _value(declared: Field[Any], given: Any) -> Any:
+    if given is None or not _is_time(declared):
+        return tuple(given) if isinstance(given, list) else given
+    try:
+        return unix_seconds(datetime.fromisoformat(given))
+    except ValueError:
+        raise UsageError(f"{given!r} is not a time: give one such as 2026-11-21T10:00:00Z") from None
+
+
+def _is_time(declared: Field[Any]) -> bool:
+    return bool(declared.metadata["metavar"] == "TIME")
+
+
+SELECTION = tuple(map(_option, fields(Selection)))
+
 
 R = TypeVar("R")
 

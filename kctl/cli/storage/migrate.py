@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from kctl.audit import fleet_log, operation
 from kctl.cli.command import CONFIG, YES, Command, Option
-from kctl.cli.confirm import confirm
 from kctl.cli.options import load_fleet
-from kctl.cli.output import echo
+from kctl.cli.output import confirm, echo
 from kctl.cli.table import columns, render
 from kctl.dead_letters.storage import opened, opened_lake
 from kctl.errors import KctlError, OperationRefused

@@ -5,7 +5,6 @@ from kctl.http.api import status  # isort: skip  # the order of the reference
 from kctl.http.api import partitions  # isort: skip
 from kctl.http.api import history  # isort: skip
 from kctl.http.api import lists  # isort: skip
-from kctl.http.api import processes  # isort: skip
 from kctl.http.api.listing import router
 
-__all__ = ["history", "lists", "partitions", "processes", "router", "status"]
+__all__ = ["history", "lists", "partitions", "router", "status"]

@@ -29,9 +29,8 @@ from kctl.dead_letters.workbench import Workbench
 from kctl.errors import KctlError
 from kctl.fields import moment, unix_seconds
 from kctl.http.api.api import api_of
-from kctl.http.errors import Error, error_body
+from kctl.http.errors import Error, JsonRoute, error_body
 from kctl.http.guard import CALLER_KEY
-from kctl.http.strict import JsonRoute
 from kctl_agent.errors import AgentError
 from kctl_agent.rpc.messages import printable_name
 from kctl_agent.storage.causes import public_class

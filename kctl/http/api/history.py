@@ -10,10 +10,9 @@ from fastapi import HTTPException, Query, Request, Response
 from kctl.http.api.api import api_of
 from kctl.http.api.listing import IfNoneMatch, router
 from kctl.http.errors import Error
-from kctl.master.history import FLEET, KEPT_SECONDS, Subject, Window
+from kctl.master.history import FLEET, KEPT_SECONDS, Subject
 from kctl.rows.columns import Reals
 from kctl_agent.replies.encode import encoded
-from kctl_agent.rpc.wire import JsonObject
 
 _DIGITS = 3
 _NO_GROUP = "no history is kept of this group: of all groups it is of the 20 with the most lag"
@@ -54,7 +53,11 @@ async def history(
     marks = [] if group is not None else api.source.feed.marks(end - seconds, math.inf if until is None else end)
     bounds = {"since": end - seconds, "until": end}
     named = [{"worker": None, **encoded(each)} for each in marks]
-    return api.answer(snapshot, {**bounds, **_columns(window), "marks": named})
+    series = {
+        name: {"least": _listed(least), "most": _listed(window.most[name])} for name, least in window.least.items()
+    }
+    known = {"began_at": window.began_at, "first_at": window.first_at, "step_seconds": window.step_seconds}
+    return api.answer(snapshot, {**bounds, **known, "series": series, "marks": named})
 
 
 def _subject(topic: str | None, partition: int | None, worker: str | None) -> Subject:
@@ -64,17 +67,6 @@ def _subject(topic: str | None, partition: int | None, worker: str | None) -> Su
     if partition is not None:
         return "partition", (topic, partition)
     return FLEET if topic is None else ("topic", topic)
-
-
-def _columns(window: Window) -> JsonObject:
-    return {
-        "began_at": window.began_at,
-        "first_at": window.first_at,
-        "step_seconds": window.step_seconds,
-        "series": {
-            name: {"least": _listed(least), "most": _listed(window.most[name])} for name, least in window.least.items()
-        },
-    }
 
 
 def _listed(values: Reals) -> list[float | None]:

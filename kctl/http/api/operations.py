@@ -11,9 +11,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from kctl.errors import OperationFailed, OperationUnknown
-from kctl.http.errors import Error, error_body
+from kctl.http.errors import Error, JsonRoute, error_body
 from kctl.http.guard import CALLER_KEY, HOLDER_KEY
-from kctl.http.strict import JsonRoute
 from kctl.master.operations.base import Caller, Operation
 from kctl.master.operations.fleet_operation import described
 from kctl.master.operations.operation_log import OperationLog

@@ -93,23 +93,15 @@ class _Replies(NamedTuple):
     others: HostsOutcome = HostsOutcome()
 
 
+@dataclass(slots=True, eq=False)
 class MasterService:
-    def __init__(
-        self,
-        members: Members,
-        broker_cache: BrokerCache,
-        statuses: Callable[[], Iterable[WorkerStatus]],
-        verdicts: Verdicts,
-        feed: EventFeed,
-        hosts: Hosts | None = None,
-    ) -> None:
-        self._members = members
-        self._broker_cache = broker_cache
-        self._statuses = statuses
-        self._verdicts = verdicts
-        self._feed = feed
-        self._hosts = hosts
-        self._for_others = 0
+    _members: Members
+    _broker_cache: BrokerCache
+    _statuses: Callable[[], Iterable[WorkerStatus]]
+    _verdicts: Verdicts
+    _feed: EventFeed
+    _hosts: Hosts | None = None
+    _for_others: int = 0
 
     async def answer(self, request: Request) -> JsonObject:
         """Returns the reply before the request's deadline. Raises UnknownMethod, BadParams."""

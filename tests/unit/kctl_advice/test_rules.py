@@ -98,7 +98,7 @@ def a_backlog_beyond_a_cycle_is_work_of_the_catch_up_time(make: Make) -> None:
     assert found == pytest.approx((without or 0) + 600 * 30 / 300 / CAPACITY, rel=1e-3)
 
 
-@mutation("shares", "_STATELESS.get(self._assignor,", "_STATELESS.get('roundrobin',")
+@mutation("window", "_STATELESS.get(self._assignor,", "_STATELESS.get('roundrobin',")
 def the_assignor_of_the_group_decides_who_gets_what(make: Make) -> None:
     rates = [500.0, 500.0]
 
@@ -189,8 +189,8 @@ def an_interruption_begins_the_three_minutes_again(make: Make) -> None:
     assert fleet.watch(180).answer is Answer.WORKERS
 
 
-@mutation("capacity", "return Capacity(full_batch / full)", "return Capacity(rows / seconds)")
-@mutation("capacity", "error > _MOST_ERROR * full", "False")
+@mutation("window", "return Capacity(full_batch / full)", "return Capacity(rows / seconds)")
+@mutation("window", "error > _MOST_ERROR * full", "False")
 def a_full_batch_is_extrapolated_and_unknown_if_batches_are_even(make: Make) -> None:
     assert Watched(make, even(2400), 4).watch(120).capacity_per_second == pytest.approx(CAPACITY, rel=1e-3)
     even_batches = Watched(make, even(2400), 4)
@@ -207,7 +207,7 @@ def a_full_batch_is_extrapolated_and_unknown_if_batches_are_even(make: Make) -> 
     assert "the time of a full batch is unknown" in found.reason
 
 
-@mutation("capacity", "if rows >= _FULL * full_batch:", "if False:")
+@mutation("window", "if rows >= _FULL * full_batch:", "if False:")
 def full_batches_need_no_variation(make: Make) -> None:
     fleet = Watched(make, even(2400), 4)
     fleet.rows = FULL, FULL
@@ -331,8 +331,8 @@ def a_full_storage_or_a_failing_handler_needs_no_workers(make: Make) -> None:
     assert (failing.answer, failing.reason) == (Answer.HANDLER, "sinker-0 handles nothing")
 
 
-@mutation("expectation", "is_met = at - change.at, waiting <= allowed", "is_met = at - change.at, True")
-@mutation("expectation", "self._change = change and change._replace(at=at)", "pass")
+@mutation("policy", "is_met = at - change.at, waiting <= allowed", "is_met = at - change.at, True")
+@mutation("policy", "self._change = change and change._replace(at=at)", "pass")
 def a_change_is_held_against_what_was_expected(make: Make) -> None:
     fleet = Watched(make, even(4000, 30), 4)
     assert fleet.watch(300, lag=fleet.rates * 21).workers == fleet.advice.needed == 6
@@ -351,7 +351,7 @@ def a_change_is_held_against_what_was_expected(make: Make) -> None:
     assert (missed.is_met, "workers 4 -> 6 did not work as expected" in missed.text) == (False, True)
 
 
-@mutation("expectation", "if not is_last:", "if False:")
+@mutation("policy", "if not is_last:", "if False:")
 def a_step_promises_nothing(make: Make) -> None:
     fleet = Watched(make, even(2400), 4)
     fleet.watch(120)
@@ -360,7 +360,7 @@ def a_step_promises_nothing(make: Make) -> None:
     assert fleet.scaled(8, 600).outcome is None
 
 
-@mutation("expectation", "not change.is_step or needed == current", "not change.is_step")
+@mutation("policy", "not change.is_step or needed == current", "not change.is_step")
 def the_last_step_is_judged_although_more_was_needed_when_it_was_advised(make: Make) -> None:
     fleet = Watched(make, even(4000, 30), 4)
     fleet.watch(280, lag=fleet.rates * 21)

@@ -150,7 +150,7 @@ def test_a_defect_is_one_sentence_and_no_traceback(kctl: Kctl, config: Path, mon
     def run(_config: Config, _path: Path, **_: object) -> int:
         raise RuntimeError("impossible")
 
-    monkeypatch.setattr("kctl.start.main.run", run)
+    monkeypatch.setattr("kctl.start.master.run", run)
 
     ran = kctl("start", "-c", str(config))
 

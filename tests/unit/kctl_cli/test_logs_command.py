@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kctl.cli.fleet.log_files import Follower
+from kctl.cli.fleet.logs import Follower
 from kctl.master import process_log
 from kctl_agent.paths import bind_socket, prepare_run_dir, process_identity
 from tests.command_lines import Kctl, Master, Ran

@@ -328,7 +328,7 @@ def test_small_files_are_compacted_and_old_ones_removed_but_by_no_dry_run(kctl: 
 def test_vacuum_spares_what_is_needed_again(kctl: Kctl, two_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = DeltaTable(two_files).version()
     kctl("storage", "optimize")
-    monkeypatch.setattr("kctl.cli.storage.maintenance.confirm", lambda _: DeltaTable(two_files).restore(before))
+    monkeypatch.setattr("kctl.cli.storage.commands.confirm", lambda _: DeltaTable(two_files).restore(before))
 
     removed = kctl("storage", "vacuum", "--retention-hours", "0")
 

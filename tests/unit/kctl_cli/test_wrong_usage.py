@@ -197,7 +197,7 @@ def test_what_cannot_be_printed_is_reported_although_the_process_ends_at_once() 
     assert "No space left on device" in done.stderr
 
 
-ASK = "from kctl.cli import entry, confirm; entry._dispatched = lambda *_: int(confirm.confirmed('Do it?')); "
+ASK = "from kctl.cli import entry, output; entry._dispatched = lambda *_: int(output.confirmed('Do it?')); "
 QUESTION = b"Do it? [y/N] "
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
+from kctl.cli.config import json_schema
 from kctl.cli.groups.api_client import URL
 from kctl.config.load import LAKE_TRIGGER_SECONDS, load, load_exporter
-from kctl.config.schema import json_schema
 from kctl.config.sections import Config, HttpSection
 from kctl.errors import ConfigError
 from tests.configurations import KAFKA, loaded

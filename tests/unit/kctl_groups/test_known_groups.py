@@ -12,8 +12,7 @@ from kctl.config.sections import ExporterSection, StatusSection
 from kctl.errors import BrokerUnreachable
 from kctl.groups.advising import GroupAdvisers
 from kctl.groups.collector import ClusterCollector, CollectedCluster
-from kctl.groups.filters import NameFilter, bounded, detail_of, fits
-from kctl.groups.known_groups import KnownGroups
+from kctl.groups.known_groups import KnownGroups, NameFilter, bounded, detail_of, fits
 from kctl.groups.snapshot import Clusters, ClusterSnapshot, GroupSnapshot
 from kctl.kafka.client.access import plain
 from kctl.kafka.groups import ListedGroup

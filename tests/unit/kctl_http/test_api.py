@@ -14,7 +14,7 @@ import pytest
 from kctl.groups.snapshot import GroupSnapshot
 from kctl.hosts.roster import Host
 from kctl.http.access import AccessRights
-from kctl.http.api import streams as stream_module
+from kctl.http.api import api as api_module
 from kctl.master.control.service import lag_glance
 from kctl.master.events import EventFeed
 from kctl.master.snapshot import Reduced
@@ -283,7 +283,7 @@ async def test_events_come_as_they_happen_and_go_on_where_a_listener_left_off() 
 
 
 async def test_open_streams_are_bounded_and_do_not_hold_up_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_module, "_AT_A_TIME", 1)
+    monkeypatch.setattr(api_module, "_AT_A_TIME", 1)
     async with serving(source_of(snapshot())) as server, httpx.AsyncClient(timeout=10) as client:
         url = f"{server.url}/api/v1/events"
         async with client.stream("GET", url) as response:

@@ -16,10 +16,10 @@ from typing import Any, cast
 import httpx
 import pytest
 
+from kctl.http import app
 from kctl.http.access import AccessRights
-from kctl.http.api import kept
 from kctl.http.api.api import Api
-from kctl.http.api.kept import KeptAnswers
+from kctl.http.app import KeptAnswers
 from kctl.http.protocol import BoundedProtocol
 from kctl.http.server import HttpServer, connection_bound
 from kctl.master.snapshot import FleetSnapshot
@@ -266,7 +266,7 @@ async def test_another_question_another_snapshot_and_a_later_one_are_not_answere
     bodies.append((await client.get("lag?limit=1")).content)
     moving.latest = replace(moving.latest, sequence=8)
     bodies.append((await client.get("lag?limit=2")).content)
-    monkeypatch.setattr(kept, "KEPT_BYTES", 0)
+    monkeypatch.setattr(app, "KEPT_BYTES", 0)
     bodies += [(await client.get("status")).content for _ in range(2)]
 
     assert len(set(bodies)) == 5

@@ -17,7 +17,7 @@ import pytest
 
 from kctl.groups.snapshot import ClusterSnapshot
 from kctl.http.access import AccessRights
-from kctl.http.api.processes import _BYTES
+from kctl.http.api.lists import _BYTES
 from kctl.http.groups_api import groups_app
 from kctl.kafka.groups import Group
 from kctl.master.events import EventFeed

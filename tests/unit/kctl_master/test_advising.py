@@ -11,7 +11,7 @@ from msgspec.structs import replace as changed
 from kctl.advice.window import Work
 from kctl.config.load import load
 from kctl.master.advising import FleetAdviser
-from kctl.master.changes import Changes
+from kctl.master.events import Changes
 from kctl.master.owners import owners
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.reduce.base import Freshness, GroupStats

@@ -24,8 +24,7 @@ from kctl.operations import operation
 from kctl.operations.reload import ReloadConfig
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.errors import BadParams
-from kctl_agent.rpc.commands import operation_commands
-from kctl_agent.rpc.commands.operations import SeekPartition
+from kctl_agent.rpc.commands import SeekPartition, operation_commands
 from kctl_agent.rpc.operations import AcceptedOperation, Inbox, Outcome
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.wire import JsonObject

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kctl.master.history import FLEET, FleetHistory, Subject
+from kctl.master.history import FLEET, FleetHistory, Ring, StepRates, Subject
 from kctl.master.reduction import COMMANDS, OFFSET_CHECKER, WORKERS, gaps, reduced, with_supervisor
-from kctl.master.rings import Ring, StepRates
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.reduce.base import Answer, BrokerSnapshot, Freshness
 from kctl.rows.columns import Reals

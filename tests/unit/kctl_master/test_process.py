@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from kctl.master import process_log
-from kctl.master.exit_reasons import cause, why
-from kctl.master.memory import SCAN_SECONDS, Memory, shared_bytes
 from kctl.master.process import Child, kill_session, processes, remove_socket, session_members
 from kctl.master.process_log import KEPT_BYTES, LogRotation, ProcessLog, rotate
-from kctl.regular_files import rotated
+from kctl.master.restart import cause, why
+from kctl.master.supervisor import SCAN_SECONDS, Memory, shared_bytes
+from kctl.ownership import rotated
 from tests.processes import until
 
 FAMILY = """

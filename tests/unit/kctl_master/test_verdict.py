@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kctl.master.changes import Changes
+from kctl.master.events import Changes
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl.master.verdict import Verdicts, judge
 from kctl.reduce.base import Freshness
@@ -18,7 +18,7 @@ from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
 from kctl.status.unhandled import Unhandled
 from kctl_agent.replies.block_size import StorageReply
-from kctl_agent.replies.metadata import PartitionMetadata, TopicsReply
+from kctl_agent.replies.partitions import PartitionMetadata, TopicsReply
 from kctl_agent.replies.workers import PingReply, SinkerStats, WaitingFor
 from tests.fleet_snapshot import TAKEN_AT, UNIX, judged, partition, snapshot, worker
 from tests.partitions import columns_of

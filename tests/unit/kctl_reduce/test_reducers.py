@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kctl.master.reduction import COMMANDS
-from kctl.reduce.base import Answer, BrokerSnapshot, per_sender
-from kctl.reduce.reducers import union
+from kctl.reduce.base import Answer, BrokerSnapshot, per_sender, union
 from kctl.rows.partitions import ResetPolicy
 from kctl_agent.rpc.wire import JsonObject
 from tests.partitions import Row, columns_of

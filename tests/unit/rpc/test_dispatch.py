@@ -15,9 +15,10 @@ from kctl.rpc.client import Failure, Reply, reply_of
 from kctl_agent import __version__
 from kctl_agent.errors import BadParams, BadPayload, BadRequest, NotReady, PathError, StorageError
 from kctl_agent.replies.block_size import StorageReply, TableReply
+from kctl_agent.replies.describe import Param
 from kctl_agent.replies.partitions import PartitionsReply, lag_of
 from kctl_agent.replies.workers import CommitStats
-from kctl_agent.rpc.commands import COMMANDS, AgentCommand, Param
+from kctl_agent.rpc.commands import COMMANDS, AgentCommand
 from kctl_agent.rpc.dispatch import Dispatcher, FaultCounters
 from kctl_agent.rpc.messages import MAX_ID_LENGTH, Request, Role, check_request, is_plain_number, readable_id, reply_ok
 from kctl_agent.rpc.operations import scope_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kctl_agent.sinker.in_flight import InFlightClaim, Part, decide
-from kctl_agent.sinker.journal import DIED, UNKNOWN, Journal
+from kctl_agent.sinker.sinker import DIED, UNKNOWN, Journal
 from kctl_agent.storage.causes import RETURNED_FALSE
 from kctl_agent.storage.claim import Claim
 from tests.conformance.given import fill

@@ -13,7 +13,7 @@ from kafka import TopicPartition
 from kctl_agent.errors import StorageError
 from kctl_agent.message import Message
 from kctl_agent.replies.block_size import StorageReply
-from kctl_agent.replies.member_leader import MemberReply
+from kctl_agent.replies.partitions import MemberReply
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot

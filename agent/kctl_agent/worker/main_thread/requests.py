@@ -11,7 +11,7 @@ from kafka.errors import KafkaError
 
 from kctl_agent.errors import AgentError, StorageError
 from kctl_agent.kafka.errors import reason
-from kctl_agent.rpc.commands.operations import PauseScopes, SeekPartition
+from kctl_agent.rpc.commands import PauseScopes, SeekPartition
 from kctl_agent.rpc.operations import AcceptedOperation, Inbox, Outcome, is_paused, outcome_of
 from kctl_agent.storage.base import OffsetStore
 from kctl_agent.storage.chunk import StoredOffset
@@ -19,9 +19,8 @@ from kctl_agent.worker.consumer_group.commits import refusal
 from kctl_agent.worker.consumer_group.membership import MemberLost, Membership, partition_names
 from kctl_agent.worker.lifecycle.machine import Action, Lifecycle
 from kctl_agent.worker.offsets.brokers import Brokers
-from kctl_agent.worker.offsets.positions import Found
+from kctl_agent.worker.offsets.positions import Found, SeekPlan, plan
 from kctl_agent.worker.offsets.progress import ReadProgress
-from kctl_agent.worker.offsets.seek import SeekPlan, plan
 from kctl_agent.worker.query.pipeline import Pipeline
 from kctl_agent.worker.stats import WorkerStats
 

@@ -31,7 +31,7 @@ from kctl_agent.kafka.clients import forget_coordinators, opened
 from kctl_agent.kafka.errors import describe, name_of, reason
 from kctl_agent.process import deadline
 from kctl_agent.process.tracebacks import first_line
-from kctl_agent.replies.metadata import BrokerMetadata, PartitionMetadata
+from kctl_agent.replies.partitions import BrokerMetadata, PartitionMetadata
 from kctl_agent.worker.offsets.commit_metadata import LogSeen, divergence, log_seen, parse
 from kctl_agent.worker.offsets.positions import Found
 from kctl_agent.worker.settings import KafkaSettings

@@ -30,9 +30,8 @@ from kctl_agent.worker.query.batch_put import BatchPut, BlockPut
 from kctl_agent.worker.query.careful_search import CarefulSearch
 from kctl_agent.worker.query.kafka_source import KafkaSource, kafka_range, kafka_source
 from kctl_agent.worker.query.run import Batch, CarefulRun, Run, stop_queries
-from kctl_agent.worker.query.transform import TransformFailed, load_transform
+from kctl_agent.worker.query.transform import TransformFailed, code_version, forget_code, load_transform, ship_modules
 from kctl_agent.worker.query.unreadable_records import unreadable_records
-from kctl_agent.worker.query.user_modules import code_version, forget_code, ship_modules
 from kctl_agent.worker.settings import WorkerSettings
 
 if TYPE_CHECKING:

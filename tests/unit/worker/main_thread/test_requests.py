@@ -15,7 +15,7 @@ from kctl_agent.replies.workers import Scope
 from kctl_agent.rpc.operations import AcceptedOperation, Inbox
 from kctl_agent.worker.lifecycle.machine import Action, Commit, Drain, Enter, Lifecycle, StartQuery, StopQuery
 from kctl_agent.worker.main_thread.requests import Requests
-from kctl_agent.worker.offsets.seek import SeekPlan
+from kctl_agent.worker.offsets.positions import SeekPlan
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 AB = frozenset({A, B})

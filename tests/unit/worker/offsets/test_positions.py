@@ -19,8 +19,7 @@ from kctl_agent.worker.offsets.commit_metadata import (
     log_seen,
     parse,
 )
-from kctl_agent.worker.offsets.positions import Found, StartOffset, decide
-from kctl_agent.worker.offsets.seek import SeekPlan, plan
+from kctl_agent.worker.offsets.positions import Found, SeekPlan, StartOffset, decide, plan
 
 OURS = StorageId("1", "host-1:file:/srv/s.sqlite")
 MOVED_HERE = StorageId("1", "host-2:file:/srv/s.sqlite")

@@ -17,8 +17,7 @@ import pytest
 from kctl_agent.process.bootstrap import BootstrapError, log_trace
 from kctl_agent.spark.conf import configuration
 from kctl_agent.worker.query.daemon import worth_searching
-from kctl_agent.worker.query.transform import load_transform
-from kctl_agent.worker.query.user_modules import VARIABLE, code_version, ship_modules
+from kctl_agent.worker.query.transform import VARIABLE, code_version, load_transform, ship_modules
 from tests.worker_settings import driver
 
 
