@@ -17,21 +17,19 @@ from kctl_agent.attached.queries import Queries, offsets_of
 from kctl_agent.replies.workers import WorkerReply
 from tests.guest import guest
 
+ID = str(uuid.uuid4())
 KAFKA = "KafkaV2[Subscribe[orders]]"
 RUNS = "Processing new data"
 
 
 def progress(batch_id: int, ends: object, **more: Any) -> str:
-    return json.dumps(
-        {
-            "batchId": batch_id,
-            "numInputRows": 10,
-            "processedRowsPerSecond": 5.0,
-            "durationMs": {"triggerExecution": 250},
-            "sources": [{"description": KAFKA, "startOffset": "None", "endOffset": ends}],
-            **more,
-        }
-    )
+    """What Spark reports of a batch of ten rows."""
+    run = {"id": ID, "runId": ID, "name": None, "timestamp": "2026-11-28T09:00:00.000Z", "batchId": batch_id}
+    spent = {"batchDuration": 250, "durationMs": {"triggerExecution": 250}, "stateOperators": []}
+    rates = {"numInputRows": 10, "inputRowsPerSecond": 1.0, "processedRowsPerSecond": 5.0}
+    source = {"description": KAFKA, "startOffset": "None", "endOffset": ends, "latestOffset": None, **rates}
+    sink = {"description": "noop", "numOutputRows": 10}
+    return json.dumps(run | spent | rates | {"sources": [source], "sink": sink} | more)
 
 
 @pytest.mark.parametrize(
@@ -189,9 +187,6 @@ def test_queries_elsewhere_are_found(queries: dict[str, list[dict[str, str]]], o
     assert elsewhere(queries, own) == others
 
 
-ID = str(uuid.uuid4())
-
-
 @dataclass
 class Query:
     """A query of Spark Connect, which has no `_jsq`."""
@@ -220,43 +215,20 @@ class Application:
         return self.attached._queries.snapshot(1.0).worker
 
 
-def reported(batch_id: int, rows: int) -> dict[str, Any]:
-    source = {
-        "description": "KafkaV2[Subscribe[orders]]",
-        "startOffset": None,
-        "endOffset": {"orders": {"0": rows}},
-        "latestOffset": None,
-        "numInputRows": rows,
-        "inputRowsPerSecond": 1.0,
-        "processedRowsPerSecond": 1.0,
-    }
-    return {
-        "id": ID,
-        "runId": str(uuid.uuid4()),
-        "name": None,
-        "timestamp": "2026-11-28T09:00:00.000Z",
-        "batchId": batch_id,
-        "batchDuration": 250,
-        "durationMs": {"triggerExecution": 250},
-        "stateOperators": [],
-        "sources": [source],
-        "sink": {"description": "noop", "numOutputRows": rows},
-        "numInputRows": rows,
-        "inputRowsPerSecond": 1.0,
-        "processedRowsPerSecond": 1.0,
-    }
+def reported(batch_id: int) -> Any:
+    return json.loads(progress(batch_id, {"orders": {"0": 10}}))
 
 
 @pytest.mark.parametrize("made", [dict, StreamingQueryProgress.fromJson])
 def test_the_progress_of_spark_connect_is_read_as_a_dict_and_as_the_class_of_spark_4(made: Any) -> None:
-    work = Application().polled(Query(lastProgress=made(reported(3, 10))))
+    work = Application().polled(Query(lastProgress=made(reported(3))))
 
     assert work.last_error is None
     assert (work.batch_id, work.rows_total) == (3, 10)
 
 
 def test_the_error_of_a_query_that_restarts_between_two_polls_is_reported() -> None:
-    application, first = Application(), Query(lastProgress=reported(3, 10))
+    application, first = Application(), Query(lastProgress=reported(3))
     application.polled(first)
 
     first.error = "no such column"
@@ -272,11 +244,11 @@ def test_the_error_of_an_ended_query_outlives_a_batch_of_another_query_in_the_sa
 
     failed.error = "no such column"
 
-    assert application.polled(Query("other", lastProgress=reported(0, 1))).last_error == "no such column"
+    assert application.polled(Query("other", lastProgress=reported(0))).last_error == "no such column"
 
 
 def test_an_ended_query_is_dropped_even_if_spark_has_forgotten_it() -> None:
-    application, forgotten = Application(), Query(lastProgress=reported(3, 10))
+    application, forgotten = Application(), Query(lastProgress=reported(3))
     application.polled(forgotten)
 
     forgotten.error = ValueError("Streaming query not found")

@@ -11,16 +11,7 @@ from typing import Any
 import pytest
 
 from kctl_agent.replies.block_size import StorageReply
-from kctl_agent.replies.fields import TopicPartition
-from kctl_agent.replies.partitions import (
-    BrokerMetadata,
-    BrokersReply,
-    MemberReply,
-    PartitionMetadata,
-    PartitionReply,
-    PartitionsReply,
-    TopicsReply,
-)
+from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
 from kctl_agent.replies.workers import Event, WorkerReply
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
@@ -65,36 +56,19 @@ def snapshot() -> Snapshot:
             state="running",
             state_seconds=30.0,
             uptime_seconds=60.0,
-            rss_bytes=50_000_000,
-            query_id="q-1",
             batch_id=3,
-            last_batch_seconds=1.5,
-            last_batch_rows=200,
             rows_per_second=133.3,
             batch_running_seconds=4.0,
-            rows_total=600,
             batches_total=3,
             events=(Event(1_700_000_000.0, "rewound", "the group was reset", "orders", 0, 100, 5),),
         ),
         replies=(
-            MemberReply(
-                "m-1",
-                "worker-0",
-                7,
-                "m-1",
-                True,
-                group="orders-group",
-                assignor="range",
-                partitions=(TopicPartition("orders", 0), TopicPartition("orders", 1)),
-            ),
             PartitionsReply(
                 (
                     PartitionReply("orders", 0, 5, 100, 120, 130, 30, 1_700_000_000.5, 7, 2.0, 5, 7.0),
                     PartitionReply("orders", 1, generation=7),
                 )
             ),
-            BrokersReply((BrokerMetadata(1, "b1.example", 9092, None, True),)),
-            TopicsReply((PartitionMetadata("orders", 0, 1, (1, 2), (1,), (2,)),)),
             StorageReply("file:/data/storage.sqlite", 10, 3, None, 0, 4096, 1000, dead_limit=50, full="no room"),
         ),
     )

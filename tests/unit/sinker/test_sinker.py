@@ -43,7 +43,6 @@ class Bench:
         self.folder = folder
         self.calls: list[list[int]] = []
         self.stop = StopRequest()
-        self._folder = folder
         self._handle = handle
         self._stop_after = stop_after
         self._settings = settings
@@ -51,13 +50,13 @@ class Bench:
     def run(self) -> None:
         given = {"batch_size": 3, "max_tries": 2, "retry_backoff_seconds": 0.0, "ordered": False} | self._settings
         settings = SinkerSettings(
-            name="sinker-0", run_dir=self._folder, scratch_dir=self._folder, import_dir=self._folder, log_level="info",
+            name="sinker-0", run_dir=self.folder, scratch_dir=self.folder, import_dir=self.folder, log_level="info",
             handler="h:h", batch_wait_seconds=0.0, lease_seconds=60.0, handler_timeout_seconds=60.0, storage={},
             owner=self.owner, **given,  # type: ignore[arg-type]
         )  # fmt: skip
         guard = Watchdog(self.storage, 60.0, 60.0, lambda _: None, lambda _: None)
         handler = Handler("h:h", self._called, 60.0)
-        stats = SinkerProcessStats("sinker-0", AgentServer(self._folder, "sinker-0"), self.storage, self.inbox)
+        stats = SinkerProcessStats("sinker-0", AgentServer(self.folder, "sinker-0"), self.storage, self.inbox)
         self.snapshot = stats._snapshot
         handler.open()
         try:
@@ -65,6 +64,7 @@ class Bench:
             self.sinker.run()
         finally:
             handler.close()
+            self.stop.close()
 
     def _called(self, messages: list[Message]) -> Sequence[object]:
         self.calls.append([message.offset for message in messages])
@@ -73,18 +73,9 @@ class Bench:
         return self._handle(messages)
 
 
-@pytest.fixture
-def bench(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Bench]]:
+@pytest.fixture(autouse=True)
+def retried_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outages, "RETRY_SECONDS", (0.0,))
-    benches: list[Bench] = []
-
-    def made(handle: Handle, stop_after: int, **settings: object) -> Bench:
-        benches.append(Bench(short_dir, handle, stop_after, **settings))  # type: ignore[arg-type]
-        return benches[-1]
-
-    yield made
-    for each in benches:
-        each.stop.close()
 
 
 def well(messages: list[Message]) -> list[bool]:
@@ -102,8 +93,8 @@ def fails(monkeypatch: pytest.MonkeyPatch, storage: ScratchStorage, name: str, t
     monkeypatch.setattr(storage, name, failing)
 
 
-def test_a_sinker_that_dies_leaves_no_dead_letter(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
-    own = bench(lambda messages: [f"no {message.offset}" for message in messages], stop_after=9, max_tries=1)
+def test_a_sinker_that_dies_leaves_no_dead_letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Bench(tmp_path, lambda messages: [f"no {message.offset}" for message in messages], stop_after=9, max_tries=1)
     fill(own.storage, 3)
 
     def die(*_: object, **__: object) -> None:
@@ -118,9 +109,9 @@ def test_a_sinker_that_dies_leaves_no_dead_letter(bench: Callable[..., Bench], m
 
 @pytest.mark.parametrize("is_stopped", [False, True], ids=["until there is room", "until a stop"])
 def test_a_full_scratch_disk_is_waited_for_and_counts_no_try(
-    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, is_stopped: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_stopped: bool
 ) -> None:
-    own = bench(lambda messages: [len(messages) == 1] * len(messages), stop_after=4)
+    own = Bench(tmp_path, lambda messages: [len(messages) == 1] * len(messages), stop_after=4)
     fill(own.storage, 3)
     monkeypatch.setattr(stats, "GRACE_SECONDS", 0.1)
     waited: list[str | None] = []
@@ -148,14 +139,14 @@ def test_a_full_scratch_disk_is_waited_for_and_counts_no_try(
 
 
 @pytest.mark.parametrize("tries", [0, 1])
-def test_lost_claims_are_not_handled(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, tries: int) -> None:
+def test_lost_claims_are_not_handled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tries: int) -> None:
     def stands_still(messages: list[Message]) -> list[bool]:
         own.storage.release(own.owner)
         own.storage.claim("another", 6, 60.0)
         return well(messages)
 
     monkeypatch.setattr(Watchdog, "renew_seconds", 0.0)
-    own = bench(stands_still, stop_after=2, batch_size=4)
+    own = Bench(tmp_path, stands_still, stop_after=2, batch_size=4)
     monkeypatch.setattr(own.stop, "wait", lambda _: own.stop.ask())
     fill(own.storage, 6)
     for _ in range(tries):
@@ -166,11 +157,11 @@ def test_lost_claims_are_not_handled(bench: Callable[..., Bench], monkeypatch: p
     assert own.calls == ([[0]] if tries else [[0, 1, 2, 3]])
 
 
-def test_after_ten_in_a_row_that_fail_alone_the_rest_of_the_block_waits(bench: Callable[..., Bench]) -> None:
+def test_after_ten_in_a_row_that_fail_alone_the_rest_of_the_block_waits(tmp_path: Path) -> None:
     def fails(_: list[Message]) -> list[bool]:
         raise ValueError("the database is away")
 
-    own = bench(fails, stop_after=12, block_messages=20, batch_size=20, max_tries=5)
+    own = Bench(tmp_path, fails, stop_after=12, block_messages=20, batch_size=20, max_tries=5)
     fill(own.storage, 20)
     own.run()
 
@@ -178,8 +169,8 @@ def test_after_ten_in_a_row_that_fail_alone_the_rest_of_the_block_waits(bench: C
     assert list(own.storage.dead()) == []
 
 
-def test_a_paused_sinker_claims_nothing(bench: Callable[..., Bench]) -> None:
-    own = bench(well, stop_after=1)
+def test_a_paused_sinker_claims_nothing(tmp_path: Path) -> None:
+    own = Bench(tmp_path, well, stop_after=1)
     fill(own.storage, 3)
     own.inbox.pause([Scope(None, None, "somebody", 0.0)])
     thread = threading.Thread(target=own.run)
@@ -194,8 +185,8 @@ def test_a_paused_sinker_claims_nothing(bench: Callable[..., Bench]) -> None:
     assert own.calls == [[0, 1, 2]]
 
 
-def test_failed_claims_and_settles_are_retried(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
-    own = bench(well, stop_after=2)
+def test_failed_claims_and_settles_are_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Bench(tmp_path, well, stop_after=2)
     fill(own.storage, 6)
     for name in ("claim", "settle"):
         fails(monkeypatch, own.storage, name, times=2)
@@ -207,14 +198,14 @@ def test_failed_claims_and_settles_are_retried(bench: Callable[..., Bench], monk
     assert found.handled == 6
 
 
-def test_a_sinker_is_busy_from_its_first_call_until_all_is_settled(bench: Callable[..., Bench]) -> None:
+def test_a_sinker_is_busy_from_its_first_call_until_all_is_settled(tmp_path: Path) -> None:
     at: list[float] = []
 
     def timed(messages: list[Message]) -> list[bool]:
         at.append(time.monotonic())
         return well(messages)
 
-    own = bench(timed, stop_after=3, batch_size=1)
+    own = Bench(tmp_path, timed, stop_after=3, batch_size=1)
     fill(own.storage, 3)
     own.run()
 
@@ -241,7 +232,7 @@ def test_a_handler_that_only_fails_is_reported_until_it_has_handled_a_message(tm
     assert not is_failing()
 
 
-def test_an_outage_of_the_registry_is_no_try(bench: Callable[..., Bench]) -> None:
+def test_an_outage_of_the_registry_is_no_try(tmp_path: Path) -> None:
     def decoding(messages: list[Message]) -> list[object]:
         if len(own.calls) > 2:
             return [True] * len(messages)
@@ -250,7 +241,7 @@ def test_an_outage_of_the_registry_is_no_try(bench: Callable[..., Bench]) -> Non
             raise error
         return [error, True, True]
 
-    own = bench(decoding, stop_after=3, max_tries=1)
+    own = Bench(tmp_path, decoding, stop_after=3, max_tries=1)
     fill(own.storage, 3)
     own.run()
 
@@ -258,7 +249,7 @@ def test_an_outage_of_the_registry_is_no_try(bench: Callable[..., Bench]) -> Non
     assert total(own.storage) == (0, 0, 0, 0)
 
 
-def test_a_value_that_cannot_be_decoded_is_a_dead_letter_at_once(bench: Callable[..., Bench]) -> None:
+def test_a_value_that_cannot_be_decoded_is_a_dead_letter_at_once(tmp_path: Path) -> None:
     def decoding(messages: list[Message]) -> list[object]:
         error = Undecodable("BadRecord: not shop.Order (id 7)")
         if len(messages) > 1 and len(own.calls) > 1:
@@ -267,7 +258,7 @@ def test_a_value_that_cannot_be_decoded_is_a_dead_letter_at_once(bench: Callable
             raise error
         return [error if message.offset == 1 else True for message in messages]
 
-    own = bench(decoding, stop_after=5, max_tries=9)
+    own = Bench(tmp_path, decoding, stop_after=5, max_tries=9)
     fill(own.storage, 6)
     own.run()
 

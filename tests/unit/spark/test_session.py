@@ -58,14 +58,6 @@ def test_a_worker_whose_application_the_cluster_has_ended_ends_for_another_one()
         driver.check()
 
 
-@pytest.fixture
-def converters(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    ours = list(INPUT_CONVERTER)
-    monkeypatch.setattr("py4j.protocol.INPUT_CONVERTER", ours)
-    convert_without_pandas()
-    return ours
-
-
 def run(code: str, given: bytes = b"") -> str:
     done = subprocess.run([sys.executable, "-c", code], input=given, capture_output=True, check=True)
     return done.stdout.decode().strip()
@@ -87,7 +79,11 @@ def test_py4j_looks_at_arguments_without_importing_pandas() -> None:
 
 
 @pytest.mark.parametrize("value", [np.arange(3), np.int64(3)], ids=["array", "scalar"])
-def test_values_of_numpy_are_still_converted(converters: list[Any], value: object) -> None:
+def test_values_of_numpy_are_still_converted(monkeypatch: pytest.MonkeyPatch, value: object) -> None:
+    converters = list(INPUT_CONVERTER)
+    monkeypatch.setattr("py4j.protocol.INPUT_CONVERTER", converters)
+    convert_without_pandas()
+
     which = next(each for each in converters if each.can_convert(value))
 
     assert type(which).__mro__[1].__name__.startswith("Numpy")

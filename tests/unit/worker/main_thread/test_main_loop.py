@@ -115,10 +115,6 @@ class PlayedPipeline(Pipeline):
         done, self.put_back = self.put_back, None
         return done
 
-    @property
-    def runs(self) -> dict[Group, Run]:
-        return self._runs
-
 
 class Turning:
     def __init__(
@@ -162,7 +158,7 @@ class Turning:
 
     def reaches(self, ends: dict[TopicPartition, int]) -> None:
         """Simulates batches that store up to these offsets."""
-        for group, run in self.pipeline.runs.items():
+        for group, run in self.pipeline._runs.items():
             reached = {tp: end for tp, end in ends.items() if tp in group}
             self.storage.advance_offsets(
                 [
@@ -198,7 +194,7 @@ def worker(turning: Callable[..., Turning]) -> Turning:
 
 
 def test_a_worker_that_stops_commits_its_last_batch_and_leaves_the_group(worker: Turning) -> None:
-    [run] = worker.pipeline.runs.values()
+    [run] = worker.pipeline._runs.values()
     worker.reaches({ORDERS_0: 10})
     before = worker.broker.asked.count("OffsetCommit")
 
@@ -212,9 +208,9 @@ def test_a_worker_that_stops_commits_its_last_batch_and_leaves_the_group(worker:
 def test_a_storage_outage_is_no_records_fault(worker: Turning, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_groups, "RETRY_SECONDS", (0.0,))
     for _ in range(2 * SUSPECT_AFTER):
-        [run] = worker.pipeline.runs.values()
+        [run] = worker.pipeline._runs.values()
         run.query.isActive, run.failure = False, BatchFailure("MISCONF", is_storage=True)
-        worker.until(lambda: worker.pipeline.runs and run not in worker.pipeline.runs.values())  # noqa: B023
+        worker.until(lambda: worker.pipeline._runs and run not in worker.pipeline._runs.values())  # noqa: B023
     assert worker.outage() == ("storage", "MISCONF; next try in 0 s")
     assert worker.loop._lifecycle.isolated() == {}
 
@@ -276,7 +272,7 @@ def test_a_worker_that_the_group_has_lost_stops_its_query_and_joins_again(turnin
     codes: dict[str, int] = {}
     worker = turning(OffsetCommit=committed(codes))
     worker.until_it_reads()
-    [first] = worker.pipeline.runs.values()
+    [first] = worker.pipeline._runs.values()
     joined = worker.broker.asked.count("JoinGroup")
 
     codes |= dict.fromkeys(("orders", "payments"), UNKNOWN_MEMBER)
@@ -383,8 +379,11 @@ def test_a_position_is_committed_again_when_its_log_is_seen_to_go_so_far(monkeyp
     with commits() as made:
         made.progress.epochs.began({ORDERS_0: LogSeen(1, 9)})
         assert made.commit(0.0) == 1
+        with monkeypatch.context() as quiet:
+            quiet.setattr(type(made.progress.commits), "is_quiet", True)
+            assert made.commit(0.1) == 0, "nobody has reported yet that the log goes so far"
         made.progress.epochs.observe({ORDERS_0: LogSeen(1, 10)})
-        assert made.commit(0.1) == 0
+        assert made.commit(0.2) == 0
         monkeypatch.setattr(type(made.progress.commits), "is_quiet", True)
 
         assert made.commit(2.0) == 1

@@ -3,7 +3,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,23 +35,38 @@ ORDERS = frozenset({ORDERS_0, ORDERS_1})
 UNKNOWN_MEMBER = 25
 
 
-@dataclass
 class Started:
-    start: QueryStart
-    progress: ReadProgress
-    storage: FileStorage
-    queries: list[dict[Any, KafkaSource]] = field(default_factory=list)
-    events: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-    fewer: str | None = None
-    stored_at_start: list[int] = field(default_factory=list)
+    def __init__(
+        self, stack: ExitStack, folder: Path, answers: Answers | None = None, commits: Any = None, **settings: str
+    ) -> None:
+        self.storage = stack.enter_context(closing(FileStorage(folder / "s.sqlite")))
+        self.storage.prepare()
+        self._broker, member = stack.enter_context(scripted_group({"OffsetCommit": commits or committed()}))
+        self.lifecycle, self.progress = Lifecycle(), ReadProgress()
+        self.queries: list[dict[Any, KafkaSource]] = []
+        self.events: list[str] = []
+        self.asked: list[str] = []
+        self.stored_at_start: list[int] = []
+        self.fewer: str | None = None
+        played = answers or Answers()
+        played.partitions = tuple(sorted(EVERYTHING))
+        if not played.committed:  # by another client, so the worker has to commit again
+            played.committed = dict.fromkeys(EVERYTHING, (40, None))
+        pipeline: Any = SimpleNamespace(start=self._begin, limit_kept_consumers=lambda _: self.fewer)
+        stats: Any = SimpleNamespace(happened=lambda kind, *_: self.events.append(kind))
+        offsets = start_offsets(self.storage, played, **settings)
+        self.pipeline = pipeline
+        self.start = QueryStart(
+            self.lifecycle, pipeline, offsets, member, self.progress, stats, lambda error, what: f"{what}: {error}"
+        ).start
 
-    @property
-    def lifecycle(self) -> Lifecycle:
-        return self.start._lifecycle
+    def _begin(self, sources: dict[Any, KafkaSource], *, is_careful: bool) -> None:
+        self.queries.append(sources)
+        self.stored_at_start.append(len(self.storage.stored_offsets([tuple(tp) for tp in sources])))
+        self.asked += [name for name in self._broker.asked if name == "OffsetCommit"]
 
     def failure(self) -> ReportRetry:
-        (report,) = self.start.start(ORDERS)
+        (report,) = self.start(ORDERS)
         assert isinstance(report, ReportRetry)
         return report
 
@@ -59,40 +74,14 @@ class Started:
 @pytest.fixture
 def starting(tmp_path: Path) -> Iterator[Callable[..., Started]]:
     with ExitStack() as stack:
-
-        def made(answers: Answers | None = None, commits: Any = None, **settings: str) -> Started:
-            storage = stack.enter_context(closing(FileStorage(tmp_path / "s.sqlite")))
-            storage.prepare()
-            broker, member = stack.enter_context(scripted_group({"OffsetCommit": commits or committed()}))
-            progress = ReadProgress()
-            played = answers or Answers()
-            played.partitions = tuple(sorted(EVERYTHING))
-            if not played.committed:  # by another client, so the worker has to commit again
-                played.committed = dict.fromkeys(EVERYTHING, (40, None))
-            begun: Started
-
-            def start(sources: dict[Any, KafkaSource], *, is_careful: bool) -> None:
-                begun.queries.append(sources)
-                begun.stored_at_start.append(len(storage.stored_offsets([tuple(tp) for tp in sources])))
-                begun.asked += [name for name in broker.asked if name == "OffsetCommit"]
-
-            pipeline: Any = SimpleNamespace(start=start, limit_kept_consumers=lambda topics: begun.fewer)
-            stats: Any = SimpleNamespace(happened=lambda kind, *_: begun.events.append(kind))
-            offsets = start_offsets(storage, played, **settings)
-            query_start = QueryStart(
-                Lifecycle(), pipeline, offsets, member, progress, stats, lambda error, what: f"{what}: {error}"
-            )
-            begun = Started(query_start, progress, storage)
-            return begun
-
-        yield made
+        yield partial(Started, stack, tmp_path)
 
 
 def test_offsets_are_stored_and_committed_before_anything_is_read(starting: Callable[..., Started]) -> None:
     begun = starting()
     begun.fewer = "of 1,000 consumers 64 are kept"
 
-    begun.start.start(ORDERS)
+    begun.start(ORDERS)
 
     assert begun.events == ["consumers_not_kept"]
     assert begun.lifecycle.reading == ORDERS
@@ -105,7 +94,7 @@ def test_offsets_are_stored_and_committed_before_anything_is_read(starting: Call
 def test_what_no_leader_answers_for_is_not_read_and_the_others_are(starting: Callable[..., Started]) -> None:
     begun = starting(Answers(unanswered={ORDERS_1: "no leader"}))
 
-    begun.start.start(ORDERS)
+    begun.start(ORDERS)
 
     assert begun.lifecycle.reading == {ORDERS_0}
     assert begun.lifecycle.left_out(0.0, time.monotonic()) == {ORDERS_1: "no leader"}
@@ -119,7 +108,7 @@ def test_what_may_not_be_committed_is_not_read_and_the_others_are(starting: Call
     assert begun.queries == []
 
     del codes["orders"]
-    begun.start.start(EVERYTHING)
+    begun.start(EVERYTHING)
 
     assert begun.lifecycle.reading == ORDERS
     assert "TopicAuthorizationFailedError" in begun.lifecycle.left_out(0.0, time.monotonic())[PAYMENTS_0]
@@ -139,20 +128,20 @@ def test_outages_at_a_start_differ_from_bugs(starting: Callable[..., Started], m
     def start(*_: object, **__: object) -> None:
         raise errors.pop(0)
 
-    monkeypatch.setattr(begun.start._pipeline, "start", start)
+    monkeypatch.setattr(begun.pipeline, "start", start)
 
     full = "cannot begin to read orders: [Errno 28] No space left on device"
     assert begun.failure() == ReportRetry(full, 2, 2.0, "disk")
     assert begun.failure() == ReportRetry("cannot begin to read orders: cluster", 3, 5.0)
     with pytest.raises(KeyError):
-        begun.start.start(ORDERS)
+        begun.start(ORDERS)
 
 
 def test_a_member_that_the_group_has_lost_begins_nothing(starting: Callable[..., Started]) -> None:
     begun = starting(commits=rejected(UNKNOWN_MEMBER))
 
     with pytest.raises(MemberLost):
-        begun.start.start(ORDERS)
+        begun.start(ORDERS)
 
     assert begun.queries == []
 
@@ -166,7 +155,7 @@ def test_a_moved_offset_is_reported_once_though_its_first_commit_fails(starting:
 
     begun.failure()
     codes.clear()
-    begun.start.start(ORDERS)
+    begun.start(ORDERS)
     assert begun.lifecycle.reading == ORDERS
 
     assert begun.events == ["other_storage", "other_storage"], "one for each partition"

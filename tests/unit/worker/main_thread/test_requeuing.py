@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +15,21 @@ from kctl_agent.worker.main_thread.requeuing import POLL_SECONDS, Requeuing
 from tests.unit.worker.main_thread.played_stats import PlayedStats
 
 
-class Played:
+class Bench:
     """Returns or raises each given outcome once; then there is nothing to requeue."""
 
-    def __init__(self) -> None:
-        self.answers: list[PutBack | BaseException | None] = []
+    def __init__(self, folder: Path) -> None:
+        self.answers: list[PutBack | BaseException] = []
         self.calls = 0
-        self.has_session = True
         self.goes_on = threading.Event()
         self.goes_on.set()
+        stats: Any = PlayedStats()
+        self.troubles, self.events = stats.troubles, stats.events
+        self.requeuing = Requeuing(LocalFolder(folder), lambda: self._put_next, stats)
+        self._log = folder / "_delta_log"
+        self.commit()
 
-    def begin(self) -> Callable[[], PutBack | None] | None:
-        return self.put_next if self.has_session else None
-
-    def put_next(self) -> PutBack | None:
+    def _put_next(self) -> PutBack | None:
         self.calls += 1
         assert self.goes_on.wait(30)
         answer = self.answers.pop(0) if self.answers else None
@@ -36,89 +37,61 @@ class Played:
             raise answer
         return answer
 
+    def commit(self) -> None:
+        self._log.mkdir(exist_ok=True)
+        before = self._log.stat().st_mtime_ns
+        while self._log.stat().st_mtime_ns == before:  # the kernel's clock advances in ticks
+            (self._log / f"{len(list(self._log.iterdir()))}.json").touch()
+
+    def turned(self, now: float) -> None:
+        """Runs two turns; the second one meets what the first one started."""
+        self.requeuing.turn(now)
+        self.requeuing.close(30)
+        self.requeuing.turn(now)
+
 
 @pytest.fixture
-def played() -> Iterator[Played]:
-    made = Played()
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
     yield made
     made.goes_on.set()
+    made.requeuing.close(30)
 
 
-@pytest.fixture
-def stats() -> PlayedStats:
-    return PlayedStats()
-
-
-@pytest.fixture
-def requeuing(played: Played, stats: Any, tmp_path: Path) -> Iterator[Requeuing]:
-    made = Requeuing(LocalFolder(tmp_path), played.begin, stats)
-    yield made
-    played.goes_on.set()
-    made.close(30)
-
-
-class Log:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder / "_delta_log"
-        self._entries = 0
-
-    def commit(self) -> None:
-        self._folder.mkdir(exist_ok=True)
-        before = self._folder.stat().st_mtime_ns
-        while self._folder.stat().st_mtime_ns == before:  # the kernel's clock advances in ticks
-            self._entries += 1
-            (self._folder / f"{self._entries}.json").touch()
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Log:
-    return Log(tmp_path)
-
-
-def turned(requeuing: Requeuing, now: float) -> None:
-    """Runs two turns; returns what the first one started."""
-    requeuing.turn(now)
-    requeuing.close(30)
-    requeuing.turn(now)
-
-
-def test_all_requested_are_requeued(requeuing: Requeuing, played: Played, log: Log, stats: PlayedStats) -> None:
-    log.commit()
-    played.answers = [PutBack(3, 2, 1)]
+def test_all_requested_are_requeued(bench: Bench) -> None:
+    bench.answers = [PutBack(3, 2, 1)]
     for second in range(5):
-        turned(requeuing, 100.0 + second * POLL_SECONDS)
+        bench.turned(100.0 + second * POLL_SECONDS)
 
-    assert played.calls == 2
-    assert stats.events == [
+    assert bench.calls == 2
+    assert bench.events == [
         ("requeued", "3 dead letters requeued, 2 rows stored in the table; 1 message of them could not be read again")
     ]
 
 
-def test_a_turn_waits_for_nothing_and_begins_nothing_twice(requeuing: Requeuing, played: Played, log: Log) -> None:
-    played.goes_on.clear()
-    log.commit()
+def test_a_turn_waits_for_nothing_and_begins_nothing_twice(bench: Bench) -> None:
+    bench.goes_on.clear()
     for second in range(5):
-        requeuing.turn(100.0 + second)
-        log.commit()
+        bench.requeuing.turn(100.0 + second)
+        bench.commit()
 
-    assert played.calls == 1
-    requeuing.close(0.0)
+    assert bench.calls == 1
+    bench.requeuing.close(0.0)
 
 
-def test_failures_are_retried_less_often(requeuing: Requeuing, played: Played, log: Log, stats: PlayedStats) -> None:
+def test_failures_are_retried_less_often(bench: Bench) -> None:
     """Panics too."""
-    log.commit()
-    played.answers = [*[Panic("index out of bounds")] * 4, ValueError("the price of order 7 is no number")]
+    bench.answers = [*[Panic("index out of bounds")] * 4, ValueError("the price of order 7 is no number")]
     at = 100.0
-    while played.calls < 5:
-        turned(requeuing, at)
+    while bench.calls < 5:
+        bench.turned(at)
         at += 1.0
     assert at - 1.0 == 100.0 + 1 + 2 + 5 + 10
     why = "dead letters cannot be requeued: the price of order 7 is no number; next try in 30 s"
-    assert stats.troubles == {"requeue": (why, None)}
+    assert bench.troubles == {"requeue": (why, None)}
 
-    turned(requeuing, at + 30.0)
-    assert stats.troubles == {}
+    bench.turned(at + 30.0)
+    assert bench.troubles == {}
 
 
 class Panic(BaseException):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,6 +31,8 @@ from tests.worker_settings import settings
 
 MAX_POLL_SECONDS = 60.0
 PARTITIONS = [TopicPartition("t", number) for number in range(500)]
+EPOCHS = LogSeen(1, 10), LogSeen(2, 20)
+"""What the leaders reported before, and what they report now."""
 
 
 class Clock:
@@ -102,21 +104,16 @@ class SlowStorage(ScratchStorage):
         return super().bind(*args, **options)
 
 
-def the_ends_of_their_logs(brokers: Brokers, _storage: SlowStorage, _folder: Path) -> None:
-    brokers.bounds(PARTITIONS)
-
-
-def which_logs_they_have(brokers: Brokers, _storage: SlowStorage, _folder: Path) -> None:
-    before = {tp: LogSeen(1, 10) for tp in PARTITIONS}
-    brokers.divergences_of_each(before, {tp: LogSeen(2, 20) for tp in PARTITIONS})
-
-
-def where_to_begin(brokers: Brokers, storage: SlowStorage, folder: Path) -> None:
-    StartOffsets(settings(folder), storage, brokers).decide(frozenset(PARTITIONS), {})
-
-
 @pytest.mark.shows("one turn of a worker is bounded even if leaders, the storage, the JVM or queries hang")
-@pytest.mark.parametrize("asks", [the_ends_of_their_logs, which_logs_they_have, where_to_begin])
+@pytest.mark.parametrize(
+    "asks",
+    [
+        lambda brokers, *_: brokers.bounds(PARTITIONS),
+        lambda brokers, *_: brokers.divergences_of_each(*(dict.fromkeys(PARTITIONS, seen) for seen in EPOCHS)),
+        lambda brokers, storage, place: StartOffsets(place, storage, brokers).decide(frozenset(PARTITIONS), {}),
+    ],
+    ids=["the ends of their logs", "which logs they have", "where to begin"],
+)
 @pytest.mark.parametrize("before_seconds", [0.0, 25.0, 40.0])
 def test_whatever_is_asked_of_brokers_and_storage_that_are_slow_ends_with_the_turn(
     asks: Callable[..., None], before_seconds: float, brokers: Brokers, clock: Clock, tmp_path: Path
@@ -126,7 +123,7 @@ def test_whatever_is_asked_of_brokers_and_storage_that_are_slow_ends_with_the_tu
     clock.now += before_seconds
 
     with pytest.raises((KafkaTimeoutError, StorageUnusable)):
-        asks(brokers, storage, tmp_path)
+        asks(brokers, storage, settings(tmp_path))
 
     assert clock.now - 1000.0 < MAX_POLL_SECONDS
 
@@ -163,23 +160,18 @@ def test_nine_queries_that_do_not_stop_are_waited_for_together(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.fixture
-def silent_jvm() -> Iterator[int]:
-    """The port of a JVM that accepts connections and sends nothing, like a frozen one."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        yield listener.getsockname()[1]
-
-
 @pytest.mark.parametrize("token", [None, "secret"])
-def test_a_call_of_a_jvm_that_hangs_is_given_up_with_the_turn(silent_jvm: int, token: str | None) -> None:
+def test_a_call_of_a_jvm_that_hangs_is_given_up_with_the_turn(token: str | None) -> None:
+    """Like a frozen JVM, the server accepts connections and sends nothing."""
     guard_connections()
-    gateway = ClientServer(java_parameters=JavaParameters(port=silent_jvm, auth_token=token))
-    started = time.monotonic()
-    deadline.begin(0.3)
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        gateway = ClientServer(java_parameters=JavaParameters(port=silent.getsockname()[1], auth_token=token))
+        started = time.monotonic()
+        deadline.begin(0.3)
 
-    for _ in range(9):
-        with pytest.raises(Py4JError):
-            gateway.jvm.java.lang.System.currentTimeMillis()
+        for _ in range(9):
+            with pytest.raises(Py4JError):
+                gateway.jvm.java.lang.System.currentTimeMillis()
 
-    assert 0.3 <= time.monotonic() - started < 10.0
-    gateway.shutdown()
+        assert 0.3 <= time.monotonic() - started < 10.0
+        gateway.shutdown()

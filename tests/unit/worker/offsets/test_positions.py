@@ -281,22 +281,6 @@ def test_epochs_of_a_revoked_partition_do_not_count_until_it_is_read_again() -> 
     assert (epochs.known, epochs.seen(TP), epochs.uncommitted({TP: 100})) == ({}, None, {})
 
 
-def test_the_last_offset_of_a_flow_is_noted_once_more_when_the_log_was_seen_to_go_so_far() -> None:
-    epochs = Epochs()
-    epochs.began({TP: LogSeen(4, 100)})
-    assert epochs.uncommitted({TP: 100}) == {}, "nothing was committed here"
-
-    epochs.committed([TP])
-    assert epochs.uncommitted({TP: 120}) == {}, "nobody has reported yet that the log goes so far"
-
-    epochs.observe({TP: LogSeen(4, 120)})
-    assert epochs.uncommitted({TP: 120}) == {TP: 120}
-
-    epochs.committed([TP])
-    epochs.observe({TP: LogSeen(4, 130)})
-    assert epochs.uncommitted({TP: 120}) == {}
-
-
 @pytest.mark.parametrize("seen", [None, LogSeen(7, 2**40)])
 @pytest.mark.parametrize("topic_id", [None, "a71c07f8-44ae-4c3f-8f0b-2a1a0cbb4b0e"])
 def test_a_note_is_read_back_as_it_was_written(seen: LogSeen | None, topic_id: str | None) -> None:

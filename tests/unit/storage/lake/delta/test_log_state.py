@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -265,23 +266,17 @@ def grown(folder: S3Folder, path: Path) -> None:
     folder.write(LAST_CHECKPOINT, json.dumps({"version": NEWEST, "size": 1}).encode())
 
 
-@pytest.fixture
-def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    made, names = S3Folder._file, []
+def test_only_the_log_since_its_newest_checkpoint_is_listed(
+    with_table: S3Folder, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, made, listed = with_table, S3Folder._file, list[str]()
+    grown(folder, path)
 
     def noted(folder: S3Folder, found: Any) -> Any:
-        names.append(found["path"])
+        listed.append(found["path"])
         return made(folder, found)
 
     monkeypatch.setattr(S3Folder, "_file", noted)
-    return names
-
-
-def test_only_the_log_since_its_newest_checkpoint_is_listed(
-    with_table: S3Folder, path: Path, listed: list[str]
-) -> None:
-    folder = with_table
-    grown(folder, path)
     reader = DeltaLogReader(folder)
 
     assert reader.newest().version == NEWEST
@@ -320,25 +315,18 @@ def test_a_log_moving_on_is_given_up(in_store: LakeStorage, folder: S3Folder, mo
         DeltaLogReader(folder).newest()
 
 
-def test_what_a_commit_asks_of_a_store_does_not_grow(in_store: LakeStorage, requests: list[str]) -> None:
+def test_what_a_commit_asks_of_a_store_does_not_grow(in_store: LakeStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[str] = []
+
+    def noted(name: str, request: Callable[..., Any], *args: Any, **more: Any) -> Any:
+        requests.append(name)
+        return request(*args, **more)
+
+    for name in ("get", "head", "put", "list", "copy", "delete"):
+        monkeypatch.setattr(obstore, name, partial(noted, name, getattr(obstore, name)))
+
     for start in range(100, 140, 10):
         requests.clear()
         in_store.advance_offsets([Advance(*TP, 1, start, start + 10)])
 
     assert sorted(requests) == ["get"] * 5 + ["list"] * 4 + ["put"]
-
-
-@pytest.fixture
-def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    made: list[str] = []
-
-    def noting(name: str, request: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(*args: Any, **more: Any) -> Any:
-            made.append(name)
-            return request(*args, **more)
-
-        return noted
-
-    for name in ("get", "head", "put", "list", "copy", "delete"):
-        monkeypatch.setattr(obstore, name, noting(name, getattr(obstore, name)))
-    return made
