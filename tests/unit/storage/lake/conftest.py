@@ -7,7 +7,9 @@ import pytest
 from obstore.store import MemoryStore
 
 from kctl_agent.storage.lake.folder.s3 import S3Folder
+from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.object_store import ObjectStore
+from tests.lake_tables import begun, opened
 
 
 @pytest.fixture
@@ -20,3 +22,11 @@ def folder() -> S3Folder:
     """A folder of an object store in memory."""
     store: Any = MemoryStore()
     return S3Folder(ObjectStore("lake", "http://127.0.0.1:1", "us-east-1"), "orders", store)
+
+
+@pytest.fixture
+def storage(path: Path) -> LakeStorage:
+    """A table with ten rows."""
+    made = opened(path, start=0)
+    begun(made, 0, 10).commit()
+    return made
