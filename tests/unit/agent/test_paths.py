@@ -60,9 +60,6 @@ def leave_behind(run_dir: Path, owner: str | None, name: str = "worker-0") -> No
         (run_dir / f"{name}.pid").write_text(owner)
 
 
-# ---- run_dir
-
-
 def test_a_missing_run_dir_is_made_for_its_owner_only(short_dir: Path) -> None:
     run_dir = short_dir / "a" / "run"
 
@@ -81,9 +78,6 @@ def test_a_run_dir_of_another_mode_is_rejected_with_it(short_dir: Path, mode: in
 
     with pytest.raises(PathError, match=f"mode {mode:04o}.*chmod 700"):
         prepare_run_dir(short_dir)
-
-
-# ---- socket paths
 
 
 def test_a_path_of_107_bytes_is_bound_but_not_one_of_108(short_dir: Path, bind: Callable[..., BoundSocket]) -> None:
@@ -111,9 +105,6 @@ def test_agents_are_listed_by_their_sockets_without_the_master(short_dir: Path) 
     assert list_agents(short_dir) == ["worker-0", "worker-1"]
     with pytest.raises(PathError, match="cannot be read"):
         list_agents(short_dir / "nowhere")
-
-
-# ---- binding
 
 
 @pytest.mark.shows("only its owner can open a socket, from the start; a dead owner's socket is replaced")
@@ -206,9 +197,6 @@ def test_of_many_starters_of_one_name_exactly_one_wins(short_dir: Path, ended_pr
     assert (len(won), len(refused)) == (1, 7)
     assert all("already served" in sentence for sentence in refused)
     won[0].close()
-
-
-# ---- processes and peers
 
 
 def test_a_process_that_has_ended_is_not_alive_even_before_its_parent_has_noticed() -> None:

@@ -68,9 +68,6 @@ def served(bench: Bench, snapshot: Snapshot) -> ServedAgent:
 class TestSocket(Sockets): ...
 
 
-# ---- what is asked is answered
-
-
 def test_a_caller_that_has_sent_all_and_closed_its_side_still_gets_its_replies(bench: Bench) -> None:
     bench.serve(commands=WITH_BIG)
     caller = bench.connect()
@@ -82,9 +79,6 @@ def test_a_caller_that_has_sent_all_and_closed_its_side_still_gets_its_replies(b
     assert caller.is_ended()
 
 
-# ---- what is refused
-
-
 def test_a_client_rejected_while_still_sending_can_read_why(bench: Bench) -> None:
     bench.serve()
     caller = bench.connect()
@@ -94,9 +88,6 @@ def test_a_client_rejected_while_still_sending_can_read_why(bench: Bench) -> Non
     reply = caller.read()
     assert reply.error is not None
     assert reply.error.code == "frame_too_large"
-
-
-# ---- callers that are silent, slow or gone
 
 
 def test_a_frame_that_trickles_in_has_no_longer_than_a_silent_one(bench: Bench) -> None:
@@ -152,9 +143,6 @@ def test_a_slow_reader_gets_everything_in_order_in_the_end(bench: Bench) -> None
     assert slow.ask("ping").ok
 
 
-# ---- bugs of ours
-
-
 def test_a_bug_in_the_loop_costs_one_connection_and_is_counted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     server = bench.serve()
     unlucky, lucky = bench.connect(), bench.connect()
@@ -171,9 +159,6 @@ def test_a_bug_in_the_loop_costs_one_connection_and_is_counted(bench: Bench, mon
     assert unlucky.is_ended()
     assert lucky.ask("ping").ok
     assert [what.split(" at ")[0] for what in server.counts] == ["a connection failed: ZeroDivisionError"]
-
-
-# ---- its life
 
 
 @pytest.mark.shows("50 agents opened and closed in one process leave no thread, socket or file")

@@ -73,18 +73,12 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
     def made(handler: str, **more: Any) -> HandlingStorage:
-        settings: dict[str, Any] = {
-            "handler": f"direct_handlers:{handler}",
-            "import_dir": str(tmp_path),
-            "batch_size": 4,
-            "max_tries": 3,
-            "retry_backoff_seconds": 0.001,
-            "handler_timeout_seconds": 10.0,
-            "ordered": False,
-            **more,
-        }
+        limits = {"batch_size": 4, "max_tries": 3, "retry_backoff_seconds": 0.001, "handler_timeout_seconds": 10.0}
+        code = {"handler": f"direct_handlers:{handler}", "import_dir": str(tmp_path), "ordered": False}
         path = str(tmp_path / "s.sqlite")
-        storage = HandlingStorage({"path": path, "block_messages": 500, "compression": "none", "handler": settings})
+        storage = HandlingStorage(
+            {"path": path, "block_messages": 500, "compression": "none", "handler": code | limits | more}
+        )
         storage.prepare()
         storage.init_offsets([StoredOffset("t", 0, "A", 0)])
         return pickle.loads(pickle.dumps(storage))  # type: ignore[no-any-return]

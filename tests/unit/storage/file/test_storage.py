@@ -102,20 +102,6 @@ def test_a_forked_child_opens_a_connection_of_its_own(storage: FileStorage) -> N
     answers.close()
 
 
-def test_a_storage_that_was_lost_and_made_again_is_used_again(path: Path, storage: FileStorage) -> None:
-    fill(storage, 3)
-    for each in path.parent.glob(path.name + "*"):
-        each.unlink()
-    storage.close()
-    with pytest.raises(StorageUnusable):
-        storage.claim("a", 3, 60.0)
-
-    storage.prepare()
-    fill(storage, 3)
-
-    assert stored(storage) == [0, 1, 2]
-
-
 @pytest.mark.shows("an exchanged or missing storage file is detected")
 def test_a_file_exchanged_under_a_process_is_noticed_before_it_is_read(path: Path, storage: FileStorage) -> None:
     fill(storage, 3)
@@ -144,7 +130,7 @@ def test_a_file_exchanged_under_a_process_is_noticed_before_it_is_read(path: Pat
     assert stored(storage) == list(range(9))
 
 
-def test_a_file_that_is_gone_is_not_made_again_by_those_that_use_it(path: Path, storage: FileStorage) -> None:
+def test_a_file_that_is_gone_is_not_made_again_by_those_that_only_use_it(path: Path, storage: FileStorage) -> None:
     fill(storage, 3)
     aside = path.with_name("aside.sqlite")
     os.rename(path, aside)
@@ -157,6 +143,15 @@ def test_a_file_that_is_gone_is_not_made_again_by_those_that_use_it(path: Path, 
     os.rename(aside, path)
     assert stored(storage) == [0, 1, 2]
     assert storage.exchanges == 0
+
+    for each in path.parent.glob(path.name + "*"):
+        each.unlink()
+    storage.close()
+    with pytest.raises(StorageUnusable):
+        storage.claim("a", 3, 60.0)
+    storage.prepare()
+    fill(storage, 3)
+    assert stored(storage) == [0, 1, 2]
 
 
 def test_disk_errors_of_a_task_end_its_put(path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,12 +25,24 @@ from kctl_agent.storage.lake.table_storage import LakeBatch
 from kctl_agent.table_maintenance import looked_after
 from tests.conformance.given import TOPIC_ID
 from tests.lake_tables import FIELDS, TP, at, before_the_write, begun, filled, offsets, opened, reported, rows, schema
-from tests.table_conformance import GROUP
+from tests.table_conformance import GROUP, OpenTable, TableDead, TableOffsets
+from tests.table_conformance import opened as opened_for_conformance
 
 
 @pytest.fixture
 def storage(path: Path) -> LakeStorage:
     return opened(path, start=100)
+
+
+@pytest.fixture
+def open_table(path: Path) -> OpenTable:
+    return lambda: opened_for_conformance(LakeStorage(LocalFolder(path)))
+
+
+class TestOffsets(TableOffsets): ...
+
+
+class TestDead(TableDead): ...
 
 
 @pytest.mark.shows("a worker that was frozen commits nothing once its partitions have a new owner")
@@ -131,7 +143,10 @@ def test_a_table_that_cannot_be_written_is_rejected_with_its_reason(path: Path, 
         LakeStorage(LocalFolder(tmp_path / "letters")).prepare()
 
 
-def replaced_by(table: pa.Table, **more: Any) -> Callable[[Path], None]:
+Change = Callable[[Path], None]
+
+
+def replaced_by(table: pa.Table, **more: Any) -> Change:
     return lambda path: write_deltalake(path, table, mode="overwrite", schema_mode="overwrite", **more)
 
 
@@ -148,7 +163,7 @@ def with_feature(path: Path) -> None:
     ("change", "reason"),
     [(with_property, "stored offsets would expire"), (with_feature, "kctl cannot write: changeDataFeed$")],
 )
-def test_unsupported_features_are_rejected_by_name(path: Path, change: Callable[[Path], None], reason: str) -> None:
+def test_unsupported_features_are_rejected_by_name(path: Path, change: Change, reason: str) -> None:
     opened(path)
     change(path)
 
@@ -171,11 +186,11 @@ def test_unsupported_features_are_rejected_by_name(path: Path, change: Callable[
     ],
 )
 @pytest.mark.parametrize("is_late", [False, True], ids=["before the commit", "in the commit"])
-def test_a_batch_is_not_committed_to_a_table_that_others_have_changed_so_that_it_does_not_fit_any_more(
+def test_a_batch_is_not_committed_to_a_table_that_others_have_changed_so_that_it_no_longer_fits(
     storage: LakeStorage,
     path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    change: Callable[[Path], None],
+    change: Change,
     reason: str,
     is_late: bool,
 ) -> None:

@@ -95,14 +95,4 @@ def _joined(request: Any) -> dict[str, Any]:
 
 
 def member_settings(address: str) -> KafkaSettings:
-    return KafkaSettings(
-        bootstrap_servers=address,
-        group="billing",
-        topics=tuple(TOPICS),
-        auto_offset_reset="earliest",
-        assignor="range",
-        session_timeout_seconds=30.0,
-        heartbeat_interval_seconds=0.1,
-        isolation_level="read_committed",
-        group_instance_id=None,
-    )
+    return KafkaSettings(address, "billing", tuple(TOPICS), "earliest", "range", 30.0, 0.1, "read_committed", None)

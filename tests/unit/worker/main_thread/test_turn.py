@@ -26,6 +26,7 @@ from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.offsets.commit_metadata import LogSeen
 from kctl_agent.worker.offsets.start_offsets import StartOffsets
 from kctl_agent.worker.query.run import stop_queries
+from tests.clock import Clock
 from tests.scratch_storage import ScratchStorage
 from tests.worker_settings import settings
 
@@ -35,20 +36,11 @@ EPOCHS = LogSeen(1, 10), LogSeen(2, 20)
 """What the leaders reported before, and what they report now."""
 
 
-class Clock:
-    """Advances only by the duration of simulated requests."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Advances only by the duration of simulated requests."""
     made = Clock()
-    monkeypatch.setattr(deadline, "time", made)
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=made))
     deadline.begin(main_loop.TURN_SHARE * MAX_POLL_SECONDS)
     return made
 

@@ -35,19 +35,12 @@ class Reads:
     """Partitions with records at all offsets up to their ends; the records in `bad` cannot be read."""
 
     def __init__(
-        self,
-        ends: list[int],
-        bad: set[tuple[int, int]],
-        *,
-        stores: float = 0.3,
-        fails: float = 0.9,
-        wait: float = 0.0,
-        gives_up: bool = False,
+        self, ends: list[int], bad: set[tuple[int, int]], stores: float = 0.3, fails: float = 0.9, wait: float = 0.0
     ) -> None:
         self.partitions = [TopicPartition("t", number) for number in range(len(ends))]
         self.ends = dict(zip(self.partitions, ends, strict=True))
         self.bad = {(self.partitions[number], offset) for number, offset in bad}
-        self.stores, self.fails, self.gives_up = stores, fails, gives_up
+        self.stores, self.fails, self.gives_up = stores, fails, False
         self.now = 0.0
         self.stored = dict.fromkeys(self.partitions, 0)
         self.failed = self.batches = 0
@@ -124,7 +117,8 @@ def test_each_partition_is_read_up_to_its_first_bad_record(ends: list[int], bad:
 
 def test_good_partitions_wait_for_a_full_batch_or_the_trigger() -> None:
     """As in a streaming query: each batch of a lake leaves three inodes."""
-    reads = Reads([0, 0], set(), wait=20.0, gives_up=True)
+    reads = Reads([0, 0], set(), wait=20.0)
+    reads.gives_up = True
     for second in range(3600):
         reads.ends = dict.fromkeys(reads.partitions, 10 * second)
         if second % 300 == 150:
@@ -222,7 +216,6 @@ class Reading:
         self.storage.init_offsets([StoredOffset("t", 0, None, 0), StoredOffset("t", 1, None, 0)])
         self.bad: set[tuple[TopicPartition, int]] = set()
         self.is_away = False
-        self.reads = 0
         self.batches: list[Batch] = []
         self.is_own_fault = True
         sources = {tp: KafkaSource(0, None, 1) for tp in (A, B)}
@@ -251,7 +244,6 @@ class Reading:
         self._stack.callback(self.run.gate.set)
 
     def _read(self, ranges: Ranges, _: str) -> RangeFrame:
-        self.reads += 1
         is_bad = any(tp in ranges and ranges[tp][0] <= at < ranges[tp][1] for tp, at in self.bad)
         return RangeFrame(ranges, lambda: self.is_away or is_bad)
 
