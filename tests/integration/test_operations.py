@@ -220,7 +220,8 @@ def test_a_reload_applies_what_it_can_and_names_the_rest(master: Callable[..., M
         "fleet": {"kafka.group"},
     }
     assert fleet.states() == ["running", "running"]
-    assert "nothing has changed" not in done["text"]
+    assert "after `kctl restart worker-0 --rolling`: workers.max_records_per_batch " in done["text"]
+    assert "; after `kctl stop` and `kctl start`: kafka.group " in done["text"]
     again = fleet.ended(operation(fleet, "reload"))
     assert {each["setting"] for changes in again["result"].values() for each in changes} == {"kafka.group"}
 

@@ -5,23 +5,18 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from kctl.config.load import load
-from kctl.config.sections import Config
 from kctl.errors import AgentRefused, OperationRefused, OperationUnknown
-from kctl.master.launch import launches, names
 from kctl.master.members import Agents
 from kctl.master.operations import context as module
 from kctl.master.operations.base import Report
 from kctl.master.operations.context import Context
 from kctl.master.pauses import Pauses
-from kctl.master.process_supervisor import Launch
 from kctl.operations import operation
-from kctl.operations.reload import ReloadConfig
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.errors import BadParams
 from kctl_agent.rpc.commands import SeekPartition, operation_commands
@@ -193,49 +188,6 @@ async def test_a_change_that_a_reload_would_apply_is_named(tmp_path: Path, now: 
     found = await context.file_changed()
     assert found.startswith(reported)
     assert bool(found) == bool(reported)
-
-
-class Processes:
-    def __init__(self, config: Config) -> None:
-        self.names = names(config)
-        self._processes = {
-            each.name: SimpleNamespace(name=each.name, state="running", pid=1, launch=each, started_with=each.settings)
-            for each in launches(config, [])
-        }
-
-    def process(self, name: str) -> SimpleNamespace:
-        return self._processes[name]
-
-    def reconfigure(self, launches: list[Launch], _policies: object) -> None:
-        for each in launches:
-            self._processes[each.name].launch = each
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "reported"),
-    [
-        (
-            'handler = "module:wrong"',
-            'handler = "module:right"',
-            "after `kctl restart sinker-0 sinker-1 --rolling`: sinkers.handler module:wrong -> module:right",
-        ),
-        (
-            'topics = ["t"]',
-            'topics = ["t", "u"]',
-            'after `kctl stop` and `kctl start`: kafka.topics ["t"] -> ["t", "u"]',
-        ),
-    ],
-)
-async def test_a_reload_names_those_that_need_a_start(tmp_path: Path, before: str, now: str, reported: str) -> None:
-    file = tmp_path / "kctl.toml"
-    text = TOML.format(group="g", count=2, handler="module:wrong")
-    file.write_text(text)
-    config, nobody = load(file, {}), cast("Any", None)
-    context = context_of(config, Processes(config), read=lambda: load(file, {}))
-
-    file.write_text(text.replace(before, now))
-
-    assert (await ReloadConfig().carry_out(context, nobody, nobody))[0] == reported
 
 
 @pytest.fixture
