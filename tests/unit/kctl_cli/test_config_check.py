@@ -82,9 +82,7 @@ def test_a_broken_handler_is_one_sentence(handler: str, sentence: str, details: 
 
 @pytest.mark.shows("`kctl start` and `kctl config check` make the same checks: broker, topics, handler")
 @pytest.mark.parametrize(("handler", "code"), [("import no_such_thing", 2), (GOOD, 10)], ids=["handler", "broker"])
-def test_start_makes_these_checks_too(
-    handler: str, code: int, check: Callable[..., Ran], kctl: Kctl, path: Path
-) -> None:
+def test_start_makes_equal_checks(handler: str, code: int, check: Callable[..., Ran], kctl: Kctl, path: Path) -> None:
     check(handler=handler)
 
     ran = [
@@ -157,9 +155,7 @@ def test_everything_that_start_would_refuse_without_a_broker_is_named(check: Cal
     assert f"http.token_file {path.with_name('absent')} cannot be read" in secrets.err
 
 
-def test_usable_keys_and_folders_pass(
-    check_table: Callable[[str], Ran], path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_usable_keys_and_places(check_table: Callable[[str], Ran], path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.with_name("keys").touch(0o600)
     path.with_name("keys").write_text(KEYS)
 

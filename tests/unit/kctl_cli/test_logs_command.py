@@ -202,9 +202,7 @@ def test_stop_gives_up_and_names_what_is_left(stop: Callable[..., Ran], started:
     assert stubborn.poll() is None
 
 
-def test_stop_spares_a_process_with_the_pid_of_a_master_that_is_gone(
-    stop: Callable[..., Ran], started: Started, run_dir: Path
-) -> None:
+def test_stop_spares_another_process_with_the_pid(stop: Callable[..., Ran], started: Started, run_dir: Path) -> None:
     innocent = started("signal.SIG_DFL")
     (run_dir / "master.pid").write_text(f"{innocent.pid} 1\n")
 

@@ -154,9 +154,7 @@ def test_another_count_than_is_expected_changes_nothing(kctl: Kctl, storage: Fil
 
 
 @pytest.mark.usefixtures("storage")
-def test_what_is_confirmed_is_deleted_though_the_configuration_changes_meanwhile(
-    kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_confirmed_is_deleted(kctl: Kctl, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kctl.cli.storage.dead.confirm", lambda _: config.write_text("[storage"))
 
     assert kctl("storage", "dead", "delete").out == "2 dead letters removed\n"

@@ -96,9 +96,7 @@ async def test_on_loopback_who_is_not_known_to_be_the_fleets_user_needs_a_token(
         *((access, bearer(READ), "403 not_allowed") for access in (REMOTE, CLOSED, READ_ONLY)),
     ],
 )
-async def test_what_changes_something_needs_a_token_that_may_act_on_loopback_too(
-    access: AccessRights, headers: dict[str, str], expected: str
-) -> None:
+async def test_changes_need_a_token_on_loopback(access: AccessRights, headers: dict[str, str], expected: str) -> None:
     async with client_of(snapshot(), access) as client:
         for method in ("POST", "PUT", "PATCH", "DELETE", "X"):
             assert await refusal(client, "/api/v1/lag", method, **headers) == expected

@@ -64,9 +64,7 @@ FOLDERS = (
         ),
     ],
 )
-def test_a_folder_that_every_user_can_write_to_is_rejected(
-    tmp_path: Path, folder: str, mode: int, text: str, refusal: str
-) -> None:
+def test_a_folder_open_to_everyone_is_rejected(tmp_path: Path, folder: str, mode: int, text: str, refusal: str) -> None:
     config = loaded(tmp_path, text.replace("FOLDER", str(tmp_path)))
     make_folders(config)
     (tmp_path / folder).mkdir(parents=True, exist_ok=True)

@@ -248,9 +248,7 @@ async def test_a_full_disk_ends_no_supervisor(
 
 
 @pytest.mark.shows("a process that survives SIGKILL is `unkillable`, with its pid, and ends no other")
-async def test_a_gone_child_is_followed_by_no_other_while_its_child_lives(
-    tmp_path: Path, hung: set[int], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_none_follows_a_living_child(tmp_path: Path, hung: set[int], caplog: pytest.LogCaptureFixture) -> None:
     fleet = fleet_of(tmp_path, WITH_CHILD)
     async with fleet.running():
         child, session = await child_in(tmp_path), fleet[0].pid

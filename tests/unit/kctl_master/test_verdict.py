@@ -263,9 +263,7 @@ def test_what_goes_on_keeps_its_beginning_and_what_gets_worse_begins_then() -> N
         (lambda: judged(ALL_FATAL), TAKEN_AT + 5.1, NO_DATA, 1),
     ],
 )
-def test_old_data_is_never_judged_well(
-    latest: Callable[[], FleetSnapshot | None], now: float, reason: str, also: int
-) -> None:
+def test_old_data_is_unknown(latest: Callable[[], FleetSnapshot | None], now: float, reason: str, also: int) -> None:
     verdict = Verdicts(latest, 5.0, lambda: now).current()
 
     assert (verdict.level, verdict.main.about, verdict.main.reason) == (Level.UNKNOWN, "master", reason)
