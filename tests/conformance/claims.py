@@ -86,9 +86,7 @@ class Claims:
         assert everything(storage) == [replace(given[0], tries=1), replace(given[2], tries=1)]
 
     @pytest.mark.parametrize("has_died", [False, True])
-    def test_what_an_owner_gives_back_is_free_and_counts_a_try_if_it_died(
-        self, storage: Storage, has_died: bool
-    ) -> None:
+    def test_what_an_owner_gives_back_is_free_and_counts_a_try_if_dead(self, storage: Storage, has_died: bool) -> None:
         fill(storage, 6)
         (old,) = storage.claim("a", 3, 60.0)
         (other,) = storage.claim("b", 3, 60.0)
@@ -175,9 +173,7 @@ class Claims:
         pass_time(100.0)
         assert storage.settle(claim, [True] * 3) == Settled(gone=3), "an expired lease is good until another takes it"
 
-    def test_a_lease_runs_as_long_as_was_asked_from_its_last_renewal(
-        self, storage: Storage, pass_time: PassTime
-    ) -> None:
+    def test_a_lease_runs_as_long_as_asked_from_its_last_renewal(self, storage: Storage, pass_time: PassTime) -> None:
         fill(storage, 6)
         (claim,) = storage.claim("a", 3, 60.0)
         storage.claim("b", 3, 10.0)

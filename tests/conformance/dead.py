@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pytest
 
@@ -106,6 +107,14 @@ class Dead(Generic[S]):
         first, *_, last = store.dead()
         assert self.offsets(storage, Selection(ids=(last.id, "no such", first.id))) == [0, 4]
 
+    def pages(self, store: DeadLetterStore, selection: Selection, **limits: Any) -> Iterator[Sequence[DeadLetter]]:
+        after = None
+        while True:
+            page = store.dead_page(selection, after, **limits)
+            yield page.rows
+            if (after := page.next) is None:
+                return
+
     @pytest.mark.parametrize(
         "selection",
         [EVERYTHING, Selection(topic="t"), Selection(traceback="o"), Selection(line="shop.py:7"), Selection(text="0")],
@@ -114,16 +123,10 @@ class Dead(Generic[S]):
         store = self.kill_two_kinds(storage)
         whole = [(each.id, each.error) for each in store.dead(selection)]
 
-        found, after = [], None
-        while True:
-            page = store.dead_page(selection, after, limit=2)
-            assert len(page.rows) <= 2
-            found += [(each.id, each.error) for each in page.rows]
-            after = page.next
-            if after is None:
-                break
+        pages = list(self.pages(store, selection, limit=2))
 
-        assert found == whole
+        assert max(map(len, pages)) <= 2
+        assert [(each.id, each.error) for page in pages for each in page] == whole
         assert len(whole) >= 5
         with pytest.raises(BadParams, match="after"):
             store.dead_page(selection, "no page")
@@ -131,14 +134,7 @@ class Dead(Generic[S]):
     def test_a_page_that_may_not_read_for_long_goes_on_all_the_same(self, storage: S) -> None:
         store = self.kill_two_kinds(storage)
 
-        found, after = 0, None
-        while True:
-            page = store.dead_page(Selection(text="0"), after, seconds=0.0)
-            found, after = found + len(page.rows), page.next
-            if after is None:
-                break
-
-        assert found == 8
+        assert sum(map(len, self.pages(store, Selection(text="0"), seconds=0.0))) == 8
 
     def test_dead_letters_are_counted_by_error_class_and_line_of_the_handler(self, storage: S) -> None:
         store = self.kill_two_kinds(storage)

@@ -56,9 +56,7 @@ class StoredOffsets(Generic[S]):
         assert self.stored(storage) == list(range(12))
         assert storage.stored_offsets([("t", 0)])[("t", 0)] == StoredOffset("t", 0, TOPIC_ID, 12, 1)
 
-    def test_a_range_above_the_stored_offset_or_without_one_is_rejected_and_nothing_is_written(
-        self, storage: S
-    ) -> None:
+    def test_a_range_above_the_stored_offset_or_without_one_is_rejected_and_not_written(self, storage: S) -> None:
         with pytest.raises(StoredOffsetMissing):
             self.put(storage, chunk(0, 3))
         with pytest.raises(StoredOffsetMissing):

@@ -109,9 +109,7 @@ def test_a_put_calls_the_handler_with_every_message_and_moves_the_stored_offset(
         ("decodes", 1, "BadRecord: cut"),
     ],
 )
-def test_a_failure_is_retried_alone_and_then_dead(
-    make: Make, module: Any, handler: str, tries: int, error: str
-) -> None:
+def test_a_failure_is_retried_alone_then_dead(make: Make, module: Any, handler: str, tries: int, error: str) -> None:
     storage = make(handler)
     with storage.writer() as writer:
         writer.put(chunk(0, 4))

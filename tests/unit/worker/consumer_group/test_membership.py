@@ -36,17 +36,12 @@ OFFSETS = {ORDERS_0: 10, ORDERS_1: 20, PAYMENTS_0: 30}
 ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCING = 22, 25, 27
 
 
-def answers_of(request: str) -> Answers:
-    """The coordinator's usual answers."""
-    step = group_script({})[request]
-    assert isinstance(step, Answers)
-    return step
-
-
 def result_of(name: str, request: Any) -> Mapping[str, Any]:
-    result = answers_of(name).result
-    assert callable(result)
-    return result(request)
+    """The coordinator's usual answer."""
+    step = group_script({})[name]
+    assert isinstance(step, Answers)
+    assert callable(step.result)
+    return step.result(request)
 
 
 def test_a_commit_is_retried_if_that_may_help_and_an_error_of_one_topic_is_its_own() -> None:
@@ -81,7 +76,7 @@ def test_a_member_that_starts_joins_once_though_it_is_the_leader() -> None:
 
 
 def test_a_join_that_ends_between_two_polls_is_taken_up_and_no_other_is_begun() -> None:
-    may_end, sync = threading.Event(), answers_of("SyncGroup")
+    may_end, sync = threading.Event(), Answers(partial(result_of, "SyncGroup"))
     with joining({"SyncGroup": [Stalls(may_end, then=sync), sync]}) as (broker, member):
         poll_until(member, lambda: "SyncGroup" in broker.asked)
         may_end.set()
@@ -175,9 +170,7 @@ def test_a_cooperative_member_that_is_evicted_between_join_and_sync_has_lost_its
         ({"payments": TopicAuthorizationFailedError.errno}, {ORDERS_0: 10, ORDERS_1: 20}),
     ],
 )
-def test_a_last_commit_counts_by_its_own_answer(
-    answer: dict[str, int], known: dict[TopicPartition, int] | None
-) -> None:
+def test_a_last_commit_counts_by_its_answer(answer: dict[str, int], known: dict[TopicPartition, int] | None) -> None:
     done: list[dict[TopicPartition, int]] = []
 
     def on_revoked(partitions: set[object]) -> dict[Any, int]:

@@ -63,9 +63,7 @@ def check(monkeypatch: pytest.MonkeyPatch, path: Path, session: Session, write: 
     return ExecutorCheck(session, LocalFolder(path), "worker-0")
 
 
-def test_executors_files_are_removed_and_an_idle_cluster_is_fine(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_files_of_executors_go_and_an_idle_cluster_is_fine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It has none with `spark.dynamicAllocation.enabled`."""
     monkeypatch.setattr(executor_check, "START_SECONDS", 0.0)
     session = Session()

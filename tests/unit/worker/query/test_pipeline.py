@@ -58,12 +58,8 @@ def run(pipeline: Pipeline, storage: ScratchStorage, tmp_path: Path) -> Run:
     return made
 
 
-def plan(run: Run, batch_id: int, end: int) -> None:
-    (run.checkpoint / "offsets" / str(batch_id)).write_text("v1\n{}\n" + json.dumps({"t": {"0": end}}))
-
-
 def put(run: Run, batch_id: int, end: int, *records: pa.RecordBatch) -> None:
-    plan(run, batch_id, end)
+    (run.checkpoint / "offsets" / str(batch_id)).write_text("v1\n{}\n" + json.dumps({"t": {"0": end}}))
     run.put_batch(Frame(*records), batch_id)
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,13 +32,9 @@ def storage() -> ScratchStorage:
     return storage
 
 
-def put(storage: Storage, *batches: pa.RecordBatch) -> list[dict[str, object]]:
-    return put_all(storage, iter(batches))
-
-
-def put_all(storage: Storage, batches: Iterator[pa.RecordBatch]) -> list[dict[str, object]]:
+def put(storage: Storage, batches: Iterable[pa.RecordBatch]) -> list[dict[str, object]]:
     job = PutJob(storage, {("t", partition): BatchRange(0, 10, 1, None) for partition in (0, 1)})
-    return [row for result in put_partitions(job, batches) for row in result.to_pylist()]
+    return [row for result in put_partitions(job, iter(batches)) for row in result.to_pylist()]
 
 
 def in_portions(storage: ScratchStorage, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
@@ -54,10 +50,10 @@ def in_portions(storage: ScratchStorage, monkeypatch: pytest.MonkeyPatch, size: 
 
 
 def test_a_task_continues_after_its_first_portion(storage: ScratchStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(storage, arrow([0, 1, 2, 3]))
+    put(storage, [arrow([0, 1, 2, 3])])
     in_portions(storage, monkeypatch, 4)
 
-    (row,) = put(storage, arrow([0, 1, 2, 3, 4, 5]))
+    (row,) = put(storage, [arrow([0, 1, 2, 3, 4, 5])])
 
     assert stored(storage) == [0, 1, 2, 3, 4, 5]
     assert (row["stored"], row["skipped"]) == (2, 4)
@@ -74,7 +70,7 @@ def test_a_task_reads_partition_after_partition(storage: ScratchStorage, monkeyp
 
     monkeypatch.setattr(FileWriter, "put_all", counted)
 
-    zero, one = put(storage, arrow([0, 1]), arrow([2, 5, 6, 7], partitions=[0, 1, 1, 1]), arrow([8], partitions=[1]))
+    zero, one = put(storage, [arrow([0, 1]), arrow([2, 5, 6, 7], partitions=[0, 1, 1, 1]), arrow([8], partitions=[1])])
 
     assert sizes == [1, 2, 1]
     assert {tp: at.next for tp, at in storage.stored_offsets([("t", 0), ("t", 1)]).items()} == {
@@ -90,7 +86,7 @@ def test_a_batch_that_cannot_be_read_fails_the_task_behind_what_was_stored(stora
         raise EOFError("the JVM is gone")
 
     with pytest.raises(EOFError, match="the JVM is gone"):
-        put_all(storage, batches())
+        put(storage, batches())
 
     assert stored(storage) == [0, 1]
 
@@ -113,7 +109,7 @@ def test_moved_records_are_rejected(storage: ScratchStorage, batches: list[pa.Re
     storage.init_offsets([StoredOffset("t", 1, None, 0)])
 
     with pytest.raises(BadOrder, match=complaint):
-        put(storage, *batches)
+        put(storage, batches)
 
 
 @pytest.mark.parametrize(
