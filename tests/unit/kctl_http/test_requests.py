@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import asdict, replace
+from functools import cache
 from itertools import product
 from typing import Any, cast
 
@@ -322,9 +323,18 @@ async def fleet(request: Request) -> Reduced[Any]:
 
 DEAD_LETTERS = "/api/v1/dead-letters"
 LOG = OperationLog({"act": Act}, cast("Any", None), None)
-STORAGE = ScratchStorage()
-STORAGE.dead_letter([Message("t", 0, n, b"k", b"v", 0) for n in range(3)], "no")
-WORKBENCH = Workbench(lambda: nullcontext(STORAGE), lambda: STORAGE.path.with_name("log"), lambda _: nullcontext(list))
+
+
+@cache
+def storage() -> ScratchStorage:
+    made = ScratchStorage()
+    made.dead_letter([Message("t", 0, n, b"k", b"v", 0) for n in range(3)], "no")
+    return made
+
+
+WORKBENCH = Workbench(
+    lambda: nullcontext(storage()), lambda: storage().path.with_name("log"), lambda _: nullcontext(list)
+)
 SOURCE = source_of(healthy(), ask=fleet, operations=LOG, dead_letters=WORKBENCH)
 APP = create_app(SOURCE, AccessRights(tokens=TOKENS))
 HOLDER = {"authorization": f"Bearer {TOKEN}", "host": "localhost"}
@@ -356,7 +366,7 @@ def _workbench() -> Iterator[None]:
     asyncio.run(WORKBENCH.read(lambda *_: None))
     yield
     APP.close()
-    STORAGE.close()
+    storage().close()
 
 
 @pytest.mark.shows("the API passes all checks of schemathesis")
