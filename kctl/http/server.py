@@ -1,24 +1,220 @@
-"""The HTTP socket and uvicorn in the master's loop, without signal handlers, loggers or threads of its own."""
+"""The HTTP socket and uvicorn in the master's loop, without signal handlers, loggers or threads of its own.
+
+uvicorn's HTTP/1.1 connection gets further limits: number of connections, time for a TLS handshake and a request, and
+how long a caller may leave its answer unread. Early errors have our form too. A connection counts from the moment it is
+accepted, because without a TLS handshake it already costs a descriptor.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import errno
+import ipaddress
+import json
+import math
 import resource
 import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from kctl.errors import PortTaken
 from kctl.http.access import AccessRights, address_of, tls_context
+from kctl.http.errors import HeadersTooLarge, RequestTooSlow, error_body
 from kctl.http.guard import HEADER_BYTES, Guard
-from kctl.http.protocol import MAX_CONNECTIONS, BoundedProtocol, Door
+from kctl_agent.errors import BadRequest, Busy
+
+MAX_CONNECTIONS = 256
+HANDSHAKE_SECONDS = 10.0
+REQUEST_SECONDS = 10.0
+"""From the connection, or the first byte of another request, to the end of its headers."""
+UNREAD_SECONDS = 30.0
+LEAST_READ_BYTES = 65536
+"""How much of a pending answer must be read in `UNREAD_SECONDS`."""
+GOODBYE_SECONDS = 2.0
+"""How long the peer may take to end TLS in order."""
+
+_REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Busy"}
+
+
+def is_loopback(address: str) -> bool:
+    """Also true for a socket that is not TCP and has no address."""
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return True
+
+
+@dataclass(slots=True)
+class Door:
+    """Shared by all connections of one server, on one event loop."""
+
+    refusals: Counter[str]
+    tls: ssl.SSLContext | None = None
+    """Secures new connections; may be replaced at any time."""
+    max_connections: int = MAX_CONNECTIONS
+    open: set[BoundedProtocol] = field(default_factory=set)
+
+    def why_refused(self, newest: BoundedProtocol) -> str | None:
+        """Why this connection, which is in `open`, exceeds a limit; None if it does not. One address may have half of
+        all connections, except loopback, which proxies, scrapers and people share."""
+        if len(self.open) > self.max_connections:
+            return f"{self.max_connections} connections are open already"
+        if is_loopback(newest.address):
+            return None
+        share = self.max_connections // 2
+        if sum(each.address == newest.address for each in self.open) > share:
+            return f"{share} connections of your address are open already"
+        return None
+
+    def close(self) -> None:
+        """Ends handshakes in progress; uvicorn ends the others."""
+        for connection in list(self.open):
+            connection.end_handshake()
+
+
+class BoundedProtocol(H11Protocol):
+    """One connection, on the event loop."""
+
+    handshake_seconds = HANDSHAKE_SECONDS
+    request_seconds = REQUEST_SECONDS
+    unread_seconds = UNREAD_SECONDS
+
+    address = ""
+    _request_timer: asyncio.TimerHandle | None = None
+    _unread_timer: asyncio.TimerHandle | None = None
+    _handshake: asyncio.Task[None] | None = None
+    _early = b""
+    """Arrived between the end of the handshake and our notification of it."""
+
+    def __init__(self, *args: Any, door: Door, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._door = door
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.address = str((transport.get_extra_info("peername") or ("",))[0])
+        self._door.open.add(self)
+        why = self._door.why_refused(self)
+        if self._door.tls is None:
+            self._begin(transport)
+            if why is not None:
+                self._refuse(503, Busy.code, why, True)
+        elif why is not None:  # no answer is possible before the handshake
+            self._door.refusals[Busy.code] += 1
+            transport.abort()
+        else:
+            self._handshake = self.loop.create_task(self._secure(transport, self._door.tls))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._door.open.discard(self)
+        self._stop(self._request_timer)
+        self._stop(self._unread_timer)
+        if self.transport is not None:  # otherwise it never reached HTTP
+            super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport is None:
+            self._early += data
+            return
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._stop(self._request_timer)
+            self._request_timer = None
+        elif self._request_timer is None:
+            self._expect_request()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._expect_reader(math.inf)
+
+    def resume_writing(self) -> None:
+        self._stop(self._unread_timer)
+        super().resume_writing()
+
+    def _expect_reader(self, waiting: float) -> None:
+        """Cuts the connection if too few of the `waiting` bytes were read."""
+        still = self.transport.get_write_buffer_size()
+        if still > waiting - LEAST_READ_BYTES:
+            self.transport.abort()
+        else:
+            self._unread_timer = self.loop.call_later(self.unread_seconds, self._expect_reader, still)
+
+    def send_400_response(self, _msg: str) -> None:
+        if len(self.conn.trailing_data[0]) > (self.config.h11_max_incomplete_event_size or 0):
+            self._refuse(431, HeadersTooLarge.code, "request line and headers are too large", False)
+        else:
+            self._refuse(400, BadRequest.code, "this is no HTTP request", False)
+
+    def end_handshake(self) -> None:
+        if self._handshake is not None and self.transport is None:
+            self._handshake.cancel()
+
+    async def _secure(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
+        secured = None
+        try:
+            secured = await self.loop.start_tls(
+                transport,
+                self,
+                tls,
+                server_side=True,
+                ssl_handshake_timeout=self.handshake_seconds,
+                ssl_shutdown_timeout=GOODBYE_SECONDS,
+            )
+        except OSError:  # no TLS, too slow, or gone: no peer to answer
+            self._door.refusals["tls_handshake"] += 1
+        finally:
+            if secured is None:
+                transport.abort()
+                self._door.open.discard(self)
+        if secured is not None:
+            self._begin(secured)
+            early, self._early = self._early, b""
+            if early:
+                self.data_received(early)
+
+    def _begin(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        if self._door.tls is None:  # TLS that is ended has GOODBYE_SECONDS
+            # What the kernel does not take counts as unread: otherwise a closed connection with less than asyncio's
+            # 64 KiB left to send waits for its caller for ever.
+            transport.set_write_buffer_limits(high=0)
+        self._expect_request()
+
+    def _expect_request(self) -> None:
+        self._request_timer = self.loop.call_later(self.request_seconds, self._request_is_late)
+
+    def _request_is_late(self) -> None:
+        self._request_timer = None
+        if self.transport.is_closing() or self.conn.their_state is not h11.IDLE:
+            return
+        self._refuse(408, RequestTooSlow.code, f"the request was not there within {self.request_seconds:g} s", True)
+
+    def _refuse(self, status: int, code: str, message: str, retriable: bool) -> None:
+        """Bypasses h11, whose state machine may be in any state; then the connection ends."""
+        self._door.refusals[code] += 1
+        body = json.dumps(error_body(code, message, retriable)).encode()
+        head = (
+            f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
+
+    @staticmethod
+    def _stop(timer: asyncio.TimerHandle | None) -> None:
+        if timer is not None:
+            timer.cancel()
+
 
 _BACKLOG = 128
 _SHUTDOWN_SECONDS = 1

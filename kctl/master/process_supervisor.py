@@ -19,8 +19,7 @@ from types import MappingProxyType
 from kctl.daemon_threads import on_disk
 from kctl.errors import OperationUnknown
 from kctl.master.health import Health, HealthRules, judge, on_heartbeat, on_memory_sample, refusals
-from kctl.master.process import KILL_SECONDS, Child, kill_session, record_session, remove_socket
-from kctl.master.process_log import ProcessLog
+from kctl.master.process import KILL_SECONDS, Child, ProcessLog, kill_session, record_session, remove_socket
 from kctl.master.restart import (
     Cause,
     Due,

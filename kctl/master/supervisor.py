@@ -11,8 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from kctl.errors import OperationUnknown
-from kctl.master.process import processes
-from kctl.master.process_log import ProcessLog
+from kctl.master.process import ProcessLog, processes
 from kctl.master.process_supervisor import Launch, Probe, ProcessSupervisor, SupervisionPolicy
 from kctl.master.restart import Cause
 from kctl.rows.workers import WorkerStatus

@@ -22,7 +22,7 @@ class DrainProcess(FleetOperation, rpc="drain", is_long=True, limit_seconds=LONG
         return frozenset({context.supervisor.process(self.name).name})
 
     async def carry_out(self, context: Context, caller: Caller, report: Report) -> Done:
-        from kctl.master.operations.tasks import goes_on
+        from kctl.master.operations.context import goes_on
 
         process = context.supervisor.process(self.name)
         if process.launch.kind == "engine":

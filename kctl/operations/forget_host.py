@@ -26,7 +26,7 @@ class ForgetHost(FleetOperation, rpc="forget_host"):
         return frozenset()
 
     async def carry_out(self, context: Context, _caller: Caller, _report: Report) -> Done:
-        from kctl.master.operations.tasks import goes_on
+        from kctl.master.operations.context import goes_on
 
         if context.hosts is None:
             raise OperationRefused("this fleet runs on one host: hosts.url is not set")

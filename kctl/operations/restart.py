@@ -40,7 +40,7 @@ class RestartProcesses(FleetOperation, rpc="restart", is_long=True, for_all_host
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
         """The first failure ends it."""
-        from kctl.master.operations.tasks import together
+        from kctl.master.operations.context import together
 
         processes = self._chosen(context) if self.name else restarted_by_all(context)
         engines = [each for each in processes if each.launch.kind == "engine"]  # the others work in the engine

@@ -55,7 +55,7 @@ class ScaleFleet(FleetOperation, rpc="scale", is_long=True, for_all_hosts=True, 
 
 
 async def scaled(context: Context, wanted: dict[str, int], report: Report) -> Done:
-    from kctl.master.operations.tasks import together
+    from kctl.master.operations.context import together
 
     config, supervisor = context.config, context.supervisor
     for kind, count in wanted.items():
@@ -110,7 +110,7 @@ def _is_down(process: ProcessSupervisor) -> bool:
 
 
 async def _removed(context: Context, name: str) -> None:
-    from kctl.master.operations.tasks import goes_on
+    from kctl.master.operations.context import goes_on
 
     with goes_on(f"{name} has been asked to leave"):
         await context.supervisor.remove(name)

@@ -75,7 +75,7 @@ class SeekTopic(FleetOperation, rpc="seek", for_all_hosts=True, shared_by_hosts=
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
         """Changes nothing if a partition has no owner or target; resolves all targets before any owner starts to wait
         for its batch."""
-        from kctl.master.operations.tasks import ended, together
+        from kctl.master.operations.context import ended, together
 
         owners = await context.owners(self.topic)
         targets = _targets(self.to, self.partition, owners)

@@ -21,7 +21,7 @@ class StopProcess(FleetOperation, rpc="stop"):
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
         """Kills the process after `stop_timeout_seconds`."""
-        from kctl.master.operations.tasks import goes_on
+        from kctl.master.operations.context import goes_on
 
         process = context.supervisor.process(self.name)
         report(f"{process.name} is asked to leave")

@@ -27,7 +27,7 @@ from kctl.kafka.client.access import of_fleet
 from kctl.logs import written_behind
 from kctl.master.launch import WORKER_COMMAND, names
 from kctl.master.operations.base import Caller
-from kctl.master.process_log import LogRotation, ProcessLog, is_own_output
+from kctl.master.process import LogRotation, ProcessLog, is_own_output
 from kctl.start.checks import (
     ABOUT_NAME,
     await_former_workers,

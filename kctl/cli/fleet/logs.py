@@ -1,6 +1,6 @@
 """`kctl logs`: the end of a process's log, and what follows.
 
-The master moves the older part of a large log to NAME.log.1 while it is written (`kctl/master/process_log.py`); that
+The master moves the older part of a large log to NAME.log.1 while it is written (`kctl/master/process.py`); that
 file and then the log are read as one stream of bytes.
 """
 

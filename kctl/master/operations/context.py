@@ -7,9 +7,11 @@ import itertools
 import logging
 import math
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Raw
 
@@ -21,7 +23,6 @@ from kctl.hosts.hosts import Hosts
 from kctl.master.launch import launches, supervision_policies
 from kctl.master.members import Agents, Members
 from kctl.master.operations.base import Report
-from kctl.master.operations.tasks import goes_on, together
 from kctl.master.pauses import Pause, Pauses
 from kctl.master.process_supervisor import Launch, ProcessSupervisor
 from kctl.master.reduction import OFFSET_CHECKER
@@ -31,6 +32,38 @@ from kctl.reduce.base import BrokerSnapshot
 from kctl.rpc.fan_out import FanOut, typed
 from kctl_agent.replies.partitions import PartitionsReply
 from kctl_agent.rpc.wire import JsonObject
+
+T = TypeVar("T")
+
+
+@contextmanager
+def goes_on(what: str) -> Iterator[None]:
+    """Wraps an irreversible step: a cancel raises OperationUnknown."""
+    try:
+        yield
+    except asyncio.CancelledError as cancelled:
+        raise OperationUnknown(what) from cancelled
+
+
+async def ended(work: Iterable[Coroutine[object, object, T]]) -> list[T | BaseException]:
+    """Returns each result or error. If cancelled, cancels all and waits for them."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    with suppress(asyncio.CancelledError):  # the next line returns it, unless all were done
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def together(work: Iterable[Coroutine[object, object, T]]) -> list[T]:
+    """Runs all to the end; then raises OperationUnknown if any did, or the first error."""
+    outcomes = await ended(work)
+    errors = [each for each in outcomes if isinstance(each, BaseException)]
+    unknown = [str(each) for each in errors if isinstance(each, OperationUnknown)]
+    if unknown:
+        raise OperationUnknown("; ".join(unknown))
+    if errors:
+        raise errors[0]
+    return [each for each in outcomes if not isinstance(each, BaseException)]
+
 
 log = logging.getLogger(__name__)
 

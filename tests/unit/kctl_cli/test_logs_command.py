@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kctl.cli.fleet.logs import Follower
-from kctl.master import process_log
+from kctl.master import process as process_module
 from kctl_agent.paths import bind_socket, prepare_run_dir, process_identity
 from tests.command_lines import Kctl, Master, Ran
 from tests.configurations import KAFKA
@@ -100,7 +100,7 @@ def lines_of(numbers: range) -> bytes:
 @pytest.mark.parametrize("is_collapsed", [True, False], ids=["collapsed", "truncated"])
 def test_a_log_is_read_on_across_rotations(is_collapsed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not is_collapsed:
-        monkeypatch.setattr(process_log, "_collapse", lambda *_: False)
+        monkeypatch.setattr(process_module, "_collapse", lambda *_: False)
     path, written, read = tmp_path / "log", b"", b""
     path.write_bytes(b"")
     follower = Follower(path, 0, settled_seconds=0.0)
@@ -112,7 +112,7 @@ def test_a_log_is_read_on_across_rotations(is_collapsed: bool, tmp_path: Path, m
             if number % 3:  # sometimes a rotation comes before everything is read
                 while data := follower.read():
                     read += data
-            process_log.rotate(path, 128 * 1024)
+            process_module.rotate(path, 128 * 1024)
     while data := follower.read():
         read += data
     follower.close()

@@ -20,8 +20,7 @@ from kctl.http import app
 from kctl.http.access import AccessRights
 from kctl.http.api.api import Api
 from kctl.http.app import KeptAnswers
-from kctl.http.protocol import BoundedProtocol
-from kctl.http.server import HttpServer, connection_bound
+from kctl.http.server import BoundedProtocol, HttpServer, connection_bound
 from kctl.master.snapshot import FleetSnapshot
 from tests.certificates import make_certificate
 from tests.conftest import eventually
@@ -198,7 +197,7 @@ def test_http_takes_a_quarter_of_the_descriptors_at_most(descriptors: int, bound
 @pytest.mark.shows("one address beyond loopback holds at most half of the connections")
 async def test_one_address_beyond_loopback_may_have_half_of_the_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kctl.http.server.MAX_CONNECTIONS", 10)
-    monkeypatch.setattr("kctl.http.protocol.is_loopback", lambda address: address == "127.0.0.1")
+    monkeypatch.setattr("kctl.http.server.is_loopback", lambda address: address == "127.0.0.1")
     async with (
         serving(source_of(snapshot())) as server,
         silent(server.url, 5, "127.0.0.2"),

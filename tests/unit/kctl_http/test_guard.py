@@ -22,8 +22,7 @@ from kctl.http import guard
 from kctl.http.access import AccessRights, Token, access_of, read_tokens, shown_token
 from kctl.http.app import create_app
 from kctl.http.guard import Guard
-from kctl.http.protocol import BoundedProtocol
-from kctl.http.server import bind
+from kctl.http.server import BoundedProtocol, bind
 from kctl.master.operations.operation_log import OperationLog
 from tests.certificates import make_certificate
 from tests.conftest import eventually

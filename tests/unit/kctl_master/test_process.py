@@ -12,9 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from kctl.master import process_log
-from kctl.master.process import Child, kill_session, processes, remove_socket, session_members
-from kctl.master.process_log import KEPT_BYTES, LogRotation, ProcessLog, rotate
+from kctl.master import process as process_module
+from kctl.master.process import (
+    KEPT_BYTES,
+    Child,
+    LogRotation,
+    ProcessLog,
+    kill_session,
+    processes,
+    remove_socket,
+    rotate,
+    session_members,
+)
 from kctl.master.restart import cause, why
 from kctl.master.supervisor import SCAN_SECONDS, Memory, shared_bytes
 from kctl.ownership import rotated
@@ -224,12 +233,12 @@ def can_collapse(tmp_path: Path) -> bool:
     path = tmp_path / "trial"
     path.write_bytes(b"x" * 100_000)
     with path.open("r+b") as file:
-        return process_log._collapse(file, 65536)
+        return process_module._collapse(file, 65536)
 
 
 @pytest.mark.shows("logs are rotated while processes write them; no line is lost or doubled")
 def test_rotations_lose_and_repeat_no_line(tmp_path: Path, can_collapse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_log, "_FLOOD_LIMITS", 1000)  # on a loaded machine this counts as a flood
+    monkeypatch.setattr(process_module, "_FLOOD_LIMITS", 1000)  # on a loaded machine this counts as a flood
     if not can_collapse:
         pytest.skip("the file system of the temporary folder cannot remove a file's beginning (ext4 and XFS can)")
     log, written, rotations = tmp_path / "log", b"", 0
@@ -267,7 +276,7 @@ def test_of_a_flood_the_newest_part_is_kept_as_private_as_the_log(tmp_path: Path
 def test_a_log_that_cannot_be_rotated_is_reported_once_and_stays_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(process_log, "LOG_LIMIT_BYTES", LIMIT)
+    monkeypatch.setattr(process_module, "LOG_LIMIT_BYTES", LIMIT)
     caplog.set_level(logging.INFO)
     path = tmp_path / "log"
     path.write_bytes(b"line\n" * 100_000)
@@ -287,7 +296,7 @@ def test_a_log_that_cannot_be_rotated_is_reported_once_and_stays_whole(
     assert caplog.records[-1].getMessage().startswith("action=log_rotated log=log bytes=")
 
 
-OWN = "import sys; from pathlib import Path; from kctl.master.process_log import is_own_output\n"
+OWN = "import sys; from pathlib import Path; from kctl.master.process import is_own_output\n"
 
 
 @pytest.mark.parametrize(("mode", "expected"), [("ab", "True"), ("wb", "False")])
@@ -299,8 +308,8 @@ def test_the_masters_own_log_is_what_its_output_is_appended_to(mode: str, expect
         subprocess.run([sys.executable, "-c", code, str(path)], stdout=out, stderr=subprocess.DEVNULL, check=True)
 
     assert path.read_text() == f"{expected}\n"
-    assert not process_log.is_own_output(tmp_path / "nothing")
-    assert not process_log.is_own_output(path)
+    assert not process_module.is_own_output(tmp_path / "nothing")
+    assert not process_module.is_own_output(path)
 
 
 @pytest.mark.shows("no log is read, written or shortened through a link or a pipe")

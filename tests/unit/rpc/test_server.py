@@ -16,8 +16,7 @@ from kctl.rpc.client import Reply
 from kctl_agent.errors import BrokenFrame, CommandFailed, NotReady
 from kctl_agent.replies.describe import Param
 from kctl_agent.rpc.commands import COMMANDS, AgentCommand
-from kctl_agent.rpc.connection import AcceptedConnection
-from kctl_agent.rpc.server import AgentServer
+from kctl_agent.rpc.server import AcceptedConnection, AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import HEADER_BYTES, MAX_REQUEST_BYTES, JsonObject
 from kctl_agent.spark.gateway import ask

@@ -62,11 +62,6 @@ def remaining(db: sqlite3.Connection, dead_letters: list[DeadLetter]) -> list[De
     return [each for each in dead_letters if each.id in there]
 
 
-def last(db: sqlite3.Connection) -> int:
-    found = db.execute("select seq from sqlite_sequence where name='dead'").fetchone()
-    return int(found[0]) if found else 0
-
-
 def sift(db: sqlite3.Connection, selection: Selection, numbers: list[int]) -> list[int]:
     key, text = (each and each.encode() for each in (selection.key, selection.text))
     conditions, values = where(*_unindexed(selection), (HOLDS, key), (HOLDS, text), ("1=?", 1))

@@ -71,7 +71,7 @@ def lease(
     if not waits:
         return []
     with transaction(db):
-        _free(db, "until<=?", now)
+        free(db, "until<=?", now)
         ids = json.dumps(_choose(db, *size))
         tries = dict(
             db.execute(
@@ -134,18 +134,6 @@ def dead_letter_damaged(db: sqlite3.Connection, token: str, damaged: Iterable[tu
                 dead_letter_table.insert(db, [dead_letter])
 
 
-def renew(db: sqlite3.Connection, now: float, claim: Claim, lease_seconds: float) -> bool:
-    until = now + lease_seconds
-    with transaction(db):
-        changed = db.execute("update queue set until=? where id=? and token=?", (until, int(claim.id), claim.token))
-        return bool(changed.rowcount)
-
-
-def release(db: sqlite3.Connection, owner: str, count_try: bool) -> int:
-    with transaction(db):
-        return _free(db, "owner=?", owner, count_try=count_try)
-
-
 def note_boot(db: sqlite3.Connection, clock: MachineClock) -> None:
     """Makes all blocks pending after a reboot: lease holders are dead, and times of an earlier boot are void."""
     boot_id = clock.boot_id()
@@ -154,7 +142,7 @@ def note_boot(db: sqlite3.Connection, clock: MachineClock) -> None:
     with transaction(db):
         db.execute("delete from boot")
         db.execute("insert into boot values (?)", (boot_id,))
-        _free(db, "until is not null")
+        free(db, "until is not null")
 
 
 def requeue_dead(
@@ -177,7 +165,7 @@ def requeue_stuck(db: sqlite3.Connection, selection: Selection, now: float) -> i
     where, values = _condition(selection)
     age = selection.older_than_seconds
     with transaction(db):
-        return _free(
+        return free(
             db,
             "(state='delayed' or (state='processing' and (until<=? or leased_at<=?)))"  # noqa: S608
             f" and id in (select id from block where {where})",
@@ -216,7 +204,7 @@ def partitions(db: sqlite3.Connection, wall: float) -> tuple[PartitionStats, ...
     return tuple(found.values())
 
 
-def _free(db: sqlite3.Connection, where: str, *values: object, count_try: bool = True) -> int:
+def free(db: sqlite3.Connection, where: str, *values: object, count_try: bool = True) -> int:
     rows = db.execute(  # `tries` may come first: SQLite computes every column from the old row
         "update queue set tries=tries+(state='processing' and ?), state='pending', owner=null, token=null,"  # noqa: S608
         f" leased_at=null, until=null where {where} returning count",

@@ -157,12 +157,13 @@ class FileStorage(NumberedDeadLetters, Storage):
         return verdict.settled if is_done else Settled(is_lost=True)
 
     def renew(self, claim: Claim, lease_seconds: float) -> bool:
-        with self._session() as db:
-            return queue_table.renew(db, self.clock.now(), claim, lease_seconds)
+        values = self.clock.now() + lease_seconds, int(claim.id), claim.token
+        with self._session() as db, transaction(db):
+            return bool(db.execute("update queue set until=? where id=? and token=?", values).rowcount)
 
     def release(self, owner: str, *, count_try: bool = False) -> int:
-        with self._session() as db:
-            return queue_table.release(db, owner, count_try)
+        with self._session() as db, transaction(db):
+            return queue_table.free(db, "owner=?", owner, count_try=count_try)
 
     def stats(self) -> StorageStats:
         with self._session() as db:
@@ -191,7 +192,8 @@ class FileStorage(NumberedDeadLetters, Storage):
 
     def _last_dead(self) -> int:
         with self._session() as db:
-            return dead_letter_table.last(db)
+            found = db.execute("select seq from sqlite_sequence where name='dead'").fetchone()
+        return int(found[0]) if found else 0
 
     def _dead_places(self, selection: Selection, after: Place | None, limit: int) -> list[Place]:
         with self._session() as db:

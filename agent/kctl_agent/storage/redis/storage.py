@@ -176,8 +176,8 @@ class RedisStorage(RedisDeadLetters, Storage):
     ) -> None:
         rows = [
             word
-            for x in given_up(messages, error, topic_id, self.codec, time.time())
-            for word in (_name(x.block), x.offset, x.tries, x.error, "\t".join(x.cause), x.block.body)
+            for x, b in ((x, x.block) for x in given_up(messages, error, topic_id, self.codec, time.time()))
+            for word in (name_of((b.topic, b.partition)), x.offset, x.tries, x.error, "\t".join(x.cause), b.body)
         ]
         a = advance
         plan = ("",) * 4 if a is None else (name_of(a.tp), a.version, a.start, a.end)
@@ -207,10 +207,6 @@ class RedisStorage(RedisDeadLetters, Storage):
 
     def _names(self) -> list[str]:
         return sorted(name.decode() for name in self._session.client.smembers(self._session.prefix + "partitions"))
-
-
-def _name(block: Block) -> str:
-    return name_of((block.topic, block.partition))
 
 
 def _words(selection: Selection) -> list[object]:

@@ -35,9 +35,9 @@ from kctl_agent.storage.lake.dead_letters.selection import (
     reading,
     than,
 )
-from kctl_agent.storage.lake.delta.compaction_commit import Overtaken
 from kctl_agent.storage.lake.delta.log import own_file
 from kctl_agent.storage.lake.delta.offsets import dead_letter_owner
+from kctl_agent.storage.lake.delta.table import Overtaken
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.table_storage import LakeBatch, Move, TableStorage
 from kctl_agent.storage.selection import EVERYTHING, Selection, is_id_number

@@ -6,8 +6,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,9 +19,17 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from kctl_agent.storage.base import StorageUnusable, TableRefused
 from kctl_agent.storage.lake.delta.checkpoint import Checkpoints
 from kctl_agent.storage.lake.delta.commit_actions import append_actions, compaction_actions
-from kctl_agent.storage.lake.delta.compaction_commit import COMPACTIONS, CompactionBasis
 from kctl_agent.storage.lake.delta.files import DataFile, TableFile, check_days, table_files
-from kctl_agent.storage.lake.delta.log import LOG, LogUnreadable, added, log_files, read_again, write_entry
+from kctl_agent.storage.lake.delta.log import (
+    LOG,
+    LogUnreadable,
+    actions,
+    added,
+    committed_at,
+    log_files,
+    read_again,
+    write_entry,
+)
 from kctl_agent.storage.lake.delta.log_reader import DeltaLogReader
 from kctl_agent.storage.lake.delta.log_state import LogState, NoTable
 from kctl_agent.storage.lake.delta.schema import (
@@ -33,6 +42,54 @@ from kctl_agent.storage.lake.delta.schema import (
     nullable,
 )
 from kctl_agent.storage.lake.folder import FOLDER, Folder
+
+COMPACTIONS = "kctl/compactions"
+
+
+class Overtaken(StorageUnusable, code="compaction_overtaken"):
+    """Another writer changed the files, columns or table of a compaction; the rest was not compacted."""
+
+
+@dataclass(slots=True)
+class CompactionBasis:
+    """The table before its files were listed, and the files removed since. delta-rs accepts two compactions of the same
+    files, which would duplicate each row, so kctl writes the commit itself if it may still follow."""
+
+    version: int
+    committed_at: float | None
+    metadata: Mapping[str, Any]
+    number: int | None
+    removed: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, table: Folder, state: LogState) -> CompactionBasis:
+        number = state.transaction_version(COMPACTIONS)
+        return cls(state.version, committed_at(table, state.version), state.metadata, number)
+
+    @property
+    def columns(self) -> pa.Schema:
+        every = pa.schema(Schema.from_json(self.metadata["schemaString"]).to_arrow())
+        return pa.schema([each for each in every if each.name not in self.metadata["partitionColumns"]])
+
+    @property
+    def transactions(self) -> dict[str, int]:
+        return {COMPACTIONS: (self.number or 0) + 1}
+
+    def check(self, table: Folder, state: LogState, names: Collection[str]) -> None:
+        """Checks that the commit may replace these files. Raises Overtaken, LogUnreadable."""
+        if any(state.metadata[key] != self.metadata[key] for key in ("id", "schemaString", "partitionColumns")):
+            raise Overtaken(f"the columns of the table {table} were changed meanwhile, or it was replaced by another")
+        if committed_at(table, self.version) != self.committed_at:
+            raise Overtaken(f"the table {table} went back: nothing was compacted")
+        if state.transaction_version(COMPACTIONS) != self.number:
+            raise Overtaken(f"another process has compacted the table {table}: the rest was not compacted")
+        for version in range(self.version + 1, state.version + 1):
+            # Writers escape paths differently.
+            self.removed |= {unquote(each["remove"]["path"]) for each in actions(table, version) if "remove" in each}
+            self.version, self.committed_at = version, committed_at(table, version)
+        if not self.removed.isdisjoint(names):
+            raise Overtaken(f"another writer has changed the same files of {table}: nothing was compacted")
+
 
 ATTEMPTS = 5
 """delta-rs does not rebase a change on some commits of others, such as a new schema."""

@@ -21,10 +21,9 @@ from pyarrow.parquet import FileMetaData
 from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.base import StorageUnusable, TableRefused
 from kctl_agent.storage.lake.delta.batch_plans import BATCH, BatchPlan, forget, has_plan_on, sweep
-from kctl_agent.storage.lake.delta.compaction_commit import COMPACTIONS, Overtaken
 from kctl_agent.storage.lake.delta.files import OWN_FOOTER, DataFile, TableFile, is_exact, is_ordered, read_files
 from kctl_agent.storage.lake.delta.log import own_file
-from kctl_agent.storage.lake.delta.table import LakeTable
+from kctl_agent.storage.lake.delta.table import COMPACTIONS, LakeTable, Overtaken
 from kctl_agent.storage.lake.delta.table_counts import is_small
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.limits import readable
