@@ -130,7 +130,7 @@ def put_back(table: DeadLetterTable, marks: Marks = none) -> PutBack | None:
     if batch is None:
         return None
     if batch.messages:
-        transformed(table, batch, odd)
+        transformed(table, batch, marks)
     return batch.commit()
 
 
