@@ -23,7 +23,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -143,26 +142,6 @@ def hang() -> None:
     re.match(r"(a+)+$", "a" * 64 + "b")
 
 
-WRITING = """
-import sys, time
-while True:
-    with open(sys.argv[1], "a") as file:
-        file.write("x")
-    time.sleep(0.01)
-"""
-
-
-def write(path: str) -> None:
-    with open(path, "a") as file:
-        file.write("x")
-
-
-def write_on(path: str) -> None:
-    pause = threading.Event()
-    while not pause.wait(0.01):
-        write(path)
-
-
 def main() -> int:
     settings: dict[str, Any] = json.loads(sys.stdin.readline())
     conf = settings["spark"]["conf"]
@@ -181,10 +160,8 @@ def main() -> int:
     watch_parent(leave.ask)
     if behaviour == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    code = WRITING if behaviour == "child_writes" else "import signal; signal.pause()"
-    grandchild = subprocess.Popen([sys.executable, "-c", code, fault_file], process_group=0, stdin=subprocess.DEVNULL)
-    if behaviour == "writes_beside":
-        threading.Thread(target=write_on, args=(fault_file,), daemon=True).start()
+    code = "import signal; signal.pause()"
+    grandchild = subprocess.Popen([sys.executable, "-c", code], process_group=0, stdin=subprocess.DEVNULL)
     scopes = [scope_of(each) for each in settings.get("paused", ())]
     worker = StandIn(settings["name"], settings["kafka"]["topics"][0], behaviour, scopes)
     commands = with_describe(
@@ -221,15 +198,15 @@ def main() -> int:
         if behaviour == "hangs" and age > 0.5:
             hang()
         if behaviour == "writes":
-            write(fault_file)
+            with open(fault_file, "a") as file:
+                file.write("x")
     server.close()
     if worker.reader is not None:
         worker.reader.close()
     if worker.membership is not None:
         worker.membership.close()
     grandchild.kill()
-    if behaviour != "child_writes":
-        grandchild.wait()
+    grandchild.wait()
     print(f"{settings['name']} leaves", flush=True)
     return 0
 
