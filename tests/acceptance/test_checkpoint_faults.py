@@ -101,28 +101,6 @@ def test_metadata_that_is_missing_ends_spark_42_alone(case: Case) -> None:
     assert (outcome.error is not None) is outcome.version.startswith("4.2")
 
 
-@pytest.mark.parametrize("spark", [*VERSIONS, "4.1.1"], indirect=True)
-def test_only_spark_41_checks_checksums_of_states(broker: KafkaBroker, spark: SparkJobs, tmp_path: Path) -> None:
-    case = Case(broker, spark, tmp_path, "stateful")
-    state = case.folder / "state/0/0/6.delta"
-    *others, last = state.read_bytes()
-    state.write_bytes(bytes([*others, last ^ 255]))
-
-    outcome = case.outcome()
-
-    assert (outcome.error is not None) is spark.version.startswith("4.1")
-
-
-@pytest.mark.parametrize("spark", ["4.1.1"], indirect=True)
-def test_spark_41_fails_once_after_it_has_repeated_a_batch(case: Case) -> None:
-    FAULTS["the newest commit is missing"].make(case.folder)
-
-    outcomes = [case.outcome(), case.outcome()]
-
-    assert "scala.Option.get()" in str(outcomes[0].error)
-    assert (outcomes[1].error, outcomes[1].rows) == (None, 2 * LEFT)
-
-
 def new_partition_whose_first_messages_are_gone(case: Case) -> None:
     topics.add_partitions(case.servers, case.topic, 3)
     topics.produce(case.servers, case.topic, {2: 5})
@@ -153,14 +131,6 @@ def test_spark_goes_on_with_a_changed_topic_as_the_verdict_has_it(name: str, cas
 
     if name == "recreated and longer":
         assert outcome.rows == 20, "the first messages are skipped without an error"
-
-
-def test_of_missing_commits_spark_repeats_the_newest_batch_alone(case: Case) -> None:
-    FAULTS["two commits are missing"].make(case.folder)
-
-    outcome = case.outcome()
-
-    assert [(batch["batch"], batch["rows"]) for batch in outcome.batches] == [(2, 6), (3, 2 * LEFT)]
 
 
 def test_offsets_that_are_exported_start_another_query_where_this_one_has_ended(case: Case, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 from tests.command_lines import Kctl, Ran, run_here
 from tests.conftest import eventually
 from tests.integration.conftest import Master
-from tests.processes import stopped
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 
@@ -66,11 +65,14 @@ ASKED = ("rpc", "kafka_lag", "--fail-above", "1000")
 VIEWS: tuple[tuple[str, ...], ...] = (("rpc", "offset_checker"), ("rpc", "metadata_topics"))
 
 
-def is_well(fleet: Master, kctl: Kctl) -> bool:
-    return kctl(fleet, *ASKED).code == 0 and kctl(fleet, "status").code == 0
+@pytest.mark.shows("after a broker dies, every view shows the age of its offsets; exit code 3, `complete` false")
+def test_offsets_of_a_dead_broker_have_their_age_in_every_view(
+    fleet: Master, kctl: Kctl, own_broker: KafkaBroker
+) -> None:
+    eventually(lambda: kctl(fleet, *ASKED).code == 0 and kctl(fleet, "status").code == 0)
 
+    own_broker.kill()
 
-def every_view_shows_its_age(fleet: Master, kctl: Kctl) -> None:
     for words in (ASKED, *VIEWS):  # each is stale 5 s after the last answer it is based on
         shows_its_age(fleet, kctl, words)
     why = "no Kafka broker has answered since 2"  # at first, not everything was answered
@@ -89,27 +91,3 @@ def every_view_shows_its_age(fleet: Master, kctl: Kctl) -> None:
     eventually(lambda: fetched(fleet, "status")["brokers"]["error"], what="why")
     [age] = [line for line in fleet.get("/metrics").splitlines() if line.startswith("kctl_group_stats_age_")]
     assert float(age.split()[-1]) > 2
-
-
-@pytest.mark.shows("after a broker dies, every view shows the age of its offsets; exit code 3, `complete` false")
-def test_offsets_of_a_dead_broker_have_their_age_in_every_view(
-    fleet: Master, kctl: Kctl, own_broker: KafkaBroker
-) -> None:
-    eventually(lambda: is_well(fleet, kctl))
-
-    own_broker.kill()
-
-    every_view_shows_its_age(fleet, kctl)
-
-
-@pytest.mark.long
-def test_offsets_of_a_frozen_broker_have_their_age_until_it_answers(
-    fleet: Master, kctl: Kctl, own_broker: KafkaBroker
-) -> None:
-    eventually(lambda: is_well(fleet, kctl))
-    assert own_broker.pid is not None
-
-    with stopped([own_broker.pid]):
-        every_view_shows_its_age(fleet, kctl)
-
-    eventually(lambda: is_well(fleet, kctl), 60)

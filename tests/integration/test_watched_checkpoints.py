@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,6 @@ from kctl.config.load import read_document
 from tests.checkpoint_faults import NEXT_OFFSETS, RECORDED, copied
 from tests.conftest import eventually
 from tests.exporters import Exporter, Samples, running_exporter
-from tests.object_store_server import BUCKET, ObjectStoreServer
-from tests.proxies import UnconditionalProxy
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 
@@ -151,52 +147,3 @@ def test_a_reload_adds_checkpoints(bench: Bench, master: Callable[..., Any]) -> 
 
 def lag_of(samples: Samples) -> dict[str, int]:
     return {name: int(value) for (name,), value in samples.of("kctl_group_lag", "group").items()}
-
-
-class HangingProxy(UnconditionalProxy):
-    """Forwards until it hangs, then keeps what arrives until the hang is over."""
-
-    def __init__(self, port: int) -> None:
-        super().__init__(port)
-        self.answers = threading.Event()
-        self.answers.set()
-
-    def _forward(self, source: socket.socket, target: socket.socket, is_reply: bool) -> None:
-        with suppress(OSError):
-            while received := source.recv(1 << 16):
-                self.answers.wait()
-                target.sendall(received)
-            target.shutdown(socket.SHUT_RDWR)
-
-
-@pytest.mark.long
-@pytest.mark.shows("a bucket that hangs for a minute delays no checkpoint in a folder and no scrape, and comes back")
-def test_a_hung_bucket_delays_no_folder(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = bench.job("stored", "folder")
-    with ObjectStoreServer(bench.folder / "s3") as server, HangingProxy(server.port) as proxy:
-        bucket = server.folder("job")
-        for each in (each for each in folder.rglob("*") if each.is_file()):
-            bucket.write(str(each.relative_to(folder)), each.read_bytes())
-        assert server.keys is not None
-        keys = {"ACCESS_KEY_ID": server.keys.id, "SECRET_ACCESS_KEY": server.keys.secret, "REGION": "us-east-1"}
-        for name, value in {**keys, "ENDPOINT_URL": proxy.endpoint, "ALLOW_HTTP": "true"}.items():
-            monkeypatch.setenv(f"AWS_{name}", value)
-        of_bucket = [checkpoint_of(f"bucket-{number}", f"s3://{BUCKET}/job") for number in range(6)]
-        with bench.exporter(checkpoint_of("folder", folder), *of_bucket) as exporter:
-            names = {"folder", *(f"bucket-{number}" for number in range(6))}
-            eventually(lambda: names <= lag_of(exporter.samples()).keys(), 60, "all are shown")
-            proxy.answers.clear()
-            until, slowest, offset = time.monotonic() + 60, 0.0, 18
-            while time.monotonic() < until:
-                offset += 1
-                batch(folder, offset - 16, min(offset, 20))
-                left = 50 - 2 * min(offset, 20)
-                eventually(lambda now=left: lag_of(exporter.samples())["folder"] == now, 10, "the folder is read")
-                asked = time.monotonic()
-                exporter.samples()
-                slowest = max(slowest, time.monotonic() - asked)
-                threading.Event().wait(1)
-            assert slowest < 5
-            assert group(exporter, "bucket-0")["status"] == "unknown"
-            proxy.answers.set()
-            eventually(lambda: lag_of(exporter.samples()).get("bucket-5") == 14, 120, "the bucket is read again")
