@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import resource
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,31 +21,11 @@ from kctl.rpc.client import call
 from kctl_agent.rpc.messages import Request, Role, reducer_method, wire_method
 from tests.certificates import make_certificate
 from tests.conftest import eventually
-from tests.meanwhile import Meanwhile
-from tests.prometheus import require
+from tests.meanwhile import GoodCaller
 
 TOKEN = "0123456789abcdef-a-token-of-some-length"
 CALL_SECONDS = 5.0
-
-
-class Throughout(Meanwhile):
-    def __init__(self, fleet: Any) -> None:
-        super().__init__(pause_seconds=0.01)
-        self._run_dir, self._url = fleet.run_dir, fleet.about["http_url"]
-        self._questions = [
-            *(
-                (f"worker-{n}.sock", Request(Role.MASTER, "kafka_lag", wire_method("kafka_lag"), id="7f"))
-                for n in (0, 1)
-            ),
-            ("master.sock", Request(Role.EXTERNAL, "kafka_lag", reducer_method("kafka_lag"), id="7f")),
-        ]
-
-    def turn(self) -> None:
-        self.wrong += [
-            name for name, question in self._questions if not call(self._run_dir / name, question, CALL_SECONDS).ok
-        ]
-        healthz = httpx.get(f"{self._url}/healthz", timeout=CALL_SECONDS)
-        self.wrong += [] if healthz.status_code == 200 else [healthz.text]
+CALLERS = 32
 
 
 @pytest.fixture
@@ -117,28 +96,25 @@ def test_strangers_on_all_connections_leave_the_probe(master: Callable[..., Any]
 
 
 @pytest.mark.alone
-def test_under_wrk_every_request_is_answered_and_agents_too(guarded: Any) -> None:
-    (wrk,) = require("wrk", packages="wrk")
-    url = guarded.about["http_url"]
+def test_under_load_every_request_is_answered_and_agents_too(guarded: Any) -> None:
+    url, method = guarded.about["http_url"], wire_method("kafka_lag")
     eventually(lambda: httpx.get(f"{url}/api/v1/lag").status_code == 200, what="there is a first snapshot")
+    asked = {f"worker-{number}.sock": Request(Role.MASTER, "kafka_lag", method) for number in (0, 1)}
+    asked["master.sock"] = Request(Role.EXTERNAL, "kafka_lag", reducer_method("kafka_lag"))
 
-    with Throughout(guarded) as others:
-        reported = [loaded(wrk, f"{url}{path}") for path in ("/api/v1/lag", "/api/v1/status", "/metrics")]
+    def ask(name: str) -> str | None:
+        return None if call(guarded.run_dir / name, asked[name], CALL_SECONDS).ok else name
 
-    print(json.dumps(reported), f"{others.turns} rounds of questions beside it")
+    def load(_: int) -> list[int]:
+        with httpx.Client(base_url=url, timeout=10.0) as client:
+            return [client.get(path).status_code for path in ("/api/v1/lag", "/api/v1/status", "/metrics") * 20]
+
+    others = GoodCaller(*(partial(ask, name) for name in asked), pause_seconds=0.01)
+    with others, ThreadPoolExecutor(CALLERS) as pool:
+        codes = [code for each in pool.map(load, range(CALLERS)) for code in each]
+
+    assert set(codes) == {200}
     assert others.wrong == []
     assert others.turns > 0
-    assert all(requests > 0 for requests, _ in reported)
-    assert [each for _, each in reported] == ["", "", ""], "socket errors, or answers that are no success"
-    assert guarded.ask("ping").complete
     assert all(row["state"] == "running" and row["restarts"] == 0 for row in guarded.status().values())
     assert "Traceback" not in guarded.log.read_text()
-
-
-def loaded(wrk: str, url: str, options: Sequence[str] = ("-t1", "-c32", "-d1s", "--timeout", "10s")) -> tuple[int, str]:
-    started = time.monotonic()
-    done = subprocess.run([wrk, *options, url], capture_output=True, text=True, check=True, timeout=60)
-    requests = re.search(r"(\d+) requests in", done.stdout)
-    assert requests, f"{done.stdout} after {time.monotonic() - started:.1f} s"
-    errors = re.findall(r"Socket errors.*|Non-2xx.*", done.stdout)
-    return int(requests[1]), "; ".join(errors)
