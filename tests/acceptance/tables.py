@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 from deltalake import DeltaTable
 
@@ -112,8 +113,9 @@ def later(seconds: float) -> Callable[[], bool]:
     return lambda: time.monotonic() >= at
 
 
-def shows_no_key(fleet: Fleet, secret: str) -> None:
-    assert not [each for each in fleet.family() if secret in " ".join(each.cmdline())]
+def shows_no_key(fleet: Fleet, secret: str, *executors: psutil.Process) -> None:
+    processes = [*fleet.family(), *executors]
+    assert not [each for each in processes if secret in f"{each.cmdline()} {each.environ()}"]
     shown = [fleet.kctl("config", "show").stdout, fleet.kctl("storage", "status").stdout]
     logs = [file for file in fleet.directory.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()]
     assert (logs, [text for text in shown if secret in text]) == ([], [])

@@ -18,6 +18,7 @@ from kctl_agent.storage.lake.storage import LakeStorage
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.acceptance.tables import Lake, StoredLake, lake, later, look_after, places, sent, shows_no_key
 from tests.conftest import eventually
+from tests.object_store_server import ObjectStoreServer
 from tests.servers import topics
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
@@ -26,16 +27,11 @@ ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "items.py"
 
 
-@pytest.fixture
-def table(request: pytest.FixtureRequest, short_dir: Path) -> Lake | StoredLake:
-    return Lake(short_dir) if request.param == "folder" else StoredLake(request.getfixturevalue("object_store"))
-
-
-@pytest.mark.parametrize("table", ["folder", "s3"], indirect=True)
-def test_whatever_is_produced_is_in_the_table_once_despite_kills(
-    make_fleet: MakeFleet, table: Lake | StoredLake
+def test_whatever_is_produced_is_in_the_table_once_despite_an_outage_of_its_store(
+    make_fleet: MakeFleet, object_store: ObjectStoreServer
 ) -> None:
-    """test_any_kill.py has more kills."""
+    """test_any_kill.py has a table in a folder."""
+    table = StoredLake(object_store)
     fleet = make_fleet(partitions=3, storage=table.settings("maintenance = false"))
     fleet.send(3000)
     fleet.start()
@@ -47,8 +43,7 @@ def test_whatever_is_produced_is_in_the_table_once_despite_kills(
     eventually(lambda: table.opened().version() > before + 1, START_SECONDS, "batches are stored")
     fleet.kill_worker()
     look_after(fleet)
-    if isinstance(table, StoredLake):
-        table.be_away(30.0)
+    table.be_away(30.0)
     fleet.finish(load)
     eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
 
@@ -56,11 +51,9 @@ def test_whatever_is_produced_is_in_the_table_once_despite_kills(
     assert [each.name for each in table.opened().schema().fields] == [
         "topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers",
     ]  # fmt: skip
-    if isinstance(table, StoredLake):
-        shows_no_key(fleet, table.secret)
-    else:
-        fleet.kctl("seek", "--topic", fleet.topic, "--to", "earliest", "--yes")
-        eventually(lambda: table.places() == sent(fleet) + sent(fleet), SETTLE_SECONDS, "each is a row once more")
+    shows_no_key(fleet, table.secret)
+    fleet.kctl("seek", "--topic", fleet.topic, "--to", "earliest", "--yes")
+    eventually(lambda: table.places() == sent(fleet) + sent(fleet), SETTLE_SECONDS, "each is a row once more")
 
 
 @pytest.mark.shows("a batch of a lake waits until it is full, at most workers.trigger_seconds")
