@@ -13,11 +13,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import psutil
 import pytest
+
+if TYPE_CHECKING:
+    from selenium import webdriver
 
 # An example's time depends more on the machine's other work than on the code.
 hypothesis.settings.register_profile(
@@ -88,6 +91,14 @@ def short_dir() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[webdriver.Chrome]:
+    from tests.browser import browser_of_a_session
+
+    with browser_of_a_session() as driver:
+        yield driver
 
 
 @pytest.fixture(scope="session")

@@ -56,12 +56,14 @@ class Exporter:
         found = re.search(r"http=(http://\S+)", self.log.read_text())
         return found[1] if found else ""
 
-    def get(self, path: str) -> tuple[int, str]:
+    def get(self, path: str, token: str = "") -> tuple[int, str]:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
-            with urllib.request.urlopen(self.url + path, timeout=20) as response:
-                return response.status, response.read().decode()
+            with urllib.request.urlopen(urllib.request.Request(self.url + path, headers=headers), timeout=20) as answer:
+                return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+            with error:
+                return error.code, error.read().decode()
 
     def samples(self) -> Samples:
         status, page = self.get("/metrics")

@@ -1,10 +1,12 @@
-"""Repeats a turn in its own thread while a test runs."""
+"""What runs in its own thread while a test runs: a repeated turn, and a server."""
 
 from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from socketserver import BaseServer
 from time import monotonic
 from typing import Self
 
@@ -56,3 +58,16 @@ class GoodCaller(Meanwhile):
             self.took.append(monotonic() - began)
             if wrong is not None:
                 self.wrong.append(wrong)
+
+
+@contextmanager
+def serving(server: BaseServer) -> Iterator[None]:
+    """Closes it afterwards."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), name="served by a test")
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

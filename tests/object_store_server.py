@@ -6,12 +6,9 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
 import urllib.error
 import urllib.request
 from contextlib import suppress
@@ -26,6 +23,7 @@ from kctl.children import dies_with_parent
 from kctl.demo.kafka_broker import free_ports
 from kctl_agent.storage.lake.folder.s3 import S3Folder
 from kctl_agent.storage.object_store import ObjectStore, StoreKeys
+from tests.conftest import eventually
 
 BUCKET = "lake"
 START_SECONDS = 60.0
@@ -135,19 +133,18 @@ class ObjectStoreServer:
         ]
 
     def _until_it_answers(self, bucket: str) -> None:
-        deadline, waiting = time.monotonic() + START_SECONDS, threading.Event()
-        while True:
+        def answers() -> bool:
             try:
                 _make(bucket)
                 with socket.create_connection(("127.0.0.1", self.port), timeout=5):
                     pass
                 self.folder("probe").write("started", b"")
                 self._read_all()
-                return
-            except (OSError, BaseError) as error:
-                if time.monotonic() > deadline:
-                    raise AssertionError(f"SeaweedFS does not answer: {error}; {self.directory / 'log'}") from error
-                waiting.wait(0.1)
+            except (OSError, BaseError):
+                return False
+            return True
+
+        eventually(answers, START_SECONDS, f"SeaweedFS answers; its log is {self.directory / 'log'}")
 
     def _read_all(self) -> None:
         """After a restart it reports an error for some seconds, until it has found its volumes."""
@@ -157,14 +154,6 @@ class ObjectStoreServer:
             for each in found:
                 with suppress(FileNotFoundError):  # workers continue meanwhile
                     obstore.get(client, each["path"])
-
-    def freeze(self) -> None:
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         if self._process is not None:

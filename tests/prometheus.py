@@ -7,12 +7,11 @@ import os
 import queue
 import shutil
 import subprocess
-import threading
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import psutil
 import pytest
 import yaml
 
+from tests import meanwhile
 from tests.conftest import eventually
 
 Page = tuple[str, bytes]
@@ -178,6 +178,8 @@ class Alertmanager(_Server):
 
 
 class _Quiet(BaseHTTPRequestHandler):
+    timeout = 1.0  # Chromium opens a connection that it may not use
+
     def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base class names it so
         pass
 
@@ -196,10 +198,10 @@ class Webhook:
                 self.send_response(200)
                 self.end_headers()
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="webhook")
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}/"
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{server.server_port}/"
+        self._serving = ExitStack()
+        self._serving.enter_context(meanwhile.serving(server))
 
     def wait(
         self, alertname: str, status: str, seconds: float, *, since: int | None = None, **labels: str
@@ -223,9 +225,7 @@ class Webhook:
             raise AssertionError(f"{alertname} {status} did not come within {seconds:g} s; {came} did") from None
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._serving.close()
 
 
 @contextmanager
@@ -240,11 +240,5 @@ def serving(page: Callable[[], Page]) -> Iterator[str]:
             self.wfile.write(body)
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, name="metrics")
-    thread.start()
-    try:
+    with meanwhile.serving(server):
         yield f"127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -17,10 +17,9 @@ from xdist.workermanage import WorkerController
 from tests.acceptance.fleets import Fleet, MakeFleet
 from tests.acceptance.spark_cluster import MakeCluster, SparkCluster
 from tests.object_store_server import ObjectStoreServer
-from tests.redis_server import require_redis
-from tests.servers.kafka_broker import KafkaBroker
+from tests.servers.kafka_broker import KafkaBroker, running_broker
 from tests.servers.kafka_cluster import KafkaCluster
-from tests.servers.redis_server import RedisServer
+from tests.servers.redis_server import RedisServer, require_redis
 
 ONE_FLEET = {"test_engine.py", "test_spark_batches.py", "test_one_worker.py", "test_strangers_on_the_host.py"}
 LONGEST = (
@@ -78,16 +77,6 @@ def broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
     servers = getattr(request.config, "workerinput", {}).get("bootstrap_servers")
     with ExitStack() as stack:
         yield SharedBroker(servers) if servers else stack.enter_context(running_broker())
-
-
-@contextmanager
-def running_broker() -> Iterator[KafkaBroker]:
-    folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
-    try:
-        with KafkaBroker(folder) as running:
-            yield running
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

@@ -17,14 +17,12 @@ import pytest
 from selenium import webdriver
 
 from tests.acceptance.fleets import START_SECONDS, Fleet
-from tests.browser import browser_of_a_session
 from tests.conftest import eventually
 from tests.expressions import RULES_FILE
 from tests.prometheus import Prometheus
-from tests.redis_server import require_redis
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.kafka_cluster import KafkaCluster, running_cluster
-from tests.servers.redis_server import RedisServer
+from tests.servers.redis_server import RedisServer, require_redis
 from tests.verdict_views import Shown, Top, Views, await_shown
 
 SECONDS = 10.0
@@ -145,12 +143,6 @@ def events(bench: Bench, after: int = -1) -> list[tuple[int, str]]:
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> None:
     """This module's fleets outlive the test that starts them."""
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[webdriver.Chrome]:
-    with browser_of_a_session() as driver:
-        yield driver
 
 
 @pytest.fixture(scope="module")

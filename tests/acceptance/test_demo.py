@@ -21,7 +21,7 @@ from kctl.demo.fleet import DemoFleet
 from kctl.jars.lock import USUAL, read_lock
 from tests.command_lines import run_process
 from tests.conftest import eventually
-from tests.redis_server import require_redis
+from tests.servers.redis_server import require_redis
 from tests.wheels import build_wheels, clean_environment, install, make_environment, maven_repository
 
 Demo = Callable[..., "subprocess.Popen[str]"]

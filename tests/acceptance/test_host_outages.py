@@ -11,12 +11,12 @@ from selenium import webdriver
 
 from tests.acceptance.fleets import START_SECONDS
 from tests.acceptance.host_bench import HOST_PROBLEMS, HOSTS, AllShown, HostProblem, HostsBench, of_all_hosts
-from tests.acceptance.outage_bench import SECONDS, chromium, nothing_left_behind
+from tests.acceptance.outage_bench import SECONDS, nothing_left_behind
 from tests.conftest import eventually, on_this_machine
 from tests.expressions import paging
 from tests.verdict_views import watched
 
-__all__ = ["chromium", "nothing_left_behind"]
+__all__ = ["nothing_left_behind"]
 
 pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(600)]
 

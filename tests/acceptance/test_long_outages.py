@@ -4,11 +4,8 @@ continues by itself."""
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socketserver
-import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +19,8 @@ from tests.acceptance.handlers import KEEPER, kept
 from tests.acceptance.outage_bench import Bench
 from tests.acceptance.outages import broker_killed, redis_frozen, redis_killed
 from tests.conftest import eventually
-from tests.servers.kafka_broker import KafkaBroker
+from tests.meanwhile import serving
+from tests.servers.kafka_broker import running_broker
 from tests.servers.redis_server import RedisServer
 
 OUTAGE_SECONDS = float(os.environ.get("KCTL_TEST_OUTAGE_SECONDS", "100"))
@@ -54,16 +52,12 @@ class Given(Bench):
 
 @pytest.fixture
 def given(short_dir: Path, make_fleet: MakeFleet, redis_server: RedisServer) -> Iterator[Given]:
-    folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
-    broker = KafkaBroker(folder)
-    broker.start()
     storage = f'mode = "redis"\nurl = "{redis_server.url}"'
-    fleet = make_fleet(workers=2, partitions=2, on=broker, storage=storage, sinkers=SINKERS, workers_more=WORKERS)
-    fleet.start("worker-0", "worker-1")
-    yield Given(fleet, {"broker": broker, "redis": redis_server})
-    fleet.stop()
-    broker.stop()
-    shutil.rmtree(folder, ignore_errors=True)
+    with running_broker() as broker:
+        fleet = make_fleet(workers=2, partitions=2, on=broker, storage=storage, sinkers=SINKERS, workers_more=WORKERS)
+        fleet.start("worker-0", "worker-1")
+        yield Given(fleet, {"broker": broker, "redis": redis_server})
+        fleet.stop()
 
 
 class Loading(socketserver.ThreadingUnixStreamServer):
@@ -82,12 +76,8 @@ class Loading(socketserver.ThreadingUnixStreamServer):
 def loads(given: Given) -> Iterator[None]:
     redis = given.parts["redis"]
     redis.kill()
-    with Loading(redis.socket) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with serving(Loading(redis.socket)):
         yield
-        server.shutdown()
-        thread.join()
     redis.socket.unlink()
     redis.start()
 

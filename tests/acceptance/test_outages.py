@@ -16,7 +16,6 @@ from tests.acceptance.outage_bench import (
     Bench,
     bench,
     benches,
-    chromium,
     events,
     nothing_left_behind,
 )
@@ -26,7 +25,7 @@ from tests.expressions import paging
 from tests.processes import stopped
 from tests.verdict_views import Shown, agree, are_silent, pattern, watched
 
-__all__ = ["bench", "benches", "chromium", "nothing_left_behind"]
+__all__ = ["bench", "benches", "nothing_left_behind"]
 
 pytestmark = pytest.mark.alone
 

@@ -12,8 +12,7 @@ import pytest
 from kctl.demo.kafka_broker import free_ports
 from tests.acceptance.fleets import START_SECONDS, Fleet, MakeFleet
 from tests.conftest import eventually
-from tests.redis_server import require_redis
-from tests.servers.redis_server import RedisServer
+from tests.servers.redis_server import RedisServer, require_redis
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 

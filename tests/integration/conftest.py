@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,16 +19,14 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient
 from kafka.errors import CoordinatorLoadInProgressError
-from selenium import webdriver
 
 from kctl.rpc.client import Reply, call
 from kctl_agent.rpc.messages import Request, Role, reducer_method, wire_method
-from tests.browser import browser_of_a_session
-from tests.command_lines import run_process
+from tests.command_lines import Kctl, run_here, run_process
 from tests.conftest import OUTLIVING, eventually
 from tests.preloaded import Forked, preloaded
 from tests.servers import topics
-from tests.servers.kafka_broker import KafkaBroker
+from tests.servers.kafka_broker import KafkaBroker, running_broker
 
 ROOT = Path(__file__).parents[2]
 TOPIC = "orders"
@@ -58,19 +55,9 @@ def collected_here() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def chromium() -> Iterator[webdriver.Chrome]:
-    with browser_of_a_session() as driver:
-        yield driver
-
-
-@pytest.fixture(scope="session")
 def one_broker() -> Iterator[KafkaBroker]:
-    folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
-    try:
-        with KafkaBroker(folder) as running:
-            yield running
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with running_broker() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +72,12 @@ def broker(one_broker: KafkaBroker) -> KafkaBroker:
         eventually(lambda: not set(left) & set(admin.list_topics()), what="the topics are gone")
     topics.create_topic(one_broker.bootstrap_servers, TOPIC, PARTITIONS)
     return one_broker
+
+
+@pytest.fixture
+def kctl(broker: KafkaBroker, capfd: pytest.CaptureFixture[str]) -> Kctl:
+    """`kctl kafka` with the broker."""
+    return lambda command, *words: run_here(capfd, "kafka", command, "-b", broker.bootstrap_servers, *words)
 
 
 def groups_of(admin: KafkaAdminClient) -> list[list[str]]:
@@ -152,6 +145,13 @@ class Master:
     def kctl(self, *words: str) -> subprocess.CompletedProcess[str]:
         return run_process("-c", str(self.config), *words)
 
+    def kill(self) -> None:
+        """With all that it has started, and also if it is frozen."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGCONT)
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
     def stop(self, number: int = signal.SIGTERM) -> int:
         if self.process.poll() is None:
             self.process.send_signal(number)
@@ -195,9 +195,7 @@ def master(config_file: Callable[..., Path]) -> Iterator[Callable[..., Master]]:
 
     yield start
     for one in started:
-        if one.process.poll() is None:
-            os.killpg(one.process.pid, signal.SIGKILL)
-            one.process.wait()
+        one.kill()
 
 
 @contextmanager

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import ssl
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -159,19 +156,14 @@ class Fleet:
         )
 
     def kctl(self, at: str, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [str(Path(sys.executable).with_name("kctl")), *words, "-c", str(self.folder / at / "kctl.toml")]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        return self.masters[at].kctl(*words)
 
     def kill(self, name: str) -> None:
-        os.killpg(self.masters[name].process.pid, signal.SIGKILL)
-        self.masters[name].process.wait()
+        self.masters[name].kill()
 
     def close(self) -> None:
         for one in self.started:
-            if one.process.poll() is None:
-                os.killpg(one.process.pid, signal.SIGCONT)
-                os.killpg(one.process.pid, signal.SIGKILL)
-                one.process.wait()
+            one.kill()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -69,9 +68,7 @@ class _Stage:
 
     def close(self) -> None:
         for one in self.masters.values():
-            if one.process.poll() is None:
-                os.killpg(one.process.pid, signal.SIGKILL)
-                one.process.wait()
+            one.kill()
 
     def topic(self, name: str, partitions: int = 4, each: int = 0) -> str:
         topics.create_topic(self.broker.bootstrap_servers, f"{name}.orders", partitions)

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from kctl_agent.rpc.server import AgentServer
 from tests.caller import Caller, question
+from tests.stranger import needs_root, run_as_nobody
 
-NOBODY = 65534
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-
-# Everything is imported before the user changes: the interpreter may lie in a folder that only root can read.
-ASK_AS = """
-import json, os, sys
+IMPORTS = """
 from pathlib import Path
 from tests.caller import Caller
-os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[3]))
+"""
+ASK = """
 with Caller(Path(sys.argv[1])) as caller:
-    reply = caller.ask("ping")
-    code = reply.error and reply.error.code
-    print(json.dumps({"ok": reply.ok, "code": code, "ended": reply.ok or caller.is_ended()}))
+    print(caller.ask("ping").error.code, caller.is_ended())
 """
 
 SERVE = """
@@ -78,22 +70,16 @@ def socket_file(short_dir: Path) -> Path:
 # ---- who may call
 
 
-def ask_as(path: Path, gid: int, uid: int) -> Any:
-    """Opens folder and file to this user, because they alone would keep the user out."""
-    path.parent.chmod(0o711)
-    path.chmod(0o666)
-    done = subprocess.run(
-        [sys.executable, "-c", ASK_AS, str(path), str(gid), str(uid)], capture_output=True, text=True, check=True
-    )
-    return json.loads(done.stdout)
-
-
 @pytest.mark.shows("the agent's socket rejects another user with the reason")
 @needs_root
 def test_another_user_is_rejected_with_the_reason_and_the_owner_served(short_dir: Path, socket_file: Path) -> None:
     with AgentServer(short_dir, "worker-0") as server:
-        assert ask_as(socket_file, NOBODY, NOBODY) == {"ok": False, "code": "not_permitted", "ended": True}
+        short_dir.chmod(0o711)
+        socket_file.chmod(0o666)  # by themselves, folder and file would keep the user out
 
+        asked = run_as_nobody(ASK, str(socket_file), imports=IMPORTS)
+
+        assert asked.stdout == "not_permitted True\n", asked.stderr
         assert server.counts == {"a peer of another user was refused": 1}
         with Caller(socket_file) as owner:
             assert owner.ask("ping").ok

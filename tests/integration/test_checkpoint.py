@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaProducer
 
 from kctl.kafka.admin import delete_group
 from kctl.kafka.client.access import plain
@@ -25,7 +25,7 @@ from kctl.kafka.offsets import committed
 from tests.checkpoint_faults import NEXT_OFFSETS, RECORDED, copied, newest, removed
 from tests.command_lines import Kctl, run_here
 from tests.conftest import eventually
-from tests.consumers import until_assigned
+from tests.consumers import member
 from tests.object_store_server import BUCKET, ObjectStoreServer
 from tests.proxies import UnconditionalProxy
 from tests.servers import kafka_tools, topics
@@ -203,15 +203,6 @@ def test_a_checkpoint_that_still_moves_is_not_committed(job: Job, commit: Kctl) 
     assert of_group(job.broker, job.topic) == {}
 
 
-@contextmanager
-def reading(job: Job) -> Iterator[None]:
-    """A member of the group."""
-    with closing(KafkaConsumer(bootstrap_servers=job.broker.bootstrap_servers, group_id=job.topic)) as consumer:
-        consumer.subscribe([job.topic])
-        until_assigned(consumer)
-        yield
-
-
 def the_group_is_at_19(job: Job) -> None:
     topics.commit(job.broker.bootstrap_servers, job.topic, job.topic, {0: 19, 1: 3})
 
@@ -328,7 +319,7 @@ def test_batches_are_committed_at_once_and_after_a_time_without_the_checkpoint(
 
 def test_a_group_with_members_is_left_alone(job: Job, commit: Kctl, follower: subprocess.Popen[str]) -> None:
     eventually(lambda: of_group(job.broker, job.topic) == {0: 18, 1: 18}, what="the first commit")
-    with reading(job):
+    with member(job.broker.bootstrap_servers, job.topic, job.topic):
         assert commit("-y").code == 24
         job.finish_batch(3, 19)
 

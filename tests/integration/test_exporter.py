@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaProducer
 
 from kctl.config.sections import KafkaSection
 from kctl.groups.broker_cache import BrokerCache
@@ -18,7 +18,7 @@ from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.kafka.polls.group_sources import AllGroups
 from kctl.reduce.partitions import offset_checker
 from tests.conftest import eventually
-from tests.consumers import until_assigned
+from tests.consumers import member
 from tests.exporters import Exporter, Samples, running_exporter
 from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker
@@ -53,14 +53,6 @@ def offsets_of_kafkas_tool(broker: KafkaBroker, group: str) -> dict[str, dict[tu
     }
 
 
-def member_of(broker: KafkaBroker, group: str, topic: str = "orders") -> KafkaConsumer:
-    """A member; the caller closes it."""
-    servers = broker.bootstrap_servers
-    consumer = KafkaConsumer(topic, bootstrap_servers=servers, group_id=group, enable_auto_commit=False)
-    until_assigned(consumer)
-    return consumer
-
-
 def words_of(samples: Samples, name: str, label: str, group: str) -> set[str]:
     return {word for (word,), value in samples.of(name, label, group=group).items() if value == 1}
 
@@ -73,7 +65,7 @@ def test_a_classic_group_is_as_kafkas_tool_reports_it(broker: KafkaBroker, expor
     expected = {("orders", "0"): 6, ("orders", "1"): 0, ("orders", "3"): 0}
     eventually(lambda: lag(exporter.samples(), "billing") == expected, what="its lag")
 
-    with closing(member_of(broker, "billing")):
+    with member(broker.bootstrap_servers, "billing", "orders"):
         eventually(lambda: words_of(exporter.samples(), "kctl_group_state", "state", "billing") == {"stable"})
         samples, state = exporter.samples(), kafka_tools.describe_state(broker.bootstrap_servers, "billing")
         reported = offsets_of_kafkas_tool(broker, "billing")
@@ -179,7 +171,7 @@ def test_a_cycle_asks_each_broker_once_and_for_new_metadata_only(broker: KafkaBr
         first, asked_first = reader.read(), dict(reader.asked)
         reader.read()
         again = dict(reader.asked)
-        with closing(member_of(broker, "counted-1", "counted")):
+        with member(broker.bootstrap_servers, "counted-1", "counted"):
             with_members, asked_with_members = reader.read(), dict(reader.asked)
         topics.commit(broker.bootstrap_servers, "counted-2", "orders", {0: 0})
         filtered = reader.read()

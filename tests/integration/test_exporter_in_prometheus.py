@@ -15,7 +15,7 @@ from kctl.demo.kafka_broker import two_free_ports
 from kctl.exporter import METRICS
 from kctl.exporter.metric import GroupValue, OfCluster, OfGroup, PartitionColumn, WordColumn
 from tests.conftest import eventually
-from tests.consumers import until_assigned
+from tests.consumers import member
 from tests.exporters import Exporter, running_exporter
 from tests.expressions import RULES_FILE, alerts, of_dashboards
 from tests.meanwhile import Meanwhile
@@ -66,10 +66,9 @@ OF_KMINION = (
 class Reading(Meanwhile):
     """The group `reading` commits whatever is produced to `orders`."""
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, producer: KafkaProducer, consumer: KafkaConsumer) -> None:
         super().__init__(0.2)
-        self._producer = KafkaProducer(bootstrap_servers=servers)
-        self._consumer = member(servers, "reading", "orders")
+        self._producer, self._consumer = producer, consumer
 
     def turn(self) -> None:
         for partition in range(4):
@@ -78,18 +77,6 @@ class Reading(Meanwhile):
         while self._consumer.poll(50):  # else it may stay one message behind for ever, with messages fetched before
             pass
         self._consumer.commit()
-
-    def close(self) -> None:
-        self._consumer.close()
-        self._producer.close()
-
-
-def member(servers: str, group: str, topic: str) -> KafkaConsumer:
-    """The caller closes it."""
-    reset = {"enable_auto_commit": False, "auto_offset_reset": "earliest"}
-    consumer = KafkaConsumer(topic, bootstrap_servers=servers, group_id=group, **reset)
-    until_assigned(consumer)
-    return consumer
 
 
 @pytest.fixture(scope="module")
@@ -106,9 +93,10 @@ def exporter(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> I
     for group, offset in (("left", 0), ("left-small", 0), ("done", 1_000_000)):
         topics.commit(servers, group, "orders", {0: offset})
     with (
-        closing(member(servers, "billing", "bills")),
-        closing(Reading(servers)) as reading,
-        reading,
+        member(servers, "billing", "bills"),
+        member(servers, "reading", "orders", auto_offset_reset="earliest") as consumer,
+        closing(KafkaProducer(bootstrap_servers=servers)) as producer,
+        Reading(producer, consumer) as reading,
         running_exporter(folder, "-c", str(path)) as running,
     ):
         stable = {(cluster, group): 1.0 for cluster in ("main", "other") for group in ("billing", "reading")}

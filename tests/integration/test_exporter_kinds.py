@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer
+from kafka import KafkaAdminClient
 
 from tests.conftest import eventually
-from tests.consumers import until_assigned
+from tests.consumers import member
 from tests.exporters import Exporter, running_exporter
 from tests.group_members import alter_share_offsets, consumer_member, share_member, streams_member
 from tests.servers import kafka_tools, topics
@@ -23,15 +23,8 @@ Newer = Literal["share", "streams"]
 Values = dict[int, float]
 
 
-@contextmanager
-def classic_member(servers: str, group: str, topic: str) -> Iterator[None]:
-    with closing(KafkaConsumer(topic, bootstrap_servers=servers, group_id=group, enable_auto_commit=False)) as consumer:
-        until_assigned(consumer)
-        yield
-
-
-KINDS: Mapping[str, Callable[[str, str, str], AbstractContextManager[None]]] = {
-    "classic": classic_member,
+KINDS: Mapping[str, Callable[[str, str, str], AbstractContextManager[object]]] = {
+    "classic": member,
     "consumer": consumer_member,
     "share": share_member,
     "streams": streams_member,
@@ -46,7 +39,7 @@ class World:
     topic: str
     group: str
 
-    def member(self) -> AbstractContextManager[None]:
+    def member(self) -> AbstractContextManager[object]:
         return KINDS[self.kind](self.servers, self.group, self.topic)
 
     def produce(self, counts: Mapping[int, int]) -> None:

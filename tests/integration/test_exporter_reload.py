@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -128,15 +126,7 @@ def test_a_file_that_cannot_be_used_changes_nothing_and_is_rejected_in_one_sente
 
 def test_tokens_are_rotated_and_a_cluster_with_other_servers_starts_over(reloaded: Reloaded, short_dir: Path) -> None:
     def status(token: str) -> int:
-        request = urllib.request.Request(
-            f"{reloaded.exporter.url}/metrics", headers={"Authorization": f"Bearer {token}"}
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=20) as response:
-                return int(response.status)
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code
+        return reloaded.exporter.get("/metrics", token)[0]
 
     tokens = short_dir / "token"
     tokens.write_text(f"{TOKEN}\n")

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import pwd
 import re
-import signal
-import socket
+import socketserver
 import ssl
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +24,7 @@ from tests.certificates import expire, make_certificate
 from tests.conftest import OUTLIVING, eventually, on_this_machine
 from tests.integration.conftest import TOPIC, Master
 from tests.integration.hosts import MISSED_WITHIN, Fleet, fleet
+from tests.meanwhile import serving
 from tests.servers.kafka_broker import KafkaBroker
 
 __all__ = ["fleet"]
@@ -221,19 +220,6 @@ def test_a_killed_host_is_missed_forgotten_and_comes_back(trio: Fleet) -> None:
     assert trio.masters["a"].ask("workers").complete
 
 
-@pytest.mark.long
-@pytest.mark.shows("a frozen host is reported, and recovers")
-def test_a_frozen_host_is_silent_then_gone_then_well(trio: Fleet) -> None:
-    os.kill(trio.masters["b"].process.pid, signal.SIGSTOP)
-    assert not trio.masters["a"].ask("workers", timeout_seconds=1.0).complete
-    assert trio.states("a")["b"] == "silent"
-    eventually(lambda: trio.states("a")["b"] == "gone", what="b is not missed")
-    os.kill(trio.masters["b"].process.pid, signal.SIGCONT)
-
-    eventually(lambda: trio.states("a")["b"] == "present", what="b is silent, though nobody has asked it")
-    trio.await_all(*TRIO)
-
-
 @pytest.mark.shows("a host with another protocol is reported during a rolling upgrade")
 def test_a_rolling_upgrade_names_the_host_of_another_protocol(trio: Fleet) -> None:
     assert trio.masters["c"].stop() == 0
@@ -272,10 +258,10 @@ def test_a_stranger_in_the_masters_group_is_sent_nothing(fleet: Fleet, tmp_path:
     fleet.await_all("a")
     kinds = {"untrusted": tmp_path / "untrusted", "expired": tmp_path / "expired", "plain": None}
     with ExitStack() as stack:
-        strangers = {kind: stack.enter_context(Listener(folder)) for kind, folder in kinds.items()}
-        for kind, stranger in strangers.items():
+        strangers = {kind: stack.enter_context(listener(folder)) for kind, folder in kinds.items()}
+        for kind, (port, _) in strangers.items():
             scheme = "http" if kind == "plain" else "https"
-            entry = Host(kind, f"{scheme}://127.0.0.1:{stranger.port}", time.time_ns())
+            entry = Host(kind, f"{scheme}://127.0.0.1:{port}", time.time_ns())
             member = HostsMember(plain(fleet.broker.bootstrap_servers), fleet.masters_group, TOPIC, entry, 60.0)
             member.start()
             stack.callback(member.close)
@@ -285,46 +271,27 @@ def test_a_stranger_in_the_masters_group_is_sent_nothing(fleet: Fleet, tmp_path:
             fleet.failure("a", "restart", name="worker-0", host=kind)
     assert not reply.complete
     why = {str(each.sender): each.message for each in reply.failed}
-    for kind, stranger in strangers.items():
+    for kind, (_, received) in strangers.items():
         assert "nothing was sent" in why[kind]
         assert ("certificate has expired" in why[kind]) == (kind == "expired")
         for token in (fleet.token, fleet.operations_token):
-            assert token.read_text().strip().rpartition(" ")[2].encode() not in bytes(stranger.received)
-        assert not stranger.received.count(b"GET") + stranger.received.count(b"POST")
+            assert token.read_text().strip().rpartition(" ")[2].encode() not in bytes(received)
+        assert not received.count(b"GET") + received.count(b"POST")
 
 
-class Listener(threading.Thread):
-    def __init__(self, folder: Path | None) -> None:
-        super().__init__(daemon=True)
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.port = self._socket.getsockname()[1]
-        self.received = bytearray()
-        self._context = None
-        if folder is not None:
-            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            self._context.load_cert_chain(folder / "server.pem")
+@contextmanager
+def listener(folder: Path | None) -> Iterator[tuple[int, bytearray]]:
+    """Yields the port and what is received there, with a certificate over TLS."""
+    received, context = bytearray(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    over_tls = partial(context.wrap_socket, server_side=True)
+    if folder is not None:
+        context.load_cert_chain(folder / "server.pem")
 
-    def __enter__(self) -> Listener:
-        self.start()
-        return self
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.settimeout(5)
+            with suppress(OSError), self.request if folder is None else over_tls(self.request) as peer:
+                received.extend(peer.recv(65536))
 
-    def __exit__(self, *_: object) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self.join(10)
-        self._socket.close()
-
-    def run(self) -> None:
-        while True:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return
-            try:
-                connection.settimeout(5)
-                if self._context is not None:
-                    connection = self._context.wrap_socket(connection, server_side=True)
-                self.received += connection.recv(65536)
-            except OSError:
-                pass
-            finally:
-                connection.close()
+    with serving(server := socketserver.TCPServer(("127.0.0.1", 0), Handler)):
+        yield server.server_address[1], received

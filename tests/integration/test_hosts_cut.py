@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,7 +17,7 @@ from kctl.kafka.client.connection import ClusterConnection
 from tests.conftest import eventually, on_this_machine
 from tests.integration.conftest import TOPIC, Master
 from tests.integration.hosts import MISSED_WITHIN, Fleet
-from tests.servers.kafka_cluster import KafkaCluster
+from tests.servers.kafka_cluster import KafkaCluster, running_cluster
 from tests.servers.topics import create_topic
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(os.geteuid() != 0, reason="makes network namespaces: needs root")]
@@ -65,7 +64,7 @@ class Network:
 
 @pytest.fixture
 def cluster() -> Iterator[KafkaCluster]:
-    with tempfile.TemporaryDirectory(prefix="b", dir="/tmp") as folder, KafkaCluster(Path(folder)) as running:
+    with running_cluster() as running:
         create_topic(running.bootstrap_servers, TOPIC, len(PORTS))
         yield running
 

@@ -14,16 +14,11 @@ import pytest
 
 from kctl.cli.entry import run
 from kctl.errors import KctlError
-from tests.command_lines import Kctl, Ran, run_here, run_process
+from tests.command_lines import Kctl, Ran, run_process
 from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker, kafka_command
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-
-
-@pytest.fixture
-def kctl(broker: KafkaBroker, capfd: pytest.CaptureFixture[str]) -> Kctl:
-    return lambda command, *words: run_here(capfd, "kafka", command, "-b", broker.bootstrap_servers, *words)
 
 
 @pytest.fixture

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +30,7 @@ from kctl_agent.worker.settings import KafkaSettings
 from tests.command_lines import KCTL, Kctl, run_here
 from tests.conftest import eventually
 from tests.servers import topics
-from tests.servers.kafka_cluster import KafkaCluster
+from tests.servers.kafka_cluster import KafkaCluster, running_cluster
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 MESSAGES = 4000
@@ -43,12 +40,8 @@ SINGLE = frozenset(TopicPartition("single", number) for number in range(2 * BROK
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KafkaCluster]:
-    folder = Path(tempfile.mkdtemp(prefix="b", dir="/tmp"))
-    try:
-        with KafkaCluster(folder, BROKERS) as running:
-            yield running
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with running_cluster() as running:
+        yield running
 
 
 @pytest.fixture

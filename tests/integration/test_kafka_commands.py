@@ -7,16 +7,17 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
-from tests.command_lines import KCTL, Kctl, Ran, run_here
+from tests.command_lines import KCTL, Kctl, Ran
 from tests.conftest import eventually
-from tests.consumers import until_assigned
+from tests.consumers import member
+from tests.group_members import alter_share_offsets, share_member
 from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker, kafka_command
 from tests.terminals import on_a_terminal
@@ -25,11 +26,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning
 GROUP = "billing"
 BASE = int(time.time()) * 1000 - 3_600_000
 """The timestamp of each partition's first message; the next is a millisecond later."""
-
-
-@pytest.fixture
-def kctl(broker: KafkaBroker, capfd: pytest.CaptureFixture[str]) -> Kctl:
-    return lambda command, *words: run_here(capfd, "kafka", command, "-b", broker.bootstrap_servers, *words)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -43,10 +39,8 @@ def some_messages(broker: KafkaBroker) -> None:
 
 
 @pytest.fixture
-def member(broker: KafkaBroker) -> Iterator[KafkaConsumer]:
-    of = {"bootstrap_servers": broker.bootstrap_servers, "group_id": "readers", "client_id": "reader"}
-    with closing(KafkaConsumer("orders", **of, enable_auto_commit=False)) as consumer:
-        until_assigned(consumer)
+def reader(broker: KafkaBroker) -> Iterator[KafkaConsumer]:
+    with member(broker.bootstrap_servers, "readers", "orders", client_id="reader") as consumer:
         yield consumer
 
 
@@ -56,8 +50,8 @@ def tool(name: str, *arguments: str) -> str:
 
 
 @pytest.mark.shows("groups, members, lag, topics, offsets and resets match Kafka's own tools")
-def test_lag_and_members_are_those_of_kafkas_tool(broker: KafkaBroker, kctl: Kctl, member: KafkaConsumer) -> None:
-    member.commit({TopicPartition("orders", 2): OffsetAndMetadata(25, "", -1)})
+def test_lag_and_members_are_those_of_kafkas_tool(broker: KafkaBroker, kctl: Kctl, reader: KafkaConsumer) -> None:
+    reader.commit({TopicPartition("orders", 2): OffsetAndMetadata(25, "", -1)})
     reported = kafka_tools.describe_group(broker.bootstrap_servers, "readers")
 
     ours = kctl("lag", "-g", "readers", "-o", "json").rows
@@ -76,39 +70,32 @@ def test_lag_and_members_are_those_of_kafkas_tool(broker: KafkaBroker, kctl: Kct
     about = ("state", "type", "protocol", "assignor")
     assert tuple(group[name] for name in about) == ("Stable", "classic", "consumer", "range")
     [only] = group["members"]
-    assert only["member_id"] == member.group_metadata().member_id
+    assert only["member_id"] == reader.group_metadata().member_id
     assert (only["client_id"], only["host"], only["assigned"]) == ("reader", "127.0.0.1", {"orders": [0, 1, 2, 3]})
     assert "0-3" in as_table
 
 
-@contextmanager
-def console_consumer(kctl: Kctl, broker: KafkaBroker, kind: str, topic: str, group: str, *words: str) -> Iterator[Any]:
-    """Yields the group once it has a member with partitions, as `kctl kafka group` describes it."""
-    command = kafka_command(
-        f"org.apache.kafka.tools.consumer.{kind}",
-        *("--bootstrap-server", broker.bootstrap_servers, "--topic", topic, "--group", group, *words),
-    )
+def test_a_group_of_the_new_protocol_has_its_members_and_is_never_dead(broker: KafkaBroker, kctl: Kctl) -> None:
+    """Uses Kafka's console consumer, because kafka-python does not support KIP-848."""
+    words = ("--bootstrap-server", broker.bootstrap_servers, "--topic", "orders", "--group", "modern")
+    protocol = ("--command-property", "group.protocol=consumer")
+    command = kafka_command("org.apache.kafka.tools.consumer.ConsoleConsumer", *words, *protocol)
 
     def described() -> Any:
+        """The group once its member has partitions."""
         assert consumer.poll() is None
-        ran = kctl("group", group, "-o", "json")
+        ran = kctl("group", "modern", "-o", "json")
         groups = ran.document["groups"] if ran.code == 0 else []
         return groups and groups[0]["members"] and groups[0]["members"][0]["assigned"] and groups[0]
 
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as consumer:
         try:
-            yield eventually(described, 60, "the group has no member")
+            group = eventually(described, 60, "the group has a member")
+            listed = {row["group"]: row for row in kctl("groups", "-o", "json").rows}
+            rows = kctl("lag", "-g", "modern", "-o", "json").rows
+            refused = kctl("reset-offsets", "-g", "modern", "-t", "orders", "--to", "earliest")
         finally:
             consumer.kill()
-
-
-def test_a_group_of_the_new_protocol_has_its_members_and_is_never_dead(broker: KafkaBroker, kctl: Kctl) -> None:
-    """Uses Kafka's console consumer, because kafka-python does not support KIP-848."""
-    protocol = ("--command-property", "group.protocol=consumer")
-    with console_consumer(kctl, broker, "ConsoleConsumer", "orders", "modern", *protocol) as group:
-        listed = {row["group"]: row for row in kctl("groups", "-o", "json").rows}
-        rows = kctl("lag", "-g", "modern", "-o", "json").rows
-        refused = kctl("reset-offsets", "-g", "modern", "-t", "orders", "--to", "earliest")
 
     assert (group["state"], group["type"], group["assignor"]) == ("Stable", "consumer", "uniform")
     assert group["members"][0]["assigned"] == {"orders": [0, 1, 2, 3]}
@@ -122,41 +109,26 @@ def test_a_group_of_the_new_protocol_has_its_members_and_is_never_dead(broker: K
 @pytest.mark.shows("share groups and KIP-848 groups are described as such; their lag matches Kafka's own tool")
 def test_members_and_lag_of_a_share_group_are_those_of_kafkas_tool(broker: KafkaBroker, kctl: Kctl) -> None:
     """KIP-932: it commits nothing, and only the broker knows what is done after a partition's start."""
-    topics.create_topic(broker.bootstrap_servers, "commons", 2)
+    servers = broker.bootstrap_servers
+    topics.create_topic(servers, "commons", 2)
 
     def lags(*words: str) -> dict[int, tuple[int | None, int | None]]:
         rows = kctl("lag", "-g", "sharers", *words, "-o", "json").rows
         assert {(row["topic"], row["consumer_id"]) for row in rows} <= {("commons", None)}
         return {row["partition"]: (row["current_offset"], row["lag"]) for row in rows}
 
-    def of_kafkas_tool() -> dict[int, tuple[int | None, int | None]]:
-        words = ("--bootstrap-server", broker.bootstrap_servers, "--describe", "--group", "sharers")
-        reported = tool("org.apache.kafka.tools.consumer.group.ShareGroupCommand", *words)
-        rows = re.findall(r"^sharers +commons +(\d) +(\d+|-) +(\d+|-)", reported, re.MULTILINE)
-        return {int(p): (number(start), number(lag)) for p, start, lag in rows}
-
-    with console_consumer(kctl, broker, "ConsoleShareConsumer", "commons", "sharers") as group:
+    with share_member(servers, "sharers", "commons", is_assigned=True):
+        [group] = kctl("group", "sharers", "-o", "json").document["groups"]
         listed = {row["group"]: row for row in kctl("groups", "-o", "json").rows}
+    topics.produce(servers, "commons", {1: 3})
+    alter_share_offsets(servers, "sharers", "commons", {1: 1})
 
-        def has_taken_one() -> bool:
-            """Messages before a partition's start are not the group's, so it may need another one."""
-            start, lag = lags().get(1, (None, None))
-            if start is None:
-                kctl("produce", "-t", "commons", "-p", "1", "for the sharers")
-            return start is not None and lag == 0
-
-        eventually(has_taken_one, 60, "it has taken nothing")
-    kctl("produce", "-t", "commons", "-p", "1", "for nobody")
-
-    eventually(lambda: (lags()[1][1] or 0) > 0, 60, "it is not behind")
-    assert lags() == lags("-t", "commons") == of_kafkas_tool()
+    eventually(lambda: lags()[1] == (1, 2), what="it is behind")
+    reported = kafka_tools.describe_newer_group(servers, "share", "sharers").partitions
+    assert lags() == lags("-t", "commons") == {row.partition: (row.current_offset, row.lag) for row in reported}
     assert (group["state"], group["type"]) == ("Stable", "share")
     assert group["members"][0]["assigned"] == {"commons": [0, 1]}
     assert listed["sharers"]["type"] == "share"
-
-
-def number(text: str) -> int | None:
-    return None if text == "-" else int(text)
 
 
 def test_topics_and_offsets_are_those_of_kafkas_own_tools(broker: KafkaBroker, kctl: Kctl) -> None:
@@ -229,13 +201,13 @@ def test_a_reset_is_planned_done_and_read_by_kafkas_own_tool(broker: KafkaBroker
 
 
 @pytest.mark.shows("a group with live members is not reset, and the error names them")
-def test_a_group_with_live_members_is_neither_reset_nor_deleted(kctl: Kctl, member: KafkaConsumer) -> None:
+def test_a_group_with_live_members_is_neither_reset_nor_deleted(kctl: Kctl, reader: KafkaConsumer) -> None:
     reset = kctl("reset-offsets", "-g", "readers", "-t", "orders", "--to", "latest")
     deleted = kctl("delete-group", "readers", "--execute")
 
     for ran in (reset, deleted):
         assert (ran.code, ran.out) == (24, "")
-        assert f"{member.group_metadata().member_id} (reader at 127.0.0.1); stop them first" in ran.err
+        assert f"{reader.group_metadata().member_id} (reader at 127.0.0.1); stop them first" in ran.err
 
 
 def test_what_is_produced_is_consumed_byte_for_byte(broker: KafkaBroker, kctl: Kctl, tmp_path: Any) -> None:

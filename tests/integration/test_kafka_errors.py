@@ -22,6 +22,7 @@ from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.settings import parse
 from tests.command_lines import Kctl, run_here, run_process
 from tests.conftest import eventually
+from tests.meanwhile import serving
 from tests.servers import topics
 from tests.servers.secured_broker import PASSWORD, SecuredBroker
 
@@ -183,9 +184,5 @@ def listening(serve: Callable[[socket.socket], object]) -> Iterator[str]:
             with suppress(OSError):
                 serve(self.request)
 
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
+    with serving(server := socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)):
         yield f"127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()

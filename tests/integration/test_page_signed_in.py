@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -42,6 +41,7 @@ from tests.integration.page_site import (
     text,
     visited,
 )
+from tests.prometheus import serving
 
 MARKUP = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 BIDI = "\u202egnp.exe\u2066"
@@ -293,33 +293,6 @@ Promise.allSettled(asked).then(all => {{
 """
 
 
-@contextmanager
-def foreign_page(html: str) -> Iterator[str]:
-    """On its own port: same site, another origin, which is as near as another user's page can come."""
-
-    class Handler(BaseHTTPRequestHandler):
-        timeout = 1.0  # Chromium opens a connection that it may not use, and this server has one thread
-
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("content-type", "text/html")
-            self.end_headers()
-            self.wfile.write(html.encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 def is_signed_in(page: webdriver.Chrome) -> bool:
     return page.find_element(By.ID, "workbench").is_displayed()
 
@@ -385,7 +358,8 @@ def test_two_tabs_show_the_same_and_what_is_outdated_is_rejected(
 @pytest.mark.shows("the page: posts, fetches and frames of another origin change and read nothing")
 def test_another_origin_can_do_nothing(page: webdriver.Chrome, site: Site, storage: FileStorage) -> None:
     sign_in(page, awaiting="7 dead letters match")
-    with foreign_page(FOREIGN.format(url=site.url, token=TOKEN)) as url, second_tab(page, url):
+    foreign = FOREIGN.format(url=site.url, token=TOKEN)
+    with serving(lambda: ("text/html", foreign.encode())) as address, second_tab(page, f"http://{address}/"):
         eventually(lambda: page.title not in ("", "foreign"))
         assert page.title == "opaque rejected rejected rejected", "an opaque answer cannot be read"
         page.switch_to.frame("framed")

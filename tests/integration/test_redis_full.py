@@ -21,8 +21,7 @@ from tests.conformance.given import everything, is_empty, put, settle_dead, tota
 from tests.conftest import eventually
 from tests.integration.sinker_handlers import ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
-from tests.redis_server import require_redis
-from tests.servers.redis_server import RedisServer
+from tests.servers.redis_server import RedisServer, require_redis
 
 __all__ = ["place", "sinker"]
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 from selenium import webdriver
 
 from tests.conftest import eventually
+from tests.exporters import Samples
 from tests.integration.page_site import number, rows
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
@@ -19,16 +19,6 @@ TOPIC = "orders"
 
 Numbers = dict[tuple[str, int], tuple[Any, ...]]
 """Topic and partition to committed, end, lag, and the lag of its topic."""
-
-
-def samples(fleet: Any) -> dict[str, dict[tuple[str, ...], float]]:
-    """Metric to the values of its labels after `cluster` and `group`, and the value."""
-    found: dict[str, dict[tuple[str, ...], float]] = {}
-    for family in text_string_to_metric_families(fleet.get("/metrics")):
-        for sample in family.samples:
-            labels = tuple(value for name, value in sample.labels.items() if name not in ("cluster", "group"))
-            found.setdefault(sample.name, {})[labels] = sample.value
-    return found
 
 
 def of_rows(rows: list[dict[str, Any]], totals: dict[str, Any]) -> Numbers:
@@ -56,16 +46,17 @@ def by_http(fleet: Any, query: str = "") -> Numbers:
 
 def by_metrics(fleet: Any, owners: Numbers) -> Numbers:
     """Takes workers from `owners`, because metrics name none."""
-    found = samples(fleet)
+    found = Samples(fleet.get("/metrics"))
     names = ("kctl_consumer_committed_offset", "kctl_partition_end_offset", "kctl_consumer_lag")
+    committed, ends, lags = (found.of(name, "topic", "partition") for name in names)
     return {
         (topic, int(partition)): (
-            *(found.get(name, {}).get((topic, partition)) for name in names),
+            *(each.get((topic, partition)) for each in (committed, ends, lags)),
             owners[topic, int(partition)][3],
-            found.get("kctl_topic_lag", {}).get((topic,)),
-            found["kctl_group_lag"][()],
+            found.of("kctl_topic_lag", "topic").get((topic,)),
+            found.of("kctl_group_lag")[()],
         )
-        for topic, partition in found["kctl_partition_end_offset"]
+        for topic, partition in ends
     }
 
 
@@ -97,12 +88,12 @@ def test_rpc_http_metrics_and_page_show_the_same_numbers(
 
     def is_one_status() -> bool:
         # There are two if another collection came between the two questions.
-        status, found = json.loads(fleet.get("/api/v1/status")), samples(fleet)
+        status, found = json.loads(fleet.get("/api/v1/status")), Samples(fleet.get("/metrics"))
         return bool(
-            found["kctl_group_status"][status["status"],] == 1
-            and sum(found["kctl_group_status"].values()) == 1
-            and found["kctl_group_lag"][()] == status["lag"]
-            and found["kctl_storage_messages"]["pending",] == pending == status["storage"]["pending"]
+            {word for (word,), value in found.of("kctl_group_status", "status").items() if value} == {status["status"]}
+            and found.of("kctl_group_lag") == {(): status["lag"]}
+            and found.of("kctl_storage_messages", state="pending") == {(): pending}
+            and pending == status["storage"]["pending"]
         )
 
     pending = fleet.ask("block_size").result["pending"]

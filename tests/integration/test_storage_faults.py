@@ -27,8 +27,7 @@ from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.redis import RedisStorage
 from tests.conformance.given import chunk, everything, put, stored, total
 from tests.conftest import eventually
-from tests.redis_server import require_redis
-from tests.servers.redis_server import RedisServer
+from tests.servers.redis_server import RedisServer, require_redis
 
 KILLS = pytest.mark.parametrize("kills", [6, pytest.param(20, marks=pytest.mark.long)])
 FORK = multiprocessing.get_context("fork")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -27,7 +25,7 @@ from kctl_agent.storage.lake.storage import LakeStorage
 from tests.command_lines import Kctl, run_here, run_process
 from tests.integration.conftest import PARTITIONS, TOPIC
 from tests.servers import topics
-from tests.servers.kafka_broker import KafkaBroker
+from tests.servers.kafka_broker import KafkaBroker, running_broker
 from tests.table_conformance import DEAD_LETTER_SCHEMA, ROW, dead_rows, spark_schema, write
 
 pytestmark = pytest.mark.timeout(120)
@@ -43,18 +41,14 @@ AFTER = {0: BEFORE + 6, 1: BEFORE + 10, 2: 0, 3: BEFORE + 2}
 @pytest.fixture(scope="module")
 def mirror(broker: KafkaBroker) -> Iterator[KafkaBroker]:
     """The new cluster has other messages first in each partition, and lacks the last old one."""
-    folder = Path(tempfile.mkdtemp(prefix="m", dir="/tmp"))
-    try:
-        with KafkaBroker(folder) as new:
-            topics.create_topic(new.bootstrap_servers, TOPIC, PARTITIONS)
-            for partition in range(PARTITIONS):
-                messages = [(b"first", 0), (b"equal", 0), (b"equal", 0), *((b"%d" % n, n // 3) for n in range(7))]
-                send(broker, partition, messages)
-                copied = messages[partition == 3 :]
-                send(new, partition, [*[(b"older", -100)] * BEFORE, *copied, (b"newer", 9)])
-            yield new
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with running_broker() as new:
+        topics.create_topic(new.bootstrap_servers, TOPIC, PARTITIONS)
+        for partition in range(PARTITIONS):
+            messages = [(b"first", 0), (b"equal", 0), (b"equal", 0), *((b"%d" % n, n // 3) for n in range(7))]
+            send(broker, partition, messages)
+            copied = messages[partition == 3 :]
+            send(new, partition, [*[(b"older", -100)] * BEFORE, *copied, (b"newer", 9)])
+        yield new
 
 
 def send(to: KafkaBroker, partition: int, messages: list[tuple[bytes, int]]) -> None:

@@ -28,8 +28,7 @@ from tests.conformance.given import TOPIC_ID, chunk, everything, fill, offsets, 
 from tests.conftest import eventually
 from tests.meanwhile import Meanwhile
 from tests.proxies import CuttingProxy
-from tests.redis_server import require_redis
-from tests.servers.redis_server import RedisServer
+from tests.servers.redis_server import RedisServer, require_redis
 
 LUA = Path(client.__file__).with_name("lua")
 DOCS = Path(__file__).parents[2] / "docs" / "storage.md"

@@ -8,8 +8,10 @@ a JVM checks the archive, too, and runs without one that does not fit. `tests.re
 from __future__ import annotations
 
 import base64
+import tempfile
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from kctl.demo import kafka_broker
@@ -96,3 +98,13 @@ class KafkaBroker(kafka_broker.KafkaBroker):
         """Stops if it runs, then starts on the same ports and data (3 s more after `kill`). Raises as `start`."""
         self.stop()
         self.start()
+
+
+@contextmanager
+def running_broker() -> Iterator[KafkaBroker]:
+    """In a short temporary folder."""
+    with (
+        tempfile.TemporaryDirectory(prefix="b", dir="/tmp", ignore_cleanup_errors=True) as folder,
+        KafkaBroker(Path(folder)) as running,
+    ):
+        yield running

@@ -81,7 +81,7 @@ class KafkaCluster:
 
 
 @contextmanager
-def running_cluster(properties: Mapping[str, str]) -> Iterator[KafkaCluster]:
+def running_cluster(properties: Mapping[str, str] | None = None) -> Iterator[KafkaCluster]:
     """Three brokers with these properties, in a short temporary folder."""
     with (
         tempfile.TemporaryDirectory(prefix="b", dir="/tmp", ignore_cleanup_errors=True) as folder,

@@ -14,6 +14,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections import Counter
+from contextlib import ExitStack
 from functools import partial
 from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,6 +29,7 @@ from kctl.jars.fetcher import fetch_jars
 from kctl.jars.java import java_command
 from kctl.jars.lock import jars_dir, parse_lock
 from tests.conftest import eventually
+from tests.meanwhile import serving
 
 START_SECONDS = 120.0
 _API = "/apis/ccompat/v7"
@@ -140,21 +142,19 @@ class FaultyRegistry:
         self._scheme = "http" if tls is None else "https"
         if tls is not None:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="faulty-registry")
+        self._serving = ExitStack()
 
     @property
     def url(self) -> str:
         return f"{self._scheme}://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> FaultyRegistry:
-        self._thread.start()
+        self._serving.enter_context(serving(self._server))
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stopped.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._serving.close()
 
 
 class _Passing(BaseHTTPRequestHandler):

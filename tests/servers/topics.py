@@ -4,20 +4,17 @@ visible, and raises kafka.errors.KafkaError as the broker answers.
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import OffsetSpec
-from kafka.errors import InvalidMetadataError, KafkaTimeoutError
+from kafka.errors import InvalidMetadataError
 
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit as commit_offsets
-
-_POLL_SECONDS = 0.05
+from tests.conftest import eventually
 
 
 def create_topic(
@@ -27,16 +24,15 @@ def create_topic(
     configs: Mapping[str, str] | None = None,
     *,
     replicas: int = -1,
-    timeout_seconds: float = 30.0,
 ) -> None:
     """Replicas are the brokers' default unless given; on return every leader has answered."""
     topic = {"num_partitions": partitions, "replication_factor": replicas, "configs": dict(configs or {})}
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
         admin.create_topics({name: topic})
-        wait_for_leaders(admin, name, partitions, timeout_seconds)
+        wait_for_leaders(admin, name, partitions)
 
 
-def wait_for_leaders(admin: KafkaAdminClient, name: str, partitions: int, timeout_seconds: float) -> None:
+def wait_for_leaders(admin: KafkaAdminClient, name: str, partitions: int) -> None:
     def is_visible() -> bool:
         [topic] = admin.describe_topics([name])
         return len(topic["partitions"]) == partitions
@@ -50,31 +46,23 @@ def wait_for_leaders(admin: KafkaAdminClient, name: str, partitions: int, timeou
         return True
 
     wanted = [TopicPartition(name, number) for number in range(partitions)]
-    wait_until(is_visible, f"topic {name} does not have {partitions} partitions yet", timeout_seconds)
-    admin.wait_for_topics([name], timeout_ms=int(timeout_seconds * 1000))
-    wait_until(all_answer, f"not every partition of topic {name} answers", timeout_seconds)
+    eventually(is_visible, 30, f"topic {name} has {partitions} partitions")
+    admin.wait_for_topics([name], timeout_ms=30_000)
+    eventually(all_answer, 30, f"every partition of topic {name} answers")
 
 
-def wait_until(is_done: Callable[[], bool], otherwise: str, timeout_seconds: float) -> None:
-    deadline = time.monotonic() + timeout_seconds
-    while not is_done():
-        if time.monotonic() > deadline:
-            raise KafkaTimeoutError(f"{otherwise} after {timeout_seconds:.0f} s")
-        threading.Event().wait(_POLL_SECONDS)
-
-
-def add_partitions(bootstrap_servers: str, name: str, total: int, *, timeout_seconds: float = 30.0) -> None:
+def add_partitions(bootstrap_servers: str, name: str, total: int) -> None:
     """`total` is the new number of partitions; on return all of them answer."""
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
         admin.create_partitions({name: total})
-        wait_for_leaders(admin, name, total, timeout_seconds)
+        wait_for_leaders(admin, name, total)
 
 
-def delete_topic(bootstrap_servers: str, name: str, *, timeout_seconds: float = 30.0) -> None:
+def delete_topic(bootstrap_servers: str, name: str) -> None:
     """On return the broker no longer knows it. Raises UnknownTopicOrPartitionError."""
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
         admin.delete_topics([name])
-        wait_until(lambda: not _is_known(admin, name), f"topic {name} is still there", timeout_seconds)
+        eventually(lambda: not _is_known(admin, name), 30, f"topic {name} is gone")
 
 
 def has_topic(bootstrap_servers: str, name: str) -> bool:

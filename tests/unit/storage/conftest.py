@@ -14,8 +14,7 @@ from kctl_agent.storage.base import Storage
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.file.queue_table import MachineClock
 from kctl_agent.storage.redis import RedisStorage
-from tests.redis_server import is_installed, require_redis
-from tests.servers.redis_server import RedisServer
+from tests.servers.redis_server import RedisServer, is_installed, require_redis
 
 BLOCK_MESSAGES = 3
 KINDS = ("file", "redis")

@@ -19,8 +19,7 @@ from kctl_agent.storage.kinds import open_storage
 from kctl_agent.storage.limits import Free, StorageLimits, StorageStats, why_full
 from kctl_agent.storage.redis import dead_letter_store
 from tests.conformance.given import everything, put, settle_dead, stored
-from tests.redis_server import require_redis
-from tests.servers.redis_server import RedisServer
+from tests.servers.redis_server import RedisServer, require_redis
 
 EMPTY = StorageStats(0, 0, 0, 0, StorageLimits())
 LIMITS = StorageLimits(messages=1000, bytes=5 << 30, dead=100)
