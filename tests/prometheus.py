@@ -26,13 +26,13 @@ from tests.conftest import eventually
 Page = tuple[str, bytes]
 
 
-def require(*names: str, packages: str = "prometheus prometheus-alertmanager") -> list[str]:
+def require(*names: str) -> list[str]:
     """Their paths; a test that needs a missing one is skipped, and fails in CI."""
     found = []
     for name in names:
         path = shutil.which(name)
         if path is None:
-            reason = f"{name} is missing: apt-get install {packages}"
+            reason = f"{name} is missing: apt-get install prometheus prometheus-alertmanager"
             if os.environ.get("CI"):
                 pytest.fail(reason)
             pytest.skip(reason)
@@ -96,14 +96,10 @@ class Prometheus(_Server):
         rules: str = "",
         alertmanager: str | None = None,
         token: str | None = None,
-        ca: Path | None = None,
     ) -> None:
-        """With `ca`, over TLS with certificates of that authority."""
         [prometheus] = require("prometheus")
         (directory / "rules.yml").write_text(rules)
         job: dict[str, Any] = {"job_name": "kctl", "static_configs": [{"targets": list(targets)}]}
-        if ca:
-            job |= {"scheme": "https", "tls_config": {"ca_file": str(ca)}}
         if token:
             job["authorization"] = {"credentials": token}
         config: dict[str, Any] = {
@@ -137,11 +133,6 @@ class Prometheus(_Server):
         """Alerts whose expression holds, pending or firing, with their descriptions."""
         found = self.get("/api/v1/alerts")["data"]["alerts"]
         return {alert["labels"]["alertname"]: alert["annotations"]["description"] for alert in found}
-
-    def firing(self) -> list[dict[str, str]]:
-        """Labels of each firing alert."""
-        found = self.get("/api/v1/alerts")["data"]["alerts"]
-        return [alert["labels"] for alert in found if alert["state"] == "firing"]
 
     def rules(self) -> list[dict[str, Any]]:
         return [rule for group in self.get("/api/v1/rules")["data"]["groups"] for rule in group["rules"]]

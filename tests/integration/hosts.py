@@ -95,9 +95,6 @@ class Fleet:
             eventually(partial(self.knows, name, *names), what=f"{name} does not know all")
             eventually(partial(self.is_well, name), what=f"not all is well at {name}")
 
-    def speaks(self, name: str, protocol: int) -> bool:
-        return bool(self.masters[name].ask("hosts", of_master=True).result["protocol"] == protocol)
-
     def knows(self, name: str, *others: str) -> bool:
         return set(self.states(name)) >= set(others)
 

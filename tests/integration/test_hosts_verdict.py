@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-from contextlib import closing, suppress
 from functools import partial
-from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.conftest import eventually
-from tests.expressions import rules
 from tests.integration.conftest import PARTITIONS, TOPIC
 from tests.integration.hosts import Fleet, fleet
-from tests.prometheus import Prometheus, require
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 
 __all__ = ["fleet"]
 
 WINDOW_SECONDS = 2.0
-NEAR_LIMIT = "262m"
-"""More than the memory of a stand-in worker that has grown by 200 MiB, but less than a ninth more."""
-OF_LAG = ("KctlTimeLagOverObjective", "KctlConsumerLagGrowing")
-"""Alerts about pending messages, which are no host's own."""
 BOTH = ("a", "b")
 
 
@@ -36,12 +25,12 @@ def pending(broker: KafkaBroker) -> None:
     topics.produce(broker.bootstrap_servers, TOPIC, dict.fromkeys(range(PARTITIONS), 10))
 
 
-def start(fleet: Fleet, name: str, behaviour: str = "", fault: str = "", **workers: object) -> None:
+def start(fleet: Fleet, name: str) -> None:
     more: dict[str, dict[str, object]] = {
         "status": {"window_seconds": WINDOW_SECONDS, "hold_seconds": 0.2},
         "kafka": {"session_timeout_seconds": 6.0},
-        "workers": {"count": 1, "engine": "own", "backoff_min_seconds": 0.1, "backoff_max_seconds": 0.2, **workers},
-        "spark.conf": {"KCTL_TEST_JOINS": "1", "KCTL_TEST_WORKER": behaviour, "KCTL_TEST_FAULT_FILE": fault},
+        "workers": {"count": 1, "engine": "own", "backoff_min_seconds": 0.1, "backoff_max_seconds": 0.2},
+        "spark.conf": {"KCTL_TEST_JOINS": "1"},
     }
     fleet.start(name, more=more)
 
@@ -100,68 +89,6 @@ def test_trouble_belongs_to_one_host_and_an_unread_partition_to_all(fleet: Fleet
         assert verdict["also"] == []
         assert fleet.page(name, "readyz").status_code == 200
         assert "kctl_group_unowned_partitions" in fleet.page(name, "metrics").text
-
-
-@pytest.mark.long
-@pytest.mark.shows("with two hosts an alert about a worker or a host fires only for its own host")
-def test_an_alert_fires_for_its_host_and_for_no_other(fleet: Fleet, tmp_path: Path) -> None:
-    require("prometheus")
-    at_once = rules()
-    for group in at_once["groups"]:
-        for rule in group["rules"]:
-            rule.pop("for", None)
-    broken = tmp_path / "broken"
-    start(fleet, "a", "grows", memory_hard=NEAR_LIMIT)
-    start(fleet, "b", "boot_failure", str(broken))
-    fleet.await_all(*BOTH)
-    assert fleet.operate("a", "pause", all=True, host="a")["state"] == "done"
-    targets = [fleet.masters[name].about["http_url"].removeprefix("https://") for name in BOTH]
-    token, ca = fleet.token.read_text().strip(), fleet.folder / "cert.pem"
-    with closing(Prometheus(tmp_path, targets, rules=yaml.safe_dump(at_once), token=token, ca=ca)) as prometheus:
-
-        def fire(*expected: tuple[str, ...]) -> bool:
-            """Each alert with its worker, host or topic."""
-            about = ("worker", "host", "topic")
-            found = [
-                (each["alertname"], *(each[name] for name in about if name in each)) for each in prometheus.firing()
-            ]
-            return sorted(each for each in found if each[0] not in OF_LAG) == sorted(expected)
-
-        def is_firing(alert: str) -> bool:
-            return ("b/worker-0", alert) in {(each.get("worker"), each["alertname"]) for each in prometheus.firing()}
-
-        def dies_again(alert: str) -> bool:
-            [row] = fleet.masters["b"].ask("status", of_master=True, local=True).result["rows"]
-            if row["state"] == "running":
-                with suppress(ProcessLookupError):  # it was just killed, or given up
-                    os.kill(row["pid"], signal.SIGKILL)
-            return is_firing(alert)
-
-        near_limit = "KctlWorkerMemoryNearLimit", "a/worker-0"
-        stalled = ("KctlConsumerStalled", TOPIC), ("KctlFleetFailing",)
-        eventually(partial(fire, near_limit, *stalled), what="b alone stalls, and the fleet is failing once")
-        assert prometheus.query('kctl_consumer_status{status="stalled"}') != []
-        eventually(partial(all_owned, prometheus), what="b, which stalls, owns its partitions")
-
-        pid = fleet.pid("b")
-        os.kill(pid, signal.SIGSTOP)
-        eventually(partial(is_firing, "KctlWorkerDown"), what="the worker of b is down")
-        os.kill(pid, signal.SIGCONT)
-        eventually(partial(dies_again, "KctlWorkerRestartLoop"), what="the worker of b is restarted again and again")
-        broken.touch()
-        eventually(partial(dies_again, "KctlWorkerGivenUp"), what="the worker of b is given up")
-        loop = "KctlWorkerRestartLoop", "b/worker-0"
-        given_up = ("KctlFleetDegraded",), ("KctlWorkerDown", loop[1]), ("KctlWorkerGivenUp", loop[1]), loop
-        eventually(partial(fire, near_limit, *given_up), what="b does nothing, and a has its partitions")
-
-        fleet.kill("b")
-        missing = ("KctlFleetDegraded",), ("KctlHostMissing", "b"), ("KctlMasterDown",)
-        eventually(partial(fire, near_limit, loop, *missing), what="b is missed; its restarts are of the last minutes")
-
-
-def all_owned(prometheus: Prometheus) -> bool:
-    [unowned] = prometheus.query("max(kctl_group_unowned_partitions)")
-    return bool(unowned["value"][1] == "0")
 
 
 def unread(fleet: Fleet, at: str) -> bool:

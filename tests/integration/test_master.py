@@ -57,6 +57,7 @@ def test_a_failing_part_of_the_master_ends_all_of_it_by_name(master: Callable[..
     assert [session_members(pid) for pid in pids] == [[], []]
 
 
+@pytest.mark.shows("a second master on one run_dir or data_dir is rejected")
 def test_a_second_master_on_one_data_dir_names_the_first(master: Callable[..., Any], short_dir: Path) -> None:
     fleet = master()
     other = load(fleet.config, {}, {"fleet.run_dir": str(short_dir / "other"), "http.port": "0"})

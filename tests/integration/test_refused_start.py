@@ -14,7 +14,6 @@ import pytest
 
 from kctl import fleets
 from kctl.master.process import session_members
-from tests.integration.conftest import Master
 from tests.preloaded import preloaded
 from tests.servers.scripted_agent import ScriptedAgent
 from tests.stranger import KCTL, NOBODY, needs_root, run_as_nobody
@@ -165,25 +164,6 @@ def test_what_must_hold_before_a_start_is_one_sentence_each_and_leaves_nothing_b
     if code in (2, 10, 11):
         checked = refused(place, tmp_path / "check", code, *options, command_line=("config", "check"))
         assert re.search(sentence, checked), checked
-
-
-@pytest.mark.shows("a second master on one run_dir or data_dir is rejected")
-def test_a_second_master_in_one_run_dir_fails(master: Callable[..., Master], place: Place, tmp_path: Path) -> None:
-    first = master()
-
-    command = preloaded("tests.integration.master_process")
-    process = command.start("run_command", tmp_path / "log", "start", "-c", str(place.config))
-
-    assert process.wait(60) == 15
-    sentence = (tmp_path / "log").read_text()
-    assert re.match(rf"kctl: a master \(pid {first.process.pid}, run_dir .* already: .*\n$", sentence)
-    assert first.ask("ping", of_master=True).result["pid"] == first.process.pid
-    assert [row["name"] for row in first.status().values()] == ["worker-0", "worker-1"]
-    pids = [row["pid"] for row in first.status().values()]
-    assert first.stop() == 0
-    assert [session_members(pid) for pid in pids] == [[], []]
-    assert os.listdir(first.run_dir) == []
-    assert fleets.running() == []
 
 
 @needs_root
