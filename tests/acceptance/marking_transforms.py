@@ -33,7 +33,7 @@ from kctl_agent.worker.query.lake_put import LakePut
 from kctl_agent.worker.query.marked_rows import ERROR
 from kctl_agent.worker.query.put import BatchRange
 from kctl_agent.worker.query.requeue_put import RequeuePut
-from kctl_agent.worker.query.transform import check_transform
+from kctl_agent.worker.query.transform import call_transform, check_transform
 from tests.acceptance import transforms
 from tests.acceptance.requeued_rows import requeued_rows
 
@@ -178,7 +178,7 @@ def put_back_losing(spark: SparkSession, table: Path) -> list[Any]:
 def why_refused(transform: Transform, frame: DataFrame) -> str | None:
     """As the transform of a storage that keeps messages."""
     try:
-        check_transform(transform.__name__, transform(frame))
+        check_transform(transform.__name__, call_transform(transform, transform.__name__, frame))
     except BootstrapError as error:
         return str(error)
     return None
@@ -216,7 +216,8 @@ def found(spark: SparkSession, folder: Path) -> dict[str, Any]:
     }
     outcomes["unfit"] = [unfit[offset] for offset in sorted(unfit)]
     records = spark.range(4).selectExpr(*RECORDS)
-    outcomes["refused"] = [why_refused(each, records) for each in (transforms.shuffles, transforms.drops_offsets)]
+    bad = transforms.shuffles, transforms.drops_offsets, transforms.sets_what_is_static
+    outcomes["refused"] = [why_refused(each, records) for each in bad]
     outcomes["locales"] = locales(spark)
     outcomes["requeued"] = requeued_rows(spark, folder)
     spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socketserver
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +18,6 @@ from tests.acceptance.handlers import KEEPER, kept
 from tests.acceptance.outage_bench import Bench
 from tests.acceptance.outages import broker_killed, redis_frozen, redis_killed
 from tests.conftest import eventually
-from tests.meanwhile import serving
 from tests.servers.kafka_broker import running_broker
 from tests.servers.redis_server import RedisServer
 
@@ -60,28 +58,6 @@ def given(short_dir: Path, make_fleet: MakeFleet, redis_server: RedisServer) -> 
         fleet.stop()
 
 
-class Loading(socketserver.ThreadingUnixStreamServer):
-    daemon_threads = True
-
-    class RequestHandlerClass(socketserver.StreamRequestHandler):
-        def handle(self) -> None:
-            while self.connection.recv(1 << 16):
-                self.connection.sendall(b"-LOADING Redis is loading the dataset in memory\r\n")
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(str(path), self.RequestHandlerClass)
-
-
-@contextmanager
-def loads(given: Given) -> Iterator[None]:
-    redis = given.parts["redis"]
-    redis.kill()
-    with serving(Loading(redis.socket)):
-        yield
-    redis.socket.unlink()
-    redis.start()
-
-
 @contextmanager
 def cannot_be_written(given: Given) -> Iterator[None]:
     with given.parts["redis"].client() as client:
@@ -101,7 +77,6 @@ def engine_is_away(given: Given) -> Iterator[None]:
     ("outage", "what", "who"),
     [
         (redis_killed, "storage", {"worker-0", "worker-1", "sinker-0"}),
-        (loads, "storage", {"worker-0", "worker-1", "sinker-0"}),
         (redis_frozen, "storage", {"worker-0", "worker-1", "sinker-0"}),
         (cannot_be_written, "storage", {"worker-0", "worker-1"}),
         (broker_killed, "brokers", {"worker-0", "worker-1"}),

@@ -61,10 +61,11 @@ def test_a_jvm_of_kctl_has_utf8_for_names_and_all_else_the_locale_of_the_machine
 
 @pytest.mark.shows("a transform that drops offsets or moves records is rejected")
 def test_a_transform_that_drops_offsets_or_moves_records_is_rejected(found: Any) -> None:
-    moves, drops = found["refused"]
+    moves, drops, sets = found["refused"]
 
     assert moves.startswith("the transform shuffles moves records (Repartition);")
     assert drops.startswith("the transform drops_offsets drops offset; it must")
+    assert sets.startswith("the transform sets_what_is_static cannot set spark.sql.warehouse.dir: Spark fixes it")
 
 
 @pytest.mark.shows("dead letters of a table go through Spark again unchanged, each copy of a message separately")

@@ -4,75 +4,16 @@ commits them."""
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 
-from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
+from tests.acceptance.fleets import SETTLE_SECONDS, MakeFleet
 from tests.command_lines import run_process
 from tests.conftest import BRIEF_JVM, eventually
-from tests.processes import alive
 
 ROOT = Path(__file__).parents[2]
-
-
-def status(fleet: Fleet) -> dict[str, Any]:
-    done = fleet.kctl("status", "-o", "json", exit_code=None)
-    if done.returncode == 5:
-        return {"rows": []}
-    assert done.returncode in (0, 1, 3), done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)
-    return document
-
-
-def is_fatal(fleet: Fleet) -> bool:
-    fleet.check()
-    if fleet.has_engine and fleet.engine().get("state") != "running":
-        return False
-    answer = status(fleet)
-    states = [row["state"] for row in answer["rows"] if row["kind"] == "worker"]
-    return states == ["fatal"] and bool(answer["verdict"]["level"] == "failing")
-
-
-NAME = "tests.acceptance.transforms"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("transform", "engine", "why"),
-    [
-        ("no_such_module:clean", "own", "workers.transform 'no_such_module:clean': there is no module no_such_module"),
-        (
-            f"{NAME}:sets_what_is_static",
-            "shared",
-            f"the transform {NAME}:sets_what_is_static cannot set spark.sql.warehouse.dir: ",
-        ),
-    ],
-)
-def test_a_broken_transform_is_shown_by_status_and_not_tried_again(
-    make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch, transform: str, engine: str, why: str
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    fleet = make_fleet(partitions=1, workers_more=f'transform = "{transform}"', engine=engine)
-    fleet.start()
-    eventually(lambda: is_fatal(fleet), START_SECONDS, "the worker is fatal")
-
-    answer = status(fleet)
-    [row] = [row for row in answer["rows"] if row["kind"] == "worker"]
-
-    assert (row["pid"], row["restarts"], row["next_try_seconds"]) == (None, 0, None)
-    assert why in row["last_error"]
-    assert why in fleet.kctl("status", exit_code=1).stdout
-    log = (fleet.directory / "logs" / "worker-0.log").read_text()
-    assert why in log.splitlines()[-1]
-    assert "Traceback" not in log, "the sentence is enough: no code of the user's was run"
-    assert not [name for name in os.listdir(fleet.directory / "run") if name.startswith("worker")]
-    living = set(alive(psutil.Process(answer["master"]["pid"]).children(recursive=True)))
-    assert living <= set(fleet.family()), "something is left that nobody supervises"
 
 
 @pytest.mark.shows("an error of a transform is shown with file and line, also by `kctl config check`")

@@ -14,7 +14,6 @@ from kctl_agent.message import Message
 RECORD = struct.Struct("<qii")
 """Offset, partition, pid."""
 POISON = 7
-DEATHS = 20
 
 
 def note(messages: list[Message]) -> None:
@@ -82,24 +81,6 @@ def hangs(messages: list[Message]) -> list[bool]:
     note(messages)
     if any(message.offset == POISON for message in messages):
         signal.pause()
-    return [True] * len(messages)
-
-
-_given = 0
-
-
-def dies_now_and_then(messages: list[Message]) -> list[bool]:
-    """A process dies in the middle of the call in which it passes 200 messages, 20 times in all."""
-    global _given
-    _given += len(messages)
-    deaths = Path(os.environ["KCTL_TEST_LEDGER"] + ".deaths")
-    died = len(deaths.read_bytes()) if deaths.exists() else 0
-    if _given > 200 and died < DEATHS:
-        note(messages[: len(messages) // 2 + 1])
-        with deaths.open("ab", buffering=0) as file:
-            file.write(b"x")
-        os.kill(os.getpid(), signal.SIGKILL)
-    note(messages)
     return [True] * len(messages)
 
 

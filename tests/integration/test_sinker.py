@@ -21,7 +21,7 @@ from kctl_agent.storage.kinds import open_storage
 from kctl_agent.storage.redis import RedisStorage
 from tests.conformance.given import fill, is_empty, put
 from tests.conftest import eventually
-from tests.integration.sinker_handlers import DEATHS, POISON, ledger
+from tests.integration.sinker_handlers import POISON, ledger
 from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
 from tests.servers.redis_server import RedisServer, require_redis
 
@@ -92,6 +92,7 @@ def test_a_handler_that_cannot_begin_leaves_traceback_and_reason(sinker: Start, 
     assert one.last_line.endswith("no route")
 
 
+@pytest.mark.shows("a SIGKILL inside the handler loses nothing; only messages in flight are handled twice")
 @pytest.mark.parametrize(("handler", "code"), [("dies", -signal.SIGKILL), ("hangs", 1)])
 def test_fatal_messages_cost_others_one_delivery(handler: str, code: int, sinker: Start, storage: FileStorage) -> None:
     fill(storage, 500)
@@ -120,42 +121,6 @@ def own_storage(request: pytest.FixtureRequest, place: Path) -> Iterator[dict[st
     require_redis()
     with RedisServer(place / "r") as server:
         yield storage_settings(place, block_messages=20, mode="redis", url=server.url, namespace="g")
-
-
-@pytest.mark.shows("20 SIGKILLs inside the handler lose nothing; only messages in flight are handled twice")
-@pytest.mark.long
-def test_sinkers_killed_in_a_handler_repeat_only_what_they_held(own_storage: dict[str, Any], sinker: Start) -> None:
-    with closing(open_storage(own_storage)) as storage:
-        storage.prepare()
-        for partition in range(4):
-            fill(storage, 2500, partition)
-        deaths = [0]
-
-        def start(name: str) -> SinkerProcess:
-            return sinker("dies_now_and_then", name, batch_size=50, max_tries=5, storage=own_storage)
-
-        running = {name: start(name) for name in ("sinker-0", "sinker-1")}
-
-        def is_done() -> bool:
-            for name, one in running.items():
-                if one.process.poll() is not None:
-                    assert one.process.returncode == -signal.SIGKILL, one.last_line
-                    deaths[0] += 1
-                    running[name] = start(name)
-            return is_empty(storage)
-
-        eventually(is_done, 120)
-        assert [one.leave() for one in running.values()] == [0, 0]
-        dead_letters = list(storage.dead())
-    times = Counter(ledger())
-    assert set(times) == {(offset, partition) for partition in range(4) for offset in range(2500)}
-    twice = sum(times.values()) - len(times)
-    print(
-        f"\n{own_storage['mode']}: {deaths[0]} kills, {len(times)} of 10000 messages handled, {twice} of them once more"
-    )
-    assert deaths[0] == DEATHS
-    assert twice <= deaths[0] * 50
-    assert dead_letters == []
 
 
 @pytest.mark.shows("two sinkers of one name, or clocks set back by an hour, double and block nothing")
