@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +28,20 @@ for module in pkgutil.walk_packages(kctl.__path__, "kctl."):
 """For the command line: only root may be able to read the tests' interpreter."""
 KCTL = "from kctl.cli import main; sys.exit(main())"
 """The command line, for `run_as_nobody`."""
+
+_ASK_IMPORTS = """
+from pathlib import Path
+from tests.caller import Caller, question
+"""
+_ASK = """
+with Caller(Path(sys.argv[1])) as caller:
+    try:
+        caller.send(question(sys.argv[2]))
+    except BrokenPipeError:  # the socket is closed before all is sent
+        pass
+    reply = caller.read()
+    print(os.getuid(), reply.error and reply.error.code, caller.is_ended())
+"""
 
 _FLOOD = f"""
 {BECOME_NOBODY}
@@ -52,6 +67,13 @@ def run_as_nobody(
         [sys.executable, "-c", before + BECOME_NOBODY + code, *arguments],
         env=env, capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
+
+
+def answer_to_nobody(path: Path, rpc: str) -> list[str]:
+    """The other user's uid, the code of the error that a socket answers, and whether the connection has then ended."""
+    asked = run_as_nobody(_ASK, str(path), rpc, imports=_ASK_IMPORTS)
+    assert asked.stderr == ""
+    return asked.stdout.split()
 
 
 def taken_of_a_line(address: str, port: int) -> int:

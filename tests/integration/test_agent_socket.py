@@ -13,16 +13,7 @@ import pytest
 
 from kctl_agent.rpc.server import AgentServer
 from tests.caller import Caller, question
-from tests.stranger import needs_root, run_as_nobody
-
-IMPORTS = """
-from pathlib import Path
-from tests.caller import Caller
-"""
-ASK = """
-with Caller(Path(sys.argv[1])) as caller:
-    print(caller.ask("ping").error.code, caller.is_ended())
-"""
+from tests.stranger import NOBODY, answer_to_nobody, needs_root
 
 SERVE = """
 import os, resource, signal, sys, warnings
@@ -77,9 +68,7 @@ def test_another_user_is_rejected_with_the_reason_and_the_owner_served(short_dir
         short_dir.chmod(0o711)
         socket_file.chmod(0o666)  # by themselves, folder and file would keep the user out
 
-        asked = run_as_nobody(ASK, str(socket_file), imports=IMPORTS)
-
-        assert asked.stdout == "not_permitted True\n", asked.stderr
+        assert answer_to_nobody(socket_file, "ping") == [str(NOBODY), "not_permitted", "True"]
         assert server.counts == {"a peer of another user was refused": 1}
         with Caller(socket_file) as owner:
             assert owner.ask("ping").ok

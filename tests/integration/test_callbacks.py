@@ -15,7 +15,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-import psutil
 import pytest
 from py4j.protocol import Py4JError
 
@@ -24,13 +23,13 @@ from kctl_agent.paths import process_identity
 from kctl_agent.peers import is_own, owner_of_listener
 from kctl_agent.process import deadline
 from kctl_agent.spark.conf import memory_exits
-from kctl_agent.spark.gateway import JAVA_CLASSES, OwnGateways, exported, launched
+from kctl_agent.spark.gateway import JAVA_CLASSES, exported, launched
 from kctl_agent.spark.py4j_security import authenticate, guard_connections
 from kctl_agent.spark.session import serve_this_user, why_lost
 from kctl_agent.worker.query.daemon import for_own_user
 from tests.conftest import BRIEF_JVM, eventually
 from tests.java_classes import compiled
-from tests.stranger import BECOME_NOBODY, NOBODY, needs_root, taken_of_a_line
+from tests.stranger import BECOME_NOBODY, NOBODY, needs_root
 from tests.worker_settings import driver
 
 if TYPE_CHECKING:
@@ -181,26 +180,6 @@ def test_a_strangers_listener_on_another_address_does_not_lock_workers_out(one_g
         gateway.close(keep_callback_server=True)  # so that the next call connects again
 
         assert gateway.jvm.java.lang.Integer.valueOf(7) == 7
-
-
-@pytest.mark.shows("neither JVMs nor callbacks read a line of another user before the token")
-@needs_root
-def test_of_another_user_not_a_line_is_read_before_the_token(gateway: Any) -> None:
-    """Py4J would keep it in memory on both sides. Spark's own gateway, which reads it, is closed."""
-    listening = [each for each in psutil.Process(gateway.proc.pid).net_connections("tcp") if each.status == "LISTEN"]
-    assert [each.laddr.port for each in listening] == [gateway.gateway_parameters.port]
-    authenticate(gateway)
-    _, port, _ = OwnGateways(gateway).open(None)
-    ports = gateway.gateway_parameters.port, port, gateway._callback_server.port
-
-    taken = {
-        (address, each): taken_of_a_line(address, each)
-        for address in ("127.0.0.1", "::ffff:127.0.0.1")
-        for each in ports
-    }
-
-    assert max(taken.values()) < 16 << 20, f"more than what the kernel keeps: {taken}"
-    assert called(gateway, Runnable()) == 1, "the JVM is let in as before"
 
 
 @pytest.mark.shows(
