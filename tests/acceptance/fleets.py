@@ -205,24 +205,18 @@ class Fleet(DemoFleet):
 
     def send(self, count: int, value: bytes = b"x" * 100) -> None:
         """Spreads `count` messages over the partitions, and waits for the acknowledgements."""
-        producer = KafkaProducer(bootstrap_servers=self.broker.bootstrap_servers, acks="all")
-        try:
+        with KafkaProducer(bootstrap_servers=self.broker.bootstrap_servers, acks="all") as producer:
             for number in range(count):
                 producer.send(self.topic, value, key=str(number).encode(), partition=number % self.partitions)
             producer.flush()
-        finally:
-            producer.close()
         self.sent.update(TopicPartition(self.topic, n % self.partitions) for n in range(count))
 
     def send_to(self, *partitions: int, count: int = 1, value: bytes = b"x") -> None:
-        producer = KafkaProducer(bootstrap_servers=self.broker.bootstrap_servers, acks="all", linger_ms=20)
-        try:
+        with KafkaProducer(bootstrap_servers=self.broker.bootstrap_servers, acks="all", linger_ms=20) as producer:
             for _ in range(count):
                 for partition in partitions:
                     producer.send(self.topic, value, partition=partition)
             producer.flush()
-        finally:
-            producer.close()
         self.sent.update({TopicPartition(self.topic, partition): count for partition in partitions})
 
     def has_committed(self, *partitions: int) -> bool:

@@ -69,17 +69,7 @@ def secured() -> Iterator[SecuredBroker]:
 
 def fleet_of(secured: SecuredBroker, make_fleet: MakeFleet, **more: str) -> Fleet:
     """Uses TLS and a password, and reads only committed messages."""
-    password = secured.directory / "password"
-    password.touch(0o600)
-    password.write_text(f"{PASSWORD}\n")
-    kafka = {
-        "isolation_level": "read_committed",
-        "security_protocol": "SASL_SSL",
-        "tls_ca_file": str(secured.ca_file),
-        "sasl_mechanism": "SCRAM-SHA-512",
-        "sasl_username": "boss",
-        "sasl_password_file": str(password),
-    }
+    kafka = {"isolation_level": "read_committed", **secured.settings("boss")}
     return make_fleet(
         on=secured.broker,
         partitions=1,

@@ -208,17 +208,22 @@ def caption(page: webdriver.Chrome, chart: str) -> list[str]:
     return found
 
 
-def drawn(page: webdriver.Chrome, chart: str, color: str) -> int:
+def drawn(page: webdriver.Chrome, chart: str, color: str) -> list[float]:
+    """Where a chart's plot has pixels of this color, as parts of its width."""
     script = """
-        const canvas = document.querySelector(`#chart-${arguments[0]} canvas`), style = getComputedStyle(document.body);
-        const wanted = style.getPropertyValue(arguments[1]).match(/[0-9a-f]{2}/g).map(each => parseInt(each, 16));
-        const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
-        let found = 0;
-        const isNear = at => wanted.every((part, place) => Math.abs(data[at + place] - part) < 40);
-        for (let at = 0; at < data.length; at += 4) if (data[at + 3] > 128 && isNear(at)) found += 1;
-        return found
+        const box = document.querySelector(`#chart-${arguments[0]}`), canvas = box.querySelector('canvas');
+        const over = box.querySelector('.u-over'), scale = canvas.width / canvas.clientWidth;
+        const wanted = getComputedStyle(document.body).getPropertyValue(arguments[1]).match(/[0-9a-f]{2}/g)
+            .map(each => parseInt(each, 16));
+        const [left, top] = [over.offsetLeft * scale, over.offsetTop * scale];
+        const [width, height] = [over.clientWidth * scale, over.clientHeight * scale];
+        const {data} = canvas.getContext('2d').getImageData(left, top, width, height), found = [];
+        for (let at = 0; at < data.length; at += 4)
+            if (data[at + 3] > 64 && wanted.every((part, place) => Math.abs(data[at + place] - part) < 40))
+                found.push(at / 4 % Math.floor(width) / width);
+        return found;
     """
-    found: int = page.execute_script(script, chart, color)
+    found: list[float] = page.execute_script(script, chart, color)
     return found
 
 

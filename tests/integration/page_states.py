@@ -24,6 +24,7 @@ from tests.conftest import eventually
 from tests.integration import sinker_handlers
 from tests.integration.conftest import Master, write_config
 from tests.integration.hosts import Fleet
+from tests.integration.page_site import emulated
 from tests.lake_tables import TOPIC_ID, TP, begun, opened
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
@@ -216,17 +217,15 @@ def states(folder: Path, broker: KafkaBroker, names: Sequence[str] = NAMES) -> I
 
 @contextmanager
 def on_page(page: webdriver.Chrome, state: State, width: int) -> Iterator[None]:
-    size = {"width": width, "height": HEIGHTS[width], "deviceScaleFactor": 1, "mobile": width < 500}
     page.execute_cdp_cmd("Security.setIgnoreCertificateErrors", {"ignore": True})
     page.execute_cdp_cmd("Network.enable", {})
     page.execute_cdp_cmd("Network.setExtraHTTPHeaders", {"headers": dict(state.headers)})
-    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
-        page.get(state.url)
-        yield
+        with emulated(page, width, HEIGHTS[width]):
+            page.get(state.url)
+            yield
+            page.get("about:blank")
     finally:
-        page.get("about:blank")
-        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         page.execute_cdp_cmd("Network.setExtraHTTPHeaders", {"headers": {}})
         page.execute_cdp_cmd("Security.setIgnoreCertificateErrors", {"ignore": False})
 

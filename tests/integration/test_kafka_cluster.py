@@ -111,7 +111,8 @@ def wounded(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> 
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=5000)
     shadow = ShadowGroup(admin, beside)
     assert shadow.commit({("trades", 0): 1}) == {("trades", 0): 1}
-    brokers = Brokers(settings(cluster), "worker-0")
+    of_kafka = ("earliest", "range", 6.0, 1.0, "read_uncommitted", None)
+    brokers = Brokers(KafkaSettings(servers, "processes", ("single",), *of_kafka), "worker-0")
     attached = partial(log_bounds, admin)
     assert brokers.found(SINGLE)[0].keys() == attached(SINGLE)[1].keys() == SINGLE
     partition = next(number for number, leader in leaders(cluster, "trades").items() if leader == victim)
@@ -135,20 +136,6 @@ def wounded(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> 
     )
     admin.close()
     brokers.close()
-
-
-def settings(cluster: KafkaCluster) -> KafkaSettings:
-    return KafkaSettings(
-        bootstrap_servers=cluster.bootstrap_servers,
-        group="processes",
-        topics=("single",),
-        auto_offset_reset="earliest",
-        assignor="range",
-        session_timeout_seconds=6.0,
-        heartbeat_interval_seconds=1.0,
-        isolation_level="read_uncommitted",
-        group_instance_id=None,
-    )
 
 
 def reader_of_single(cluster: KafkaCluster) -> ClusterReader:

@@ -33,7 +33,7 @@ from kctl_agent.worker.settings import parse
 from tests.checkpoint_faults import RECORDED, copied
 from tests.conftest import eventually
 from tests.servers import topics
-from tests.servers.secured_broker import PASSWORD, Right, SecuredBroker
+from tests.servers.secured_broker import Right, SecuredBroker
 
 pytestmark = [
     pytest.mark.usefixtures("collected_here"),
@@ -111,19 +111,8 @@ def job(tmp_path: Path) -> Path:
 
 
 def configuration(secured: SecuredBroker, user: str, group: str) -> Path:
-    password = secured.directory / "password"
-    password.touch(0o600)
-    password.write_text(PASSWORD)
-    settings = {
-        "bootstrap_servers": secured.sasl_tls,
-        "group": group,
-        "topics": [TOPIC],
-        "security_protocol": "SASL_SSL",
-        "tls_ca_file": str(secured.ca_file),
-        "sasl_mechanism": "SCRAM-SHA-512",
-        "sasl_username": user,
-        "sasl_password_file": str(password),
-    }
+    of_group = {"bootstrap_servers": secured.sasl_tls, "group": group, "topics": [TOPIC]}
+    settings = of_group | secured.settings(user)
     file = secured.directory / f"{user}.toml"
     file.write_text("[kafka]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()))
     return file

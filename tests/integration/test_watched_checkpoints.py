@@ -30,12 +30,11 @@ window_seconds = 2.0
 hold_seconds = 1.0
 [clusters.main]
 bootstrap_servers = "{servers}"
+[checkpoints.report]
+uri = "{job}"
+every = "1s"
+interval_seconds = 1.0
 """
-
-
-def checkpoint_of(name: str, uri: object, **settings: object) -> str:
-    lines = [f"{key} = {json.dumps(value)}" for key, value in {"uri": str(uri), **settings}.items()]
-    return "\n".join([f"[checkpoints.{name}]", "interval_seconds = 1.0", *lines, ""])
 
 
 def batch(checkpoint: Path, number: int, offset: int, *, is_committed: bool = True) -> None:
@@ -58,9 +57,9 @@ class Bench:
         topics.produce(self.servers, topic, {0: 30, 1: 20})
         return copied(RECORDED / "4.2.0" / "plain", self.folder / at, orders=topic)
 
-    def exporter(self, *checkpoints: str) -> AbstractContextManager[Exporter]:
+    def exporter(self, job: Path) -> AbstractContextManager[Exporter]:
         file = self.folder / "kctl.toml"
-        file.write_text(SETTINGS.format(servers=self.servers) + "".join(checkpoints))
+        file.write_text(SETTINGS.format(servers=self.servers, job=job))
         return running_exporter(self.folder, "-c", str(file))
 
 
@@ -97,7 +96,7 @@ def test_a_checkpoint_is_a_group_with_its_querys_lag(bench: Bench) -> None:
     job = bench.job("watched")
     files = {each: each.stat().st_mtime_ns for each in job.rglob("*") if each.is_file()}
 
-    with bench.exporter(checkpoint_of("report", job, every="1s")) as exporter:
+    with bench.exporter(job) as exporter:
         expected = {("watched", "0"): 12, ("watched", "1"): 2}
         eventually(lambda: lag(exporter.samples(), "report") == expected, 30, "its lag")
         assert group(exporter, "report")["type"] == "checkpoint"

@@ -85,6 +85,19 @@ class SecuredBroker:
             )
             assert len(done[1]) == 1, done
 
+    def settings(self, user: str) -> dict[str, str]:
+        """Settings of `[kafka]` for this user's password over TLS."""
+        password = self.directory / "password"
+        password.touch(0o600)
+        password.write_text(f"{PASSWORD}\n")
+        return {
+            "security_protocol": "SASL_SSL",
+            "tls_ca_file": str(self.ca_file),
+            "sasl_mechanism": "SCRAM-SHA-512",
+            "sasl_username": user,
+            "sasl_password_file": str(password),
+        }
+
     def token(self, user: str) -> str:
         """An unsecured JSON web token, which a broker accepts unless another kind is configured."""
         now = int(time.time())
