@@ -5,19 +5,69 @@ A part stands between `<!-- generated -->` and `<!-- end -->`; what is around it
 
 from __future__ import annotations
 
+import inspect
+import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
-from tests import commands_page, configuration_page, errors_page, metrics_page, problems_page, proof, rpc_page
+from kctl.cli.command import Command, CommandGroup
+from kctl.cli.entry import tree
+from kctl.cli.help import page
+from kctl.operations import COMMANDS as OPERATIONS
+from tests import configuration_page, errors_page, metrics_page, proof, rpc_page
+from tests.acceptance.host_bench import HOST_PROBLEMS, HostsBench
+from tests.acceptance.outages import CHANGES, PROBLEMS
+
+
+def _commands() -> list[str]:
+    """Each command with its help page."""
+    with patch.dict(os.environ, COLUMNS="100"):
+        return ["".join(_sections(tree(), "kctl"))]
+
+
+def _sections(node: Command | CommandGroup, path: str) -> Iterator[str]:
+    """A command without the epilog, which is that of its group."""
+    shown = node if isinstance(node, CommandGroup) else node._replace(epilog="")
+    yield f"\n## `{path}`\n\n```\n{page(shown, path)}\n```\n"
+    if isinstance(node, CommandGroup):
+        for each in node.commands:
+            if each.name not in OPERATIONS:
+                yield from _sections(each, f"{path} {each.name}")
+
+
+def _problems() -> list[str]:
+    """The problems and the ordinary changes of a fleet, from the tests' tables."""
+    rows = [_row(each.outage, each.level, each.whats, each.why, "yes" if each.is_quick else "") for each in PROBLEMS]
+    hosts = [_row(each.outage, each.level, each.whats, "", ", ".join(each.unready)) for each in HOST_PROBLEMS]
+    changes: tuple[Callable[..., Any], ...] = (*CHANGES, HostsBench.upgrade)
+    ordinary = [f"- {_sentence(each)}\n" for each in changes]
+    return [_table("in `make test`", rows), _table("not ready", hosts), "".join(ordinary)]
+
+
+def _table(last: str, rows: list[str]) -> str:
+    return "".join([f"| problem | level | reason | {last} |\n|---|---|---|---|\n", *rows])
+
+
+def _row(outage: Callable[..., Any], level: str, whats: tuple[str, ...], why: str, more: str) -> str:
+    reasons = "; or ".join(f"`{what}`" for what in whats) + (f" … `{why}`" if why else "")
+    what = " ".join((inspect.getdoc(outage) or "").split())
+    return f"| {what} | `{level}` | {reasons} | {more} |\n"
+
+
+def _sentence(what: Callable[..., Any]) -> str:
+    return (inspect.getdoc(what) or "").split("\n\n")[0]
+
 
 DOCS = Path(__file__).parents[1] / "docs"
 PARTS: dict[str, Callable[[], Sequence[str]]] = {
-    "command-line.md": lambda: [commands_page.reference()],
+    "command-line.md": _commands,
     "configuration.md": lambda: [configuration_page.reference()],
     "errors.md": errors_page.tables,
     "metrics.md": lambda: [metrics_page.reference()],
-    "problems.md": problems_page.parts,
+    "problems.md": _problems,
     "proof.md": lambda: ["\n\n".join(proof.sections())],
     "rpc.md": lambda: [rpc_page.reference()],
 }

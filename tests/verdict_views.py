@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import NamedTuple
 import httpx
 from selenium import webdriver
 
+from tests.command_lines import KCTL, run_process
 from tests.conftest import on_this_machine
 from tests.prometheus import Prometheus
 
@@ -52,7 +52,7 @@ class Top:
     """`kctl top` without a terminal prints lines, of which the last is shown."""
 
     def __init__(self, config: Path, every_seconds: float = 0.5) -> None:
-        line = [sys.executable, "-m", "kctl", "-c", str(config), "top", "--every", str(every_seconds)]
+        line = [*KCTL, "-c", str(config), "top", "--every", str(every_seconds)]
         self._process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self._line, self._at = "", time.monotonic()
         self._thread = threading.Thread(target=self._read, name="top")
@@ -162,8 +162,7 @@ class Views:
             return Shown("none", type(error).__name__)
 
     def _kctl(self, *words: str) -> subprocess.CompletedProcess[str]:
-        line = [sys.executable, "-m", "kctl", "-c", str(self.config), *words]
-        return subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+        return run_process("-c", str(self.config), *words)
 
 
 def _sentence(text: str, code: int | None) -> Shown:

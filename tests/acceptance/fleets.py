@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from kctl.demo.audit import Audit, audit, places
 from kctl.demo.fleet import DemoFleet
 from kctl.demo.run import Producer
 from kctl_agent.storage.file import FileStorage
+from tests.command_lines import run_process
 from tests.conftest import BRIEF_JVM, eventually
 from tests.processes import alive
 from tests.servers import topics
@@ -122,13 +122,7 @@ class Fleet(DemoFleet):
         return FileStorage(self.directory / "data" / "storage.sqlite")
 
     def kctl(self, *arguments: str, exit_code: int | None = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "kctl", "-c", str(self.config), *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        done = run_process("-c", str(self.config), *arguments)
         assert exit_code is None or done.returncode == exit_code, f"{done.returncode}: {done.stdout}{done.stderr}"
         return done
 

@@ -21,7 +21,6 @@ from kafka import KafkaProducer
 from kctl.kafka.admin import delete_group
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
-from kctl.kafka.offsets import committed
 from tests.checkpoint_faults import NEXT_OFFSETS, RECORDED, copied, newest, removed
 from tests.command_lines import Kctl, run_here
 from tests.conftest import eventually
@@ -80,15 +79,10 @@ def kctl(broker: KafkaBroker, capfd: pytest.CaptureFixture[str], tmp_path: Path,
 
 
 def of_group(broker: KafkaBroker, group: str) -> dict[int, int | None]:
-    return {partition: offset for (_, partition), offset in sorted(offsets_of(broker, group).items())}
-
-
-def offsets_of(broker: KafkaBroker, group: str) -> dict[tuple[str, int], int | None]:
-    with ClusterConnection(plain(broker.bootstrap_servers), 30) as connection:
-        connection.open()
-        found = committed(connection, {group: None})[group]
-    assert isinstance(found, dict)
-    return {key: each.offset for key, each in found.items()}
+    return {
+        partition: offset
+        for (_, partition), offset in sorted(topics.committed(broker.bootstrap_servers, group).items())
+    }
 
 
 @pytest.mark.shows("`kctl checkpoint show` shows the lag of a Spark job from its checkpoint, without a fleet")
@@ -284,7 +278,7 @@ def test_a_follower_tries_a_partition_that_failed_again_without_a_batch(job: Job
     job.produce({0: 18, 1: 18}, topic=other)
 
     with following(folder, job.topic, servers, tmp_path) as process:
-        eventually(lambda: len(offsets_of(job.broker, job.topic)) == 4, what="the first commit")
+        eventually(lambda: len(topics.committed(servers, job.topic)) == 4, what="the first commit")
         topics.delete_topic(servers, other)
         for name in ("offsets", "commits"):
             shutil.copy(folder / name / "2", folder / name / "3")
@@ -292,7 +286,7 @@ def test_a_follower_tries_a_partition_that_failed_again_without_a_batch(job: Job
         topics.create_topic(servers, other, 2)
         job.produce({0: 18, 1: 18}, topic=other)
 
-        eventually(lambda: offsets_of(job.broker, job.topic).get((other, 0)) == 18, 60, "it is committed, too")
+        eventually(lambda: topics.committed(servers, job.topic).get((other, 0)) == 18, 60, "it is committed, too")
 
 
 @pytest.mark.shows("`kctl checkpoint commit --follow` commits each finished batch and never moves a group back")

@@ -15,7 +15,6 @@ from kafka import KafkaProducer
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import topics_of
-from kctl.kafka.offsets import commit, committed
 from kctl_agent.storage.base import OffsetStore
 from kctl_agent.storage.chunk import Advance, Binding, OtherGroup, StoredOffset
 from kctl_agent.storage.file import FileStorage
@@ -120,11 +119,7 @@ def test_a_storage_follows_copied_topics(storage: OffsetStore, migrate: Kctl, mi
     storage.bind(owner)
     assert offsets(storage) == AFTER
     assert {each.topic_id for each in storage.stored_offsets([(TOPIC, 0)]).values()} == {topic_id(mirror)}
-    with ClusterConnection(plain(mirror.bootstrap_servers), 30) as connection:
-        connection.open()
-        of_group = committed(connection, {"g": None})["g"]
-    assert isinstance(of_group, dict)
-    assert {partition: each.offset for (_, partition), each in of_group.items()} == AFTER
+    assert topics.committed(mirror.bootstrap_servers, "g") == {(TOPIC, number): at for number, at in AFTER.items()}
 
 
 @pytest.mark.parametrize("storage", ["file"], indirect=True)  # a table is set in one commit
@@ -200,18 +195,12 @@ def test_without_from_a_storage_goes_neither_back_nor_beyond_a_log(
         (2, f"the storage already has it up to offset {AFTER[0]}"),
         (5000, "offset 5000 is outside its log, 0 to 14: use `kctl kafka reset-offsets`"),
     ):
-        commit_all(mirror, committed_offset)
+        topics.commit(mirror.bootstrap_servers, "g", TOPIC, dict.fromkeys(range(PARTITIONS), committed_offset))
         refused = migrate("--yes")
         assert refused.code != 0
         assert why in refused.out
     storage.bind(Binding("g", mirror.cluster_id))
     assert offsets(storage) == AFTER
-
-
-def commit_all(to: KafkaBroker, offset: int) -> None:
-    with ClusterConnection(plain(to.bootstrap_servers), 30) as connection:
-        connection.open()
-        assert not any(commit(connection, "g", {(TOPIC, number): offset for number in range(PARTITIONS)}).values())
 
 
 @pytest.mark.parametrize("storage", ["lake"], indirect=True)

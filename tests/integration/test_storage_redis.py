@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from kctl.demo.kafka_broker import free_ports
 from kctl_agent.message import Message
@@ -66,10 +65,6 @@ def opened(url: str, **given: Any) -> RedisStorage:
     storage = RedisStorage(url, "readers", block_messages=3, **given)
     storage.prepare()
     return storage
-
-
-def client_of(server: RedisServer) -> Any:
-    return redis.Redis(unix_socket_path=str(server.socket))
 
 
 class Putting(Meanwhile):
@@ -131,7 +126,7 @@ def test_whatever_lost_its_reply_is_repeated_and_does_nothing_more(server: Redis
     with (
         CuttingProxy(server.directory / "proxy.sock", server.socket) as proxy,
         closing(opened(f"unix://{proxy.path}")) as storage,
-        client_of(server) as client,
+        server.client() as client,
     ):
         for name in (path.stem for path in LUA.glob("*.lua")):
             client.script_load(_source(name))
@@ -180,7 +175,7 @@ def requeue_behind_its_back(server: RedisServer) -> None:
 
 def test_a_server_that_forgot_the_scripts_is_sent_them_again(server: RedisServer, storage: RedisStorage) -> None:
     fill(storage, 3)
-    with client_of(server) as client:
+    with server.client() as client:
         client.script_flush()
         assert len(everything(storage)) == 3
 
@@ -201,7 +196,7 @@ def test_no_command_is_used_whose_cost_grows_with_the_database(server: RedisServ
     storage.stats()
     storage.clear()
 
-    with client_of(server) as client:
+    with server.client() as client:
         used = {name.removeprefix("cmdstat_") for name in client.info("commandstats")}
     assert "evalsha" in used
     assert not used & {"keys", "scan", "hscan", "zscan", "sort", "lrem", "xtrim", "flushdb", "flushall"}
@@ -213,7 +208,7 @@ def test_storages_are_apart_by_database_and_namespace(server: RedisServer) -> No
     with (
         closing(opened(third)) as storage,
         closing(RedisStorage(third, "others")) as other,
-        client_of(server) as client,
+        server.client() as client,
     ):
         fill(storage, 3)
         other.prepare()
@@ -249,7 +244,7 @@ def test_a_password_in_the_url_or_a_file_is_never_shown(start: Callable[..., Red
 
 def test_a_user_with_the_documented_rights_can_do_everything(server: RedisServer) -> None:
     (rule,) = re.findall(r"ACL SETUSER kctl on >PASSWORD (.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
-    with client_of(server) as client:
+    with server.client() as client:
         client.execute_command("ACL", "SETUSER", "kctl", "on", ">hunter2", *rule.split())
 
     with closing(opened(f"unix://kctl:hunter2@{server.socket}")) as storage:
@@ -271,7 +266,7 @@ def test_a_user_with_the_documented_rights_can_do_everything(server: RedisServer
         list(storage.blocks())
         storage.claim("b", 1, 60.0, ordered=True)
         assert storage.clear() + storage.remove_dead() + storage.stats().processing == 10
-    with client_of(server) as client:
+    with server.client() as client:
         client.execute_command("ACL", "SETUSER", "kctl", "-hset")
     with pytest.raises(StorageUnusable, match=r"ACL|permission|cannot be used"):
         opened(f"unix://kctl:hunter2@{server.socket}").init_offsets([StoredOffset("t", 1, "A", 0)])
@@ -315,7 +310,7 @@ def test_a_redis_that_could_lose_messages_is_rejected_or_warned_of(
 
 
 def test_another_layout_is_rejected(server: RedisServer, storage: RedisStorage) -> None:
-    with client_of(server) as client:
+    with server.client() as client:
         client.set(storage._session.prefix + "layout", "9")
 
     with pytest.raises(StorageUnusable, match="layout 9, but this release reads 6: name another"):

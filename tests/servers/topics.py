@@ -14,6 +14,7 @@ from kafka.errors import InvalidMetadataError
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import commit as commit_offsets
+from kctl.kafka.offsets import committed as committed_offsets
 from tests.conftest import eventually
 
 
@@ -90,6 +91,14 @@ def commit(bootstrap_servers: str, group: str, name: str, offsets: Mapping[int, 
         connection.open()
         errors = commit_offsets(connection, group, {(name, number): offset for number, offset in offsets.items()})
     assert set(errors.values()) == {None}
+
+
+def committed(bootstrap_servers: str, group: str) -> dict[tuple[str, int], int | None]:
+    with ClusterConnection(plain(bootstrap_servers), 30) as connection:
+        connection.open()
+        found = committed_offsets(connection, {group: None})[group]
+    assert isinstance(found, dict)
+    return {key: each.offset for key, each in found.items()}
 
 
 def _is_known(admin: KafkaAdminClient, name: str) -> bool:
