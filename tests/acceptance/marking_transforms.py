@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from examples import items
 from kctl_agent.errors import StorageError
 from kctl_agent.process.bootstrap import BootstrapError
 from kctl_agent.storage.base import TableRefused
@@ -58,6 +59,14 @@ def marks(values: str, offset: str = "offset", error: str = "'no'") -> Transform
         return frame.withColumn(ERROR, f.when(is_bad, f.expr(error))).withColumn("offset", f.expr(offset))
 
     return transform
+
+
+def example(frame: DataFrame) -> DataFrame:
+    """That of examples/ for a table, which makes a row of each item."""
+    values = (
+        """array('{"id": 7, "country": "a b/c", "items": ["x", "y"]}', '{"id": 8, "items": ["z"]}', 'no JSON', null)"""
+    )
+    return items.parsed(frame.withColumn("value", f.expr(f"cast(get({values}, int(offset)) as binary)")))
 
 
 def named(column: str, *countries: str) -> Transform:
@@ -200,6 +209,7 @@ def found(spark: SparkSession, folder: Path) -> dict[str, Any]:
         "dropped": lambda spark, table: put(spark, table, lambda frame: frame.where("false")),
         "moved": lambda spark, table: put(spark, table, marks("xz", offset="offset + 1000")),
         "lost": lambda spark, table: put(spark, table, marks("xz", offset="if(value = X'78', null, offset)")),
+        "example": lambda spark, table: put(spark, table, example, partition_by=("country",)),
         "tried_again": tried_again,
         "partitions": partitioned("repeat('\u00e9', 123)", "repeat(':', 82)", "null", "repeat('c', 247)"),
         "unfit": partitioned(

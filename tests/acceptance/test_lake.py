@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -12,9 +11,6 @@ import pytest
 from deltalake import DeltaTable
 from kafka import KafkaConsumer, TopicPartition
 
-from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
-from kctl_agent.storage.lake.folder import LocalFolder
-from kctl_agent.storage.lake.storage import LakeStorage
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.acceptance.tables import Lake, StoredLake, lake, later, look_after, places, sent, shows_no_key
 from tests.conftest import eventually
@@ -22,9 +18,6 @@ from tests.object_store_server import ObjectStoreServer
 from tests.servers import topics
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
-
-ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "examples" / "items.py"
 
 
 def test_whatever_is_produced_is_in_the_table_once_despite_an_outage_of_its_store(
@@ -71,49 +64,6 @@ def test_a_full_batch_is_stored_at_once_and_what_is_left_waits(make_fleet: MakeF
 
     assert max(places(table).values()) == 1
     assert {len(list(batch.glob("*.parquet"))) for batch in table.glob("kctl-*")} == {1}, "of few records"
-
-
-def test_transforms_parse_and_explode(make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then the transform is repaired, and dead letters are requeued while the topic is quiet."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("KCTL_REPAIRED", str(short_dir / "repaired"))
-    table = short_dir / "items"
-    fleet = make_fleet(
-        partitions=2,
-        storage=lake(table, 'partition_by = ["country"]'),
-        workers_more='transform = "tests.acceptance.transforms:orders_when_repaired"',
-    )
-    shutil.copy(EXAMPLE, fleet.directory)
-    fleet.send(500, b'{"id": 7, "country": "a b/c", "items": ["x", "y"]}')
-    fleet.send(100, b'{"id": 8, "items": ["z"]}')
-    fleet.send(10, b"no JSON")
-    fleet.start()
-    eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
-
-    found = DeltaTable(table).to_pyarrow_table()
-    rows = Counter(zip(*(found[name].to_pylist() for name in ("id", "country", "item")), strict=True))
-    assert rows == {(7, "a b/c", "x"): 500, (7, "a b/c", "y"): 500, (8, None, "z"): 100}
-    assert "_kctl_error" not in found.schema.names
-
-    (short_dir / "repaired").touch()
-    before = fleet.dead_letters()
-    assert [(row["value"], row["error"]) for row in before] == [("no JSON", "it is no JSON order")] * 10
-    assert fleet.kctl("storage", "dead", "requeue").stdout == "10 dead letters requeued\n"
-    eventually(lambda: requeued(table, fleet) == 0, SETTLE_SECONDS, "they are requeued")
-
-    readable, others = ([row for row in before if row["offset"] % 2 == odd] for odd in (0, 1))
-    found = DeltaTable(table).to_pyarrow_table()
-    ids = Counter(zip(found["id"].to_pylist(), found["offset"].to_pylist(), strict=True))
-    assert {offset for id_, offset in ids if id_ == 9} == {row["offset"] for row in readable}
-    assert (sum(count for (id_, _), count in ids.items() if id_ == 9), found.num_rows) == (
-        len(readable),
-        1100 + len(readable),
-    )
-    assert [(row["id"], row["tries"]) for row in fleet.dead_letters()] == [(row["id"], 2) for row in others]
-
-
-def requeued(table: Path, fleet: Fleet) -> int:
-    return DeadLetterTable(LakeStorage(LocalFolder(table)), fleet.group).count_requeued()
 
 
 @pytest.mark.shows("with a table that several fleets write, no row is lost or doubled")

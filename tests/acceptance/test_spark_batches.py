@@ -35,6 +35,8 @@ def test_each_message_is_a_row_or_a_dead_letter_or_the_batch_is_rejected(found: 
     for name in ("moved", "lost"):
         assert "of them are not in the batch: marked rows must keep topic, partition, offset" in found[name]["error"]
     assert sorted(found["partitions"]["rows"]) == [0, 1, 2, 3]
+    assert sorted(found["example"]["rows"]) == [0, 0, 1, 3], "a row for each item"
+    assert found["example"]["dead"] == [[2, "it is no JSON order"]]
     assert found["unfit"] == ["a\ufffdb", "\ufffd", "\ufffd", None, None]
     for name, size in (("long", 248), ("long_escaped", 249)):
         assert (

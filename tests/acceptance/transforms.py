@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import threading
 from collections.abc import Iterator
@@ -64,18 +63,6 @@ def typed_by_offset(frame: DataFrame) -> DataFrame:
         "value",
         "if(offset % 10 = 0, 'a tenth', null) as _kctl_error",
     )
-
-
-def orders_when_repaired(frame: DataFrame) -> DataFrame:
-    """The example for a table (`items.py` next to the configuration). Once the file `KCTL_REPAIRED` exists, it reads
-    every second non-JSON message as order 9."""
-    from pyspark.sql.functions import col, lit, when
-
-    if os.path.exists(os.environ["KCTL_REPAIRED"]):
-        is_readable = (col("value") == lit(b"no JSON")) & (col("offset") % 2 == 0)
-        frame = frame.withColumn("value", when(is_readable, lit(b'{"id": 9, "items": ["r"]}')).otherwise(col("value")))
-    made: DataFrame = importlib.import_module("items").parsed(frame)
-    return made
 
 
 def shuffles(frame: DataFrame) -> DataFrame:
