@@ -14,9 +14,6 @@ from typing import Any, NamedTuple, TypeAlias
 import psutil
 from kafka import KafkaProducer
 
-from kctl.kafka.client.access import plain
-from kctl.kafka.client.connection import ClusterConnection
-from kctl.kafka.client.layout import quorum_leader
 from tests.acceptance.fleets import START_SECONDS
 from tests.acceptance.outage_bench import CODE, WORKERS, Bench
 from tests.conftest import eventually
@@ -52,11 +49,7 @@ def one_of_three(bench: Bench) -> Iterator[None]:
 @contextmanager
 def controller(bench: Bench) -> Iterator[None]:
     """The broker that leads the quorum of three is killed."""
-    with ClusterConnection(plain(bench.parts["cluster"].bootstrap_servers), 30) as connection:
-        connection.open()
-        node = quorum_leader(connection)
-    assert node is not None
-    with without(bench, node):
+    with without(bench, bench.parts["cluster"].controller()):
         yield
 
 

@@ -13,7 +13,7 @@ from kafka import KafkaAdminClient
 
 from kctl.kafka.client.access import plain
 from kctl.kafka.client.connection import ClusterConnection
-from kctl.kafka.client.layout import PartitionLayout, quorum_leader, topics_of
+from kctl.kafka.client.layout import PartitionLayout, topics_of
 from kctl_agent.worker.offsets.commit_metadata import log_seen, parse
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
 from tests.conftest import eventually
@@ -47,17 +47,10 @@ class Scene:
         self._without(leader)
 
     def kill_coordinator(self) -> None:
-        with ClusterConnection(plain(self.cluster.bootstrap_servers), 30) as connection:
-            connection.open()
-            node = connection.coordinators([self.fleet.group])[self.fleet.group]
-        assert isinstance(node, int)
-        self._without(node)
+        self._without(self.cluster.coordinator(self.fleet.group))
 
     def kill_controller(self) -> None:
-        with ClusterConnection(plain(self.cluster.bootstrap_servers), 30) as connection:
-            connection.open()
-            node = quorum_leader(connection)
-        assert node is not None
+        node = self.cluster.controller()
         eventually(lambda: self._reported_controllers() == [node], SETTLE_SECONDS, "the workers name the controller")
         self._without(node)
 

@@ -98,9 +98,6 @@ class Fleet:
     def knows(self, name: str, *others: str) -> bool:
         return set(self.states(name)) >= set(others)
 
-    def knows_none(self, name: str, other: str) -> bool:
-        return other not in self.states(name)
-
     def misses(self, name: str, other: str) -> bool:
         return self.states(name)[other] == "gone"
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import psutil
 import pytest
 from py4j.protocol import Py4JError
 
@@ -29,6 +30,7 @@ from kctl_agent.spark.session import serve_this_user, why_lost
 from kctl_agent.worker.query.daemon import for_own_user
 from tests.conftest import BRIEF_JVM, eventually
 from tests.java_classes import compiled
+from tests.processes import alive, command_line
 from tests.stranger import BECOME_NOBODY, NOBODY, needs_root
 from tests.worker_settings import driver
 
@@ -317,3 +319,33 @@ def test_a_worker_that_has_ended_leaves_no_listener_in_the_engine(one_gateway: A
     finally:
         guests.close()
         spark.stop()
+
+
+_RECORDS = """
+import signal, sys
+from kctl_agent.spark.class_archive import record
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+record()
+"""
+
+
+@pytest.mark.long
+def test_a_jvm_of_spark_that_is_given_up_while_it_starts_ends_with_the_process() -> None:
+    """PySpark alone leaves it running for ever: 2 such JVMs were found after two hours."""
+    with subprocess.Popen([sys.executable, "-c", _RECORDS], stderr=subprocess.DEVNULL) as process:
+        recorder = psutil.Process(process.pid)
+
+        def jvms() -> list[psutil.Process]:
+            """Except that of Spark's launcher."""
+            children = recorder.children(recursive=True)
+            return [
+                each
+                for each in children
+                if any(word.startswith("-XX:ArchiveClassesAtExit=") for word in command_line(each))
+            ]
+
+        [jvm] = eventually(jvms, 60, "its JVM starts")
+        process.terminate()
+        assert process.wait(60) == 1
+
+    eventually(lambda: not alive([jvm]), 60, "the JVM has ended")

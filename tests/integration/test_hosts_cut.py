@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from kctl.kafka.client.access import plain
-from kctl.kafka.client.connection import ClusterConnection
 from tests.conftest import eventually, on_this_machine
 from tests.integration.conftest import TOPIC, Master
 from tests.integration.hosts import MISSED_WITHIN, Fleet
@@ -161,11 +159,7 @@ def test_a_host_that_is_cut_off_is_named_for_what_it_is(fleet: Fleet, network: N
     network.cut("a")
     fleet.await_all(*PORTS)
 
-    with ClusterConnection(plain(cluster.bootstrap_servers), 30) as connection:
-        connection.open()
-        coordinator = connection.coordinators([fleet.masters_group])[fleet.masters_group]
-    assert isinstance(coordinator, int)
-    cluster.brokers[coordinator].kill()
+    cluster.brokers[cluster.coordinator(fleet.masters_group)].kill()
     fleet.await_all(*PORTS)
     assert is_calm(fleet)
     cluster.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -54,12 +54,6 @@ def leaders(cluster: KafkaCluster, topic: str) -> dict[int, int | None]:
         return {each.partition: each.leader for each in topics_of(connection.open([topic]))[topic].partitions}
 
 
-def coordinators(cluster: KafkaCluster, groups: Sequence[str]) -> Mapping[str, int | KctlError]:
-    with ClusterConnection(plain(cluster.bootstrap_servers), 30) as connection:
-        connection.open()
-        return connection.coordinators(groups)
-
-
 @pytest.mark.shows("the lag of many partitions takes brokers + 2 requests")
 def test_the_lag_of_many_partitions_is_asked_once_of_each_leader(cluster: KafkaCluster) -> None:
     topics.create_topic(cluster.bootstrap_servers, "spread", 60, replicas=1)
@@ -103,10 +97,9 @@ def wounded(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> 
     topics.create_topic(servers, "single", 2 * BROKERS, replicas=1)
     topics.create_topic(servers, "strict", 1, {"min.insync.replicas": str(BROKERS)}, replicas=BROKERS)
     topics.commit(servers, "processes", "single", dict.fromkeys(range(2 * BROKERS), 0))
-    victim = coordinators(cluster, ["processes"])["processes"]
-    assert isinstance(victim, int)
-    names = [f"shadow-{number}" for number in range(100)]
-    beside = next(name for name, node in coordinators(cluster, names).items() if node == victim)
+    victim = cluster.coordinator("processes")
+    names = (f"shadow-{number}" for number in range(100))
+    beside = next(name for name in names if cluster.coordinator(name) == victim)
     lost = {partition for partition, leader in leaders(cluster, "single").items() if leader == victim}
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=5000)
     shadow = ShadowGroup(admin, beside)

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,12 +18,8 @@ from tests.integration.sinkers import place, sinkers, storage
 __all__ = ["place", "storage"]
 
 
-def verdict(one: Master) -> dict[str, Any]:
-    return one.ask("verdict", of_master=True).result
-
-
 def findings(one: Master) -> dict[str, str]:
-    now = verdict(one)
+    now = one.ask("verdict", of_master=True).result
     return {each["about"]: each["reason"] for each in (now, *now["also"])}
 
 
@@ -67,7 +62,7 @@ def test_dead_messages_are_the_verdict(place: Path, master: Callable[..., Master
         r"20. of 1\d+ tries failed in the last minute, ValueError; `kctl logs sinker-\d` shows more$",
         findings(one)["handler"],
     )
-    assert "card" not in json.dumps(verdict(one))
+    assert "card" not in json.dumps(one.ask("verdict", of_master=True).result)
     rows = one.ask("workers").result["rows"]
     eventually(lambda: not [row for row in one.ask("workers").result["rows"] if row["last_error"]])
     assert {row["sinker"]["error_class"] for row in rows} - {None} == {"ValueError"}

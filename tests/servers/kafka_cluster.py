@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kctl.demo.kafka_broker import free_ports, new_cluster_id
+from kctl.kafka.client.access import plain
+from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.layout import quorum_leader
 from tests.servers.kafka_broker import KafkaBroker
 
 _HEAP = "256m"
@@ -66,6 +69,25 @@ class KafkaCluster:
         except BaseException:
             self.kill()
             raise
+
+    @contextmanager
+    def connected(self) -> Iterator[ClusterConnection]:
+        with ClusterConnection(plain(self.bootstrap_servers), 30) as connection:
+            connection.open()
+            yield connection
+
+    def coordinator(self, group: str) -> int:
+        with self.connected() as connection:
+            node = connection.coordinators([group])[group]
+        assert isinstance(node, int), node
+        return node
+
+    def controller(self) -> int:
+        """The broker that leads the quorum."""
+        with self.connected() as connection:
+            node = quorum_leader(connection)
+        assert node is not None
+        return node
 
     def kill(self) -> None:
         """Sends SIGKILL to all: a clean stop would wait for the others."""
