@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import psutil
-import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-from tests.conftest import OUTLIVING
-
-
-def require_browser() -> None:
-    missing = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
-    if missing:
-        reason = f"{' and '.join(missing)} missing: apt-get install chromium chromium-driver"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+from tests.conftest import OUTLIVING, require_programs
 
 
 @contextmanager
@@ -47,7 +36,7 @@ def browser() -> Iterator[webdriver.Chrome]:
 @contextmanager
 def browser_of_a_session() -> Iterator[webdriver.Chrome]:
     """One for all tests of a process; it ends with the process."""
-    require_browser()
+    require_programs("chromium chromium-driver", "chromium", "chromedriver")
     before = set(psutil.Process().children(recursive=True))
     with browser() as driver:
         OUTLIVING.add(driver.service.process.pid)

@@ -74,6 +74,17 @@ def eventually(probe: Callable[..., Any], seconds: float = 60.0, what: str = "")
         pause.wait(max(min(0.02 + (now - began) / 50, 0.2), min(2 * (now - asked), 1.0)))
 
 
+def require_programs(packages: str, *names: str) -> list[str]:
+    """Their paths; a test that needs a missing one is skipped, and fails in CI."""
+    found = {name: shutil.which(name) or "" for name in names}
+    if missing := [name for name, path in found.items() if not path]:
+        reason = f"{' and '.join(missing)} missing: apt-get install {packages}"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return list(found.values())
+
+
 def on_this_machine(seconds: float) -> float:
     """Extends `seconds` of an idle machine, up to a minute, if more processes want to run than there are processors."""
     return max(seconds, min(seconds * os.getloadavg()[0] / (os.cpu_count() or 1), 60.0))

@@ -12,15 +12,7 @@ import grimp
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("kctl", "kctl_agent")
-GENERATED = (
-    "command-line.md",
-    "configuration.md",
-    "errors.md",
-    "metrics.md",
-    "problems.md",
-    "proof.md",
-    "rpc.md",
-)
+GENERATED = ("command-line.md", "configuration.md", "errors.md", "metrics.md", "problems.md", "proof.md", "rpc.md")
 """Pages of docs/ generated from code and tests."""
 
 

@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 import json
-import os
 import queue
-import shutil
 import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 import yaml
 
 from tests import meanwhile
-from tests.conftest import eventually
+from tests.conftest import eventually, require_programs
 
 Page = tuple[str, bytes]
 
 
-def require(*names: str) -> list[str]:
-    """Their paths; a test that needs a missing one is skipped, and fails in CI."""
-    found = []
-    for name in names:
-        path = shutil.which(name)
-        if path is None:
-            reason = f"{name} is missing: apt-get install prometheus prometheus-alertmanager"
-            if os.environ.get("CI"):
-                pytest.fail(reason)
-            pytest.skip(reason)
-        found.append(path)
-    return found
+require = partial(require_programs, "prometheus prometheus-alertmanager")
 
 
 class _Server:

@@ -50,11 +50,7 @@ async def _no_metrics(_accept: str, _encoding: str) -> tuple[bytes, str, bool]:
 
 def source_of_groups(latest: Callable[[], Latest]) -> GroupsSource:
     """No coordinator answers for `lost`; each other group has two members."""
-    return GroupsSource(
-        latest=latest,
-        describe=_described,
-        metrics=_no_metrics,
-    )
+    return GroupsSource(latest=latest, describe=_described, metrics=_no_metrics)
 
 
 @contextmanager

@@ -102,10 +102,9 @@ def test_each_value_is_a_typed_row_or_a_dead_letter(outcomes: Any) -> None:
     evolution_is_right(found["evolving"], found["merged"])
     widened_is_right(found["widened"])
     outages_are_waited_for(found["away"])
-    assert found["shared"] == {
-        "rows": [{"id": "a", "_at": 0}, {"id": "b", "_at": 1}],
-        "dead": [],
-    }, "a schema that a requeue has learnt is known to the batch"
+    assert found["shared"] == {"rows": [{"id": "a", "_at": 0}, {"id": "b", "_at": 1}], "dead": []}, (
+        "a schema that a requeue has learnt is known to the batch"
+    )
     assert found["transformed"]["rows"] == [{"id": "a", "value": 0, "_at": 0}, {"id": "c", "value": 4, "_at": 2}]
     assert sorted(at for at, _ in found["transformed"]["dead"]) == [1, 3]
     unusable_schemas_are_named(found["unusable"])

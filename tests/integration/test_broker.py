@@ -17,15 +17,9 @@ from kctl.demo.fleet import DemoFleet
 from kctl.demo.run import Producer, ended_part
 from kctl.errors import StartError
 from tests.conftest import eventually
+from tests.processes import alive
 from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
 
 
 def test_a_killed_broker_is_named_comes_back_on_loopback_only_and_is_gone_once_stopped(short_dir: Path) -> None:
@@ -56,12 +50,13 @@ def test_a_killed_broker_is_named_comes_back_on_loopback_only_and_is_gone_once_s
         assert (row.log_end_offset or 0) >= 10 + producer.total
         with KafkaAdminClient(bootstrap_servers=servers) as admin:
             [node] = admin.describe_cluster()["brokers"]
-        listening = {c.laddr.ip for c in psutil.Process(again).net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+        process = psutil.Process(again)
+        listening = {c.laddr.ip for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
 
     assert f"{node['host']}:{node['port']}" == servers
     assert listening == {"::ffff:127.0.0.1"} or listening == {"127.0.0.1"}
     assert broker.pid is None
-    assert is_gone(again)
+    assert not alive([process])
     assert "Kafka Server started" in broker.log_path.read_text()
 
 
@@ -87,9 +82,9 @@ def test_a_broker_dies_with_the_process_that_started_it(short_dir: Path) -> None
         [sys.executable, "-c", program, str(short_dir)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as parent:
         assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        assert not is_gone(pid)
+        broker = psutil.Process(int(parent.stdout.readline()))
+        assert alive([broker])
 
         parent.send_signal(signal.SIGKILL)
 
-    eventually(lambda: is_gone(pid), what="the broker outlived its parent")
+    eventually(lambda: not alive([broker]), what="the broker outlived its parent")

@@ -338,11 +338,7 @@ def test_a_jvm_of_spark_that_is_given_up_while_it_starts_ends_with_the_process()
         def jvms() -> list[psutil.Process]:
             """Except that of Spark's launcher."""
             children = recorder.children(recursive=True)
-            return [
-                each
-                for each in children
-                if any(word.startswith("-XX:ArchiveClassesAtExit=") for word in command_line(each))
-            ]
+            return [each for each in children if "-XX:ArchiveClassesAtExit=" in " ".join(command_line(each))]
 
         [jvm] = eventually(jvms, 60, "its JVM starts")
         process.terminate()

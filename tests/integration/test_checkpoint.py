@@ -79,10 +79,7 @@ def kctl(broker: KafkaBroker, capfd: pytest.CaptureFixture[str], tmp_path: Path,
 
 
 def of_group(broker: KafkaBroker, group: str) -> dict[int, int | None]:
-    return {
-        partition: offset
-        for (_, partition), offset in sorted(topics.committed(broker.bootstrap_servers, group).items())
-    }
+    return {partition: offset for (_, partition), offset in topics.committed(broker.bootstrap_servers, group).items()}
 
 
 @pytest.mark.shows("`kctl checkpoint show` shows the lag of a Spark job from its checkpoint, without a fleet")

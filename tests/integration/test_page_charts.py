@@ -14,18 +14,7 @@ from kctl.master.snapshot import Reduced
 from kctl_agent.replies.workers import Event
 from tests.conftest import eventually
 from tests.fleet_snapshot import TAKEN_AT, UNIX, partition
-from tests.integration.page_site import (
-    Site,
-    attribute,
-    caption,
-    charts,
-    drawn,
-    emulated,
-    findings,
-    rows,
-    text,
-    visited,
-)
+from tests.integration.page_site import Site, attribute, caption, charts, drawn, emulated, findings, rows, text, visited
 from tests.partitions import columns_of
 from tests.served_groups import cluster, group
 

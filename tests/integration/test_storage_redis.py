@@ -205,11 +205,7 @@ def test_no_command_is_used_whose_cost_grows_with_the_database(server: RedisServ
 @pytest.mark.shows("a Redis URL can have socket, database, password, TLS, a user with the documented rights")
 def test_storages_are_apart_by_database_and_namespace(server: RedisServer) -> None:
     third = f"{server.url}?db=3"
-    with (
-        closing(opened(third)) as storage,
-        closing(RedisStorage(third, "others")) as other,
-        server.client() as client,
-    ):
+    with closing(opened(third)) as storage, closing(RedisStorage(third, "others")) as other, server.client() as client:
         fill(storage, 3)
         other.prepare()
 

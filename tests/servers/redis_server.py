@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import subprocess
@@ -10,10 +9,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from kctl.children import dies_with_parent
-from tests.conftest import eventually
+from tests.conftest import eventually, require_programs
 from tests.processes import stopped
 
 if TYPE_CHECKING:
@@ -27,12 +24,7 @@ def is_installed() -> bool:
 
 
 def require_redis() -> None:
-    """Skips a test if it is missing; in CI the test fails."""
-    if not is_installed():
-        reason = "redis-server is missing: apt-get install redis-server"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+    require_programs("redis-server", "redis-server")
 
 
 class RedisServer:
