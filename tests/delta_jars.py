@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from kctl.errors import KctlError
-from kctl.jars.fetcher import fetch_jars
+from kctl.jars.ivy import fetch_jars
 from kctl.jars.lock import Jar, jars_dir, parse_lock
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from kctl.cli.command import Command, CommandGroup, Option
 from kctl.cli.output import echo
 from kctl.errors import UsageError
-from kctl.jars.fetcher import fetch
+from kctl.jars.ivy import fetch
 from kctl.jars.lock import LOCKS, USUAL, LockName, jar_paths, jars_dir
 
 _LOCKS = Option(("LOCK",), f"{', '.join(LOCKS)}; default: {' and '.join(USUAL)}", "words")

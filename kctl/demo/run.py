@@ -30,7 +30,7 @@ from kctl.demo.fleet import GROUP, DemoFleet, lay_out
 from kctl.demo.kafka_broker import KafkaBroker
 from kctl.demo.summary import DemoOptions, DemoProgress, has_passed, in_words, show, summary
 from kctl.errors import KctlError, PortTaken, StartError
-from kctl.jars.fetcher import fetch
+from kctl.jars.ivy import fetch
 from kctl.jars.java import java_command
 from kctl.kafka.admin import create_topic
 from kctl.kafka.client.access import plain

@@ -11,7 +11,7 @@ from threading import Barrier
 import pytest
 
 from kctl.errors import ConfigError, JarsMissing, RunDirUnusable
-from kctl.jars.fetcher import fetch
+from kctl.jars.ivy import fetch
 from kctl.jars.lock import Jar, jar_paths, jars_dir, parse_lock
 
 CONTENTS = {"alpha": b"alpha's bytes", "beta": b"beta's bytes, a few more"}
@@ -36,7 +36,7 @@ class Repository:
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
     """Replaces both packaged locks by the repository's own; the cache is empty."""
     made = Repository(tmp_path / "a repository")
-    for module in ("lock", "fetcher"):
+    for module in ("lock", "ivy"):
         monkeypatch.setattr(f"kctl.jars.{module}.read_lock", lambda name: made.lock)
     monkeypatch.setenv("KCTL_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("KCTL_MAVEN_REPOSITORY", str(made.root))

@@ -25,7 +25,7 @@ from uuid import UUID, uuid5
 
 from kctl.children import dies_with_parent
 from kctl.demo.kafka_broker import free_ports
-from kctl.jars.fetcher import fetch_jars
+from kctl.jars.ivy import fetch_jars
 from kctl.jars.java import java_command
 from kctl.jars.lock import jars_dir, parse_lock
 from tests.conftest import eventually

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from kctl_agent.attached.application import Attached
+from kctl_agent.attached.application import Attached, Queries, offsets_of
 from kctl_agent.attached.brokers import NotTranslatable, elsewhere, settings_of
-from kctl_agent.attached.queries import Queries, offsets_of
 from kctl_agent.replies.workers import WorkerReply
 from tests.guest import guest
 

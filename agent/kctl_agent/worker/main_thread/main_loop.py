@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
+from kctl_agent.errors import StorageError
 from kctl_agent.process import deadline
 from kctl_agent.process.outages import disk_error
 from kctl_agent.process.troubles import GRACE_SECONDS
@@ -29,13 +30,13 @@ from kctl_agent.worker.consumer_group.membership import MemberFenced, MemberLost
 from kctl_agent.worker.lifecycle import machine
 from kctl_agent.worker.lifecycle.machine import Action, Lifecycle, LogsObserved
 from kctl_agent.worker.lifecycle.query_groups import Group
-from kctl_agent.worker.main_thread.log_checks import LogChecks
 from kctl_agent.worker.main_thread.query_start import JVM_SECONDS, QueryStart
 from kctl_agent.worker.main_thread.requests import Requests, Seeking
 from kctl_agent.worker.offsets.brokers import Brokers, BrokerView, BrokerWatcher
 from kctl_agent.worker.offsets.progress import ReadProgress
 from kctl_agent.worker.offsets.start_offsets import StartOffsets
 from kctl_agent.worker.query.batch_failure import BatchFailure
+from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.pipeline import Pipeline
 from kctl_agent.worker.settings import WorkerSettings
 from kctl_agent.worker.stats import Sources, WorkerStats
@@ -43,6 +44,63 @@ from kctl_agent.worker.stats import Sources, WorkerStats
 if TYPE_CHECKING:
     from kctl_agent.storage.lake.dead_letters.requeue import PutBack
     from kctl_agent.worker.main_thread.requeuing import Requeuing
+
+
+STORAGE_CHECK_SECONDS = 5.0
+"""Interval for a worker without a batch."""
+
+
+class LogChecks:
+    """Checks that stored records are still in the brokers' logs and in the storage. If not, the queries drain, and the
+    next query begins at the offsets that brokers and storage have."""
+
+    def __init__(self, pipeline: Pipeline, brokers: Brokers, storage: OffsetStore, progress: ReadProgress) -> None:
+        self._pipeline = pipeline
+        self._brokers = brokers
+        self._storage = storage
+        self._progress = progress
+        self._compared: BrokerView | None = None
+        self._check_at = 0.0
+
+    def check(self, running: Mapping[TopicPartition, KafkaSource], view: BrokerView) -> None:
+        self._compare_logs(running, view)
+        self._check_storage()
+
+    def _compare_logs(self, running: Mapping[TopicPartition, KafkaSource], view: BrokerView) -> None:
+        """Drains the query after a truncation below its position. Asks a broker only after a change of leader."""
+        if view is self._compared:
+            return
+        self._compared = view
+        epochs = self._progress.epochs
+        logs = {tp: seen for tp, seen in view.logs.items() if tp in running}
+        try:
+            diverged, unknown = self._brokers.divergences_of_each(epochs.known, logs)
+        except KafkaError as error:
+            log.debug("which log it is is not known yet: %s", error)
+            return
+        planned = self._pipeline.planned
+        cut = {tp for tp, offset in diverged.items() if offset < planned.get(tp, offset)}
+        if cut:
+            self._pipeline.drain()
+        epochs.observe({tp: seen for tp, seen in logs.items() if tp not in cut and tp not in unknown})
+
+    def _check_storage(self) -> None:
+        """Drains the query if the storage has lost messages; the next query reads them again."""
+        if time.monotonic() < self._check_at or self._pipeline.batch_started_at is not None:
+            return
+        self._check_at = time.monotonic() + STORAGE_CHECK_SECONDS
+        positions = self._pipeline.positions  # read before the stored offsets, which are never lower
+        try:
+            stored_offsets = self._storage.stored_offsets([tuple(tp) for tp in positions])
+        except StorageError as error:
+            log.debug("whether the storage has gone back is not known: %s", error)
+            return
+        if any(
+            (stored := stored_offsets.get(tuple(tp))) is None or stored.next < position
+            for tp, position in positions.items()
+        ):
+            self._pipeline.drain()
+
 
 log = logging.getLogger("kctl_agent.worker")
 

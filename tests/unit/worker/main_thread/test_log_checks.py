@@ -9,7 +9,7 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from kctl_agent.storage.chunk import StoredOffset
-from kctl_agent.worker.main_thread.log_checks import LogChecks
+from kctl_agent.worker.main_thread.main_loop import LogChecks
 from kctl_agent.worker.offsets.brokers import BrokerView
 from kctl_agent.worker.offsets.commit_metadata import LogSeen
 from kctl_agent.worker.offsets.progress import ReadProgress
