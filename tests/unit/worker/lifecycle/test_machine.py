@@ -25,7 +25,6 @@ from kctl_agent.worker.lifecycle.machine import (
     Throttle,
 )
 from kctl_agent.worker.lifecycle.machine import WorkerState as S
-from kctl_agent.worker.lifecycle.query_groups import SUSPECT_AFTER
 
 PARTITIONS = [TopicPartition("t", number) for number in range(4)]
 A, B, C, D = PARTITIONS
@@ -203,16 +202,6 @@ def test_an_offset_is_not_moved_while_the_group_rebalances() -> None:
     assert run([Polled(AB), SeekRequested()])[0].is_drained
     assert not run([*READS, SeekRequested()])[0].is_drained
     assert not run([*READS, Revoked(AB), SeekRequested()])[0].is_drained
-
-
-def test_a_failure_of_the_storage_isolates_no_partition() -> None:
-    lifecycle, now = run([Polled(AB)])[0], 0.0
-    for _ in range(5 * SUSPECT_AFTER):
-        now += 31.0
-        run([Tick(), StartDue(), QueryStarted(AB, {}), QueryFailed(AB, "no room", "storage"), Tick()], lifecycle, now)
-
-    assert lifecycle.isolated() == {}
-    assert run([Tick(), StartDue()], lifecycle, now + 31.0)[1] == [StartQuery(AB)]
 
 
 partitions = st.frozensets(st.sampled_from(PARTITIONS))
