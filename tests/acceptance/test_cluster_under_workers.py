@@ -298,7 +298,7 @@ def test_a_partition_without_a_leader_holds_up_no_other(cluster: KafkaCluster, m
     fleet.send_to(1, 2, count=100)
     eventually(lambda: fleet.has_committed(1, 2), 120, "the others are stored and committed")
     row = eventually(lambda: left_out(fleet), SETTLE_SECONDS, "it is reported")
-    assert row["left_out"] == [{"topic": fleet.topic, "partition": 0, "why": "it has no leader"}]
+    assert row["left_out"] == [{"topic": fleet.topic, "partition": 0, "why": "it has no leader", "offset": None}]
     assert row["last_error"] == f"{fleet.topic}-0 is not read: it has no leader"
     assert [each["partition"] for each in row["events"] if each["kind"] == "partition_left_out"] == [0]
     fleet.send_to(1, 2, count=100)
