@@ -16,7 +16,7 @@ import shutil
 import tempfile
 from decimal import Decimal
 from functools import cache
-from math import nan
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +70,10 @@ class Reader:
     def found(self, predicate: Predicate) -> dict[str, list[int]]:
         by_footers = self._are_exact(list(self.files))
         found = {"delta-rs": self.by_delta_rs(predicate, by_footers=by_footers), "DuckDB": self._by_duckdb(predicate)}
-        # Without bounds in the log, this dataset omits rows of any table, also of Spark's.
-        if all(stats is None or has_bounds(stats, predicate.place) for stats in self.files.values()):
+        # Without bounds in the log, this dataset omits rows of any table, also of Spark's. With bounds, `x < nan` is
+        # true for it, which adds rows.
+        is_nan = isinstance(predicate.value, float) and isnan(predicate.value)
+        if not is_nan and all(stats is None or has_bounds(stats, predicate.place) for stats in self.files.values()):
             dataset = self._table.to_pyarrow_dataset()
             found["delta-rs' dataset"] = dataset.to_table(["id"], predicate.expression())["id"].to_pylist()
         return {engine: sorted(ids) for engine, ids in found.items()}
