@@ -182,7 +182,7 @@ def test_workers_go_on_in_the_next_engine_without_a_restart_and_stay_members(two
     load = two.load(rate=500)
     eventually(lambda: all(row["batches_total"] for row in two.workers().values()), SETTLE_SECONDS, "both store")
     before = {name: row["pid"] for name, row in two.workers().items()}
-    before_it = generations(two)
+    before_it = eventually(lambda: len(found := generations(two)) == 1 and found, SETTLE_SECONDS, "both have joined")
     jvm = two.jvm()
 
     jvm.kill()
