@@ -4,8 +4,6 @@ Every file here that does not begin with an underscore is one. Their JSON lines 
 stderr. Exit code 1 when one of them failed or missed its target.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

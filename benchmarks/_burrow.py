@@ -4,8 +4,6 @@ It keeps the last ten commits, each with the lag that it had by the end offset t
 seconds), and as many end offsets.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from enum import StrEnum
 from itertools import pairwise

@@ -7,8 +7,6 @@ For each line `commit` on stdin the committed offset of every partition goes up 
 line `keep up` as many messages arrive in every partition as are committed, and a few more in every second one.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 import subprocess

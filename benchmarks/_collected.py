@@ -1,8 +1,6 @@
 """The real collector over answers and broker offsets that are made up: as many partitions as one likes, and a commit
 of some of them in each collection. For benchmarks of what comes after the collecting; with brokers, of that too."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable

@@ -1,7 +1,5 @@
 """The least that a sink in Python can do. A module of its own: a Python worker of Spark that drops loads no more."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

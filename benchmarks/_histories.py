@@ -7,8 +7,6 @@ may be in one for all that anybody can know; one that is too slow after 25 cycle
 well again must be so after three, at least two minutes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """What the rules, and Burrow's, make of histories of which the truth is known."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

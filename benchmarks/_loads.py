@@ -4,8 +4,6 @@ Workers read like kctl's: one batch a slot, its rows by lag, its time fixed + ro
 the assignment of the group's own assignor, and a change of it interrupts reading for two slots.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import ceil, inf, pi, sin

@@ -1,7 +1,5 @@
 """Values of messages that compress as real ones do: orders in JSON, 200 bytes on average."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

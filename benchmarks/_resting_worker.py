@@ -4,8 +4,6 @@ It has eight partitions of an empty topic, is a member of the group, knows broke
 and finishes no batch; under load it finishes one each time, and has more and more messages behind it.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -4,8 +4,6 @@ States: `plain`; `in_flight`, 10,000 blocks leased to others; `dead`, 100,000 de
 on a Unix socket, set as in docs/storage.md.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager

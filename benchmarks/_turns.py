@@ -1,7 +1,5 @@
 """Whole processes that run in turns, so that whatever else the machine does falls on each of them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

@@ -12,8 +12,6 @@ Prints a JSON line for each load and scaler. `late` is the share of the time in 
 60 s of its arrivals.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections import deque

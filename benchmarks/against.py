@@ -9,8 +9,6 @@ lowest to the second highest of them. It is `worse` only if the two intervals do
 Prints one JSON line for each number, and each single result to stderr. Exit code 1 if one of them is worse or failed.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -7,8 +7,6 @@ at fixed times whatever came back, over eight connections, `/api/v1/lag` and `/a
 line, `api_p99`: below 20 ms, counted from when a request should have been sent.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -13,8 +13,6 @@ times in twenty, by resampling: a range wider than a hundredth means that the cl
 it takes without, as a part of the batch. `jvm_cpu` is the JVM's with, against without.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

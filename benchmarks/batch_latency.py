@@ -10,8 +10,6 @@ Prints one JSON line, `batch_latency`: medians in milliseconds from the last ack
 `ratio`, ours as a part of Kafka's own. Target: at most 0.5.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

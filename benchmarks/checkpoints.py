@@ -9,8 +9,6 @@ behind a proxy that counts requests).
 Prints JSON lines: share of a core, resident memory, requests a minute, and the time until all had a lag. No target.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

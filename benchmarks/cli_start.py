@@ -12,8 +12,6 @@ Prints two JSON lines. `cli_start`: `ratio` is to be at most 10, and `rpc_ms` at
 1.5.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

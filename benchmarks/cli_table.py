@@ -8,8 +8,6 @@ does falls on each. The master is a ScriptedAgent in this process, as in `cli_st
 Prints one JSON line: `ratio` is to be at most 3.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import resource

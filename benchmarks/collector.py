@@ -9,8 +9,6 @@ classes. Medians of wall clock, of processor time, requests of a round, and the 
 spent inside kafka-python's loop. No target.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

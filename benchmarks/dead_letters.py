@@ -12,8 +12,6 @@ in Redis's memory; seconds that it took to store them, to remove a fiftieth and 
 a page below 200 ms, groups below 1 s.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

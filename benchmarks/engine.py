@@ -14,8 +14,6 @@ Prints JSON lines for each number of workers, medians of both ways; `ratio` is s
 - `throughput_of_N`: records per second of a backlog, at least 1.0 of `own`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

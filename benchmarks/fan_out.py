@@ -9,8 +9,6 @@ which has to connect first, is printed beside them.
 Prints one JSON line, `fan_out`: `total_ms` is to be at most 3 x `slowest_single_ms` + 10 ms.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

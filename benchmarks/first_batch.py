@@ -13,8 +13,6 @@ processes of the fleet when the first batch is stored, `jvm_cpu_seconds` that of
 clock where other work is done beside it. No target.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

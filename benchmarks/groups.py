@@ -11,8 +11,6 @@ what the status rules take of it, `page_cpu_ms` the page. `loop_held_ms` is how 
 thread went through a cycle. Memory is that after all cycles but two: with `--cycles 22` after 67 collections.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import gc

@@ -5,8 +5,6 @@ The other 49 masters are canned: one process answers at 49 ports what they would
 is its work, the rest of a question's time waiting for answers and for a processor.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -8,8 +8,6 @@ PYTHON* variables are left out, as in `cli_start`, and so is what a run has to c
 Prints one JSON line, `kafka_lag`: how many times faster ours is, by the medians; to be at least 8.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

@@ -10,8 +10,6 @@ Prints one JSON line, `kafka_produce`: our messages per second as a part of thei
 0.5.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -9,8 +9,6 @@ it takes a fifth longer. PYTHON* variables are left out, as in `cli_start`, whic
 Prints one JSON line, `kafka_tool`: how many times faster ours is, by the medians; to be at least 10.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

@@ -12,8 +12,6 @@ against that with the fewest, which is to be at most 1.3. Then `footers`: what i
 of that many files, and to sync the files.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

@@ -18,8 +18,6 @@ than of `empty`; `rss` grows by at most 5 MB over the commits, and is at most 25
 time of a commit of ten workers that are paced at most 1.5 of that of one.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

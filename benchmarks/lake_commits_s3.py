@@ -15,8 +15,6 @@ them wait for a second.
 Prints JSON lines. Target: in `old` a start takes at most 2 s more than in `new`, the longest commit at most 0.5 s more.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

@@ -13,8 +13,6 @@ and multiplied), `files_largest`, the most that any version of the table had, `c
 has fewer files than before, and `files_after_optimize`, as many as are left by one `kctl storage optimize`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

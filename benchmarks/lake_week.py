@@ -12,8 +12,6 @@ Prints a JSON line. Targets: fewer than 100,000 inodes; a commit of the last day
 the first, p50; a start takes at most 200 MB.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

@@ -10,8 +10,6 @@ Prints one JSON line, `master_at_rest`: `cpu_share` of one core is to be under 0
 goes: the event loop, kafka-python's I/O thread, and the threads that the loop gives work to.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -9,8 +9,6 @@ Prints one JSON line, `master_under_load`: `rss_mib` is to be under 120, and `rs
 tenth of the time under 3. `make bench-long` takes 30 minutes.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import urllib.request

@@ -15,8 +15,6 @@ Prints a JSON line for each: the medians and 95th percentiles of the other worke
 (of the rests before and after it) and beside it; `ratio` is that of the medians, at most 1.5.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

@@ -10,8 +10,6 @@ page whose 500 rows change with each snapshot: milliseconds of its main thread a
 first rows are there. Targets: 1 % of a core for all pages together, first byte 5 ms, usable in 1 s.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -11,8 +11,6 @@ seconds of a batch and the share of a core of the master, the worker and the JVM
 seconds from the command that adds a worker until both have stored a batch of partitions of their own. No target.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

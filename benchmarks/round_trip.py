@@ -13,8 +13,6 @@ Prints two JSON lines: `agent_round_trip` (p50 at most 2.0 x the echo's; microse
 with a pause before each, on any processor, below 1 ms).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

@@ -8,8 +8,6 @@ Prints one JSON line, `scale_to_N`: seconds from the command until each worker h
 longest of the rounds), and until each is a member that runs; at most 15. Between rounds the fleet is scaled back.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

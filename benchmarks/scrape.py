@@ -9,8 +9,6 @@ asks (gzip), by a client in another process while the collector, which is the re
 snapshot after the other; p99 below 50 ms. `scrape_plain_p99`: the same without compression, ten megabytes a scrape.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -15,8 +15,6 @@ Prints a JSON line for each. Targets: file 100,000/s, Redis 150,000/s, neither s
 flight or dead letters; memory at the end at most 1.05 of that after the first tenth.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

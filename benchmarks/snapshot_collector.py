@@ -1,7 +1,5 @@
 """A collector for a prometheus_client registry, to compare that library's rendering of our metrics with our pages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, islice
 

@@ -14,8 +14,6 @@ Prints a JSON line for each. Targets: file 100,000/s, Redis 150,000/s, and neith
 blocks in flight or dead letters.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

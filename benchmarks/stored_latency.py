@@ -10,8 +10,6 @@ Prints a JSON line for each: milliseconds, of what was sent in the last so many 
 rows a second four workers store of a backlog, between their first tenth and the last one.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sqlite3

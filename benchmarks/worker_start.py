@@ -10,8 +10,6 @@ Prints one JSON line, `worker_start`, with medians: `ratio` is the processor tim
 without, `ratio_by_clock` the same by the clock. No target.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

@@ -1,7 +1,5 @@
 """`python -m dashboards`: writes every dashboard as JSON into this folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from dashboards.build import DASHBOARDS, to_json

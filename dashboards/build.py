@@ -1,7 +1,5 @@
 """The table of dashboards, and one of them as the text of its JSON file."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 

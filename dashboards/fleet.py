@@ -1,7 +1,5 @@
 """*Fleet*: all groups on one page."""
 
-from __future__ import annotations
-
 from dashboards.board import FLEET, TOPIC, Board
 from dashboards.panels import GROUP_LEGEND, lines, numbers, states
 

@@ -1,7 +1,5 @@
 """*Group*: partition by partition."""
 
-from __future__ import annotations
-
 from dashboards.board import FLEET, TOPIC, Board
 from dashboards.panels import GROUP_LEGEND, heat, lines, numbers, states
 

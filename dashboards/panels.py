@@ -1,7 +1,5 @@
 """The kinds of panels. Each has a title, a description, a unit, and queries with a legend."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from grafana_foundation_sdk.builders import common, dashboard, heatmap, prometheus, stat, statetimeline, timeseries

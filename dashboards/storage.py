@@ -1,7 +1,5 @@
 """*Storage and sinkers*: what waits for the handler, and how the handler is doing."""
 
-from __future__ import annotations
-
 from dashboards.board import FLEET, WORKER, Board
 from dashboards.panels import GROUP_LEGEND, lines, numbers
 

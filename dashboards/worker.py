@@ -1,7 +1,5 @@
 """*Worker*: processes and batches."""
 
-from __future__ import annotations
-
 from dashboards.board import FLEET, WORKER, Board
 from dashboards.panels import lines, states
 

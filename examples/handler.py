@@ -4,8 +4,6 @@ Each message is acknowledged on its own. True: it is done, for good. A reason, o
 `sinkers.max_tries` it becomes a dead letter with the reason, to be listed with `kctl storage dead list`.
 """
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Starts Python processes: their command line and the environment that they inherit."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

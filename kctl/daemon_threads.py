@@ -1,7 +1,5 @@
 """Threads for work that may hang with a disk, a mount or a storage."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import threading

@@ -4,8 +4,6 @@ sentence for an operator: what happened, to what, and what to do.
 Agents have their own tree, `kctl_agent.errors`; docs/errors.md lists both.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 

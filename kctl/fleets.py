@@ -1,8 +1,6 @@
 """Finds the fleet: `-c`, or `KCTL_CONFIG`, or `./kctl.toml`, or this user's running one. A master registers itself in a
 folder of its user; the next reader removes entries of dead masters."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

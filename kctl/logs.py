@@ -1,7 +1,5 @@
 """The log of a kctl process: one line per event on stderr, `action=… key=value`, times in UTC."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import time

@@ -4,8 +4,6 @@ A configuration makes kctl import code, send files as passwords, write logs and 
 configuration that no other user can replace, including every folder and link on its path.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import pwd

@@ -1,8 +1,6 @@
 """Protects the operator's terminal from foreign text: message bytes, names, errors, log lines. `shown` alone decides
 what a terminal may receive; `guarded` applies it to stdout and stderr."""
 
-from __future__ import annotations
-
 import io
 import sys
 from collections.abc import Callable, Iterator

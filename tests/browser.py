@@ -1,7 +1,5 @@
 """A real Chromium with its own driver; without them a test is skipped, and fails in CI."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

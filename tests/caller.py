@@ -1,7 +1,5 @@
 """A peer of an agent or a master that a test controls: it sends well, badly, and in pieces."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Self-signed certificates of servers on this machine, which clients trust directly."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 tests/acceptance/test_checkpoint_faults.py compares it with Spark.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable

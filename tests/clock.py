@@ -1,7 +1,5 @@
 """A clock that a test sets."""
 
-from __future__ import annotations
-
 
 class Clock:
     def __init__(self, now: float = 1000.0) -> None:

@@ -1,7 +1,5 @@
 """Command lines that tests run in their own process, or as a process."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

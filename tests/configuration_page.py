@@ -1,7 +1,5 @@
 """The settings of docs/configuration.md, from their table."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from dataclasses import Field, fields

@@ -1,7 +1,5 @@
 """Consumers of kafka-python as members of a group."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 

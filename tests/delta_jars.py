@@ -2,8 +2,6 @@
 is missing.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The errors of docs/errors.md, from their classes."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re

@@ -1,7 +1,5 @@
 """`kctl exporter` as a process, and what it exposes."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Every PromQL expression: of dashboards, as Grafana would send it, and of rules."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A snapshot of a fleet, its source, and ways to ask for it: in process, and over a real socket."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

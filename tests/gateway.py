@@ -4,8 +4,6 @@ TCP to its own 127.0.0.1:PORT comes out at 127.0.0.1:PORT of HOST, through Unix 
 not separate. While FOLDER/NAME.cut names a host, the gateway sends nothing to that host.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from asyncio import StreamReader, StreamWriter

@@ -3,8 +3,6 @@
 They send raw heartbeats, because kafka-python does not know them and the locked jars lack Kafka Streams.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 from collections.abc import Iterator, Mapping

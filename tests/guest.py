@@ -1,7 +1,5 @@
 """An application attached to a fleet, as a process that ends in any way; its Spark is a stand-in."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

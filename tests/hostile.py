@@ -1,7 +1,5 @@
 """Hostile peers from a seed: random bytes, mutated frames, odd requests, and every way of leaving."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Prints lines, files, words, lengths of functions, duplicate names and import circles: `make house`."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 from collections import Counter

@@ -1,7 +1,5 @@
 """Idle TCP sockets on loopback, as on a machine with many clients."""
 
-from __future__ import annotations
-
 import resource
 import socket
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The class files are stored next to their sources, so that kctl compiles nothing 
 and compares.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

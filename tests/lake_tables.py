@@ -1,7 +1,5 @@
 """Small Delta tables as storages, without Spark: pyarrow writes the files of batches."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """What runs in its own thread while a test runs: a repeated turn, and a server."""
 
-from __future__ import annotations
-
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The metrics of docs/metrics.md, from their table."""
 
-from __future__ import annotations
-
 from kctl.exporter import METRICS
 from kctl.exporter.metric import CLUSTER, GROUP, PARTITION, Metric
 from tests.configuration_page import entry

@@ -1,7 +1,5 @@
 """Modules with one changed line, for tests that show that a check would catch the change."""
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 from pathlib import Path

@@ -6,8 +6,6 @@ result; a value type if it has the offset in its own field, not only in another 
 way.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import struct

@@ -3,8 +3,6 @@
 A part stands between `<!-- generated -->` and `<!-- end -->`; what is around it is written by hand.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 import re

@@ -1,7 +1,5 @@
 """Partitions and their assessments by column, from rows that a test writes down."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType

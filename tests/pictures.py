@@ -5,8 +5,6 @@ pixels, goes into FOLDER (`make pictures ARGS=FOLDER`, default: `build/pictures`
 demo's page in both themes at 390, 1440 and 2560 pixels, for a look before the page changes for good.
 """
 
-from __future__ import annotations
-
 import os
 import pty
 import re

@@ -1,7 +1,5 @@
 """Questions about processes that may end meanwhile."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """A real Prometheus, a real Alertmanager and a webhook for its alerts."""
 
-from __future__ import annotations
-
 import json
 import queue
 import subprocess

@@ -2,8 +2,6 @@
 the syntax.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

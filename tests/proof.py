@@ -4,8 +4,6 @@ A promise is the text of `@pytest.mark.shows("…")`. For files of acceptance te
 it is the first paragraph of the docstring.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Proxies with faults: one loses a reply, one hides conditions from an object store."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Callable

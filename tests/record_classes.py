@@ -2,8 +2,6 @@
 a JVM writes each at its end.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A fleet of agents with recorded replies, and all of its output: `python -m tests.recorded_fleet` records it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import io

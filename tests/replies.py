@@ -1,7 +1,5 @@
 """Agents' replies, decoded and reduced by their command."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The questions and operations of docs/rpc.md, from their tables."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """A file storage for tests that do not care where messages lie."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

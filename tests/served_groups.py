@@ -1,7 +1,5 @@
 """Groups of clusters as snapshots, and the HTTP server of `kctl exporter` over them, in this process."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

@@ -3,8 +3,6 @@
 Dates are days since 1970, times microseconds since then.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

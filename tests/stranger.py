@@ -1,7 +1,5 @@
 """The command line, and any Python, run by another user: a real second uid, which only root can become."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 A module that runs it has a fixture `open_table` for another instance of the same table, bound to `GROUP`.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Iterable, Sequence

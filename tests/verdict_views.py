@@ -1,7 +1,5 @@
 """The verdict in every view: page, command line, `kctl top`, API, `/readyz`, `/metrics`, and alert rules."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

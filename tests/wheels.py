@@ -1,7 +1,5 @@
 """Both distributions as wheels, and empty environments for them, as a user without the repository has."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Settings of a worker and its driver, as a master gives them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ A message is one sentence that may leave the process: no traceback, no path (exc
 names from a peer.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 

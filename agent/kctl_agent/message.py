@@ -1,7 +1,5 @@
 """The message passed to a handler. Standard library only, so that a handler's tests need nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar

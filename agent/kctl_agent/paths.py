@@ -4,8 +4,6 @@
 name only when it is ready, and is removed only when its recorded owner is gone.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

@@ -5,8 +5,6 @@ left. sock_diag(7) looks up one socket by its addresses in constant time; readin
 with 18,000 sockets.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

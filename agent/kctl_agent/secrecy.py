@@ -1,7 +1,5 @@
 """Secrets: which settings are secret, and a check that files with secrets are not open to every user."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

@@ -1,7 +1,5 @@
 """Maintenance of a lake's tables, started by the master at quiet times: settings on stdin, one line on stdout."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -6,8 +6,6 @@ Prints an error, or an empty line. Output of the code, and the stack if it hangs
 called with no records if Java is installed and its columns do not depend on a schema registry.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import shutil

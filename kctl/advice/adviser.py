@@ -1,7 +1,5 @@
 """Advises on a fleet or a group from samples of its work. Pure: the caller passes the times."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice

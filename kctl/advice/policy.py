@@ -1,7 +1,5 @@
 """When the advised number changes: it rises after minutes of need, falls after an hour, and moves in steps. Pure."""
 
-from __future__ import annotations
-
 from collections import deque
 from math import ceil, inf
 from typing import NamedTuple

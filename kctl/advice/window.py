@@ -1,7 +1,5 @@
 """Which messages arrived, and which batches ended, in the last minutes. Pure."""
 
-from __future__ import annotations
-
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

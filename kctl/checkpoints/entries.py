@@ -5,8 +5,6 @@ for Kafka the next offset of each partition, `{"orders":{"0":1200}}`. `commits/N
 or `v2` with the ids of state files (Spark 4.0). `sources/I/0` has the offsets where a Kafka source began.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

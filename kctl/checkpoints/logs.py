@@ -1,7 +1,5 @@
 """Compares a checkpoint with its topics' logs: lag, and whether Spark can continue from each offset."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import NamedTuple

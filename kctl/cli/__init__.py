@@ -1,7 +1,5 @@
 """The command line: `entry` has the tree of commands and runs one, `command` declares one."""
 
-from __future__ import annotations
-
 
 def main() -> int:
     """The entry point `kctl`: runs this process's command line and returns the exit code, or exits."""

@@ -1,7 +1,5 @@
 """Shell completion: suggestions for the end of a command line, and the script that asks for them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 

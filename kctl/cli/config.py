@@ -1,7 +1,5 @@
 """`kctl config show`, `kctl config check` and `kctl config schema`"""
 
-from __future__ import annotations
-
 import argparse
 import ast
 import asyncio

@@ -1,7 +1,5 @@
 """`kctl demo`"""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping
 

@@ -4,8 +4,6 @@ Commands are imported when used, because importing all takes longer than most co
 smallest command took 358 ms with Typer 0.29, and takes 64 ms now.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import os

@@ -1,7 +1,5 @@
 """`kctl exporter`"""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping
 

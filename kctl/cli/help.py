@@ -1,7 +1,5 @@
 """The help page of a command or group."""
 
-from __future__ import annotations
-
 import shutil
 import textwrap
 from collections.abc import Iterable, Iterator

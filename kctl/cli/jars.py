@@ -1,7 +1,5 @@
 """`kctl jars fetch`, `kctl jars verify` and `kctl jars paths`"""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Mapping

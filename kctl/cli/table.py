@@ -1,7 +1,5 @@
 """Plain-text tables with aligned columns. Importing rich would take longer than a whole `kctl rpc`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 

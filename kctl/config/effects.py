@@ -1,8 +1,6 @@
 """The settings of a configuration without secrets, and the difference between two configurations, with the time when
 each change takes effect."""
 
-from __future__ import annotations
-
 from dataclasses import Field, dataclass, fields
 from typing import Any
 

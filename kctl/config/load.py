@@ -2,8 +2,6 @@
 configuration of `kctl exporter`, whose file needs clusters, but no fleet; and `[contexts.NAME]`: clusters for `kctl
 kafka`, besides the fleet's own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,8 +1,6 @@
 """The rules for settings that depend on each other; each message names all settings concerned. For a table also checks
 its location, and rejects settings that do not apply to it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import chain

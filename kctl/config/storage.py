@@ -1,7 +1,5 @@
 """The `[storage]` section as `kctl_agent.storage.open_storage` reads it: for workers, sinkers and `kctl storage`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path

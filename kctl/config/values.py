@@ -3,8 +3,6 @@
 An invalid value is a plain ValueError; `findings` makes the sentence.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

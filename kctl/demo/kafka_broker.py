@@ -3,8 +3,6 @@
 Not for production: one replica, no security, and it dies with the thread that started it.
 """
 
-from __future__ import annotations
-
 import base64
 import os
 import random

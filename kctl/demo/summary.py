@@ -1,7 +1,5 @@
 """The summary of a demo: its counts, whether it passed, and how to print it."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -1,7 +1,5 @@
 """The pages of `/metrics`: each snapshot is rendered and compressed once per format."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A metric: name, type, labels, a sentence, and how to make its samples from a snapshot."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias

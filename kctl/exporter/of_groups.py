@@ -1,7 +1,5 @@
 """Metrics of the consumer group, and of clusters whose groups are all collected."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from kctl.exporter.metric import (

@@ -1,7 +1,5 @@
 """Metrics of the master itself: its socket, collections and events."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from kctl import __version__

@@ -1,7 +1,5 @@
 """Metrics of partitions and topics."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 

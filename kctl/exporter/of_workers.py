@@ -1,7 +1,5 @@
 """Metrics of workers, batches, sinkers, engine and storage, most declared with fields of replies."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any, TypeAlias, cast

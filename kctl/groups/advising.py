@@ -1,8 +1,6 @@
 """The advice on groups of other clients, from their offsets alone. A member's capacity is known only while all members
 are busy."""
 
-from __future__ import annotations
-
 from threading import Lock
 
 import numpy as np

@@ -5,8 +5,6 @@ partition of its topics, however old its values are, because workers report the 
 partition too: without a lag if its log does not exist, ends before the offset, or is in another cluster.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

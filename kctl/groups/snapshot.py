@@ -1,8 +1,6 @@
 """Immutable snapshots of groups and clusters, for any thread. A `FleetSnapshot` has its own group as a `GroupSnapshot`
 too, so that pages are made from one type."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias

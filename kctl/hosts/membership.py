@@ -6,8 +6,6 @@ Members of the newer protocol (KIP-848) carry no description. Members are not st
 older one of its name silently, and after a rejoin without a rebalance others would keep an old address.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """HTTPS requests to the masters of other hosts, over persistent connections."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ssl

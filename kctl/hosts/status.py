@@ -1,7 +1,5 @@
 """`kctl status` and the verdict of a fleet on several hosts, joined from their masters' answers. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

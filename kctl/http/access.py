@@ -1,7 +1,5 @@
 """Access rights and bearer tokens, checked before anything starts."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import ipaddress

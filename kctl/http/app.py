@@ -1,7 +1,5 @@
 """The application of a fleet: probes, metrics, API, documentation and the page, behind the guard."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 from collections import Counter

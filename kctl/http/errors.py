@@ -1,7 +1,5 @@
 """Errors of HTTP, and the one form of every error: `{"error": {"code", "message", "retriable"}}`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine, Mapping
 from http import HTTPStatus
 from typing import Any

@@ -1,8 +1,6 @@
 """`/api/v1/groups` and `/api/v1/groups/{group}`: all groups of the clusters; for one group also its current members.
 And `kctl exporter`, which serves them without a fleet."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time

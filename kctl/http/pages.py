@@ -1,8 +1,6 @@
 """`/`, its assets and `/docs`: pages whose policy runs only scripts that this server serves; and the answers for probes
 and scrapers."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 from collections.abc import Mapping

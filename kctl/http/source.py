@@ -1,7 +1,5 @@
 """What the routes of a fleet answer from: the last snapshot, events, and live questions."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

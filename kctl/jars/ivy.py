@@ -4,8 +4,6 @@ KCTL_MAVEN_REPOSITORY may name another repository (an http(s) or file URL, or a 
 no dependencies and checks no checksums: the lock names all jars, and `fetch_jars` verifies their bytes.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

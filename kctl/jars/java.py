@@ -1,7 +1,5 @@
 """Finds the Java to run, and asks it for its version."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

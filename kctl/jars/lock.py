@@ -1,8 +1,6 @@
 """The jar locks in the package: which jars the broker and Spark's connector need, with size and sha256.
 `scripts/lock_jars` writes them."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Creates, alters and deletes topics and groups, one request each; errors keep the broker's own words."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Reads messages of a topic without a group and without commits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The lag of groups per partition with the owning member: the rows of Kafka's own tool."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Offsets of many partitions: one ListOffsets per leader, one OffsetFetch per coordinator, one error per partition."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple

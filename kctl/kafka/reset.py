@@ -1,7 +1,5 @@
 """Resets a group's offsets: to the start, the end, an offset, a time, or by a difference."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Parses targets of a reset on a command line: `earliest`, an offset, a time, `shift-by -100`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Turns snapshots of the fleet into samples for the advice on the number of workers and sinkers. No I/O."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np

@@ -1,8 +1,6 @@
 """The fleet's events in order: the last ones are kept, all are counted, and listeners are woken. Events between two
 snapshots of the fleet."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping

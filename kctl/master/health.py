@@ -3,8 +3,6 @@
 `process_supervisor` asks and measures, and passes the verdict to `restart` as a `Replace`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from kctl.master.restart import Cause

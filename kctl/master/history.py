@@ -3,8 +3,6 @@
 Older values have coarser steps but keep all extremes. With too many partitions, only 15 minutes of their lag are kept.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field

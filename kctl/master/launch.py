@@ -1,7 +1,5 @@
 """The launches of the configured processes: names, settings and log files, from the configuration alone."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """The fleet's members, supervised and attached, and requests to all of them at once, or to one."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping

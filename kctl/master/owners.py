@@ -1,7 +1,5 @@
 """The worker that reads each partition, and its state, for the rules of `kctl.status`. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """The operator's pauses, kept in a file so that they survive workers and masters until they are resumed."""
 
-from __future__ import annotations
-
 import json
 import logging
 import time

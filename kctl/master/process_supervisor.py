@@ -3,8 +3,6 @@
 One task reads one queue, so a worker's events never overlap. The state that is entered determines the action.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

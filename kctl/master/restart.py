@@ -4,8 +4,6 @@ The entered state determines the action of `process_supervisor`: `starting` spaw
 wait for its end, `backoff` wait until `next_try_at`.
 """
 
-from __future__ import annotations
-
 import re
 import signal
 from collections.abc import Mapping

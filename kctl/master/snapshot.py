@@ -3,8 +3,6 @@
 The collector writes it; any thread may read it. None: unknown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf

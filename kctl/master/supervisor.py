@@ -1,7 +1,5 @@
 """Supervises all processes of the fleet: they start together and stop together, and none outlives it."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

@@ -5,8 +5,6 @@ The master starts it as a child process, because a worker's memory limit would i
 it, and only the master knows the whole group's lag.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -4,8 +4,6 @@ It is made once per collection, so page, API, command line, `/readyz`, metrics a
 never counts as healthy.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterator

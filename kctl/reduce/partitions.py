@@ -5,8 +5,6 @@ the newest offsets, an agent's or the brokers'. An attached application has no g
 the fleet's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf

@@ -95,6 +95,8 @@ def _bound(kind: Any) -> None:
     if is_dataclass(kind) or hasattr(kind, "__struct_fields__"):
         hints = get_type_hints(kind, localns=_BOUNDED, include_extras=True)
         declared = fields(kind) if is_dataclass(kind) else ()
+        if not all(isinstance(each.type, str) for each in declared):
+            raise TypeError(f"{kind.__module__} needs `from __future__ import annotations`: numbers get bounds there")
         marked = {each.name for each in declared if "is_counter" in each.metadata}
         counters = get_type_hints(kind, localns=_COUNTER, include_extras=True) if marked else {}
         kind.__annotations__ = {name: counters[name] if name in marked else hint for name, hint in hints.items()}

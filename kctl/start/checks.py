@@ -1,7 +1,5 @@
 """Checks before anything starts: each raises one sentence and leaves nothing behind."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import fcntl

@@ -1,7 +1,5 @@
 """`kctl exporter`: polls, judges and serves all groups of some clusters until it is stopped."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

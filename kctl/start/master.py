@@ -4,8 +4,6 @@ It stops workers first, while the socket still reports progress, then HTTP and t
 that fails ends the master with exit code 1.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """The assessor of groups: keeps observations and judges all partitions at once, per collection. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

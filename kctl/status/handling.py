@@ -1,8 +1,6 @@
 """Problems of messages that have left Kafka: long waits, dead letters, the handler. Pure. Each finding is `degraded`:
 messages flow, but not as they should."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Times are the caller's monotonic seconds. Everything is a column: a cycle over 1
 operations. An unknown time is NaN, an unknown offset `ABSENT`.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Judgements of the rules on many partitions, in columns; reasons in words are made on demand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from enum import IntEnum, auto
 

@@ -4,8 +4,6 @@ As objects, the observations of 100,000 partitions would be millions, which the 
 again.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

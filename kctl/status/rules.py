@@ -5,8 +5,6 @@ interval, the running batch and earlier intervals, and the lag after one commit 
 judges all its partitions at once, because judging 100,000 one by one takes a thousand times as long.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase

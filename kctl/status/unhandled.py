@@ -1,7 +1,5 @@
 """The age of a fleet's oldest unhandled message, in Kafka or the storage, and whether it is too great. Pure."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import inf
 

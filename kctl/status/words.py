@@ -1,7 +1,5 @@
 """The statuses of a partition and of a group, and an assessment of one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -1,7 +1,5 @@
 """What a storage has ever been given: two entries of one message mean that it was stored twice."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing

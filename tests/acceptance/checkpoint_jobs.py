@@ -5,8 +5,6 @@ has failed, or with `forever` at the next line. Unless the query is to be attach
 that another environment's Python can run it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Real parts for the acceptance tests: one Kafka broker for all processes, and fleets of real Spark workers."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator

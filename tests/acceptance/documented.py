@@ -1,7 +1,5 @@
 """Runs the lines of a page of the documentation as its reader does, in a folder of its own and with other names."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -3,8 +3,6 @@
 Each process writes its own file, once per call. `counts` never acknowledges some messages (`is_poison`).
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import struct

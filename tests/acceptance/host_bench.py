@@ -1,7 +1,5 @@
 """Three hosts with a worker each, one of which can be put into trouble, and what every view of every host shows."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -4,8 +4,6 @@ Each case gives offsets of rows and dead letters, or the error. At last a writte
 letters, is removed before the commit.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Fleets whose parts can be taken away, for the tests of what every view shows."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

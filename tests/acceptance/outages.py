@@ -1,7 +1,5 @@
 """Problems of every part of a fleet, each on real parts, and what every view shows of them (docs/problems.md)."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -3,8 +3,6 @@
 Usage: python -m tests.acceptance.record_checkpoints BOOTSTRAP VERSION FOLDER [KEY=VALUE …]
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Requeues dead letters of a table with a real Spark, for marking_transforms.py."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 The schedule restarts what systemd restarts in production: broker, Redis and master. Everything else is up to the fleet.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import sys

@@ -3,8 +3,6 @@
 It prints their outcomes as JSON. The locale is not UTF-8.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

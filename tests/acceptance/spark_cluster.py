@@ -1,7 +1,5 @@
 """A standalone Spark cluster from the PySpark wheel: a master, and workers with an executor each, on loopback."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Runs queries of tests on a Spark of any version in its own process; see `checkpoint_jobs.py`."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

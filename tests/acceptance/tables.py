@@ -1,7 +1,5 @@
 """Tables that fleets fill in the acceptance tests, as delta-rs and Delta's own Spark read them."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping

@@ -3,8 +3,6 @@
 The rules are those of deploy/prometheus, with short times and small thresholds where a test cannot wait.
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack, closing
 from pathlib import Path
 

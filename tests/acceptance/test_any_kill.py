@@ -4,8 +4,6 @@
 partitions, `KCTL_TEST_STRIKES=10` fewer strikes.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

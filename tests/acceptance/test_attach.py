@@ -1,7 +1,5 @@
 """The example of an attached PySpark application works on a real Spark and a real broker."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -4,8 +4,6 @@ With KCTL_TEST_SPARK_PYTHON, the Python of an environment with another PySpark, 
 `spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.7`, it is that version's.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path

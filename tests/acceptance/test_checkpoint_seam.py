@@ -1,7 +1,5 @@
 """A fleet continues where a killed Spark job ended, after its offsets are committed to the fleet's group."""
 
-from __future__ import annotations
-
 import json
 import random
 import threading

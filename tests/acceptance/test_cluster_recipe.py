@@ -1,7 +1,5 @@
 """The lines of docs/storage.md start a Spark cluster on one machine, and its executors fill a table."""
 
-from __future__ import annotations
-
 import re
 from contextlib import closing
 from pathlib import Path

@@ -1,8 +1,6 @@
 """While a cluster loses leaders, coordinator and controller, and its topic grows, is recreated and truncated, real
 workers lose no acknowledged message, and failures that a retry heals are not reported as errors."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """`kctl demo` starts everything, prints its counts, and leaves no process or file."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -3,8 +3,6 @@
 Nothing is lost or stored twice.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal

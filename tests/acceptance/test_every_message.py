@@ -1,8 +1,6 @@
 """The handler gets every message byte for byte, with any content and compression, over TLS and SASL; so do rows of a
 table; aborted transactions are left out."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """If one of three hosts is paused, throttled, in a long batch or frozen, every host shows one verdict and reason."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Each message of Kafka is one row of a Delta table, counted by delta-rs, under kills of any process."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections import Counter

@@ -4,8 +4,6 @@ attempts of a task only the one that Spark has counted is in the table.
 `KCTL_TEST_SEED=7` makes another schedule, `KCTL_TEST_STRIKES=10` a shorter one.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

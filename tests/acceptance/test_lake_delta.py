@@ -1,7 +1,5 @@
 """Delta for Spark works on the same table as a fleet."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,8 +1,6 @@
 """With records of 0.9 MB in 400 partitions, the default heap has room for fewer of Kafka's consumers than there are
 partitions."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

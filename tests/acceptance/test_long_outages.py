@@ -1,8 +1,6 @@
 """If a system that a fleet needs is away for far longer than a process may hang, each process waits, reports it, and
 continues by itself."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

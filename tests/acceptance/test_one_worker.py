@@ -1,7 +1,5 @@
 """Operations on a real worker, resets of its group, retention and long batches lose and double no message."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

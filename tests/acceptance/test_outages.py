@@ -1,7 +1,5 @@
 """Ten seconds after a problem of any part of a fleet begins or ends, all views show one verdict and reason."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """Each message of a batch becomes a row or a dead letter, however the transform marks it, and each Avro value as it is
 read by fastavro; otherwise nothing is stored or removed: batches of Spark, without Kafka."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

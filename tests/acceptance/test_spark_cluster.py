@@ -1,7 +1,5 @@
 """Executors of a Spark cluster, not the driver, write the files of a Delta table, or put messages into a storage."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

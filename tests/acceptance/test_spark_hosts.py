@@ -3,8 +3,6 @@
 tests/integration/test_hosts.py has hosts that are killed, frozen and upgraded, without Spark.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from typing import Any

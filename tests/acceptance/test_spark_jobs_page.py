@@ -1,7 +1,5 @@
 """The two-minute run of docs/spark-jobs.md works as it is written: broker, job, `checkpoint show`, exporter."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """If a storage was restored or failed over while the fleet runs, this is noticed, and the storage is filled up."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from contextlib import closing

@@ -4,8 +4,6 @@ The same of an agent's socket is in tests/integration/test_agent_socket.py; that
 or mode, in tests/integration/test_refused_start.py; the rules one by one, in tests/unit/agent/test_paths.py.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import stat

@@ -1,8 +1,6 @@
 """A transform that cannot be used is reported in one sentence by `kctl status`, and not retried; one that drops records
 commits them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

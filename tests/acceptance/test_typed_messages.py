@@ -1,7 +1,5 @@
 """A fleet fills a table from a topic of Avro under strikes: on its processes, and on the schema registry."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Unreadable records stop only their own partitions, however many have one."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

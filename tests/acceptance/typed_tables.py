@@ -1,8 +1,6 @@
 """Batches of Avro that Spark puts into tables, without Kafka, with schemas of a real registry: the outcomes, and what
 fastavro makes of the same bytes."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

@@ -8,8 +8,6 @@ makes its clock go on (`pass_time`), and one that overwrites a block's bytes (`d
 `again`, are how messages come into such a store and are read in it (tests/table_conformance.py).
 """
 
-from __future__ import annotations
-
 from tests.conformance.claims import Claims
 from tests.conformance.dead import Dead
 from tests.conformance.dead_letters import DeadLetters

@@ -2,8 +2,6 @@
 An expired lease goes to the next owner. A partition is delivered in offset order; with `ordered`, messages after a
 failed one wait."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

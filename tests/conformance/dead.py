@@ -1,7 +1,5 @@
 """Every `DeadLetterStore` finds, deletes and requeues the selected dead letters, and no others."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar

@@ -1,8 +1,6 @@
 """In a storage with pending messages, a message has one dead letter with its last error; a damaged block is set aside
 with its bytes, and the others continue. Pending messages are removed on request."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

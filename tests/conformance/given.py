@@ -1,7 +1,5 @@
 """Messages to put, and short ways to ask for their outcome."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

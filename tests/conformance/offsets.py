@@ -1,8 +1,6 @@
 """Every `OffsetStore` stores messages and stored offset in one transaction, each message once, and sets an offset only
 if it has not changed since it was read."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

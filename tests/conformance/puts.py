@@ -1,7 +1,5 @@
 """Workers put chunks of several partitions atomically, into a storage that belongs to one group of one cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,8 +1,6 @@
 """A socket of the protocol, an agent's or the master's, answers each caller in order and ends only callers that
 misbehave."""
 
-from __future__ import annotations
-
 import os
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One real broker, emptied for each module, and masters as processes."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

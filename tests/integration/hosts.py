@@ -1,7 +1,5 @@
 """Hosts of one fleet, each a master with its own run_dir, workers and port."""
 
-from __future__ import annotations
-
 import json
 import ssl
 import subprocess

@@ -1,7 +1,5 @@
 """A master with stand-in workers, and the command line, as processes of their own (tests/preloaded.py)."""
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import sys

@@ -1,7 +1,5 @@
 """Members of a real consumer group without Spark: the workers' own membership, and Kafka's console consumer."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
 import uuid

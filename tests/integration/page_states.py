@@ -1,7 +1,5 @@
 """Real fleets in the states that users meet, each with its own page; the workers are stand-ins without Spark."""
 
-from __future__ import annotations
-
 import os
 import re
 import time

@@ -1,7 +1,5 @@
 """A stand-in worker's reader: it consumes its partitions, commits, and counts for its storage."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Handlers for sinkers under test: each handled message adds 16 bytes to the file that `KCTL_TEST_LEDGER` names."""
 
-from __future__ import annotations
-
 import os
 import signal
 import struct

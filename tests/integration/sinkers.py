@@ -1,7 +1,5 @@
 """Real sinker processes on a file storage."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

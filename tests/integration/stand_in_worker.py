@@ -15,8 +15,6 @@ of each partition per half second, except of partition `KCTL_TEST_SKIPPED`, and 
 in all.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """`kctl scale` follows `kctl advise` in a real group of stand-in workers with a known capacity."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

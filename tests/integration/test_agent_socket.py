@@ -1,7 +1,5 @@
 """The agent's socket between processes: other users, killed owners, forks, and too few descriptors."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

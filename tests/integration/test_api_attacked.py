@@ -1,7 +1,5 @@
 """A real master whose API is flooded or whose connections are held keeps running, and its agents answer."""
 
-from __future__ import annotations
-
 import os
 import resource
 import socket

@@ -1,7 +1,5 @@
 """The demo's broker answers, survives, and leaves nothing behind; its end is noticed and named."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

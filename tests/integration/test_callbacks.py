@@ -1,7 +1,5 @@
 """A real gateway between Python and a JVM, without PySpark's session."""
 
-from __future__ import annotations
-
 import errno
 import os
 import select

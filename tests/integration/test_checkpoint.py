@@ -1,7 +1,5 @@
 """`kctl checkpoint` against a real broker, on checkpoints that Spark 4.2 has written."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """`kctl rpc` as a process of its own: pipes, terminals, signals, exit codes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

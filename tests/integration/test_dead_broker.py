@@ -1,7 +1,5 @@
 """While a broker is dead or hangs, every view shows the age of its offsets, and none is complete."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

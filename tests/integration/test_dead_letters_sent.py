@@ -1,7 +1,5 @@
 """Dead letters are sent or requeued while the command is killed repeatedly: real broker, real processes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`kctl exporter` against a real broker shows every group as Kafka's own tools do, in every awkward state."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

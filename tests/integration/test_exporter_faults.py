@@ -1,7 +1,5 @@
 """While brokers hang, end and return, `kctl exporter` answers at once and shows the age of each value."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 clients of a real broker.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 

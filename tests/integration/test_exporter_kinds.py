@@ -1,7 +1,5 @@
 """What `kctl exporter` shows of each kind of group in each awkward state, on a real broker."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager

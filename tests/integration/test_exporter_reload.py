@@ -1,7 +1,5 @@
 """SIGHUP to `kctl exporter`, and `kctl reload` of a master that collects all groups, with a real broker."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """`kctl exporter` does not grow while groups come and go."""
 
-from __future__ import annotations
-
 import statistics
 from pathlib import Path
 from typing import Any

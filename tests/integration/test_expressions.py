@@ -3,8 +3,6 @@
 Two fleets, on two clusters, make every alert fire. The third is healthy and makes none fire.
 """
 
-from __future__ import annotations
-
 import subprocess
 import time
 from collections.abc import Iterator

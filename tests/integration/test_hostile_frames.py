@@ -1,7 +1,5 @@
 """10,000 random and mutated frames do not stop, bloat or fill the log of an agent or master."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Masters of one fleet on several hosts, with one broker."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import re

@@ -1,7 +1,5 @@
 """Five hosts in network namespaces: cut off from Kafka or from each other, or without a coordinator."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

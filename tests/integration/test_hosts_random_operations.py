@@ -1,7 +1,5 @@
 """Random operations of callers at several hosts, while the leading host is killed again and again."""
 
-from __future__ import annotations
-
 import os
 import random
 import threading

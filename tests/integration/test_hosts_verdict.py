@@ -1,7 +1,5 @@
 """Both hosts of a fleet show the same, correct verdict."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 

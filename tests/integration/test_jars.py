@@ -1,7 +1,5 @@
 """The jar locks and their fetcher, against local repositories: no network, a real Java and Ivy."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Topics and groups created, altered and deleted with `kctl kafka` on a real broker, as Kafka's own tools see it."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """`kctl kafka`, masters and workers on a real cluster of three brokers, one of which is killed and returns."""
 
-from __future__ import annotations
-
 import json
 import logging
 import subprocess

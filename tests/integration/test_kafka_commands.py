@@ -1,7 +1,5 @@
 """Every command of `kctl kafka` on a real broker shows the same as Kafka's own tools on the same state."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Each fault between `kctl kafka` and a real broker gives one sentence with Kafka's error name, and an exit code."""
 
-from __future__ import annotations
-
 import json
 import socket
 import socketserver

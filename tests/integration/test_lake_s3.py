@@ -2,8 +2,6 @@
 needs are rejected.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import socket

@@ -1,7 +1,5 @@
 """With the Kafka rights in SECURITY.md everything works; without any single one it does not."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import io

@@ -1,7 +1,5 @@
 """The whole master against a real broker: its end, as a service, and what a killed one leaves to the next."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Members of a real consumer group without Spark: assignors, leaders, static members, and another client."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """Operations on a real master with stand-in workers: effects, answers, and what is kept and recorded."""
 
-from __future__ import annotations
-
 import json
 import os
 import pwd

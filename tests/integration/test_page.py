@@ -1,7 +1,5 @@
 """The page at `/` in a real browser, on a real server whose fleet changes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Charts and views of the page in a real browser: drawn, followed, zoomed, kept by a link."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

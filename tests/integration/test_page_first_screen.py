@@ -1,7 +1,5 @@
 """The page's first screen in a real browser, on a telephone and on a desk."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """An exporter's page lists every group of the clusters in a real browser: searched, sorted, read; ten thousand too."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

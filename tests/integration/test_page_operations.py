@@ -1,7 +1,5 @@
 """Operations on the page of a running fleet: a real master and its workers, a real browser."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path

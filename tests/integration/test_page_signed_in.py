@@ -1,7 +1,5 @@
 """What a signed-in user does on the page in a real browser: dead letters, and what a token protects."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext

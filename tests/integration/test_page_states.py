@@ -1,7 +1,5 @@
 """The page's first screen for each state that users meet, on a telephone and on a desk."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import product

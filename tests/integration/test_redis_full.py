@@ -1,7 +1,5 @@
 """A Redis at `maxmemory` (noeviction) rejects puts, and can be drained without help."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing

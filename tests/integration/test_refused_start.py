@@ -1,7 +1,5 @@
 """Each unmet condition of a start gives one sentence and an exit code, and leaves nothing half-started."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

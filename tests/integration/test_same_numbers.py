@@ -1,7 +1,5 @@
 """RPC, HTTP, `/metrics` and the page show the same numbers of one collection."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

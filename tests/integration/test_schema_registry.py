@@ -2,8 +2,6 @@
 show.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import ssl

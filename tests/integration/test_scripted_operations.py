@@ -2,8 +2,6 @@
 processes `restart` and `scale` start and stop.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

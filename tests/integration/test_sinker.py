@@ -1,7 +1,5 @@
 """Real sinkers: what they handle, what a kill leaves, and several of them on one storage."""
 
-from __future__ import annotations
-
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Real sinkers under a real master, and messages that die."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

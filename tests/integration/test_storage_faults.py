@@ -3,8 +3,6 @@
 A child dies by SIGKILL after a random number of its steps, so inside the next step.
 """
 
-from __future__ import annotations
-
 import filecmp
 import multiprocessing
 import os

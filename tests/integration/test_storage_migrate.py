@@ -1,7 +1,5 @@
 """A storage moves to another cluster, to which its topics were copied: two real brokers."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import closing

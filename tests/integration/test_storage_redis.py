@@ -1,7 +1,5 @@
 """The Redis storage alone: connections, rights, restarts, and the server's clock."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import pickle

@@ -1,7 +1,5 @@
 """The master runs the maintenance of a lake's table in its own process."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """Each way a real worker can be unhealthy under a real master: the cause, and what an operator reads."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

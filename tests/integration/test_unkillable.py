@@ -1,7 +1,5 @@
 """A process on a disk that hangs survives SIGKILL: what an operator sees of the fleet."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Records that Spark fails at, read by a plain consumer from a real broker."""
 
-from __future__ import annotations
-
 import time
 import uuid
 

@@ -5,8 +5,6 @@ If the checkpointing connection maps the file, one system call falls into that m
 the bug damages the file; with the protection of `checkpoint` none does.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """`kctl exporter` shows checkpoints of Spark queries as groups, and writes nothing to them."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`pip install` of `kctl-agent`, `kctl` and `kctl[spark]` brings what each needs, and no other package."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """Rules of modules, pages and words: what each begins with, where links lead, and what must not occur."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What is in deploy/ is checked by the tools that will read it, as far as they run without a cluster."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What there is, is documented: settings, commands, options, results, error codes, exit codes."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

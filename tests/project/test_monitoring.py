@@ -1,8 +1,6 @@
 """Alert rules name metrics that exist, are tested firing and not firing, and lead to a page that helps; each panel of a
 dashboard can be read, on two clusters too."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The recipes of docs/architecture.md are carried out on a copy of the packages, with no more files than they name."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """One command sets everything up: the Makefile, scripts/setup, .ci/run and the lock of the Python packages."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

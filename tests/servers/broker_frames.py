@@ -3,8 +3,6 @@
 It uses kafka-python's own message classes, so the client's decoder reads the frames built here.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache

@@ -5,8 +5,6 @@ it a broker answers in two thirds of the time. Its file name identifies Java and
 a JVM checks the archive, too, and runs without one that does not fit. `tests.record_classes` makes it.
 """
 
-from __future__ import annotations
-
 import base64
 import tempfile
 import uuid

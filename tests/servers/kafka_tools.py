@@ -3,8 +3,6 @@
 Each call starts a JVM (0.8 s on a quiet machine). The tool exits 0 even on failure, and prints the failure.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor

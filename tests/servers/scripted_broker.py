@@ -13,8 +13,6 @@ ApiVersions, Metadata and FindCoordinator are answered without a script: the bro
 these three, leads all partitions of `topics` and coordinates every group.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias

@@ -2,8 +2,6 @@
 served.
 """
 
-from __future__ import annotations
-
 import selectors
 import socket
 import threading

@@ -2,8 +2,6 @@
 visible, and raises kafka.errors.KafkaError as the broker answers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import closing
 

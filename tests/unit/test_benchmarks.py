@@ -1,7 +1,5 @@
 """The stand-ins of the benchmarks fail here, instead of in a long run, when they no longer fit."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime
 from pathlib import Path

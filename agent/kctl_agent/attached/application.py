@@ -5,8 +5,6 @@ asks Spark every second, because a listener would need a port in the application
 listener (sparkMeasure #7). Needs PySpark 3.4 and kafka-python.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import logging

@@ -1,7 +1,5 @@
 """The brokers of an application's queries: how to connect to them, their log offsets, and commits to a shadow group."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

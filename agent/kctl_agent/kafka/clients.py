@@ -1,7 +1,5 @@
 """Clean-up that clients of kafka-python 3.0.12 do not do themselves. The caller imports kafka-python."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Describes exceptions of kafka-python, recognized by class name, in plain words for an operator."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import Final

@@ -1,7 +1,5 @@
 """TLS and SASL towards the brokers, as settings of kafka-python's clients and of Spark's Java client."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple

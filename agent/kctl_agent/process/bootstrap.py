@@ -5,8 +5,6 @@ Exit codes: 0 stopped as requested; 78 (EX_CONFIG) cannot start as configured, o
 reason. The log ends with the reason.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import json

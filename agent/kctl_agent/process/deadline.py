@@ -1,7 +1,5 @@
 """A thread's absolute deadline for all its waits, because a group considers a member dead if it does not poll."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """Recognizes outages of external systems, and waits for their end inside the process."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Callable
 from pathlib import Path

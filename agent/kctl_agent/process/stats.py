@@ -1,7 +1,5 @@
 """The snapshot of a process, published every half second and after each change, even while the main thread is busy."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

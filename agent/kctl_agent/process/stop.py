@@ -1,7 +1,5 @@
 """Ends a process on request, and with its master. Dumps the stacks of one that hangs."""
 
-from __future__ import annotations
-
 import ctypes
 import faulthandler
 import logging

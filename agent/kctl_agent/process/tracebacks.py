@@ -1,7 +1,5 @@
 """Formats tracebacks of the user's code as bounded text for logs and dead letters, without values of variables."""
 
-from __future__ import annotations
-
 import os
 import sys
 import traceback

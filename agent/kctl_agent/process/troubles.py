@@ -1,7 +1,5 @@
 """The troubles of a process: outages and errors, one for each part of the process. No clock: callers pass the time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Decodes Avro into Python objects with fastavro, and inlines the references of a schema."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """Decodes keys and values by `kafka.key_format` and `kafka.value_format`, for handlers and for people."""
 
-from __future__ import annotations
-
 import json
 from math import isfinite
 from typing import Any, NamedTuple

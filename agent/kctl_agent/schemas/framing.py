@@ -4,8 +4,6 @@ A *prefix* is magic byte 0 and a 4-byte id, or magic byte 1 and a 16-byte GUID. 
 of the last header with a given name.
 """
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from kctl_agent.errors import Undecodable

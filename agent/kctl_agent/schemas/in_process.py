@@ -1,7 +1,5 @@
 """Sets how `Message.decoded` decodes keys and values in this process."""
 
-from __future__ import annotations
-
 from kctl_agent.message import decode_by
 from kctl_agent.schemas.formats import Formats
 

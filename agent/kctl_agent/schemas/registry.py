@@ -3,8 +3,6 @@
 Schemas never change, so they are kept for ever. Threads that ask for the same schema share one request.
 """
 
-from __future__ import annotations
-
 import json
 import ssl
 import time

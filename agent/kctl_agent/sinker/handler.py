@@ -1,8 +1,6 @@
 """Loads the user's handler by name, calls it, checks its result, and logs its failures without being flooded. A handler
 is a function, or a class with `handle` and optionally `open` and `close`; each may be `async`."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import logging

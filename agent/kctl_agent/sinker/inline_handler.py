@@ -4,8 +4,6 @@ Spark's executors make calls of up to `batch_size` messages. Failed messages are
 acknowledged or a dead letter; then the stored offset moves past the call.
 """
 
-from __future__ import annotations
-
 import fcntl
 import logging
 import os

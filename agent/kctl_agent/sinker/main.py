@@ -1,8 +1,6 @@
 """A sinker's process: `python -m kctl_agent.sinker` (see `process.bootstrap`). At the end of stdin the master is gone:
 the sinker finishes the current call, releases its other claims and exits."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

@@ -1,7 +1,5 @@
 """The main loop of a sinker: claim, call the handler, settle, while the `Watchdog` renews leases."""
 
-from __future__ import annotations
-
 import base64
 import json
 import logging

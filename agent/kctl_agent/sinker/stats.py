@@ -1,7 +1,5 @@
 """The snapshot that a sinker publishes about itself."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import Counter, deque

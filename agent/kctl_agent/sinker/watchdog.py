@@ -1,7 +1,5 @@
 """The watchdog of a sinker renews leases, and ends the process if a call hangs: a thread cannot be killed."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

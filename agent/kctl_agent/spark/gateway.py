@@ -5,8 +5,6 @@ first bytes of a connection with the token before Py4J reads them (`java/kctl/To
 the owner of a connection only from `/proc/net/tcp`, which takes longer the more sockets the machine has.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import socket

@@ -7,8 +7,6 @@
   died, any user may listen on its port and would get the token and the Kafka password with the next call.
 """
 
-from __future__ import annotations
-
 import errno
 import math
 import os

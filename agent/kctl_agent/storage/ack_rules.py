@@ -1,7 +1,5 @@
 """Decides for every storage which claimed messages are done, retried or dead-lettered. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The cause of a dead letter, read from its stored error: the exception class and the line in the user's code. Pure."""
 
-from __future__ import annotations
-
 import re
 import sysconfig
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Rules of all storages: which writes the stored offset allows, and how a chunk is cut into blocks. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

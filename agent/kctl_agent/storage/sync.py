@@ -1,7 +1,5 @@
 """Syncs files and folders to the disk, so that they survive a power cut."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

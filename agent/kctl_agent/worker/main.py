@@ -1,8 +1,6 @@
 """A worker's process: `python -m kctl_agent.worker` (see `process.bootstrap`). At the end of stdin the master is gone:
 the worker finishes its batch, commits, leaves the group and exits."""
 
-from __future__ import annotations
-
 import logging
 from collections import deque
 from collections.abc import Callable

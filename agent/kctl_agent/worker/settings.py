@@ -1,7 +1,5 @@
 """The settings of a worker."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

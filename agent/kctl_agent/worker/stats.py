@@ -1,7 +1,5 @@
 """The snapshot of a worker. Calls neither JVM nor storage: a hang there would delay every answer."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The commands of `kctl checkpoint`: the function and the module that run each have its name."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping
 from functools import partial

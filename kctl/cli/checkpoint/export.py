@@ -1,7 +1,5 @@
 """`kctl checkpoint export`"""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """`kctl checkpoint show`"""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping
 from datetime import UTC, datetime

@@ -4,8 +4,6 @@ The master moves the older part of a large log to NAME.log.1 while it is written
 file and then the log are read as one stream of bytes.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

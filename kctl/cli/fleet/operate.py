@@ -2,8 +2,6 @@
 
 `kctl seek` and `restart` also show a plan to confirm, and `kctl stack` prints stacks."""
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import sys

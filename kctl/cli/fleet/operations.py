@@ -1,8 +1,6 @@
 """`kctl operations` and `kctl operation`; submits an operation to the master of a fleet, follows it, and prints the
 outcome in one line."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """`kctl stop`"""
 
-from __future__ import annotations
-
 import argparse
 import os
 import select

@@ -1,7 +1,5 @@
 """Repeats a question: redrawn in place on a terminal, one answer after another into a pipe."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import time

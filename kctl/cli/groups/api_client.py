@@ -1,7 +1,5 @@
 """A client for `/api/v1/groups` of a `kctl exporter` or a master that collects all groups, with its options."""
 
-from __future__ import annotations
-
 import json
 import urllib.error
 import urllib.parse

@@ -1,7 +1,5 @@
 """`kctl groups` and `kctl group`"""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ Nothing changes without `--execute` or a yes at the terminal. Programs (`-o json
 get the plan, with exit code 2 unless they passed `--dry-run`.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The commands of `kctl kafka`: the function that runs each has its name, with `_` for `-`."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping
 from functools import partial

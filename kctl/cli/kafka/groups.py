@@ -1,7 +1,5 @@
 """`kctl kafka groups`, `group`, `delete-group` and `reset-offsets`"""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """`kctl kafka lag`, `list-offsets` and `offset-fetch`"""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable, Mapping
 from typing import Any

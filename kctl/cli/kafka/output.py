@@ -1,7 +1,5 @@
 """Prints rows as table, JSON or YAML; then names what is unknown, with exit code 3."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

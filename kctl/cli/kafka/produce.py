@@ -1,7 +1,5 @@
 """`kctl kafka produce`"""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -1,7 +1,5 @@
 """`kctl kafka topics`, `topic`, `brokers`, `create-topic`, `delete-topic` and `alter-topic`"""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Builds the JSON of answers from a snapshot of the fleet. Pure. An unknown value is null."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

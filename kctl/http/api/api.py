@@ -1,7 +1,5 @@
 """What the API's routes share: the last snapshot, its age and tag, and rows encoded once."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Iterator

@@ -1,7 +1,5 @@
 """`/api/v1/history`: the last day of the fleet, a topic, a partition, a process or a group, for charts."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated
 

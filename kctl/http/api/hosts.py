@@ -1,7 +1,5 @@
 """`/api/v1/hosts`: the hosts of a fleet, and answers for the masters of other hosts."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response

@@ -1,7 +1,5 @@
 """What the lists of the API share: router, parameters, paging."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial

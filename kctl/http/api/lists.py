@@ -3,8 +3,6 @@
 `kctl_agent.replies.questions` declares them, with rows and filters.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Coroutine, Iterator
 from inspect import Parameter, Signature

@@ -1,7 +1,5 @@
 """`/api/v1/operations`: the operations of `master.sock`, for callers with a token."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Any

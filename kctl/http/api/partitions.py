@@ -1,7 +1,5 @@
 """`/api/v1/lag`: a row for each partition."""
 
-from __future__ import annotations
-
 import asyncio
 from functools import partial
 from typing import Annotated

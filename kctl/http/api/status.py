@@ -1,7 +1,5 @@
 """`/api/v1/status`, `/api/v1/advice` and `/api/v1/events`"""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Annotated
 

@@ -1,8 +1,6 @@
 """Diagnoses a failed connection to a bootstrap server by trying other protocols, because a Kafka listener that receives
 the wrong protocol just closes."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 from struct import unpack

@@ -1,7 +1,5 @@
 """The layout of topics: their partitions over brokers, and their settings."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeAlias

@@ -5,8 +5,6 @@ that needs another name executes the whole package. An executed stand-in becomes
 existing references need no `__getattr__`.
 """
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Translates a client's exceptions to errors of `kctl kafka` with exit code and advice."""
 
-from __future__ import annotations
-
 from kafka import errors
 
 from kctl.errors import (

@@ -1,7 +1,5 @@
 """The typed result of one poll of groups, `ClusterReading`. No I/O."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ three, brokers denied groups for two seconds after a failover, in lists, descrip
 just started cannot know whether a coordinator is new.
 """
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping

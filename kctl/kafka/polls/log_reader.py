@@ -1,7 +1,5 @@
 """Reads ends and starts of groups' logs: ListOffsets to each leader, Metadata if leaders may have changed."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

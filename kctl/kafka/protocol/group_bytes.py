@@ -1,7 +1,5 @@
 """Counts the members of groups in the bytes of responses, without kafka-python's objects for all members. Pure."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple

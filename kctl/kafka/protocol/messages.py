@@ -2,8 +2,6 @@
 KIP-848 (key 69), share groups (77, 90; KIP-932) and streams groups (89; KIP-1071), which DescribeGroups reports as
 dead."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kafka.protocol.api_message import ApiMessage

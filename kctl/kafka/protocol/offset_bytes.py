@@ -4,8 +4,6 @@ kafka-python makes an object of each offset, which takes ten times as long as ev
 entries have the same length, so a topic's partitions are unpacked at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from struct import Struct

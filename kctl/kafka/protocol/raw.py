@@ -5,8 +5,6 @@ decodes nothing. Other functions decode Kafka's flexible encoding (KIP-482) piec
 next piece begins. Pure.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple

@@ -1,8 +1,6 @@
 """Routes requests of `master.sock`, operations to the operation log and questions to the service, and counts questions.
 No socket here."""
 
-from __future__ import annotations
-
 import time
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping

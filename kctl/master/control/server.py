@@ -4,8 +4,6 @@ Each connection answers one request after another and does not read meanwhile, s
 reading fills the kernel's buffers, not ours.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

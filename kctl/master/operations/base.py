@@ -1,7 +1,5 @@
 """What an operation is: its caller, its parameters, what it touches, its progress. No I/O."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 The roster's leader leads operations of all hosts, so that no two conflict; a former leader starts no more of them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

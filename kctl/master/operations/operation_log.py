@@ -4,8 +4,6 @@ Operations that were running when a master was killed are found in its audit log
 the end.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

@@ -1,7 +1,5 @@
 """A fleet that follows the advice at once, on a virtual clock: whole days, generated loads, and a recorded run."""
 
-from __future__ import annotations
-
 import json
 from bisect import bisect_right
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Each rule of the advice on samples without noise; a mutation of each rule must fail its check."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

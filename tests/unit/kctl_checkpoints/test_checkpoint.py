@@ -1,7 +1,5 @@
 """Checkpoints written by Spark 3.4 to 4.2, intact and damaged."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

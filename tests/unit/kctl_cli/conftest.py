@@ -1,7 +1,5 @@
 """A scripted master as this user's only running fleet, and a command line that asks it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial

@@ -1,7 +1,5 @@
 """`sudo kctl …` acts only on files that no other user owns or can change."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Requests as bytes, over a socket of their own."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 

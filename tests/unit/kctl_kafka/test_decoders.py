@@ -1,7 +1,5 @@
 """The decoders for whole responses read the same as kafka-python, for any bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from kctl.kafka.polls.cluster_reading import ClusterReading
 
 

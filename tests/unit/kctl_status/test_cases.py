@@ -1,7 +1,5 @@
 """Runs the table of cases next to this file (rules: docs/status.md)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache

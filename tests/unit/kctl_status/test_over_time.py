@@ -1,8 +1,6 @@
 """Judgements over minutes and hours: of silences, of watched checkpoints, and of random histories with known truth;
 `benchmarks.status_rules` runs more histories and compares Burrow's rules."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Callable, Sequence
 from functools import cache

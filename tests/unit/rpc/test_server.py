@@ -1,7 +1,5 @@
 """See also tests/conformance/sockets.py."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Mode `directly`: a put calls the handler, and the stored offset is the handler's progress."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import multiprocessing

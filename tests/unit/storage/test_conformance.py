@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from tests.conformance import Claims, DeadLetters, Puts
 
 

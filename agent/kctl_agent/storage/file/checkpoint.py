@@ -14,8 +14,6 @@ SQLite's checkpoint at commit is turned off (`schema.connect`). The one at the c
 because SQLite then has the whole file to itself.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """The dead letters of a file storage. An index keeps the dead letters of one cause and partition in order of death."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import json

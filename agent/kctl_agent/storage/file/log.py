@@ -10,8 +10,6 @@ when it reads or copies them. So `recover` rewrites the log as read, syncs it, a
 the last commit whose frames are intact (https://sqlite.org/walformat.html#recovery). Later commits never counted.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess

@@ -1,7 +1,5 @@
 """The stored offsets of a file storage and their owner; the transaction is the caller's."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Collection, Iterable
 

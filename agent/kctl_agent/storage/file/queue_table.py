@@ -1,7 +1,5 @@
 """The blocks of a file storage, their queue and clock. Each change except `insert` is one transaction."""
 
-from __future__ import annotations
-
 import json
 import math
 import sqlite3

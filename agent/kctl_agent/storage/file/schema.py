@@ -5,8 +5,6 @@ in one table a lease would cost 100 KB. Triggers maintain `counters`, so that co
 than counting ten.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ With `synchronous=NORMAL` a power cut undoes the last transactions, so a put is 
 a stored offset before it is returned.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import threading

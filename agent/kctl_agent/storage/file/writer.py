@@ -4,8 +4,6 @@ SQLite makes waiting writers sleep up to 100 ms between tries, so they wait for 
 thread copies the write-ahead log into the file after the task (`checkpoint`), so that no put waits for it.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections import Counter

@@ -1,7 +1,5 @@
 """Mode `lake`: batches become rows of a Delta table, unreadable messages rows of a second one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """The connection of a Redis storage: URL, keys, scripts, reconnects, and whether the server can be trusted."""
 
-from __future__ import annotations
-
 import logging
 import os
 import uuid

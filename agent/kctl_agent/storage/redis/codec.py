@@ -1,7 +1,5 @@
 """Decodes the replies of the scripts in `lua/`. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from kctl_agent.storage.block import Block

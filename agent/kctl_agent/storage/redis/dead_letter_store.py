@@ -1,8 +1,6 @@
 """The dead letters of a Redis storage. Each run, the dead letters of one cause and partition, is a sorted set scored by
 time of death."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections.abc import Iterator, Sequence

@@ -8,8 +8,6 @@ Sorted sets and hashes, not streams: a stream entry cannot return to its place, 
 and its idle time stands still when the server's clock is set back.
 """
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Puts into a Redis storage: one transaction sends the bytes of many chunks and runs the script that decides."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 kafka-python 3.0.12 raises only the first error of an OffsetCommit response.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ nothing may block and `commit()` raises. So blocking work runs in its own thread
 are committed inside the callback.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import threading

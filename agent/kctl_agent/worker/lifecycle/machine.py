@@ -5,8 +5,6 @@ Events are facts; decisions are made at `tick` (what must end) and `start_due` (
 at most one slow thing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum

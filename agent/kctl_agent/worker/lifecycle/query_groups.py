@@ -5,8 +5,6 @@ If the streaming query fails repeatedly, all its partitions become suspicious, a
 records (`query.careful_search`). Failures during an outage make nothing suspicious.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 

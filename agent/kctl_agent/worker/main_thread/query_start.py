@@ -1,8 +1,6 @@
 """Begins a query: decide, set the stored offsets, commit, read, in this order. A worker that freezes after any step is
 rejected at the next."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Executes accepted operations one after another, a step in each turn of the main thread."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace

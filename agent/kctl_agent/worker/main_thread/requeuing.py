@@ -3,8 +3,6 @@
 The tables decide which worker takes a request and prevent duplicates, so nothing has to stop when partitions move.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable

@@ -4,8 +4,6 @@
 keeps the last answer, so a hanging broker ages the answers but blocks nothing.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,8 +1,6 @@
 """Where a worker begins to read a partition, from committed offset and note, stored offset, log and reset policy. Pure.
 For the cases see docs/architecture.md, "What the stored offset must not hide"."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Progress of reading and committing, as one worker knows it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 from kafka import TopicPartition

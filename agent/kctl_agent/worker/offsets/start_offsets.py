@@ -1,7 +1,5 @@
 """Start offsets of a query: asks brokers and storage, lets `positions` decide, sets the stored offsets."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """The reason why a batch failed, in one line, and whether the storage was the cause. The driver gets an executor's
 exception as text. Exceptions of the put have a secret token, because an exception of user code may quote any record."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ task, the attempt whose rows Spark counted. A file system, a locale or a listing
 rows with Spark's count.
 """
 
-from __future__ import annotations
-
 # ruff: noqa: SLF001 - PySpark chooses no protocol for one job, and waits for an observation without end
 import json
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 """PySpark's daemon with the imports of a put already done: it forks a Python for each task. A fork has no threads:
 pyarrow's jemalloc restarts its own; OpenBLAS starts none, because Spark sets `OMP_NUM_THREADS`."""
 
-from __future__ import annotations
-
 import gc
 import socket
 import sys

@@ -1,7 +1,5 @@
 """The driver's side of a batch that becomes table files, by Spark's Parquet writer in the executors."""
 
-from __future__ import annotations
-
 import logging
 import re
 import sys

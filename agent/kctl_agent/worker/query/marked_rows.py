@@ -6,8 +6,6 @@ them. The marks of both passes are compared, because a transform that marks othe
 topic, partition or offset, would lose messages or store them twice.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import UTC, datetime

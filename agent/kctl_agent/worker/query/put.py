@@ -1,7 +1,5 @@
 """The executor's side of a put: Arrow batches into the storage. Memory is bounded by two Arrow batches."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Requeues dead letters of a table in a batch of their own. No value passes through Python."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -5,8 +5,6 @@ runs the batch with the schemas that it knows. If Spark then counts other ids, t
 runs the batch again if the registry knows any of them. So a batch costs more only if an id is new or unknown.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import threading

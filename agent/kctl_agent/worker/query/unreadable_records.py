@@ -1,7 +1,5 @@
 """Reads the records that Spark or the transform cannot read, with a plain consumer."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Iterator
 from contextlib import closing

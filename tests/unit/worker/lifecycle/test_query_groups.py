@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from kafka import TopicPartition
 
 from kctl_agent.worker.lifecycle.query_groups import RETRY_SECONDS, SUSPECT_AFTER, LeftOut, QueryGroups

@@ -1,6 +1,3 @@
-from __future__ import annotations
-
-
 class PlayedStats:
     def __init__(self) -> None:
         self.troubles: dict[str, tuple[str, str | None]] = {}

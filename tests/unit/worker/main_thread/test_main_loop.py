@@ -1,8 +1,6 @@
 """The group member, the storage and the agent are real; the coordinator is scripted, Spark and other brokers are
 simulated."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager

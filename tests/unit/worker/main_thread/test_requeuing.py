@@ -1,7 +1,5 @@
 """The requeue is simulated in a real thread."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from pathlib import Path

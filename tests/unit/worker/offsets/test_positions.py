@@ -1,8 +1,6 @@
 """Where reading starts: the cases of docs/architecture.md, "What the stored offset must not hide". The note in a
 commit's metadata, and truncation by a new leader, found from the reports of leaders (KIP-320)."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -5,8 +5,6 @@ A seeded walk over the steps, in memory and in a file. The storage and `decide` 
 commits by generation as Kafka does, and the order of a worker's steps (`QueryStart`, `Pipeline`) are simulated.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Without a JVM: the executors' files are in a folder of this machine."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Without a JVM: the frame passes its Arrow batches to the task in this process."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

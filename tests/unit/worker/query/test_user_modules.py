@@ -1,7 +1,5 @@
 """The user's transform: how it is loaded, which modules executors get with it, and when they have changed."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import subprocess

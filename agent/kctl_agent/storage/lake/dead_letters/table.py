@@ -5,8 +5,6 @@ its rows with the group's. A repeated batch finds its stored dead letters (`earl
 before the transform. So each message is in one of the two tables, even if a changed transform repeats the batch.
 """
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections import Counter

@@ -1,8 +1,6 @@
 """Checkpoints of a table's log, by delta-rs in a separate process, because one for 100,000 files takes hundreds of
 megabytes of memory."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import logging

@@ -1,7 +1,5 @@
 """The actions of the Delta protocol in a commit of a batch or a compaction. Pure."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

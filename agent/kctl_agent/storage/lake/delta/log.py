@@ -1,7 +1,5 @@
 """The log of a Delta table as files, which others write and clean up at the same time."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -6,8 +6,6 @@ above those read is missing. Delta's writer for Spark may overwrite an entry tha
 rename; the stamps of the newest entries show it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NoReturn
 

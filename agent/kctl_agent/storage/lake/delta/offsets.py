@@ -6,8 +6,6 @@ next offset, which is part of every commit. Three more names below this one have
 topic's id. A fifth name, `claim`, changes each time a batch is about to store dead letters of the partition.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable
 from urllib.parse import quote, unquote

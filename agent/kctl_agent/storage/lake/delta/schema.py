@@ -4,8 +4,6 @@ With `storage.merge_schema` new columns are added, null in existing rows; otherw
 left out, and numbers are widened. A changed type is rejected, and a field inside a struct is never added.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Counts files, bytes and rows of a table part by part from its log: delta-rs' list of files is too large."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -1,8 +1,6 @@
 """The folder of a table, for plans, footers and leftovers of batches; delta-rs and Spark open it themselves. Names are
 relative, with `/`, unescaped (a log has them escaped)."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """A folder of this machine. Files must be synced here: delta-rs and Spark do not."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -5,8 +5,6 @@ compaction has no effect. delta-rs writes statistics that hide rows (`merge_file
 although another OPTIMIZE came first, and does not sync.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Removes files that no version needs: replaced, or never committed, before the start of the retention."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection, Iterable
 from urllib.parse import unquote

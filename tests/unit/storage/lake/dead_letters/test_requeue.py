@@ -1,7 +1,5 @@
 """Requeues dead letters of a table without Spark: pyarrow writes what a transform returns."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """A table's log that changes while a process is frozen between any two steps, or during a read: listed entries may be
 gone, and listings incomplete."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

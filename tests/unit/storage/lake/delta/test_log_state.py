@@ -1,8 +1,6 @@
 """What is read of a table's log. For requests to an object store, the store is in memory and the table is made in a
 folder, because delta-rs cannot open the store."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Columns of a batch and of its table: which fit, which are added, and which are rejected."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -9,8 +9,6 @@ compaction. No value of a message may keep a batch from being stored.
            cast(id as decimal(9, 2)) as price
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile
