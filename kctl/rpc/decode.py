@@ -4,14 +4,14 @@ newer. A message names the field but quotes nothing.
 Decoding without dicts takes 6.5 ms of CPU time for 10,000 partitions instead of 22 (2 cores, 2026-11-25).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from threading import Lock
-from typing import Annotated, Any, Final, TypeVar, cast, get_args, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -21,11 +21,10 @@ T = TypeVar("T")
 
 _MOST: Final = 2**62
 """Offsets and their differences have 64 bits."""
-_BOUNDED: Final = {
-    "int": Annotated[int, msgspec.Meta(gt=-_MOST, lt=_MOST)],
-    "float": Annotated[float, msgspec.Meta(gt=-_MOST, lt=_MOST)],
+_BOUNDED: Final[dict[Any, Any]] = {
+    number: Annotated[number, msgspec.Meta(gt=-_MOST, lt=_MOST)] for number in (int, float)
 }
-_COUNTER: Final = {"int": Annotated[int, msgspec.Meta(ge=0, lt=_MOST)]}
+_COUNTER: Final[dict[Any, Any]] = {int: Annotated[int, msgspec.Meta(ge=0, lt=_MOST)]}
 
 _MAKING: Final = Lock()
 """Serializes the making of types: msgspec 0.22 caches a class before it is complete, and a thread that uses the class
@@ -93,16 +92,23 @@ def _made(kind: Any) -> msgspec.json.Decoder[Any]:
 def _bound(kind: Any) -> None:
     """Adds bounds to every number in a dataclass, which cannot declare them because agents do not have msgspec."""
     if is_dataclass(kind) or hasattr(kind, "__struct_fields__"):
-        hints = get_type_hints(kind, localns=_BOUNDED, include_extras=True)
+        hints = get_type_hints(kind, include_extras=True)
         declared = fields(kind) if is_dataclass(kind) else ()
-        if not all(isinstance(each.type, str) for each in declared):
-            raise TypeError(f"{kind.__module__} needs `from __future__ import annotations`: numbers get bounds there")
-        marked = {each.name for each in declared if "is_counter" in each.metadata}
-        counters = get_type_hints(kind, localns=_COUNTER, include_extras=True) if marked else {}
-        kind.__annotations__ = {name: counters[name] if name in marked else hint for name, hint in hints.items()}
+        counters = {each.name for each in declared if "is_counter" in each.metadata}
+        kind.__annotations__ = {
+            name: _bounded(hint, _COUNTER if name in counters else _BOUNDED) for name, hint in hints.items()
+        }
         for hint in hints.values():
             for part in _parts(hint):
                 _bound(part)
+
+
+def _bounded(hint: Any, bounds: dict[Any, Any]) -> Any:
+    origin, parts = get_origin(hint), get_args(hint)
+    if not parts or origin is Annotated:
+        return bounds.get(hint, hint)
+    bounded = tuple(_bounded(part, bounds) for part in parts)
+    return reduce(or_, bounded) if origin in (Union, UnionType) else origin[bounded]
 
 
 def _parts(hint: Any) -> Iterator[Any]:
