@@ -116,12 +116,26 @@ async def test_the_leader_is_asked_again_after_a_change_and_while_it_is_not_know
 
 @pytest.mark.parametrize("fleet", [{"metadata_brokers": Refuses(UnknownMethod("-"))}], indirect=True)
 async def test_an_agent_too_old_to_know_a_question_is_not_asked_again_each_time(fleet: Fleet) -> None:
-    snapshot = await fleet.collector.collect()
+    await fleet.collector.collect()
+    snapshot = await fleet.collector.collect()  # the brokers have failed in between
 
     assert [each.code for each in snapshot.kept["metadata_brokers"].failed[:1]] == ["unknown_method"]
-    assert fleet.asked()["metadata_brokers"] == 1
+    assert fleet.asked()["metadata_brokers"] == 2
     await fleet.collector.collect()
     assert fleet.asked()["metadata_brokers"] == 0
+
+
+async def test_metadata_are_asked_for_again_once_the_brokers_are_back(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        await fleet.collector.collect()
+    fleet.asked()
+    monkeypatch.setattr(fleet.cluster, "error", None)
+
+    await fleet.collector.collect()
+
+    assert fleet.asked()["metadata_topics"] == 1
 
 
 async def test_offsets_age_while_brokers_hold_up_the_snapshot(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
