@@ -99,7 +99,7 @@ def test_a_master_that_is_frozen_or_gone_is_no_fleet_that_is_well(bench: Bench) 
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.shows("an ordinary start, restart, reload or scale shows no `failing`; no paging alert is pending")
-@pytest.mark.shows("a restart of the only sinker, or of the engine, is reported as `degraded`, never `failing`")
+@pytest.mark.shows("a restart of all workers, or of the engine, is reported as `degraded`, never `failing`")
 @pytest.mark.parametrize("change", CHANGES, ids=lambda each: each.__name__)
 def test_an_ordinary_change_is_never_failing(bench: Bench, change: Callable[[Bench], None]) -> None:
     bench.begin()
@@ -115,7 +115,7 @@ def test_an_ordinary_change_is_never_failing(bench: Bench, change: Callable[[Ben
     texts = "\n".join(text for _, text in events(bench, last))
     assert "failing" not in texts
     if change in (restart, restart_of_the_engine):
-        assert f"{'engine' if change is restart_of_the_engine else 'sinker-0'} is restarting on request" in texts
+        assert f"{'engine' if change is restart_of_the_engine else 'worker-0'} is restarting on request" in texts
     bench.is_well = True
 
 

@@ -287,6 +287,7 @@ def test_an_outage_is_an_event_when_it_begins_and_when_it_is_over() -> None:
 
 
 @pytest.mark.shows("an ordinary start, restart, reload or scale is `degraded` at most, never `failing`")
+@pytest.mark.shows("a restart of the only sinker is reported as `degraded`, never `failing`")
 @pytest.mark.parametrize(
     ("taken", "reason"),
     [
