@@ -84,6 +84,7 @@ STATUSES = (
 class _Stand:
     last_success: Mapping[str, float] = MappingProxyType({"committed": 1.0, "offsets": 2.0, "group": 3.0})
     nothing_known = BrokerSnapshot()
+    error = None
 
     async def refresh(self, _timeout_seconds: float) -> None:
         pass
@@ -134,6 +135,7 @@ async def _master(folder: Path) -> AsyncIterator[SnapshotSource]:
     snapshots: list[FleetSnapshot] = []
     collecting = asyncio.ensure_future(collector.run())
     while not snapshots:
+        assert not collecting.done(), collecting.exception()
         await feed.wait_beyond(0)
         latest = collector.latest()
         snapshots += [] if latest is None else [latest]
