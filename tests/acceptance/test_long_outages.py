@@ -21,7 +21,8 @@ from tests.servers.redis_server import RedisServer
 
 OUTAGE_SECONDS = float(os.environ.get("KCTL_TEST_OUTAGE_SECONDS", "100"))
 """Processes count as stalled after 60 s."""
-NAMED_SECONDS = 30.0
+NAMED_SECONDS = 45.0
+"""A sinker waits 30 s for a reply: a claim whose reply is lost would keep its messages until the lease ends."""
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300 + 2 * OUTAGE_SECONDS)]
 
