@@ -62,8 +62,9 @@ async def refusal(client: httpx.AsyncClient, path: str, method: str = "GET", **h
 async def test_reading_anything_needs_a_token(access: AccessRights) -> None:
     async with client_of(snapshot(), access) as client:
         for path in PATHS:
-            for headers in ({}, WRONG, {"authorization": TOKEN}, {"authorization": "Basic ???"}):
-                assert await refusal(client, path, **headers) == "401 unauthorized", path
+            for header in (TOKEN, f"Token {TOKEN}", "Basic ???", WRONG["authorization"]):
+                assert await refusal(client, path, authorization=header) == "401 unauthorized", path
+            assert await refusal(client, path) == "401 unauthorized", path
         for path in ("/", "/metrics", "/healthz"):
             for headers in (GOOD, bearer(READ), basic(TOKEN), basic(READ)):
                 assert (await client.get(path, headers=headers)).status_code == 200, path

@@ -178,6 +178,17 @@ def test_the_next_search_knows_what_the_last_one_found_out_unless_the_partition_
     assert search.next(reads.ends, reads.now)[reads.partitions[1]] == (51, 100)
 
 
+def test_the_next_search_begins_with_the_groups_that_still_waited() -> None:
+    reads = Reads([100] * 8, {(1, 50)})
+    reads.search.failed(reads.search.next(reads.ends, reads.now), "bad", reads.now)
+    waiting = list(reads.search.waiting)
+
+    search = CarefulSearch(reads.stored, MOST, 0.0, reads.now, reads.search)
+
+    assert waiting
+    assert list(search.waiting)[: len(waiting)] == waiting
+
+
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 END = 20
 
