@@ -164,6 +164,9 @@ class Collector:
         self._supervisor.on_heartbeats({each.sender: each.result for each in replies.ping.answers}, started)
         await self._refresh_cached(sockets, replies, are_back, started + timeout)
         await brokers
+        if not are_back and self._broker_cache.error is None:
+            now = asyncio.get_running_loop().time()
+            await self._refresh_cached(sockets, replies, True, now + timeout)
         if not replies.ping.failed:
             self._agents_success = time.time()
         of_brokers = await self._aside(self._broker_cache.snapshot)

@@ -24,7 +24,7 @@ _MOST: Final = 2**62
 _BOUNDED: Final[dict[Any, Any]] = {
     number: Annotated[number, msgspec.Meta(gt=-_MOST, lt=_MOST)] for number in (int, float)
 }
-_COUNTER: Final[dict[Any, Any]] = {int: Annotated[int, msgspec.Meta(ge=0, lt=_MOST)]}
+_COUNTER: Final[dict[Any, Any]] = {number: Annotated[number, msgspec.Meta(ge=0, lt=_MOST)] for number in (int, float)}
 
 _MAKING: Final = Lock()
 """Serializes the making of types: msgspec 0.22 caches a class before it is complete, and a thread that uses the class

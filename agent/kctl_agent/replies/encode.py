@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import Field, fields, replace
 from functools import cache, partial
 from keyword import iskeyword
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
@@ -63,8 +63,12 @@ def _shape(kind: Hashable) -> _Shape:
     def marked(mark: str) -> tuple[str, ...]:
         return tuple(each.name for each in declared if mark in each.metadata)
 
-    nested = tuple(each.name for each in declared if not _PLAIN_NAMES.issuperset(str(each.type).split(" | ")))
+    nested = tuple(each.name for each in declared if not _PLAIN_NAMES.issuperset(_type_name(each).split(" | ")))
     return _Shape(tuple(each.name for each in declared), marked("is_age"), nested, marked("is_left_out"))
+
+
+def _type_name(declared: Field[Any]) -> str:
+    return declared.type.__name__ if isinstance(declared.type, type) else str(declared.type)
 
 
 @cache

@@ -176,6 +176,7 @@ def test_a_reply_that_trickles_does_not_extend_the_deadline(short_dir: Path) -> 
         ("offset_checker", {"rows": [{"topic": "o", "partition": 0, "committed": 2**62}]}, "`$.rows[0].committed`"),
         ("ping", {"pid": True}, "got `bool` - at `$.pid`"),
         ("workers", {"sinker": {"handled": -1}}, "Expected `int` >= 0 - at `$.sinker.handled`"),
+        ("workers", {"batch_seconds_total": -1.0}, "Expected `float` >= 0.0 - at `$.batch_seconds_total`"),
         ("workers", {"state_seconds": 2.0**62}, "Expected `float` < 4.611686018427388e+18 - at `$.state_seconds`"),
     ],
 )
