@@ -72,8 +72,8 @@ class ClusterMissing(KctlError, code="cluster_missing", exit_code=2, http_status
 
 
 class ConfigError(KctlError, code="bad_config", exit_code=2):
-    """A file, `KCTL_*` variable or flag cannot be used; the sentence has the value and what is allowed. As root also:
-    the file belongs to another user (`sudo -u USER kctl …`)."""
+    """A file, `KCTL_*` variable or flag cannot be used; the sentence has the value and what is allowed. For root, also
+    a file that another user owns or can write (`sudo -u USER kctl …`)."""
 
 
 class IncompleteAnswer(KctlError, code="incomplete", retriable=True, exit_code=3, http_status=503):

@@ -214,7 +214,7 @@ def _carried_out(node: Command, path: str, words: Sequence[str], config: str | N
 
 
 def _show(node: Command | CommandGroup, path: str, *, is_asked: bool) -> int:
-    """If a command is missing, prints on stderr, with exit code 2."""
+    """Prints a help page; if the user did not ask for it, on stderr and with exit code 2."""
     from kctl.cli.help import page  # with shutil and textwrap, 5 ms
 
     echo(page(node, path), is_error=not is_asked)

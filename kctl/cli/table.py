@@ -58,7 +58,7 @@ def _set_column(column: Column, values: Sequence[Any]) -> tuple[str, Sequence[ob
 
 
 def _set_numbers(column: Column, values: Sequence[Any], *, has_unknown: bool) -> tuple[str, Sequence[object]]:
-    """Formats a number only when its line is formatted; the least or greatest number is the widest."""
+    """Leaves numbers unformatted until their line is printed: the least or the greatest is the widest."""
     known = [value for value in values if value is not None] if has_unknown else values
     extremes = [str(extreme(known)) for extreme in (min, max) if known]
     widest = max(map(len, (column.heading, UNKNOWN, *extremes)))

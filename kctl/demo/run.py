@@ -178,8 +178,8 @@ def bring_parts(storage: str) -> None:
 
 
 class Interrupts:
-    """Ctrl-C or SIGTERM: the first ends the load and drains, the second ends the draining, both in order. Before
-    `is_something_to_end` it raises KeyboardInterrupt."""
+    """Counts Ctrl-C and SIGTERM. The first ends the load and starts draining; the second ends the draining. Both shut
+    down cleanly. Before `is_something_to_end` it raises KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.count = 0

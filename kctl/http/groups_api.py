@@ -150,7 +150,8 @@ def _chosen(view: GroupsView, cluster: str | None) -> Latest:
 
 
 def _only(latest: Latest, group: str) -> tuple[ClusterSnapshot, GroupSnapshot]:
-    """If there is none, it may be in a cluster that was not polled yet (NotReady)."""
+    """Returns the one group with this name. Raises UsageError if several clusters have one, NotReady if none has but a
+    cluster was not polled yet, else GroupMissing."""
     found = [
         (snapshot, each)
         for snapshot in latest.values()

@@ -161,8 +161,8 @@ class Guard:
             scope[OTHER_KEY] = True
 
     def _token(self, source: str, authorization: str, needs_acting: bool) -> Token:
-        """The caller's valid token. Raises Unauthorized. Never locks out: 16 characters are not guessed, and local
-        users share one address, so they could lock each other out."""
+        """The caller's valid token. Raises Unauthorized. Wrong tokens lock no caller out: a token of 16 characters
+        cannot be guessed, and local users share one address, so one could lock out the others."""
         scheme, _, value = authorization.partition(" ")
         given = value.strip()
         if scheme.lower() == "basic":

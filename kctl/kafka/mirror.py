@@ -55,7 +55,8 @@ class _Log:
         return None
 
     def equal(self, record: Record, has_enough: Callable[[list[int]], bool]) -> list[int]:
-        """Offsets of equal messages. Stops at the first later message if `has_enough` is true."""
+        """Returns the offsets of messages with the timestamp, key and value of `record`. Once `has_enough(offsets)` is
+        true, stops at the first message with a later timestamp."""
         if record.timestamp is None:
             raise OperationRefused("the last message that was stored has no timestamp to look for")
         begin = _offset(self.cluster, self.key, record.timestamp)

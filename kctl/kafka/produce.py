@@ -229,7 +229,7 @@ class Production:
         return failure(reason or error, f"topic {self._topic}")
 
     def forget_retries(self) -> None:
-        """Call it before messages whose retries may have other reasons."""
+        """Forgets the broker's reason for earlier retries, so that later messages are not explained by it."""
         self._retry_reasons.last = None
 
 

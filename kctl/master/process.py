@@ -305,14 +305,14 @@ class Process(NamedTuple):
 
     @property
     def is_dead(self) -> bool:
-        """False while another thread is in the kernel, although the main thread of a killed process is a zombie by
-        then."""
+        """Whether all threads have ended. A killed process whose main thread is a zombie is not dead while another
+        thread is in the kernel."""
         return self.state == "Z" and self.threads == 1
 
 
 def processes(pids: Iterable[int] | None = None) -> Iterator[Process]:
-    """Yields these processes, or all, without ended ones, from /proc/PID/stat (fields 1, 3, 6, 20, 24 and 28 of
-    proc(5)). Call it in a thread."""
+    """Yields `pids`, by default all processes, and skips pids that no longer exist; zombies are included. Reads
+    /proc/PID/stat (fields 1, 3, 6, 20, 24 and 28 of proc(5)). Call it in a thread."""
     for pid in pids if pids is not None else map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
             descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)

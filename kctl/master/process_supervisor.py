@@ -82,8 +82,8 @@ class ProcessSupervisor:
         given_up: Callable[[str], None] = lambda _: None,
         stalled_from_start: Callable[[str, float], None] = lambda _name, _since: None,
     ) -> None:
-        """`at_start` returns further settings of a new process. `given_up` is called for a fatal process;
-        `stalled_from_start`, with the time of the stall, for a process that is replaced without ever finishing a
+        """`at_start` returns further settings of a new process. `given_up` is called when the process is
+        fatal, `stalled_from_start` with the time of the stall when the process is replaced without ever finishing a
         batch."""
         self.launch = launch
         self.policy = policy

@@ -74,7 +74,8 @@ def own_run_dir(run_dir: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
     """Locks `data_dir`, because starting processes clear scratch folders and settle journals that a live process may
-    use. Raises RunDirUnusable, AlreadyRunning (a master with another run_dir, or its processes)."""
+    use. Raises RunDirUnusable, or AlreadyRunning if a master with another run_dir holds the lock or processes of the
+    former run_dir still run."""
     path = data_dir / DATA_LOCK_NAME
     former = Path(_holder(path)[1])
     try:

@@ -181,7 +181,8 @@ class Master:
             notify("READY=1")
 
     async def _stop_workers(self, supervising: asyncio.Task[object], now: asyncio.Event) -> bool:
-        """Returns whether the stop was orderly: a second signal cancels the supervisor, which kills what is left."""
+        """Returns whether the stop was orderly. It was not if a second signal cancelled the supervisor, which then
+        kills what is left, or if a process survives SIGKILL."""
         if supervising.done():
             return True
         stopping = task(self._parts.supervisor.stop(), "stop")
@@ -222,7 +223,8 @@ def announced(config: Config, config_path: Path, http_url: str) -> Iterator[None
 
 
 def _listed(config: Config, config_path: Path) -> Path | None:
-    """A failure must not keep a master from running (gunicorn #3551)."""
+    """Registers the fleet. If that fails, logs a warning and returns None: the master must run anyway (gunicorn
+    #3551)."""
     try:
         return fleets.register(config.fleet.name, config.fleet.run_dir, config_path)
     except (PathError, OSError) as error:

@@ -24,7 +24,7 @@ class Processed:
         self._position = self._committed
 
     def choose(self, rows: Rows) -> None:
-        """Replaces the partitions by these rows of the current ones; row -1 is a new partition."""
+        """Replaces the partitions. `rows` has the previous row of each; -1 is a new partition."""
         is_old = rows >= 0
         for name, fill in vars(Processed(len(rows))).items():
             column = getattr(self, name)

@@ -71,10 +71,11 @@ class UnhandledTrend:
         self._better_since: float | None = None
 
     def seen(self, seconds: float | None, limit: float, cycle_seconds: float, now: float) -> Unhandled:
-        """`seconds` at `now`, in monotonic seconds; None (not known completely) changes no judgement.
+        """`seconds` is the age at `now` (monotonic). None, if the age is not known completely, leaves `is_late`
+        unchanged.
 
-        Trouble ends when the age has been good for `hold_seconds`; while it is just below the limit, for
-        `_NEAR_WINDOWS`.
+        `is_late` ends once the age has been below the limit or falling for `hold_seconds`; if the age is less than one
+        window below the limit, for at least `_NEAR_WINDOWS` windows.
         """
         if seconds is None:
             self._last = Unhandled(None, limit, self._last.is_late)

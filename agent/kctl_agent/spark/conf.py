@@ -171,8 +171,8 @@ def heap_of(settings: SparkSettings) -> str:
 
 
 def _kept_consumers(noted: Path) -> dict[str, str]:
-    """Closes unused consumers early: with Spark's five minutes, ten kills in a row left 16 MB and 160 descriptors.
-    Keeps fetched records for the next batch unless memory is short."""
+    """Closes consumers that are unused for a minute: with Spark's default of five, ten kills in a row left 16 MB and
+    160 descriptors in use. Keeps fetched records for the next batch unless memory is short."""
     if noted.exists() and time.time() - noted.stat().st_mtime > MEMORY_EXITS_SECONDS:
         noted.unlink()
     exits = noted.stat().st_size if noted.exists() else 0

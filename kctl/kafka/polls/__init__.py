@@ -1,1 +1,1 @@
-"""Polls of groups and of the logs that they read: `cluster_reader` reads, `broker_cache` keeps."""
+"""Polls groups and the logs that they read. `kctl.groups.broker_cache` caches a fleet's results."""

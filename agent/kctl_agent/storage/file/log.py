@@ -161,11 +161,13 @@ class Log:
             self._begun = self._thread.submit(self._write)
 
     def sync(self) -> None:
-        """Makes durable what any process has committed so far: commits are in the log, or were synced when they were
-        copied.
+        """Makes durable what any process has committed so far. A commit is still in the log, which this method syncs,
+        or was synced when it was copied.
 
-        SQLite synced the log's header and folder (https://sqlite.org/pragma.html#pragma_synchronous). Raises OSError,
-        even if another process received the error. Then call `recover`, make a new `Log` and check what is stored.
+        SQLite has already synced the log's header and folder
+        (https://sqlite.org/pragma.html#pragma_synchronous). Raises OSError if a sync failed, even one in
+        another process that already received the error. Then call `recover`, make a new `Log` and check what is
+        stored.
         """
         begun, self._begun = self._begun, None
         if begun is not None:

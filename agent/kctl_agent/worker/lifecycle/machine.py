@@ -74,7 +74,8 @@ class StartQuery(Action):
 
 @dataclass(frozen=True, slots=True)
 class Drain(Action):
-    """Begins no further batch. Answered by `drained`, now or after a later `Drain`."""
+    """Starts no further batch. `Lifecycle.drained` is called once the pipeline is drained, at once or after a later
+    `Drain`."""
 
     group: Group
 

@@ -53,7 +53,8 @@ class RequeueTaken(StorageError, code="requeue_taken", retriable=True):
 
 @dataclass(frozen=True, slots=True)
 class RequeueState:
-    """Numbers of requests, 0 for none. `table` and `dead` are the tables' ids, `version` is the main table's."""
+    """`table` and `dead` are the ids of the main and the dead-letter table, `version` and `dead_version` their
+    versions. The other fields are numbers of requests, 0 for none."""
 
     table: str
     version: int
@@ -238,7 +239,8 @@ class Requeues:
                 self._dead.fit(schema)
 
     def _check_kept(self, folder: Folder, stored: int) -> None:
-        """The folder must exist before the old rows go. A replaced table has none."""
+        """Checks that `folder` exists while the table has dead letters of requests up to `stored`: without their rows,
+        those that the folder keeps would be lost. A replaced table has no such rows. Raises StorageUnusable."""
         with self._dead.table.errors():
             if folder.exists():
                 return

@@ -300,10 +300,10 @@ def _stored_before(there: StoredOffset | None, before: StoredOffset) -> int:
 
 
 def _moves(batch: LakeBatch, earlier: EarlierTry) -> dict[TopicPartition, Move]:
-    """Moves the dead letters' stored offsets with this batch.
+    """Returns how this batch moves the dead letters' stored offsets.
 
-    Each offset gets a new random id in place of the topic's. The id rejects a commit that another commit has overtaken,
-    even if the offset did not move: in a repeated batch it may already be at the end, where the earlier try left it.
+    All of them get one new random id in place of the topic id, so that a commit fails if another commit came first.
+    Offsets alone would not show this: if a batch is repeated, the earlier try may have left the offset at its end.
     """
     token = str(uuid.uuid4())
     moves: dict[TopicPartition, Move] = {}

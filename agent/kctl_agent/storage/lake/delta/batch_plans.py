@@ -79,7 +79,8 @@ def forget(table: Folder, batch: str) -> None:
 
 
 def sweep(table: LakeTable) -> None:
-    """Removes the files of batches that, by their stored offsets, cannot be committed. Raises StorageUnusable."""
+    """Removes the files of batches that can no longer be committed, because the table's stored offsets differ from
+    those in their plans. Raises StorageUnusable."""
     with table.errors():  # before the table, so that no plan is newer than what is read of it
         plans = dict(_read_all(table.folder))
     if not plans:

@@ -138,6 +138,6 @@ class DeltaLogReader:
         return None if found is None else found.stamp
 
     def _sync(self, names: Iterable[str]) -> None:
-        """Syncs entries of other writers and checkpoints, which their writers do not: a power cut that damages the
-        newest would make the whole table unreadable."""
+        """Syncs checkpoints and other writers' log entries, because their writers do not sync them. If a power cut
+        damaged the newest one, the whole table would be unreadable."""
         self._table.subfolder(LOG).sync(name.removeprefix(f"{LOG}/") for name in names)

@@ -144,8 +144,9 @@ class S3Folder(Folder):
             obstore.put(self._client, self._key(name), content, use_multipart=False)
 
     def create(self, name: str, content: bytes) -> bool:
-        """After a lost reply the request was repeated, so an existing object may be ours. The request is also repeated
-        if it was rejected although no object exists, as after a conflict (409) that no writer won."""
+        """Returns True if it created the object or an existing one has the same content: a request that was repeated
+        after a lost reply may find its own object. Tries up to `CREATES` times if the store rejects the request
+        although no object exists, as after a conflict (409) that no writer won."""
         for _ in range(CREATES):
             if self._created(self._key(name), content):
                 return True
