@@ -46,7 +46,7 @@ class Message(_Decoding):
 
     @property
     def decoded_key(self) -> Any:
-        """The key, decoded by `kafka.key_format`. Raises as `decoded`."""
+        """The key, decoded by `kafka.key_format`. Raises the same errors as `decoded`."""
         if not hasattr(self, "_decoded_key"):
             object.__setattr__(self, "_decoded_key", _Decoding.decode_key(self.key, self.headers))
         return self._decoded_key

@@ -53,7 +53,7 @@ def check_run_dir(path: Path) -> None:
 
 
 def socket_path(run_dir: Path, name: str) -> Path:
-    """Where the agent `name` listens. Raises PathError if the name is invalid or the path too long."""
+    """Returns the path where the agent `name` listens. Raises PathError if the name is invalid or the path too long."""
     if not _NAME.fullmatch(name):
         raise PathError(f"{name!r} cannot name an agent: use letters, digits, '-', '_' and '.'")
     path = run_dir / (name + _SUFFIX)
@@ -66,7 +66,7 @@ def socket_path(run_dir: Path, name: str) -> Path:
 
 
 def list_agents(run_dir: Path) -> list[str]:
-    """Sorted names of the sockets in `run_dir`; only a ping shows that they answer. Raises PathError."""
+    """Returns sorted names of the sockets in `run_dir`; only a ping shows that an agent answers. Raises PathError."""
     try:
         names = [entry[: -len(_SUFFIX)] for entry in os.listdir(run_dir) if entry.endswith(_SUFFIX)]
     except OSError as error:
@@ -82,7 +82,7 @@ class ProcessIdentity(NamedTuple):
 
 
 def process_identity(pid: int | None = None) -> ProcessIdentity:
-    """Identifies a process (None: ours). Raises ProcessLookupError if there is none, or only a zombie."""
+    """Identifies a process (None: this one). Raises ProcessLookupError if it does not exist or is a zombie."""
     pid = os.getpid() if pid is None else pid
     try:
         line = Path(f"/proc/{pid}/stat").read_bytes()
@@ -116,7 +116,7 @@ def is_permitted(uid: int) -> bool:
 
 @dataclass(slots=True)
 class BoundSocket:
-    """A socket that has its name."""
+    """A listening socket that already has its name."""
 
     socket: socket.socket
     path: Path
@@ -124,7 +124,7 @@ class BoundSocket:
     inode: tuple[int, int] = field(repr=False)
 
     def close(self) -> None:
-        """Removes socket and pid file if they are ours. A forked child only closes its copy."""
+        """Removes socket and pid file if they are ours. A forked child closes only its copy of the socket."""
         if self.socket.fileno() < 0:
             return
         # Remove the file first: while the socket is open, its inode number is not reused.
@@ -193,7 +193,7 @@ def _remove_stale(path: Path) -> None:
 
 
 def remove_if_dead(run_dir: Path, name: str) -> bool:
-    """Removes the files of an ended agent; does not wait for the lock. Raises PathError."""
+    """Removes the files of an agent that has ended; does not wait for the lock. Raises PathError."""
     path = socket_path(run_dir, name)
     try:
         with _locked(run_dir, is_blocking=False):

@@ -28,12 +28,12 @@ _MAPPED: Final = b"\0" * 10 + b"\xff\xff"
 
 
 def owner_of_listener(address: str, port: int) -> int | None:
-    """The uid of the listening process; None if none listens. Raises OSError if the kernel hides it."""
+    """Returns the uid of the listening process; None if no process listens. Raises OSError if the kernel hides it."""
     return _owner((address, port), ("::" if ":" in address else "0.0.0.0", 0), _LISTEN)  # noqa: S104
 
 
 def owner_of_peer(theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
-    """The uid at the other end of a local connection; None if closed. Raises OSError if the kernel hides it."""
+    """Returns the uid at the other end of a local connection; None if closed. Raises OSError if the kernel hides it."""
     return _owner(theirs, ours, _ESTABLISHED)
 
 
@@ -53,7 +53,8 @@ def is_own(connection: socket.socket) -> bool:
 
 
 def _owner(local: tuple[str, int], remote: tuple[str, int], state: int) -> int | None:
-    """The state must match: without such a connection, the kernel returns the listener on the local address."""
+    """Returns the uid of a socket in this state. Compares the state, because the kernel returns the listener on the
+    local address if the connection does not exist."""
     (family, source), (_, destination) = _packed(local[0]), _packed(remote[0])
     ports = (socket.htons(port) for _, port in (local, remote))
     question = _QUESTION.pack(family, socket.IPPROTO_TCP, _ANY_STATE, *ports, source, destination, 0, _ANY_COOKIE)
@@ -70,7 +71,7 @@ def _owner(local: tuple[str, int], remote: tuple[str, int], state: int) -> int |
 
 
 def _packed(address: str) -> tuple[int, bytes]:
-    """The kernel also finds IPv4 in IPv6 sockets."""
+    """Returns family and packed address. IPv4 in IPv6 becomes IPv4: the kernel finds such sockets by it too."""
     packed = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
     packed = packed.removeprefix(_MAPPED)
     return (socket.AF_INET if len(packed) == 4 else socket.AF_INET6), packed  # struct pads it with zeros

@@ -12,15 +12,16 @@ _OTHERS = stat.S_IRWXO
 
 
 def read_private(path: Path) -> str:
-    """Reads a file with a secret. Its group may read it, because container platforms provide secrets that way. Raises
-    OSError, also if it is open to all users, and UnicodeDecodeError."""
+    """Reads a file with a secret. The file's group may have access, because container platforms provide secrets that
+    way. Raises OSError, also if all users have access, and UnicodeDecodeError."""
     with path.open(encoding="utf-8") as file:
         _judge(os.fstat(file.fileno()), path)
         return file.read()
 
 
 def check_private(path: Path) -> None:
-    """Checks a file that another program reads, such as OpenSSL or Java. Raises OSError as `read_private`."""
+    """Checks the rights of a secret file that another program reads, such as OpenSSL or Java. Raises OSError like
+    `read_private`."""
     _judge(path.stat(), path)
 
 

@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def looked_after(lake: LakeStorage, group: str) -> tuple[list[str], list[str]]:
-    """Returns what was done and what failed. A failure does not stop the other steps."""
+    """Maintains the tables; returns what was done and what failed. A failure does not stop the other steps."""
     done: list[str] = []
     failed: list[str] = []
     for table in lake.tables():

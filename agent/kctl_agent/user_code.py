@@ -17,7 +17,7 @@ from kctl_agent.process.tracebacks import plain, traceback_of
 
 
 def main(kind: str, name: str, folder: str, seconds: str) -> None:
-    """Does not return: threads started by the code cannot keep the process."""
+    """Imports the code, prints the error and ends the process, which threads of the code could keep alive."""
     faulthandler.enable()
     faulthandler.dump_traceback_later(float(seconds), exit=True)
     stdout = os.dup(1)

@@ -75,7 +75,7 @@ class Queries:
             self._progressed(query, json.loads(progress, parse_constant=lambda _: None))  # a rate over no time
 
     def _progressed(self, query: _Query, progress: Mapping[str, Any]) -> None:
-        """Adds the last batch. Spark no longer shows batches that ended before it, so offsets count their rows."""
+        """Counts the last batch. Rows of earlier batches that Spark no longer shows are counted by their offsets."""
         batch_id = progress.get("batchId")
         if batch_id is None or (query.batch_id is not None and batch_id <= query.batch_id):
             return
@@ -112,7 +112,8 @@ class Queries:
         return set(self.positions())
 
     def positions(self) -> dict[Partition, int]:
-        """End offsets of the last finished batches. If two queries read a partition, the lower one counts."""
+        """Returns the end offsets of the last finished batches. If two queries read a partition, the lower one
+        counts."""
         merged: dict[Partition, int] = {}
         for query in (each for id_, each in self._queries.items() if id_ not in self._elsewhere):
             for partition, offset in query.positions.items():
@@ -168,7 +169,7 @@ def sources_of(progress: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def offsets_of(offsets: object) -> dict[Partition, int]:
-    """Parses `{"orders": {"0": 17}}`, an object or, in some versions, its text; empty for anything else."""
+    """Parses offsets such as `{"orders": {"0": 17}}`, an object or, in some versions, its text. Empty if malformed."""
     if isinstance(offsets, str):
         try:
             offsets = json.loads(offsets)
@@ -252,7 +253,7 @@ class Attached:
                 self._server.publish(self._queries.snapshot(time.monotonic()))
 
     def _quietly(self, step: Callable[[], None]) -> bool:
-        """A step's errors never reach the application."""
+        """Runs a step and returns whether it succeeded. Its errors are logged and never reach the application."""
         try:
             step()
             return True
@@ -292,7 +293,7 @@ class Attached:
             _LOG.warning("kctl: %s", text)
 
     def _ask(self) -> None:
-        """Only a fleet needs log starts and ends."""
+        """Asks for log starts and ends, which only a fleet needs."""
         partitions = self._queries.partitions()
         if self._server is None or self._settings is None or not partitions:
             return

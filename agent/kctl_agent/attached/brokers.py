@@ -16,7 +16,7 @@ Partition = tuple[str, int]
 
 
 def log_bounds(admin: Any, partitions: Collection[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
-    """Start and end offsets."""
+    """Returns the start offsets and the end offsets of partitions that answer."""
     from kafka import TopicPartition
     from kafka.admin import OffsetSpec
 
@@ -36,7 +36,7 @@ def last_progress(query: Any) -> str | None:
 
 
 def options_of(query: Any) -> list[dict[str, str]]:
-    """Options of a query's Kafka sources, from its plan; none if they are unknown."""
+    """Returns the options of a query's Kafka sources, from its plan; none if they are unknown."""
     try:
         plan = query._jsq.streamingQuery().analyzedPlan()  # noqa: SLF001 - there is no public way to a query's options
     except Exception:  # Spark Connect, or a version that calls it otherwise: then arguments of `attach` are needed
@@ -57,8 +57,8 @@ def options_of(query: Any) -> list[dict[str, str]]:
 
 
 def elsewhere(options: Mapping[str, Collection[Mapping[str, str]]], own: str | Collection[str]) -> set[str]:
-    """Finds the queries that read from another cluster than that of the servers `own`. Two lists with a server in
-    common mean the same cluster."""
+    """Returns the queries that read from another cluster than that of the servers `own`. Two lists with a common server
+    mean the same cluster."""
     clusters = {query: {_servers(each[_SERVERS]) for each in found} for query, found in options.items()}
     if len(set().union(*clusters.values())) < 2:
         return set()

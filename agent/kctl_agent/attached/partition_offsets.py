@@ -18,8 +18,8 @@ QUESTION_SECONDS = 20.0
 def answered_offsets(
     admin: Any, partitions: Collection[TopicPartition], spec: Any, isolation_level: str = "read_uncommitted"
 ) -> tuple[dict[TopicPartition, Any], dict[TopicPartition, str]]:
-    """Asks for all partitions at once, and leader by leader if that fails; returns why others do not answer. Blocks.
-    Raises KafkaError if none answers."""
+    """Asks for the offsets of all partitions at once, and leader by leader if that fails. Also returns why a partition
+    did not answer. Blocks. Raises KafkaError if no partition answers."""
     from kafka.errors import KafkaError
 
     try:

@@ -63,7 +63,7 @@ class Guests:
         self._poll = select.poll()
 
     def admit(self, name: str, identity: ProcessIdentity) -> Gateway:
-        """Closes an earlier gateway of this name. Raises OSError, OverflowError."""
+        """Opens a gateway for a worker, and closes an earlier one of this name. Raises OSError, OverflowError."""
         with ExitStack() as undone:
             descriptor = os.pidfd_open(identity.pid)
             undone.callback(os.close, descriptor)
@@ -107,7 +107,7 @@ class Guests:
         return not self._guests
 
     def close(self) -> None:
-        """The ports stay reserved until this process ends."""
+        """Stops watching the workers. Their ports stay reserved until this process ends."""
         for guest in self._guests.values():
             self._poll.unregister(guest.descriptor)
             os.close(guest.descriptor)
@@ -133,7 +133,7 @@ def held_port() -> socket.socket:
 
 
 def _free(guest: _Guest) -> None:
-    """Continues after a step that fails."""
+    """Frees what a guest has left in the JVM. If one step fails, continues with the next."""
     started = time.monotonic()
     queries: list[Any] = []
     _tried(guest, guest.server.shutdown)
@@ -170,7 +170,7 @@ _END_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings(ProcessSettings):
-    """Pauses do not apply, because an engine reads nothing."""
+    """The settings of an engine. Pauses do not apply, because an engine reads no partitions."""
 
     spark: SparkSettings
     orphan_seconds: float
@@ -218,11 +218,11 @@ class Engine:
         self._count_at = 0.0
 
     def stop(self) -> None:
-        """Safe in a signal handler and from any thread."""
+        """Asks the engine to stop. Safe in a signal handler and from any thread."""
         self._is_stop_requested = True
 
     def run(self) -> None:
-        """Serves workers until `stop`, on the main thread. Raises errors of PySpark and Py4J if the JVM ends."""
+        """Serves workers until `stop`, on the main thread. If the JVM ends, raises errors of PySpark and Py4J."""
         self._spark = session(self._settings.spark)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # PySpark would have it cancel all jobs
         guests = Guests(self._spark)

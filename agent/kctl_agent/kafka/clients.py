@@ -5,7 +5,7 @@ from typing import Any
 
 
 def opened(kind: Any, **settings: Any) -> Any:
-    """If no broker answers, ends the I/O thread that kafka-python's constructor leaves running."""
+    """Makes a client. If no broker answers, ends the I/O thread that kafka-python's constructor leaves running."""
     client = kind.__new__(kind)
     try:
         client.__init__(**settings)
@@ -17,7 +17,7 @@ def opened(kind: Any, **settings: Any) -> Any:
 
 
 def forget_coordinators(admin: Any) -> None:
-    """Call it after a failed request: `KafkaAdminClient` keeps a dead coordinator for ever."""
+    """Forgets coordinators, because `KafkaAdminClient` keeps a dead one for ever. Call it after a failed request."""
     admin._manager.cluster._coordinators.clear()  # noqa: SLF001 - see above
 
 

@@ -12,7 +12,8 @@ def token_in(path: Path) -> str:
 
 
 class Security(NamedTuple):
-    """Paths are absolute, because a worker's executors read the files too. `repr` shows no secrets."""
+    """How clients connect to brokers. Paths are absolute, because executors read the files too. `repr` shows no
+    secrets."""
 
     protocol: str = "PLAINTEXT"
     ca_file: str | None = None
@@ -37,7 +38,7 @@ class Security(NamedTuple):
         return f"Security({self.protocol})"
 
     def client_settings(self, read_token: Callable[[Path], str] = token_in) -> dict[str, Any]:
-        """Settings for kafka-python's clients. OAUTHBEARER calls `read_token` at each authentication."""
+        """Returns settings for kafka-python's clients. OAUTHBEARER calls `read_token` at each authentication."""
         settings: dict[str, Any] = {"security_protocol": self.protocol}
         if self.is_encrypted:
             settings |= {
@@ -72,8 +73,8 @@ _MODULES = "org.apache.kafka.common.security"
 
 
 def spark_options(security: Security) -> dict[str, str]:
-    """The options contain key and certificate as text, the only form in which the Java client takes them (KIP-651). The
-    client never logs them."""
+    """Returns options of Spark's Java client. They contain key and certificate as text, the only form that the Java
+    client takes (KIP-651); it never logs them."""
     options: dict[str, str | None] = {"security.protocol": security.protocol}
     if security.is_encrypted:
         options |= {

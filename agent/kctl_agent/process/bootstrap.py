@@ -64,7 +64,7 @@ def begin(
     commands: Callable[[Inbox], Mapping[str, AgentCommand]],
     serve: Callable[[_S, AgentServer, Inbox], int],
 ) -> int:
-    """Runs `serve` while the agent answers. Returns its exit code; EX_CONFIG or 1 after an error."""
+    """Runs `serve` while the agent answers; returns its exit code, or after an error EX_CONFIG or 1."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     os.umask(_PRIVATE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the master handles a terminal's Ctrl-C

@@ -9,7 +9,7 @@ _of = threading.local()
 
 
 def begin(seconds: float) -> tuple[float, float]:
-    """Sets this thread's deadline. A helper thread passes the result to `go_on`."""
+    """Sets this thread's deadline. Pass the result to `go_on` in a helper thread."""
     _of.seconds, _of.at = seconds, time.monotonic() + seconds
     return _of.seconds, _of.at
 
@@ -25,7 +25,7 @@ def left() -> float:
 
 
 def allows(seconds: float) -> bool:
-    """Whether there is time for a step of `seconds`. One longer than half of the whole time may begin in the first
-    half."""
+    """Returns whether there is time for a step of `seconds`. A step longer than half of the whole time may begin in the
+    first half."""
     all_of_it: float = getattr(_of, "seconds", _NEVER)
     return left() >= min(seconds, all_of_it / 2)

@@ -33,7 +33,7 @@ class Stopped(Exception):
 
 
 def outage(error: BaseException) -> Outside | None:
-    """Names the external system that caused an error; None if waiting would not help."""
+    """Returns the external system that caused an error; None if waiting would not help."""
     if isinstance(error, StorageUnusable) and error.retriable:
         return "storage"
     if isinstance(error, RegistryUnusable):
@@ -56,7 +56,7 @@ def disk_error(folder: Path) -> str | None:
 def until_it_works(
     step: Callable[[], T], stats: ProcessStats, stop: StopRequest, describe: Callable[[BaseException], str] = str
 ) -> T:
-    """Retries `step` through outages; after a stop request, tries once. Raises Stopped and other errors."""
+    """Retries `step` through outages; after a stop request, tries once. Raises Stopped, and other errors of `step`."""
     tries = 0
     while True:
         try:

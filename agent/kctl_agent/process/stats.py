@@ -83,8 +83,8 @@ class ProcessStats(ABC):
     def failing(
         self, part: str, why: str, outside: Outside | None = None, *, is_grave: bool = False, trace: Any = None
     ) -> None:
-        """`why` becomes the last error until the part `works`; at once if the trouble is grave, otherwise if it
-        lasts."""
+        """Records a trouble of a part. `why` becomes the last error until the part `works`: at once if the trouble is
+        grave, otherwise if it lasts."""
         grace_seconds = 0.0 if is_grave else GRACE_SECONDS
         with self._lock:
             is_due = self._troubles.met(part, why, time.monotonic(), time.time(), outside, grace_seconds)
@@ -112,7 +112,7 @@ class ProcessStats(ABC):
     def _snapshot(self) -> Snapshot: ...
 
     def _common(self, kind: str) -> Snapshot:
-        """The caller holds the lock."""
+        """Returns what all snapshots have in common. The caller holds the lock."""
         now = time.monotonic()
         while self._recent and self._recent[0][0] < now - _RATE_WINDOW_SECONDS:
             self._recent.popleft()
@@ -154,7 +154,7 @@ class ProcessStats(ABC):
             self._publish()
 
     def _publish(self) -> None:
-        """A bug must not end the thread, or the last snapshot would pass for current."""
+        """Publishes a snapshot. A bug must not end the thread, or the last snapshot would pass for current."""
         try:
             self._last = self._snapshot()
         except Exception as error:
@@ -218,7 +218,7 @@ class StoringStats(ProcessStats):
             self._count_now.clear()
 
     def _count(self) -> None:
-        """A bug, ours or a storage's, must not end the thread."""
+        """Counts the storage. A bug, ours or a storage's, must not end the thread."""
         try:
             self._storage_stats = self._storage.stats()
             stored = counted(self._storage.identity, self._storage_stats)
@@ -239,7 +239,7 @@ class StoringStats(ProcessStats):
             self._stored = StorageReply(self._storage.identity, error=why)
 
     def _read_recent_dead(self, dead: int | None) -> None:
-        """Reads only if the number of dead letters has changed, because this costs a query."""
+        """Counts recent dead letters if the number of dead letters has changed; the count costs a query."""
         if dead is None or dead == self._dead_known or time.monotonic() < self._read_dead_at:
             return
         store = self._storage.dead_letter_store()
@@ -308,6 +308,6 @@ def counted(identity: str, stats: StorageStats | TableStats) -> StorageReply:
 
 
 def _resident_bytes() -> int:
-    """Memory of this Python process, proc_pid_statm(5) field 2; the supervisor adds that of a JVM."""
+    """Returns the memory of this Python process, proc_pid_statm(5) field 2. The supervisor adds the memory of a JVM."""
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

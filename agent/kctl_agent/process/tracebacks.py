@@ -35,7 +35,7 @@ def stack_of(thread: int | None) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, to which Py4J appends a Java stack trace."""
+    """Returns the first line of an error's message, without the Java stack trace that Py4J appends."""
     return str(error).split("\n", 1)[0].rstrip("\r")
 
 
@@ -45,7 +45,7 @@ def place_of(error: BaseException) -> str:
 
 
 def indented(sentence: str, trace: str) -> str:
-    """A log reader cannot take an indented trace for another entry."""
+    """Joins a sentence and an indented trace, which a log reader cannot take for another entry."""
     return "\n    ".join([sentence, *trace.splitlines()])
 
 
@@ -55,7 +55,7 @@ def plain(text: str) -> str:
 
 
 def named(error: BaseException) -> str:
-    """Type and message; only the type if the user's exception fails to produce a message."""
+    """Returns type and message; only the type if the user's exception fails to produce a message."""
     with suppress(Exception):
         if text := str(error):
             return short(f"{type(error).__name__}: {text}")

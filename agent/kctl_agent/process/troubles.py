@@ -45,7 +45,7 @@ class Troubles:
         return self._of.pop(part, None) is not None
 
     def waiting_for(self) -> WaitingFor | None:
-        """The outage that began first. The engine's takes precedence, since it may have caused the others."""
+        """Returns the outage that began first. The engine's takes precedence, since it may have caused the others."""
         first = self._first_outage()
         return None if first is None or first.outside is None else WaitingFor(first.outside, first.why, first.at)
 
@@ -54,7 +54,7 @@ class Troubles:
         return None if first is None else first.outside
 
     def error(self, now: float) -> str | None:
-        """The error to show. An outage takes precedence, since it may have caused the others."""
+        """Returns the error to show. An outage takes precedence, since it may have caused the other errors."""
         errors = [each for each in self._of.values() if each.is_error(now)]
         first = _first(each for each in errors if each.outside is not None) or _first(errors)
         if first is None or first.outside is None:

@@ -34,7 +34,7 @@ Answer: TypeAlias = Callable[[Snapshot, JsonObject, float], JsonObject]
 
 @dataclass(frozen=True, slots=True)
 class AgentCommand:
-    """A method of an agent. `changes`: it is an operation."""
+    """A method of an agent: an operation if `changes`, otherwise a question."""
 
     name: str
     answer: Answer
@@ -74,7 +74,7 @@ LOG_LEVEL = AgentCommand(
 
 
 def _stacks(_snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:
-    """One text per thread, innermost call last, without values of variables, which may contain messages."""
+    """Returns one text per thread, innermost call last, without values of variables, which may contain messages."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     threads = [
         {
@@ -93,7 +93,7 @@ _OLD_SECONDS = 15.0
 
 
 def _command(name: str, question: Question) -> AgentCommand:
-    """The answer raises NotReady if the reply does not exist yet and an empty one would be wrong."""
+    """Makes the command of a question. It raises NotReady if no reply exists yet and an empty one would be wrong."""
     kind: type = named(question.reply)
 
     def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
@@ -126,7 +126,7 @@ def _described(command: AgentCommand) -> Method:
 
 
 def _ping(snapshot: Snapshot, _params: JsonObject, now: float, taken_at: float | None = None) -> JsonObject:
-    """`taken_at` is when the main thread last took operations."""
+    """Answers a ping. `taken_at` is when the main thread last took operations."""
     worker = snapshot.worker
     document: JsonObject = encoded(
         PingReply(
@@ -160,8 +160,8 @@ PING = AgentCommand("ping", _ping, QUESTIONS["ping"].summary, deadline_ms=1000, 
 
 
 def ping_of(inbox: Inbox) -> AgentCommand:
-    """A ping that also reports the main thread's last turn. Not from the snapshot: the thread that publishes it may
-    wait for a storage while the main thread runs."""
+    """Makes a ping that also reports the main thread's last turn. It comes from the inbox, because the thread that
+    publishes the snapshot may wait for a storage while the main thread runs."""
 
     def measured(snapshot: Snapshot, params: JsonObject, now: float) -> JsonObject:
         return _ping(snapshot, params, now, inbox.taken_at)
@@ -180,7 +180,7 @@ class AgentOperation:
     rpc: ClassVar[str]
 
     def on_accepted(self, inbox: Inbox) -> None:
-        """Runs at once, on the agent's thread; if it raises, the operation is not accepted."""
+        """Runs at once, on the agent's thread. If this method raises, the operation is not accepted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class FaultCounters:
         self._name = name
 
     def note(self, what: str) -> None:
-        """`what` is our text, never a peer's."""
+        """Counts a fault. `what` is our text, never a peer's."""
         self.counts[what] += 1
         count = self.counts[what]
         if count & (count - 1) == 0:
@@ -58,7 +58,7 @@ class Dispatcher:
         self._blank = Snapshot(0.0, WorkerReply.starting(name))
 
     def reply_to(self, frame: JsonObject, now: float) -> bytes:
-        """Never raises, whatever a peer sends or a command does."""
+        """Returns the reply to a frame. Never raises, whatever a peer sends or a command does."""
         command = None
         try:
             check_request(frame)
@@ -98,6 +98,6 @@ class Dispatcher:
 
 
 def place_of(error: Exception) -> str:
-    """File and line, without the message, which may contain a peer's text."""
+    """Returns file and line of an error, without its message, which may contain a peer's text."""
     frames = traceback.extract_tb(error.__traceback__)
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "an unknown place"

@@ -22,12 +22,12 @@ class Role(IntEnum):
 
 
 def wire_method(rpc: str) -> str:
-    """The agent's method: `kafka_lag` -> `getKafkaLag`."""
+    """Returns the name of the agent's method: `kafka_lag` -> `getKafkaLag`."""
     return "get" + _camel(rpc)
 
 
 def reducer_method(rpc: str) -> str:
-    """The master's method, which asks all and reduces: `kafka_lag` -> `onKafkaLag`."""
+    """Returns the master's method, which asks all agents and reduces the answers: `kafka_lag` -> `onKafkaLag`."""
     return "on" + _camel(rpc)
 
 
@@ -48,7 +48,7 @@ class Request:
 
     @classmethod
     def parse(cls, frame: JsonObject) -> Request:
-        """Only `role`, `rpc` and `method` are required. Raises BadRequest, naming the wrong field."""
+        """Parses a frame, which needs only `role`, `rpc` and `method`. Raises BadRequest, naming the wrong field."""
         check_request(frame)
         get = frame.get
         return cls(
@@ -110,24 +110,24 @@ class PublicError(Protocol):
 
 
 def reply_error(id: str | None, error: PublicError) -> JsonObject:  # noqa: A002 - the wire's own word
-    """The error's message must be fit to leave the process."""
+    """Makes the reply that reports an error, whose message must be fit to leave the process."""
     failure = {"code": error.code, "message": str(error), "retriable": error.retriable}
     return {"v": PROTOCOL_VERSION, "id": id, "ok": False, "error": failure}
 
 
 def readable_id(frame: JsonObject) -> str | None:
-    """The id of a frame, even of one that is not a valid request."""
+    """Returns the id of a frame, even of a frame that is not a valid request."""
     id_ = frame.get("id")
     return id_ if type(id_) is str and len(id_) <= MAX_ID_LENGTH else None
 
 
 def is_plain_number(value: object) -> bool:
-    """False for NaN, infinities and numbers above 64 bits; True for anything that is not a number."""
+    """Returns False for NaN, infinities and numbers above 64 bits; True for other numbers and for all other values."""
     return not isinstance(value, int | float) or -_LARGEST <= value < _LARGEST
 
 
 def number_of(count: int, noun: str, plural: str = "") -> str:
-    """`1 worker`, `2 workers`; `plural` for irregular nouns."""
+    """Formats a count with its noun: `1 worker`, `2 workers`. Pass `plural` for irregular nouns."""
     return f"{count} {noun}" if count == 1 else f"{count} {plural or noun + 's'}"
 
 

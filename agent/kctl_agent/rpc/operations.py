@@ -91,8 +91,8 @@ class Inbox:
         self._paused = tuple(scopes)
 
     def accept(self, operation: AcceptedOperation, first: Callable[[], None] = lambda: None) -> None:
-        """Accepts an operation once, unless `first` raises. An id that is known already is of a request repeated over a
-        new connection, or of one cancelled before it arrived."""
+        """Accepts an operation once. If `first` raises, the operation is not accepted. Ignores a known id: the request
+        was repeated over a new connection, or cancelled before it arrived."""
         with self._lock:
             if operation.id in self._outcomes:
                 return
@@ -116,7 +116,7 @@ class Inbox:
             return self._dropped(operation)
 
     def begin(self, operation: AcceptedOperation) -> Outcome | None:
-        """Like `dropped`, but None means that the operation has begun and can no longer be cancelled."""
+        """Begins an operation, so that it cannot be cancelled, and returns None; or returns why it was dropped."""
         with self._lock:
             dropped = self._dropped(operation)
             if dropped is None:
@@ -124,7 +124,8 @@ class Inbox:
             return dropped
 
     def cancel(self, id_: str) -> Outcome:
-        """Returns `running` if the operation has begun, `unknown` if it was never accepted here."""
+        """Cancels an operation that has not begun; returns its outcome, `running` if it has begun, `unknown` if it was
+        never accepted here."""
         with self._lock:
             outcome = self._outcomes.get(id_)
             if outcome is None or outcome.state == "waiting":
@@ -137,7 +138,7 @@ class Inbox:
                 self._outcomes[id_] = outcome
 
     def outcome(self, id_: str) -> Outcome | None:
-        """None if this process never had the operation, or has forgotten it."""
+        """Returns the outcome of an operation; None if this process never had the operation, or has forgotten it."""
         with self._lock:
             return self._outcomes.get(id_)
 

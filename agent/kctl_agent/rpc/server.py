@@ -45,7 +45,7 @@ class AgentService:
 
 
 class AcceptedConnection:
-    """An accepted socket: bytes in, replies out in the order of requests. It is dropped when `on_event` returns False,
+    """An accepted socket, whose replies are sent in the order of requests. It is dropped when `on_event` returns False,
     or at `deadline` (monotonic) if nothing happens before. Memory per peer is bounded by one receive, one batch of
     replies and the reply that overfilled it."""
 
@@ -64,7 +64,8 @@ class AcceptedConnection:
         self._peer_is_done = False
 
     def on_event(self, mask: int, now: float) -> bool:
-        """False: the connection is over. Raises OSError if the peer is gone."""
+        """Reads or writes what is ready. Returns False if the connection is over. Raises OSError if the peer is
+        gone."""
         if mask & OUT:
             return self._flush(now)
         if self._out:  # not writable while a reply is pending: a hang-up
@@ -113,7 +114,7 @@ class AcceptedConnection:
         return self._advance(now)
 
     def _wait_for_more(self, now: float) -> None:
-        """The frame time-out runs from the first byte of a frame; the idle time-out runs between frames."""
+        """Sets the deadline: the frame time-out inside a frame, from its first byte, else the idle time-out."""
         service = self._service
         is_idle = self._decoder.at_boundary
         self.deadline = now + (service.idle_timeout_seconds if is_idle else service.frame_timeout_seconds)
@@ -169,8 +170,9 @@ _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS,
 
 
 class AgentServer:
-    """A request must be complete within `frame_timeout_seconds` of its first byte, and a reply must progress within
-    that time; a silent connection is closed after `idle_timeout_seconds`. Above `max_connections` it answers `busy`."""
+    """The server of an agent. A request must be complete within `frame_timeout_seconds` of its first byte, and a reply
+    must progress within that time. A silent connection is closed after `idle_timeout_seconds`. Above `max_connections`
+    the server answers `busy`."""
 
     def __init__(
         self,
@@ -205,11 +207,11 @@ class AgentServer:
         return self._faults.counts
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Replaces the snapshot, from any thread: it swaps one reference."""
+        """Replaces the snapshot by swapping one reference. For any thread."""
         self._dispatcher.snapshot = snapshot
 
     def start(self) -> None:
-        """Callers are answered when it returns. Raises PathError, RuntimeError (started before)."""
+        """Starts to serve; callers are answered once it returns. Raises PathError, RuntimeError (started before)."""
         if self._thread is not None:
             raise RuntimeError(f"agent {self.name} was started before: make a new one")
         prepare_run_dir(self._run_dir)
@@ -314,7 +316,7 @@ class AgentServer:
         return is_there and len(self._connections) <= self._max_connections + _LINGER_SLOTS
 
     def _pause_accepting(self, now: float) -> None:
-        """Without free descriptors the listener stays readable, so the loop would spin."""
+        """Stops accepting until the next sweep: without free descriptors the listener stays readable, a busy loop."""
         self._faults.note("no descriptor or memory for another connection")
         self._epoll.modify(self._bound.socket.fileno(), 0)
         self._is_accepting = False

@@ -20,7 +20,8 @@ MAX_REPLY_BYTES: Final = 16 << 20
 
 
 def encode(message: Mapping[str, object], limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
-    """Escapes non-ASCII: a lone surrogate cannot break the frame. Raises FrameTooLarge, BadPayload, TypeError."""
+    """Encodes a frame. Escapes non-ASCII, so that a lone surrogate cannot break the frame. Raises FrameTooLarge,
+    BadPayload, TypeError."""
     return frame_of(json_text(message), limit_bytes)
 
 
@@ -42,7 +43,8 @@ def frame_of(text: str, limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
 
 
 class FrameDecoder(Generic[_T]):
-    """Splits the bytes of one connection into frames, for one thread. Any split gives the same frames and error."""
+    """Splits the bytes of one connection into frames, for one thread. However the bytes arrive in parts, the frames and
+    the error are the same."""
 
     __slots__ = ("_buffer", "_limit_bytes", "_parse", "error")
 
@@ -57,7 +59,7 @@ class FrameDecoder(Generic[_T]):
         return not self._buffer
 
     def feed(self, data: bytes) -> list[_T]:
-        """Returns the completed frames. Raises FrameTooLarge (before the body is read), BadPayload."""
+        """Returns the frames that `data` completes. Raises FrameTooLarge (before the body is read), BadPayload."""
         if self.error is not None:
             raise self.error
         size = len(data)
@@ -93,7 +95,7 @@ class FrameDecoder(Generic[_T]):
         return frames
 
     def end(self) -> None:
-        """Records that the peer has closed. Raises BrokenFrame inside a frame."""
+        """Records that the peer has closed. Raises BrokenFrame if the last frame is incomplete."""
         if self._buffer:
             raise BrokenFrame("the peer closed inside a frame")
 
@@ -110,7 +112,8 @@ def _finite(text: str) -> float:
 
 
 def _json_encoder() -> Callable[[object], str]:
-    """`JSONEncoder.encode` makes a new C encoder for each message, which costs as much as encoding 200 more bytes."""
+    """Makes the encoder once. `JSONEncoder.encode` makes a new C encoder for each message, which costs as much as
+    encoding 200 more bytes."""
     encoder = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
     make = getattr(json.encoder, "c_make_encoder", None)  # CPython only, and not documented
     if make is None:
@@ -126,7 +129,8 @@ _WHITESPACE: Final = " \t\n\r"
 
 
 def parse_object(payload: bytes | bytearray) -> JsonObject:
-    """Stricter than `json.loads`, which accepts NaN and Infinity and reads 1e999 as Infinity. Raises BadPayload."""
+    """Parses a JSON object more strictly than `json.loads`, which accepts NaN and Infinity and reads 1e999 as Infinity.
+    Raises BadPayload."""
     try:
         text = payload.decode()
         if text[:1] != "{":

@@ -15,8 +15,8 @@ NAMED = ("record", "error", "enum", "fixed")
 
 
 def self_contained(text: str, referenced: Sequence[str], label: str) -> tuple[str, str]:
-    """Returns the JSON of a schema with every reference replaced by its definition, and its name. `referenced` are
-    texts, each after those that it refers to. Raises Undecodable."""
+    """Returns the JSON of a schema with every reference replaced by its definition, and the schema's name. `referenced`
+    are the texts of schemas, each after those that it refers to. Raises Undecodable."""
     try:
         names: dict[str, Any] = {}
         for each in referenced:

@@ -20,7 +20,7 @@ class Decoded(NamedTuple):
 
     @property
     def as_json(self) -> Any:
-        """With JSON's types only: bytes become Latin-1 text, as in Avro's own JSON, and other types become text."""
+        """The value in JSON's types. Bytes become Latin-1 text, as in Avro's own JSON; other types become text."""
         return _plain(self.value)
 
 
@@ -39,8 +39,8 @@ class Decoder:
         return self._decoded(self.formats.key, data, headers, KEY_HEADER)
 
     def document(self, name: str, data: bytes | None, headers: Headers) -> dict[str, Any]:
-        """Fields for people: `value_decoded` and `value_schema`, or `value_error`; `name` is `value` or `key`. None for
-        a null or the format `bytes`."""
+        """Returns fields for people: `value_decoded` and `value_schema`, or `value_error`; `name` is `value` or `key`.
+        Returns no fields for a null or the format `bytes`."""
         form = self.formats.value if name == "value" else self.formats.key
         if data is None or form == "bytes":
             return {}

@@ -16,7 +16,7 @@ NOT_FRAMED = "NotFramed: no schema id precedes it, and no header names one"
 
 
 def split(data: bytes, headers: Headers, header: str) -> tuple[bytes, bytes]:
-    """Returns prefix and payload. Raises Undecodable."""
+    """Returns prefix and payload. Raises Undecodable if there is no prefix."""
     given = next((value for name, value in reversed(headers) if name == header), None)
     prefix = _prefix_of(data if given is None else given)
     if prefix is None:
@@ -25,7 +25,7 @@ def split(data: bytes, headers: Headers, header: str) -> tuple[bytes, bytes]:
 
 
 def unframed(data: bytes, headers: Headers, header: str) -> bytes:
-    """Removes a prefix, if there is one."""
+    """Returns the payload without its prefix; data without a prefix stay unchanged."""
     try:
         return split(data, headers, header)[1]
     except Undecodable:
@@ -33,13 +33,13 @@ def unframed(data: bytes, headers: Headers, header: str) -> bytes:
 
 
 def path_of(prefix: bytes) -> str:
-    """The registry's path for the schema."""
+    """Returns the registry's path for the schema that a prefix names."""
     number = prefix[1:]
     return f"/schemas/guids/{UUID(bytes=number)}" if prefix[0] else f"/schemas/ids/{int.from_bytes(number)}"
 
 
 def named(prefix: bytes) -> str:
-    """For people, such as `id 7`."""
+    """Names a prefix for people, such as `id 7`."""
     return path_of(prefix).removeprefix("/schemas/").replace("s/", " ").replace("guid", "GUID")
 
 

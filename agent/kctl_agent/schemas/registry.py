@@ -38,7 +38,7 @@ UNKNOWN = (40401, 40402, 40403)
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """`text` is Avro's JSON without references; `label` names the schema for people."""
+    """A schema. `text` is Avro's JSON without references; `label` names the schema for people."""
 
     text: str
     name: str
@@ -60,14 +60,14 @@ class Registry:
         self._unknown: dict[str, tuple[float, str]] = {}
 
     def by_prefix(self, prefix: bytes) -> Schema:
-        """Returns the schema of a framed key or value. Raises Undecodable (the registry does not know it, or it is not
-        Avro), RegistryUnusable."""
+        """Returns the schema of a framed key or value. Raises Undecodable if the registry does not know the schema or
+        it is not Avro, RegistryUnusable."""
         path, label = path_of(prefix), named(prefix)
         found: Schema = self._once(f"avro {path}", lambda: self._schema(self._get(path), label))
         return found
 
     def newest(self, subject: str) -> Schema:
-        """Asks each time. Raises as `by_prefix`."""
+        """Returns the newest schema of a subject; asks the registry each time. Raises as `by_prefix` does."""
         return self._schema(self._get(f"/subjects/{quote(subject, safe='')}/versions/latest"), subject)
 
     def _schema(self, document: dict[str, Any], label: str) -> Schema:
@@ -77,7 +77,7 @@ class Registry:
         return Schema(text, name, label, document.get("version"), document.get("id"))
 
     def _referenced(self, document: dict[str, Any], above: list[str]) -> list[str]:
-        """Texts of all referenced schemas, each after those that it refers to."""
+        """Returns the texts of all referenced schemas, each after those that it refers to."""
         texts = []
         for each in document.get("references") or ():
             path = f"/subjects/{quote(each['subject'], safe='')}/versions/{each['version']}"
@@ -104,7 +104,7 @@ class Registry:
         return future.result()
 
     def _get(self, path: str) -> dict[str, Any]:
-        """Requests a document with a schema. Raises Undecodable (the registry does not know it), RegistryUnusable."""
+        """Requests a document with a schema. Raises Undecodable if the registry does not know it, RegistryUnusable."""
         until, why = self._unknown.get(path, (0.0, ""))
         if self._clock() < until:
             raise Undecodable(why)

@@ -70,7 +70,7 @@ def _kind(trace: str) -> str:
 
 
 def described(messages: Sequence[Message]) -> str:
-    """For example `orders-0 offsets 5..9, payments-1 offset 7 (6 messages)`."""
+    """Describes messages, for example `orders-0 offsets 5..9, payments-1 offset 7 (6 messages)`."""
     runs: dict[tuple[str, int], tuple[int, int]] = {}
     for message in messages:
         where = (message.topic, message.partition)
@@ -85,7 +85,8 @@ def described(messages: Sequence[Message]) -> str:
 
 
 class Handler:
-    """For the thread that made it. Async handlers run in one event loop, which `close` ends."""
+    """Calls the user's handler, on the thread that made it. Async handlers run in one event loop, which `close`
+    ends."""
 
     def __init__(self, name: str, target: Any, timeout_seconds: float) -> None:
         self.name = name
@@ -104,8 +105,8 @@ class Handler:
             self._runner.close()
 
     def __call__(self, messages: list[Message]) -> list[Ack]:
-        """Returns the result for each message. Raises HandlerError, also after a time-out; RegistryUnusable if a value
-        cannot be decoded at the moment."""
+        """Calls the handler and returns the result for each message. Raises HandlerError, also after a time-out;
+        RegistryUnusable if a value cannot be decoded at the moment."""
         try:
             returned = self._handle(messages)
             if inspect.isawaitable(returned):

@@ -20,14 +20,14 @@ Ack = bool | str
 
 
 class Final(str):
-    """The reason for a message that no retry can help: it becomes a dead letter at once."""
+    """The reason why no retry can help a message: it becomes a dead letter at once."""
 
     __slots__ = ()
 
 
 @dataclass(slots=True, eq=False)
 class InFlightClaim:
-    """`acks` has None for each message without a result of its own."""
+    """A claim in flight. `acks` has None for each message without a result of its own."""
 
     claim: Claim
     acks: list[bool | None]
@@ -50,7 +50,7 @@ class InFlightClaim:
 
     @property
     def is_untouched(self) -> bool:
-        """The handler got no message of this claim, so it can be released unchanged."""
+        """Whether the handler got no message of this claim, so that the claim can be released unchanged."""
         return not self.shared_error and all(ack is None for ack in self.acks)
 
 
@@ -119,6 +119,6 @@ def decide(claimed: InFlightClaim, max_tries: int, ordered: bool) -> Decision:
 
 
 def _hold_back(results: list[bool | None]) -> None:
-    """Clears results after the first failed message: with `ordered` those messages should not have been handled yet."""
+    """Clears failures after the first one: with `ordered` those messages should not have been handled yet."""
     first = next((i for i, ack in enumerate(results) if ack is not True), len(results))
     results[first + 1 :] = [ack or None for ack in results[first + 1 :]]

@@ -54,7 +54,8 @@ class HandlerSettings:
 
 class HandlingStorage(DirectlyStorage):
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        """Also takes `handler`, and `slots` (folder, count) if fewer tasks may call the handler than may run."""
+        """Takes the settings of `DirectlyStorage`, `handler`, and `slots` (folder, count) if fewer tasks may call the
+        handler than may run."""
         self.settings = dict(settings)
         given = settings["handler"]
         self.handler_settings = HandlerSettings(**{**given, "formats": Formats.of(given.get("formats"))})
@@ -128,7 +129,7 @@ _open: dict[HandlerSettings, Calls] = {}
 
 
 def _calls(settings: HandlerSettings) -> Calls:
-    """One per executor process, which runs one task at a time."""
+    """Returns the one `Calls` of this executor process, which runs one task at a time."""
     if settings not in _open:
         _open[settings] = Calls(settings)
     return _open[settings]
@@ -142,7 +143,7 @@ class _HandlingWriter(Writer):
         self._pause = threading.Event()
 
     def put_all(self, chunks: Sequence[Chunk]) -> list[Put]:
-        """Messages handled before an error stay handled."""
+        """Handles the messages of each chunk. Messages handled before an error stay handled."""
         with nullcontext() if self._storage.slots is None else self._storage.slots.held():
             return [self._put(chunk) for chunk in chunks]
 
@@ -157,7 +158,7 @@ class _HandlingWriter(Writer):
         return Put(len(chunk.columns) - skip, skip, chunk.columns.bytes)
 
     def close(self) -> None:
-        """Keeps the handler open for the next task."""
+        """Does nothing, so that the handler stays open for the next task."""
 
     def _handle(self, messages: list[Message]) -> list[tuple[Message, str]]:
         errors = self._errors(messages)

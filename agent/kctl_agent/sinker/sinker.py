@@ -179,7 +179,7 @@ class Sinker:
         self._in_flight: list[InFlightClaim] = []
 
     def run(self) -> None:
-        """For the main thread. After a stop request it finishes the current call and releases the rest."""
+        """Runs the main loop (main thread). After a stop request it finishes the current call and releases the rest."""
         with suppress(Stopped):
             self._tidy_up()
             self._handle_all()
@@ -209,7 +209,7 @@ class Sinker:
                 polls += 1
 
     def settle_in_flight(self, call: Sequence[Part]) -> str:
-        """Runs on the watchdog's thread after a hung `call`; returns the reason."""
+        """Settles the claims after a hung `call`, and returns the reason. Runs on the watchdog's thread."""
         messages = [message for part in call for message in part.claimed.claim.messages[part.begin : part.end]]
         error = self._handler.hangs(messages, threading.main_thread().ident)
         self._failures.error(error)
@@ -289,7 +289,8 @@ class Sinker:
             self._journal.clear()
 
     def _is_due(self, claimed: InFlightClaim) -> bool:
-        """After a stop only claims already begun are due, because their remainder would otherwise be retried alone."""
+        """Whether to handle a claim. After a stop only claims already begun are due, because their remainder would
+        otherwise be retried alone."""
         if claimed.is_lost or (self._settings.ordered and claimed.has_failed):
             return False
         return not (self._stop.is_asked and claimed.is_untouched)
@@ -363,7 +364,7 @@ class Sinker:
         return not settled.is_lost
 
     def report_lost(self, claimed: InFlightClaim) -> None:
-        """Also called on the watchdog's thread."""
+        """Reports a lost lease as an event. Also called on the watchdog's thread."""
         claim, messages = claimed.claim, claimed.claim.messages
         text = f"the lease of {described(messages)} was lost while in flight; the messages are handled again"
         self._stats.happened(

@@ -80,7 +80,7 @@ class SinkerProcessStats(StoringStats):
                 self._failing_since = min(self._failing_since, time.monotonic())
 
     def _beside_counting(self) -> None:
-        """Drops the handler's error once every message is settled."""
+        """After a count, drops the handler's error if every message is settled."""
         super()._beside_counting()
         stats = self._storage_stats
         if isinstance(stats, StorageStats) and not (stats.pending or stats.processing or stats.delayed):

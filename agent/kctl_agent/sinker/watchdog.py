@@ -51,12 +51,13 @@ class Watchdog:
             self._in_flight.add(claimed)
 
     def drop(self, claimed: InFlightClaim) -> None:
-        """Call it before the claim is settled: a renewal afterwards would look like a lost lease."""
+        """Stops renewing a claim. Call it before the claim is settled: a later renewal would look like a lost lease."""
         with self._lock:
             self._in_flight.discard(claimed)
 
     def renew_due(self) -> None:
-        """Also called before each handler call, so that a process that was frozen notices lost leases."""
+        """Renews leases that are due. Also called before each handler call, so that a frozen process notices lost
+        leases."""
         with self._lock:
             now = time.monotonic()
             for claimed in [each for each in self._in_flight if each.renew_at <= now]:
@@ -64,7 +65,7 @@ class Watchdog:
 
     @contextmanager
     def calling(self, call: Sequence[Part]) -> Iterator[None]:
-        """Limits the time of a handler call. If the call returns too late, this never returns."""
+        """Limits the time of a handler call. If the call returns too late, the context manager never returns."""
         with self._lock:
             self._call, self._deadline = call, time.monotonic() + self._timeout_seconds
         try:

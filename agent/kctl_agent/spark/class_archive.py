@@ -29,9 +29,9 @@ _QUIETLY = "-XX:TieredStopAtLevel=1 -Xlog:cds*=off"
 
 
 def options(path: Path) -> tuple[str, ...]:
-    """Java options to use the archive at the address where it was recorded. Newer Javas move the archive at each start,
-    to hinder attackers in the same memory (JDK-8294323). Moving it patches 118 of the 150 MB of Spark's archive instead
-    of 52, and takes 0.1 s."""
+    """Returns Java options to use the archive at the address where it was recorded. Newer Javas move the archive at
+    each start, to hinder attackers in the same memory (JDK-8294323). Moving it patches 118 of the 150 MB of Spark's
+    archive instead of 52, and takes 0.1 s."""
     return f"-XX:SharedArchiveFile={path}", "-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0"
 
 
@@ -55,7 +55,7 @@ def is_private(path: Path) -> bool:
 @contextmanager
 def recording(path: Path, kept: int) -> Iterator[Path]:
     """Moves a JVM's archive from a temporary file to `path` and keeps the `kept` newest archives there. Raises OSError,
-    RuntimeError (the JVM wrote none)."""
+    or RuntimeError if the JVM wrote no archive."""
     with TemporaryDirectory(prefix=".record-", dir=path.parent, ignore_cleanup_errors=True) as folder:
         fresh = Path(folder, path.name)
         yield fresh
@@ -69,7 +69,7 @@ def recording(path: Path, kept: int) -> Iterator[Path]:
 
 
 def archive_path() -> Path:
-    """Differs for each Java and Spark. Raises OSError without a Java."""
+    """Returns the archive's path, which differs for each Java and Spark. Raises OSError without a Java."""
     spark = find_spec("pyspark")
     assert spark is not None
     assert spark.origin is not None

@@ -98,7 +98,7 @@ def use_this_python(of_executors: str | None = None) -> None:
 
 
 def configuration(settings: SparkSettings) -> dict[str, str]:
-    """All properties except `spark.driver.extraJavaOptions`; the user's take precedence."""
+    """Returns all properties except `spark.driver.extraJavaOptions`. The user's take precedence."""
     return {
         "spark.app.name": f"kctl {settings.name}",
         "spark.jars": ",".join(settings.jars),
@@ -137,7 +137,7 @@ def is_local(spark_master: str) -> bool:
 
 @contextmanager
 def properties_file(conf: Mapping[str, str], folder: Path) -> Iterator[Path]:
-    """Only this user can read it; deleted afterwards. Raises OSError."""
+    """Writes the properties into a file that only this user can read, and deletes it afterwards. Raises OSError."""
     descriptor, name = tempfile.mkstemp(prefix="spark-conf-", dir=folder)  # 0600
     try:
         with open(descriptor, "w", encoding="ascii") as file:
@@ -187,7 +187,7 @@ def _kept_consumers(noted: Path) -> dict[str, str]:
 
 
 def _sharing(settings: SparkSettings) -> dict[str, str]:
-    """Limits idle Pythons: by default, Spark keeps as many as all workers together had tasks."""
+    """Shares an engine fairly and limits idle Pythons: by default, Spark keeps as many as all workers had tasks."""
     if settings.workers == 1:
         return {}
     return {
@@ -197,8 +197,8 @@ def _sharing(settings: SparkSettings) -> dict[str, str]:
 
 
 def _authentication(settings: SparkSettings) -> dict[str, str]:
-    """A local JVM, YARN and Kubernetes generate a secret for each application. A standalone cluster has its own, which
-    also encrypts messages."""
+    """Makes Spark's processes authenticate. A local JVM, YARN and Kubernetes generate a secret for each application. A
+    standalone cluster has its own secret, which also encrypts messages."""
     if settings.auth_secret is not None:
         return {
             "spark.authenticate": "true",
@@ -223,8 +223,8 @@ def _escaped(text: str) -> str:
 
 
 def limit_kept_consumers(session: SparkSession, topics: Collection[int]) -> str | None:
-    """Call it before the first batch, because the pool of consumers reads its limit once. `topics`: the number of
-    partitions of each. Returns a sentence if not all consumers are kept."""
+    """Limits the consumers that Spark keeps, by `topics`, the number of partitions of each. Returns a sentence if not
+    all are kept. Call it before the first batch, because the pool of consumers reads its limit once."""
     context = session.sparkContext
     if not is_local(context.master):
         return None

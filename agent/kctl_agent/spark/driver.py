@@ -58,7 +58,7 @@ class Driver(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Leaves the driver; ends it if it belongs to this process."""
+        """Leaves the driver, and ends it if it belongs to this process."""
 
 
 class OwnDriver(Driver):
@@ -75,7 +75,8 @@ class OwnDriver(Driver):
         return None
 
     def check(self) -> None:
-        """Does not find an ended JVM; `lost_jvm` does. Raises ApplicationEnded: this process needs another JVM."""
+        """Checks that Spark's application still runs; `lost_jvm` finds an ended JVM. Raises ApplicationEnded if this
+        process needs another JVM."""
         if self.session is None:
             return
         try:
@@ -95,7 +96,7 @@ class EngineDriver(Driver):
     def __init__(
         self, run_dir: Path, name: str, scratch_dir: Path, environment: Callable[[], Mapping[str, str]]
     ) -> None:
-        """`environment`: variables of the executors' Pythons beyond the engine's."""
+        """`environment` returns variables of the executors' Pythons beyond the engine's."""
         self._request = GatewayRequest(run_dir, name)
         self._name = name
         self._scratch_dir = scratch_dir
@@ -180,8 +181,8 @@ class EngineDriver(Driver):
 
 
 def _shared_context() -> type[SparkContext]:
-    """Its `stop` does not stop the shared context: neither when its constructor fails, nor when the user's code calls
-    `frame.sparkSession.stop()`."""
+    """Returns a class of contexts whose `stop` leaves the shared context running, both when its constructor fails and
+    when the user's code calls `frame.sparkSession.stop()`."""
     from pyspark import SparkContext
 
     class Shared(SparkContext):  # type: ignore[misc]

@@ -56,7 +56,7 @@ class OwnGateways:
 
     def open(self, entry_point: Any) -> tuple[Any, int, str]:
         """Returns a `py4j.ClientServer` that listens on loopback, its port and its token. Like `Py4JServer`, it runs a
-        callback on the thread that waits for it."""
+        callback on the thread that waits for the callback."""
         token = secrets.token_hex(_TOKEN_BYTES)
         builder = self._java("py4j.ClientServer$ClientServerBuilder")().autoStartJavaServer(False)
         server = builder.authToken(token).entryPoint(entry_point).build()
@@ -70,7 +70,7 @@ class OwnGateways:
         return server, int(listening.getLocalPort()), token
 
     def _java(self, name: str) -> Any:
-        """`gateway.jvm` would look up each part of the name in each of Spark's jars."""
+        """Returns a Java class. `gateway.jvm` would look up each part of the name in each of Spark's jars."""
         from py4j.java_gateway import JavaClass
 
         return JavaClass(name, self._gateway._gateway_client)
@@ -89,7 +89,7 @@ def launched() -> Any:
 
 
 def connected(port: int, token: str) -> Any:
-    """PySpark's gateway, as in a process that Spark has started. Main thread."""
+    """Returns PySpark's gateway, as in a process that Spark has started. Main thread."""
     from pyspark.java_gateway import launch_gateway
 
     with exported("PYSPARK_GATEWAY_PORT", str(port)), exported("PYSPARK_GATEWAY_SECRET", token):

@@ -54,8 +54,8 @@ def _listen(gateway: Any, port: int) -> None:
 
 @contextmanager
 def _port_shared() -> Iterator[None]:
-    """Py4J has no option for SO_REUSEPORT. The engine reserves the port too: the JVM executes what a callback
-    connection returns, and after a worker's end any user could listen there."""
+    """Makes Py4J bind ports with SO_REUSEPORT, for which it has no option. The engine reserves the port too: the JVM
+    executes what a callback connection returns, and after a worker's end any user could listen there."""
     from py4j import java_gateway as module
 
     reuse_address = module.set_reuse_address
@@ -72,7 +72,7 @@ def _port_shared() -> Iterator[None]:
 
 
 def _take_none_of_others(gateway: Any) -> None:
-    """If the kernel hides the owner of the JVM's socket, only the token protects."""
+    """Closes callback connections of other users. If the kernel hides the JVM's owner, only the token protects."""
     server, jvm = gateway._callback_server, gateway.gateway_parameters  # noqa: SLF001
     create = server._create_connection  # noqa: SLF001
     if owner_of_listener(socket.gethostbyname(jvm.address), jvm.port) is None:
@@ -99,8 +99,8 @@ def _let_the_jvm_send(gateway: Any, token: str) -> None:
 
 @cache
 def guard_connections() -> None:
-    """A call that times out raises the same error as a broken connection. A connection to another user's port is
-    rejected before anything is sent."""
+    """Makes a call that times out raise the same error as a broken connection, and rejects a connection to another
+    user's port before anything is sent."""
     from py4j.clientserver import ClientServerConnection
 
     inner: Any = ClientServerConnection

@@ -82,7 +82,7 @@ def serve_this_user(accumulators: TCPServer) -> None:
 
 
 def java_options(scratch_dir: Path, given: str) -> str:
-    """The user's come last and take precedence."""
+    """Returns the JVM's options. The user's come last and take precedence."""
     # Spark unpacks libraries and artifacts into java.io.tmpdir, and a killed JVM leaves them there.
     # A JVM that has run out of memory may live on uselessly: any of its threads may have ended.
     ours = f'{LOG_OPTION} "-Djava.io.tmpdir={scratch_dir}" -XX:+ExitOnOutOfMemoryError'
@@ -95,7 +95,7 @@ def _submitting(properties: Path) -> AbstractContextManager[None]:
 
 
 def lost_jvm(error: BaseException) -> str | None:
-    """Returns how the JVM ended, or that it hangs, if that caused `error`: Py4J itself reports only a connection."""
+    """If `error` is due to a JVM that ended or hangs, returns how: Py4J itself reports only a connection."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 

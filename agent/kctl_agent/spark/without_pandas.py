@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def convert_without_pandas() -> None:
-    """PySpark 4.2's converters import `pyspark.testing.utils`. Call it before the first Py4J call; idempotent."""
+    """Replaces PySpark 4.2's converters, which import `pyspark.testing.utils`. Call it before the first
+    Py4J call; idempotent."""
     from py4j.protocol import INPUT_CONVERTER
     from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
@@ -31,7 +32,8 @@ def convert_without_pandas() -> None:
 
 
 def map_in_arrow(frame: DataFrame, task: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> DataFrame:
-    """`frame.mapInArrow(task, schema)` without its check of pandas' version (pyspark/sql/pandas/map_ops.py)."""
+    """Does `frame.mapInArrow(task, schema)` without PySpark's check of pandas' version
+    (pyspark/sql/pandas/map_ops.py)."""
     from pyspark.sql import DataFrame
     from pyspark.sql.pandas.functions import vectorized_udf  # type: ignore[attr-defined]
     from pyspark.util import PythonEvalType

@@ -17,7 +17,8 @@ MAX_ERROR_BYTES = 8192
 
 @dataclass(frozen=True, slots=True)
 class AckVerdict:
-    """One transaction replaces a claimed block with `again` (None: removes it) and stores `dead`."""
+    """What becomes of a claimed block: one transaction replaces it with `again` (None: removes it) and stores
+    `dead`."""
 
     again: Block | None
     dead: tuple[DeadLetter, ...]
@@ -53,7 +54,7 @@ def given_up(
 def requeued(
     dead_letters: Iterable[DeadLetter], block_messages: int, block_bytes: int, codec: str
 ) -> tuple[list[Block], list[str]]:
-    """Packs dead letters in offset order, each block of one topic id; also returns the ids of readable ones."""
+    """Packs dead letters into blocks in offset order, one topic id per block; also returns the ids of readable ones."""
     ids, found = [], []
     for dead_letter in dead_letters:
         with suppress(BadBlock):
@@ -83,7 +84,7 @@ def _incarnation(pair: tuple[Block, Message]) -> tuple[str, int, str]:
 def opened(
     leased: Iterable[tuple[str, int, Block]], owner: str, token: str, at: float
 ) -> tuple[list[Claim], dict[str, DeadLetter]]:
-    """Returns claims of the readable blocks, and damaged ones as dead letters by id."""
+    """Returns claims of the readable blocks, and the damaged blocks as dead letters by id."""
     claims, bad = [], {}
     for id_, tries, block in leased:
         try:

@@ -106,7 +106,7 @@ class OffsetStore(ABC):
 
     @abstractmethod
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:
-        """Ties a new storage (with `take_over`, any) to `owner`; returns the storage's random id.
+        """Ties a new storage to `owner`, or with `take_over` any storage; returns the storage's random id.
 
         A copy has the same id, an emptied storage a new one; a storage that keeps nothing has an empty id. For a table,
         `owner` selects the stored offsets of the other calls, which raise StorageUnusable before `bind`. Raises
@@ -114,22 +114,23 @@ class OffsetStore(ABC):
         """
 
     def moved_from(self) -> Binding | None:
-        """The owner's group in another cluster, if that has stored offsets in this table and the owner has none."""
+        """Returns the owner's group in another cluster, if that has stored offsets in this table and the owner has
+        none."""
         return None
 
     @abstractmethod
     def init_offsets(self, stored_offsets: Collection[StoredOffset], seen: StoredOffsets = NONE_STORED) -> None:
-        """Writes stored offsets in one transaction, also backwards, if each equals the one in `seen` (or is missing in
-        both); each gets the next `version`. Raises StoredOffsetMoved; then nothing was written."""
+        """Writes stored offsets in one transaction, also backwards, and gives each the next `version`. Raises
+        StoredOffsetMoved, and writes nothing, if a stored offset is not the one in `seen` (or missing in both)."""
 
     @abstractmethod
     def advance_offsets(self, advances: Collection[Advance]) -> None:
-        """Moves stored offsets over offsets without messages, in one transaction. Raises GapRefused,
-        StoredOffsetMissing, StoredOffsetMoved; then nothing was written."""
+        """Moves stored offsets over offsets without messages, in one transaction. If it raises GapRefused,
+        StoredOffsetMissing or StoredOffsetMoved, nothing was written."""
 
     @abstractmethod
     def stats(self) -> StorageStats | TableStats:
-        """Counts without reading messages; cheap enough for every second."""
+        """Returns the counts without reading messages; cheap enough for a call every second."""
 
     def expire_dead(self) -> int:
         return 0
@@ -158,8 +159,8 @@ class DeadLetterStore(ABC):
         limit: int = PAGE,
         seconds: float | None = None,
     ) -> DeadLetterPage:
-        """Returns dead letters, oldest first, after the `next` of an earlier page; after `seconds`, those found so far.
-        Raises BadParams if `after` is malformed."""
+        """Returns up to `limit` dead letters, oldest first. `after` is the `next` of the previous page. After
+        `seconds`, returns those found so far. Raises BadParams if `after` is malformed."""
 
     def dead(
         self, selection: Selection = EVERYTHING, limit: int | None = None, progress: Progress = silent
@@ -181,12 +182,12 @@ class DeadLetterStore(ABC):
     def dead_groups(
         self, selection: Selection = EVERYTHING, hours: int = 0, progress: Progress = silent
     ) -> list[DeadLetterGroup]:
-        """Counts by cause, most frequent first, and per hour for the last `hours`. Now and then calls `progress` with
-        0."""
+        """Counts dead letters by cause, most frequent first, and per hour for the last `hours`. Calls `progress` with 0
+        now and then."""
 
     def recent_dead(self) -> RecentDeadLetters | None:
-        """Counts the dead letters of the last minutes; a date in the future, by another clock, counts as now. Raises
-        StorageError, also after `_RECENT_DEAD_READ_SECONDS`."""
+        """Counts the dead letters of the last minutes. A date in the future, by another clock, counts as now. Raises
+        StorageError, also if the count takes longer than `_RECENT_DEAD_READ_SECONDS`."""
         now, deadline = time.time(), time.monotonic() + _RECENT_DEAD_READ_SECONDS
 
         def in_time(_: int) -> None:
@@ -205,15 +206,15 @@ class DeadLetterStore(ABC):
     def remove_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Deletes dead letters, except requeued ones; returns how many. `progress` receives the number deleted so far;
-        deleted ones stay deleted if it raises. Raises CountChanged, changing nothing, at a wrong `expect`."""
+        """Deletes dead letters, except requeued ones; returns how many. Calls `progress` with the number deleted so
+        far; if that raises, these stay deleted. Raises CountChanged, and deletes none, if `expect` is wrong."""
 
     @abstractmethod
     def requeue_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
         """Requeues dead letters for sinkers, or for a worker that writes them to the table; returns how many. Damaged
-        ones stay. Raises StorageError if there is no queue, otherwise as `remove_dead`."""
+        ones stay. Raises StorageError if the storage has no queue, and the errors of `remove_dead`."""
 
     @abstractmethod
     def move_dead(
@@ -238,7 +239,7 @@ class Storage(OffsetStore, DeadLetterStore):
 
     @abstractmethod
     def writer(self) -> Writer:
-        """A connection for puts, which the caller closes."""
+        """Opens a writer, a connection for puts; the caller closes it."""
 
     @abstractmethod
     def blocks(self) -> Iterator[Block]: ...
@@ -248,32 +249,33 @@ class Storage(OffsetStore, DeadLetterStore):
         self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None
     ) -> list[Claim]:
         """Leases blocks with up to `limit` messages and `limit_bytes` as stored, but at least one block if any is
-        pending. Ends expired leases (which count as a try) and delays first. With `ordered`, on which all sinkers
-        should agree, leases one block per partition."""
+        pending. Before that, ends expired leases (which count as a try) and delays. With `ordered`, on which all
+        sinkers should agree, leases one block per partition."""
 
     @abstractmethod
     def settle(
         self, claim: Claim, acks: Sequence[bool], *, dead: Mapping[int, str] = NONE_DEAD, retry_seconds: float = 0.0
     ) -> Settled:
-        """Settles each message. Those in `dead` (index -> error) become dead letters regardless of their ack; others
-        with a false ack are retried after `retry_seconds`, with one more try. ValueError unless each has an ack."""
+        """Settles each message of a claim. Messages in `dead` (index -> error) become dead letters regardless of their
+        ack. Other messages with a false ack are retried after `retry_seconds`, with one more try. Raises ValueError
+        unless each message has an ack."""
 
     @abstractmethod
     def renew(self, claim: Claim, lease_seconds: float) -> bool:
-        """Extends the lease to this long from now. False: the lease is lost."""
+        """Extends the lease to `lease_seconds` from now. Returns False if the lease is lost."""
 
     @abstractmethod
     def release(self, owner: str, *, count_try: bool = False) -> int:
-        """Makes blocks leased to `owner` claimable; returns the number of messages. `count_try`: the owner died, so
-        that a message cannot kill its handler for ever."""
+        """Makes blocks leased to `owner` claimable; returns the number of messages. If `owner` died, pass `count_try`,
+        so that a message cannot kill its handler for ever."""
 
     @abstractmethod
     def dead_letter(
         self, messages: Sequence[Message], error: Errors, topic_id: str | None = None, advance: Advance | None = None
     ) -> None:
         """Stores messages as dead letters, even ones that are not in the storage. With `advance`, moves the stored
-        offset over them in the same transaction; raises StoredOffsetMissing, or StoredOffsetMoved if it is
-        elsewhere."""
+        offset over them in the same transaction. Raises StoredOffsetMissing, or StoredOffsetMoved if it is not at the
+        start of `advance`."""
 
     @abstractmethod
     def clear(self, selection: Selection = EVERYTHING) -> int:

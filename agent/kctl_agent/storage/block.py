@@ -53,7 +53,7 @@ class BadBlock(StorageError, code="bad_block"):
 
 @dataclass(frozen=True, slots=True)
 class BinaryColumn:
-    """`lengths[i]` bytes of `data` belong to message i, in order; -1 is null, which differs from empty."""
+    """Bytes of messages. In order, `lengths[i]` bytes of `data` belong to message i; -1 is null, not empty."""
 
     lengths: NDArray[np.int32]
     data: Bytes
@@ -71,7 +71,7 @@ class BinaryColumn:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """`keys`, `values` and `headers` are None if every one is null."""
+    """The columns of a block. `keys`, `values` and `headers` are None if all of their values are null."""
 
     offsets: NDArray[np.int64]
     timestamps: NDArray[np.int64]
@@ -91,7 +91,7 @@ class Columns:
         )
 
     def split(self, size: int, most_bytes: int | None = None) -> Iterator[Columns]:
-        """Yields runs of at most `size` messages and `most_bytes`; a larger message is a run alone."""
+        """Yields runs of at most `size` messages and `most_bytes`. A larger message is a run of its own."""
         return self.cut(self._edges(size, most_bytes))
 
     def cut(self, edges: Sequence[int]) -> Iterator[Columns]:
@@ -212,7 +212,8 @@ def encode(columns: Columns, codec: str = "none") -> bytes:
 
 
 def _checksum(*pieces: Bytes) -> int:
-    """zlib's CRC-32 in a tenth of the time, because zlib-ng uses the CPU's CRC instructions (benchmarks/README.md)."""
+    """Returns zlib's CRC-32 in a tenth of the time, because zlib-ng uses the CPU's CRC instructions
+    (benchmarks/README.md)."""
     found = 0
     for piece in pieces:
         found = zlib_ng.crc32(piece, found)

@@ -54,7 +54,7 @@ def cause_of(error: str) -> DeathCause:
 
 
 def sentence_of(error: str) -> str:
-    """The first line, or the last line of a bare traceback."""
+    """Returns the first line of an error, or the last line if the error is a bare traceback."""
     lines = [line for line in error.splitlines() if line.strip()] or [""]
     return lines[-1] if lines[0].startswith("Traceback") else lines[0]
 
@@ -65,6 +65,6 @@ def traceback_in(error: str) -> str | None:
 
 
 def innermost(frames: Iterable[tuple[str, int]]) -> str:
-    """The last frame of the user's own code."""
+    """Returns file and line of the last frame in the user's own code; empty if there is none."""
     own = [(name, line) for name, line in frames if not any(part in name for part in _NOT_THE_USERS)]
     return f"{PurePath(own[-1][0]).name}:{own[-1][1]}" if own else ""

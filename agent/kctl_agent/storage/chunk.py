@@ -43,8 +43,8 @@ class _OfPartition:
 
 @dataclass(frozen=True, slots=True)
 class StoredOffset(_OfPartition):
-    """`next` is the first offset not stored. `topic_id` (KIP-516) reveals a recreated topic; `version` counts writes by
-    `init_offsets`, because `next` may repeat."""
+    """A partition's stored offset. `next` is the first offset not stored, `topic_id` (KIP-516) reveals a recreated
+    topic, `version` counts writes by `init_offsets`, because `next` may repeat."""
 
     topic_id: str | None
     next: int
@@ -57,7 +57,7 @@ NONE_STORED: StoredOffsets = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Advance(_OfPartition):
-    """Offsets from `start` to before `end` hold nothing to store."""
+    """A move of a stored offset: offsets from `start` to before `end` hold no messages to store."""
 
     version: int
     start: int
@@ -72,7 +72,7 @@ class Binding:
     cluster_id: str | None
 
     def differs_from(self, other: Binding) -> bool:
-        """An unknown cluster id equals any."""
+        """Whether the owners differ. An unknown cluster id equals any."""
         ids = {self.cluster_id, other.cluster_id} - {None}
         return self.group != other.group or len(ids) > 1
 

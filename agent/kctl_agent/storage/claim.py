@@ -42,7 +42,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Numbers of messages. `is_lost`: the lease was lost, and nothing changed."""
+    """The result of `settle`, as numbers of messages. If `is_lost`, the lease was lost and nothing changed."""
 
     gone: int = 0
     again: int = 0
@@ -77,7 +77,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPage:
-    """Oldest first. `next` continues; None after the last. A page whose time ran out may be empty."""
+    """A page of dead letters, oldest first; `next` is None on the last. A page whose time ran out may be empty."""
 
     rows: list[DeadLetter]
     next: str | None
@@ -123,7 +123,7 @@ class GroupCount:
         self._hours = [0] * hours
 
     def add(self, count: int, first: float, last: float, newest: str, recent: Iterable[int] = ()) -> None:
-        """`recent`: deaths in each of the last hours, the current hour first."""
+        """Adds dead letters to the group. `recent` are the deaths in each of the last hours, the current hour first."""
         self._first = min(self._first, first) if self.count else first
         if not self.count or last >= self._last:
             self._last, self._newest = last, newest

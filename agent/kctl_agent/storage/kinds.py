@@ -30,7 +30,8 @@ class Kind:
 
 
 def open_storage(settings: Settings, *, reply_seconds: float | None = None) -> Storage:
-    """Opens nothing yet; the result can be pickled. Raises StorageError for an unknown mode or a table."""
+    """Makes the storage of the settings without opening it; the result can be pickled. Raises StorageError for an
+    unknown mode or a table."""
     from kctl_agent.errors import StorageError
 
     kind = KINDS.get(settings["mode"])
@@ -42,7 +43,7 @@ def open_storage(settings: Settings, *, reply_seconds: float | None = None) -> S
 
 
 def open_lake(settings: Settings) -> LakeStorage:
-    """Opens nothing yet. Raises StorageMisconfigured, TableRefused."""
+    """Makes the table storage of the settings without opening it. Raises StorageMisconfigured, TableRefused."""
     _need_packages(settings["uri"])
     from kctl_agent.storage.lake.folder import Folder, LocalFolder
     from kctl_agent.storage.lake.storage import LakeStorage

@@ -12,7 +12,7 @@ FREE_INODES = 0.01
 
 @dataclass(frozen=True, slots=True)
 class StorageLimits:
-    """Limits at which workers take no new batch; None: no limit."""
+    """Limits at which workers take no new batch. None means no limit."""
 
     messages: int | None = None
     """Does not include dead letters."""
@@ -24,7 +24,7 @@ class StorageLimits:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> StorageLimits:
-        """A missing setting or 0 is no limit."""
+        """Reads the limits. A missing setting or 0 means no limit."""
         names = ("limit", "limit_bytes", "dead_limit", "min_free_bytes", "dead_expire_seconds")
         return cls(*(settings.get(name) or None for name in names))
 
@@ -46,7 +46,7 @@ class Free:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStats:
-    """Numbers of messages; `bytes` includes dead letters."""
+    """Numbers of messages of one partition. `bytes` includes dead letters."""
 
     topic: str
     partition: int
@@ -120,7 +120,8 @@ class TableStats:
 
 
 def why_full(stats: StorageStats | TableStats, share: float = 1.0) -> str | None:
-    """Why there is no room for a batch. `share` lowers the limits, so that waiting workers do not start and stop."""
+    """Returns why there is no room for a batch, or None. A `share` below 1 lowers the limits, so that waiting workers
+    do not start and stop."""
     if not isinstance(stats, TableStats) and (why := _why_queue_full(stats, share)) is not None:
         return why
     dead, limit = stats.dead, stats.limits.dead

@@ -1,5 +1,5 @@
-"""Dead letters that have numbers. A change to all matches covers only those that existed when it began; otherwise a
-handler that fails at once would keep it going for ever."""
+"""Dead letters with numbers. A change to all matches covers only dead letters that existed when it began; otherwise a
+handler that fails at once would keep the change going for ever."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class NumberedDeadLetters(DeadLetterStore):
 
     @abstractmethod
     def _dead_now(self) -> float:
-        """Unix seconds by the clock that dates dead letters."""
+        """Returns Unix seconds by the clock that dates dead letters."""
 
     @abstractmethod
     def _last_dead(self) -> int: ...
@@ -111,8 +111,8 @@ class NumberedDeadLetters(DeadLetterStore):
         return grouped(self.dead(selection, None, progress), hours, now)
 
     def recent_dead(self) -> RecentDeadLetters | None:
-        """Counts at most `RECENT_DEAD_COUNTED`, and reads a few for the class. Leaves out those dated later than the
-        storage's own clock, because the clock was set back."""
+        """Counts at most `RECENT_DEAD_COUNTED` dead letters, and reads a few for the class. Leaves out dead letters
+        dated later than the storage's own clock, which was then set back."""
         now = self._dead_now()
         recent = Selection(died_from=now - RECENT_DEAD_SECONDS, died_to=now)
         if not (places := self._dead_places(recent, None, RECENT_DEAD_COUNTED)):

@@ -56,7 +56,8 @@ class StoreKeys:
 
 @dataclass(frozen=True, slots=True)
 class ObjectStore:
-    """Without `keys`, each client finds its own. `endpoint`: URL of an S3-compatible server other than AWS."""
+    """A bucket. Without `keys`, each client finds its own. `endpoint`: URL of an S3-compatible server other than
+    AWS."""
 
     bucket: str
     endpoint: str | None
@@ -65,7 +66,7 @@ class ObjectStore:
 
     @classmethod
     def of(cls, storage: Mapping[str, Any], env: Mapping[str, str] = os.environ) -> ObjectStore:
-        """Reads `[storage]`, then AWS' own variables. Raises StorageMisconfigured."""
+        """Reads `[storage]` and, if a value is missing there, AWS' own variables. Raises StorageMisconfigured."""
         endpoint = storage["endpoint"] or env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or None
         region = storage["region"] or env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or _REGION
         _check(endpoint, region)
@@ -110,7 +111,7 @@ class ObjectStore:
 
 
 def _check(endpoint: str | None, region: str) -> None:
-    """Rejects values that make obstore and delta-rs panic."""
+    """Rejects values that make obstore and delta-rs panic. Raises StorageMisconfigured."""
     found = _ENDPOINT.fullmatch(endpoint or "http://none")
     if found is None or int(found["port"] or 0) > 65535:
         shown = "" if "@" in str(endpoint) else f" {endpoint}"

@@ -24,7 +24,8 @@ def skipped(chunk: Chunk, stored: StoredOffset) -> int:
 
 
 def judged(planned: Chunk | Advance, stored: StoredOffset | None) -> StoredOffset:
-    """Returns the stored offset if the plan still holds. Raises GapRefused, StoredOffsetMissing, StoredOffsetMoved."""
+    """Returns the stored offset if the plan still fits it. Raises GapRefused, StoredOffsetMissing,
+    StoredOffsetMoved."""
     where = f"{planned.topic}-{planned.partition}"
     if stored is None:
         raise StoredOffsetMissing(f"{where} has no stored offset in the storage; nothing was written")
@@ -42,7 +43,7 @@ def judged(planned: Chunk | Advance, stored: StoredOffset | None) -> StoredOffse
 
 
 def judged_at_start(planned: Advance, stored: StoredOffset | None) -> StoredOffset:
-    """For writes that may happen only once: raises StoredOffsetMoved also if more is stored already."""
+    """Like `judged`, for writes that may happen only once: also raises StoredOffsetMoved if more is stored already."""
     now = judged(planned, stored)
     refuse_moved(planned.tp, now, replace(now, next=planned.start))
     return now

@@ -23,7 +23,8 @@ def _by(help_: str, **more: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A criterion of None does not restrict; bounds are inclusive. A block that overlaps the offsets counts whole."""
+    """Selects messages. None does not restrict; bounds are inclusive. A block that overlaps the offsets counts
+    whole."""
 
     topic: str | None = _by("Only this topic.", metavar="NAME")
     partition: int | None = _by("Only this partition.", metavar="N")
@@ -62,7 +63,7 @@ class Selection:
         return replace(self, older_than_seconds=None, died_to=died_to)
 
     def of_blocks(self) -> Selection:
-        """Checks that this selection fits pending messages. Raises StorageError."""
+        """Returns this selection if it fits pending messages. Raises StorageError for criteria of dead letters."""
         if more := sorted(set(self.named) - OF_BLOCKS):
             raise StorageError(f"pending messages cannot be selected by {', '.join(more)}, only dead letters can")
         return self
@@ -74,7 +75,7 @@ class Selection:
         return self.error_class in (None, cause.error_class) and self.line in (None, cause.line)
 
     def takes_dead_letter(self, dead_letter: DeadLetter) -> bool:
-        """Call it on a `dated` selection."""
+        """Whether a dead letter matches this selection. Call it on a `dated` selection."""
         block = dead_letter.block
         return (
             self.takes_partition(block.topic, block.partition)
@@ -98,7 +99,7 @@ EVERYTHING = Selection()
 
 
 def is_id_number(text: str) -> bool:
-    """A number of fewer than 64 bits."""
+    """Whether the text is a number of fewer than 64 bits."""
     return text.isdecimal() and len(text) < 19
 
 

@@ -169,7 +169,8 @@ class WorkerStats(StoringStats):
         return tuple(row(tp, position) for tp, position in sorted(positions.items()))
 
     def _in_storage(self) -> Callable[[TopicPartition], tuple[int | None, float | None]]:
-        """A partition's unfinished messages and the age of the oldest, by the last count; 0 for a table."""
+        """Returns a function that gives a partition's unfinished messages and the age of the oldest, by the last count;
+        0 messages for a table."""
         stats, counted_at = self._storage_stats, self._counted_at
         if stats is None or counted_at is None:
             return lambda _: (None, None)
@@ -199,5 +200,5 @@ class WorkerStats(StoringStats):
 
 
 def _end(known: int | None, read: int | None) -> int | None:
-    """The log end as last reported, or the end of a batch if it has read further since."""
+    """Returns the log end as last reported, or the end of a batch that has read further since."""
     return None if known is None else max(known, read or 0)

@@ -33,7 +33,8 @@ _copies: dict[Path, tuple[float, threading.Thread]] = {}
 
 
 def begin_copy(path: Path, at_most_every_seconds: float = 0.0) -> bool:
-    """Copies in a thread. False if this process is copying, or has started a copy recently."""
+    """Starts to copy the log in a thread. Returns False if this process is copying, or last started a copy less than
+    `at_most_every_seconds` ago."""
     if path in _copies:
         began, thread = _copies[path]
         if thread.is_alive() or time.monotonic() - began < at_most_every_seconds:
@@ -72,7 +73,7 @@ def copy(path: Path) -> None:
 
 @contextmanager
 def in_turn(folder: int) -> Iterator[None]:
-    """Holds the kernel's lock on the folder; the next waiter wakes at once."""
+    """Holds the kernel's lock on the folder. When it is released, the next waiter wakes at once."""
     fcntl.flock(folder, fcntl.LOCK_EX)
     try:
         yield
@@ -102,5 +103,5 @@ def writing(guard: sqlite3.Connection) -> Iterator[None]:
 
 
 def _checkpoint(db: sqlite3.Connection) -> None:
-    """Call it only within `reading` or `writing`."""
+    """Runs one checkpoint. Call it only within `reading` or `writing`."""
     db.execute("pragma wal_checkpoint(passive)").fetchone()

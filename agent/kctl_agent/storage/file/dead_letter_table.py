@@ -23,7 +23,7 @@ OF_NUMBERS = "id in (select value from json_each(?))"
 
 
 def insert(db: sqlite3.Connection, dead_letters: Collection[DeadLetter]) -> None:
-    """Replaces older dead letters of the same messages, within the caller's transaction."""
+    """Stores dead letters within the caller's transaction, in place of older ones of the same messages."""
     db.executemany(
         "delete from dead where topic=? and partition=? and first=? and last=? and topic_id is ?",
         ((b.topic, b.partition, b.first, b.last, b.topic_id) for b in (x.block for x in dead_letters)),

@@ -61,7 +61,7 @@ def note_recovery(path: Path, failures: list[Path]) -> None:
 
 
 def noted(path: Path) -> frozenset[str]:
-    """Names of noted failures; if they are the same as before, no sync has failed in the meantime."""
+    """Returns the names of noted failures. If two calls return equal sets, no sync has failed in between."""
     return frozenset(each.name for each in _entries(path))
 
 
@@ -81,7 +81,8 @@ def _folder(path: Path) -> Path:
 
 
 def recover(path: Path) -> None:
-    """Does nothing unless a sync has failed. Waits up to 30 s. Raises OSError, sqlite3.Error; then call it again."""
+    """Repairs the log after a failed sync; otherwise does nothing. Waits up to 30 s. Raises OSError or sqlite3.Error if
+    this fails; then call it again."""
     if not sync_failures(path):
         return
     index = Path(f"{path}-shm")
@@ -98,7 +99,8 @@ def recover(path: Path) -> None:
 
 
 def _begin(db: sqlite3.Connection, index: Path) -> None:
-    """`begin immediate` first reads page 1, which may be a lost one."""
+    """Takes the write lock. If SQLite finds the file damaged, clears the index first: page 1, which `begin immediate`
+    reads, may be a lost one."""
     try:
         db.execute("begin immediate")
     except sqlite3.OperationalError:
@@ -120,7 +122,7 @@ def _rewrite(log: Path) -> None:
 
 
 def _forget(index: Path) -> None:
-    """Clears the index in another process: a process that closes the file loses SQLite's locks on it."""
+    """Clears the index in another process: if this process closed the file, it would lose SQLite's locks on it."""
     command = [sys.executable, "-I", "-S", "-c", _FORGET, str(index), str(INDEX_HEADERS_BYTES)]
     subprocess.run(command, check=True, capture_output=True)
 
@@ -154,7 +156,7 @@ class Log:
         return noted(self._path) == self._noted
 
     def begin_sync(self) -> None:
-        """Starts a sync in a thread. `sync` then has less to do, and raises the thread's error."""
+        """Starts a sync in a thread. `sync` then has less to do, and raises the error that the thread got."""
         begun = self._begun
         if begun is None or (begun.done() and begun.exception() is None):  # an error stays for `sync`
             self._thread = self._thread or ThreadPoolExecutor(1, "storage-sync")

@@ -33,7 +33,7 @@ class MachineClock:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def boot_id(self) -> str:
-        """Containers of one machine share this id, as they share the clock (random(4))."""
+        """Returns the id of this boot. Containers of one machine share it, as they share the clock (random(4))."""
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
     def wall(self) -> float:
@@ -62,7 +62,7 @@ def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
 def lease(
     db: sqlite3.Connection, now: float, owner: str, token: str, lease_seconds: float, *size: Any
 ) -> list[tuple[str, int, Block]]:
-    """Returns (id, tries, block) of each. Takes no lock if nothing is pending."""
+    """Leases pending blocks to `owner`; returns (id, tries, block) of each. Takes no lock if no block is pending."""
     (waits,) = db.execute(
         "select exists(select 1 from queue where state='pending') or exists(select 1 from queue where until<=?)", (now,)
     ).fetchone()
@@ -212,7 +212,8 @@ def free(db: sqlite3.Connection, where: str, *values: object, count_try: bool = 
 
 
 def _condition(selection: Selection) -> tuple[str, list[object]]:
-    """Ignores times. Raises StorageError for criteria of dead letters."""
+    """Returns the SQL condition of a selection and its values; ignores its times. Raises StorageError for criteria that
+    only dead letters have."""
     chosen = selection.of_blocks()
     return dead_letter_table.where(
         ("1=?", 1),

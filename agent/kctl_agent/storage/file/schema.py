@@ -102,7 +102,7 @@ def create(db: sqlite3.Connection, path: Path) -> None:
 
 
 def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
-    """For any thread, one at a time; `rwc` creates the file. Raises sqlite3.Error."""
+    """Opens a connection for any thread, one at a time. Mode `rwc` creates the file. Raises sqlite3.Error."""
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     db = sqlite3.connect(uri, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False, uri=True)
     try:

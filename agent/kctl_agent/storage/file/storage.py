@@ -234,7 +234,8 @@ class FileStorage(NumberedDeadLetters, Storage):
 
     @contextmanager
     def _session(self, is_durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """For one thread at a time. After an error the next call opens a new connection."""
+        """Yields the connection, to one thread at a time. If `is_durable`, first recovers from a failed sync and syncs
+        the log afterwards. After an error the next call opens a new connection."""
         if self._pid != os.getpid():
             self._pid, self._lock = os.getpid(), threading.Lock()
             if self._log is not None:
@@ -307,7 +308,7 @@ class DirectlyStorage(FileStorage):
         raise StorageError('storage.mode is "directly": messages go to the handler and are not stored')
 
     def finish(self, advance: Advance, dead: Sequence[tuple[Message, str]], topic_id: str | None) -> None:
-        """Moves a stored offset and stores dead letters in one transaction. Raises as `advance_offsets`."""
+        """Moves a stored offset and stores dead letters in one transaction. Raises the errors of `advance_offsets`."""
         dead_letters = given_up([m for m, _ in dead], [error for _, error in dead], topic_id, self.codec, time.time())
         with self._session(is_durable=True) as db, transaction(db):
             stored = offset_table.read(db, [advance.tp]).get(advance.tp)

@@ -41,7 +41,7 @@ TARGET_FILE_BYTES = 128 << 20
 
 
 class TableStorage(OffsetStore):
-    """With `merge_schema` a batch's new columns are added to the table."""
+    """A Delta table as storage. With `merge_schema`, a batch's new columns are added to the table."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class TableStorage(OffsetStore):
         return TableStorage(folder, target_file_bytes=self.target_file_bytes, limits=self.limits)
 
     def check_folders(self) -> None:
-        """Checks a table on this machine without writing. Raises StorageUnusable, TableRefused."""
+        """If the table is on this machine, checks its folder without writing. Raises StorageUnusable, TableRefused."""
         if self.folder.local is not None:
             self.folder.check()
 
@@ -81,14 +81,14 @@ class TableStorage(OffsetStore):
         self.table.fit(schema, self.partition_by, merge_schema=self.merge_schema)
 
     def columns(self) -> Sequence[Mapping[str, Any]] | None:
-        """Returns fields of Spark's JSON; None: there is no table yet. Raises StorageUnusable."""
+        """Returns the table's columns as fields of Spark's JSON; None without a table. Raises StorageUnusable."""
         if not self.table.exists():
             return None
         with self.table.state() as table:
             return list(table.fields)
 
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:  # noqa: ARG002
-        """Returns the table's id. Every group has its own names in the table's log, so none is rejected."""
+        """Sets the owner; returns the table's id. Rejects no group, as each has its own names in the table's log."""
         self._owner = owner.known_from(self._owner)
         with self.table.state() as table:
             return table.id
@@ -113,7 +113,7 @@ class TableStorage(OffsetStore):
         self.commit({tp: (before[tp], after[tp]) for tp in after if after[tp] != before[tp]})
 
     def stats(self) -> TableStats:
-        """Includes the table's last count; does not wait for a commit."""
+        """Returns limits, free space and the table's last count; does not wait for a commit."""
         free = self.folder.free()
         return TableStats(
             self.limits,
@@ -173,7 +173,7 @@ class TableStorage(OffsetStore):
         id_: str | None = None,
         claims: Mapping[TopicPartition, int | None] = MappingProxyType({}),
     ) -> None:
-        """Moves stored offsets and adds files, if each offset and claim is unchanged."""
+        """Moves stored offsets and adds files in one commit. Raises StoredOffsetMoved if an offset or claim changed."""
         if not moves and not files:
             return
         owner = self.owner
@@ -186,8 +186,8 @@ class TableStorage(OffsetStore):
         self.table.commit(id_, partial(self._check, moves, claims), written, files)
 
     def claim(self, batch: LakeBatch) -> None:
-        """Prevents the commit of earlier batches of these offsets. Raises StoredOffsetMoved if this one may not commit
-        either, StorageUnusable if that is unknown."""
+        """Prevents the commit of earlier batches of these offsets. Raises StoredOffsetMoved if `batch` may not commit
+        either, StorageUnusable if the result is unknown."""
         claims = {tp: secrets.randbits(62) for tp in batch.moves}
         written = {claim_id(self.owner, tp): number for tp, number in claims.items()}
         self.table.commit(batch.table_id, partial(self._check, batch.moves, batch.claims), written)
@@ -229,8 +229,8 @@ class TableStorage(OffsetStore):
 
 @dataclass(eq=False)
 class LakeBatch:
-    """Offsets under `below` are stored already. `claims` name the last batches that were about to store dead letters of
-    these partitions."""
+    """A batch to commit. Offsets under `below` are stored already. `claims` are the table's last claims on these
+    partitions, by batches about to store dead letters."""
 
     _storage: TableStorage
     table_id: str
@@ -242,9 +242,9 @@ class LakeBatch:
         self.folder = self._storage.folder.subfolder(f"{BATCH}{uuid.uuid4().hex}")
 
     def commit(self, written: Written | None = None) -> list[DataFile]:
-        """Adds the files and moves the stored offsets to the batch's ends. `written` None: all files of the folder.
-        After StoredOffsetMoved (another owner was faster) or TableRefused nothing is visible. After StorageUnusable the
-        stored offsets show the result."""
+        """Adds the files and moves the stored offsets to the batch's ends. If `written` is None, adds all files of the
+        folder. If it raises StoredOffsetMoved (another owner was faster) or TableRefused, nothing is visible. After
+        StorageUnusable the stored offsets show the result."""
         files = written_files(self._storage.folder, self.folder, written)
         if files is None:
             raise StorageUnusable(f"{self.folder}, what a batch has written, is gone: nothing of it was stored")
@@ -257,5 +257,5 @@ class LakeBatch:
         return files
 
     def discard(self) -> None:
-        """Removes the files. Abandoned tasks may still write; the plan finds that later."""
+        """Removes the files. Abandoned tasks may still write more, which the plan reveals later."""
         self.folder.remove_all()

@@ -51,7 +51,8 @@ def where(url: str) -> str:
 
 
 def connect(url: str, password_file: Path | None, reply_seconds: float = REPLY_SECONDS) -> Any:
-    """A client for any thread. Connects at first use. Raises StorageMisconfigured without redis-py, StorageUnusable."""
+    """Returns a client for any thread, which connects at first use. Raises StorageMisconfigured if redis-py is missing,
+    StorageUnusable."""
     try:
         import redis
         from redis.backoff import ExponentialWithJitterBackoff
@@ -99,7 +100,8 @@ def as_unusable(place: str) -> Iterator[None]:
 
 
 def check_server(client: Any, place: str) -> None:
-    """Warns if a restart would lose messages. Raises StorageUnusable: too old, a replica, or one that evicts keys."""
+    """Checks a server, and warns if a restart would lose messages. Raises StorageUnusable if the server is too old, is
+    a replica, or evicts keys."""
     info = client.info()
     version = tuple(int(part) for part in info["redis_version"].split(".")[:2])
     if version < OLDEST_SERVER:
@@ -120,7 +122,7 @@ def check_server(client: Any, place: str) -> None:
 
 
 def free_memory(client: Any, place: str) -> Free | None:
-    """Free part of `maxmemory`, counted as Redis does; a tenth should stay free."""
+    """Returns the free part of `maxmemory`, counted as Redis does; a tenth should stay free. None if it is not set."""
     info = client.info("memory")
     most = int(info.get("maxmemory") or 0)
     if not most:
@@ -130,7 +132,7 @@ def free_memory(client: Any, place: str) -> Free | None:
 
 
 def _appendfsync(client: Any) -> str | None:
-    """None if the user may not ask, as on a hosted Redis."""
+    """Returns the server's `appendfsync`; None if the user may not read the configuration, as on a hosted Redis."""
     import redis
 
     try:
@@ -157,7 +159,7 @@ class RedisSession:
 
     @property
     def client(self) -> Any:
-        """Wrap its errors in `as_unusable`. Raises StorageUnusable."""
+        """The client, connected at first use. Wrap its errors in `as_unusable`. Raises StorageUnusable."""
         if self._client is None:
             self._client = connect(self._url, self._password_file, self.reply_seconds)
         return self._client
@@ -166,7 +168,7 @@ class RedisSession:
         return f"{self.prefix}{kind}:{which}"
 
     def replies(self, things: Iterable[T], ask: Callable[[Any, T], object]) -> list[Any]:
-        """Calls `ask` with a pipeline for each thing; returns the replies to all commands."""
+        """Calls `ask` with one pipeline for each of `things`; returns the replies to all commands."""
         with as_unusable(self.place), self.client.pipeline(transaction=False) as pipeline:
             for each in things:
                 ask(pipeline, each)
@@ -177,7 +179,7 @@ class RedisSession:
             return self._script(name)(keys=[self.prefix], args=args)
 
     def run_with(self, values: Mapping[str, bytes], seconds: int, name: str, *args: object) -> Any:
-        """Sets these keys, which expire, and runs a script, in one transaction."""
+        """Sets `values`, which expire after `seconds`, and runs a script, in one transaction."""
         import redis
 
         own = self._script(name)
@@ -198,11 +200,12 @@ class RedisSession:
         return self._scripts[name]
 
     def run_once(self, name: str, *args: object) -> Any:
-        """The script's first argument is a token, by which it recognizes a call repeated by redis-py."""
+        """Runs a script that changes something only once: its first argument is a token, by which the script recognizes
+        a call that redis-py repeated."""
         return self.run(name, uuid.uuid4().hex, *args)
 
     def server_time(self) -> float:
-        """By the server's clock, which dates dead letters and may differ from the hosts'."""
+        """Returns the server's Unix time. It dates dead letters and may differ from the hosts' time."""
         with as_unusable(self.place):
             seconds, microseconds = self.client.time()
         return float(seconds + microseconds / 1_000_000)

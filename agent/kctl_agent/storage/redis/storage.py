@@ -33,7 +33,7 @@ PAGE = 500
 
 
 class RedisStorage(RedisDeadLetters, Storage):
-    """`namespace`, usually the consumer group, separates storages in one database."""
+    """A storage in Redis. `namespace`, usually the consumer group, separates storages in one database."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class RedisStorage(RedisDeadLetters, Storage):
         return RedisWriter(self._session, self.block_messages, self.block_bytes, self.codec)
 
     def blocks(self) -> Iterator[Block]:
-        """Not one snapshot: blocks put or settled in the meantime may be missing."""
+        """Yields all blocks. They are not one snapshot: blocks put or settled in the meantime may be missing."""
         client = self._session.client
         with as_unusable(self._session.place):
             lines = [client.zrange(self._session.key("line", name), 0, -1) for name in self._names()]

@@ -51,7 +51,7 @@ class RedisWriter(Writer):
     def close(self) -> None: ...
 
     def _parts(self, chunk: Chunk, most: int) -> Iterator[Chunk]:
-        """If message sizes vary, a part may be twice as large as `most`."""
+        """Divides a chunk into parts of about `most` bytes. If message sizes vary, a part may be twice as large."""
         columns, begin = chunk.columns, chunk.start
         rows = len(columns) * most // max(columns.bytes, 1)
         size = max(rows // self._block_messages, 1) * self._block_messages
@@ -80,8 +80,8 @@ class RedisWriter(Writer):
             cut_at = [(skipped(chunk, each), str(each.next)) for chunk, each in zip(chunks, stored, strict=True)]
 
     def _send(self, chunks: Sequence[Chunk], blocks: Sequence[Sequence[Block]], cut_at: Sequence[str]) -> Any:
-        """Sends the bytes as plain values: as arguments of the script they would be copied into Lua and out again,
-        which cost as much as all the rest (benchmarks/README.md)."""
+        """Sends the bytes of blocks as plain values. As arguments of the script they would be copied into Lua and out
+        again, which costs as much as the rest of the put (benchmarks/README.md)."""
         session, token = self._session, uuid.uuid4().hex
         sent: dict[str, bytes] = {}
         words: list[object] = []

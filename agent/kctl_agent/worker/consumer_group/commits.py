@@ -38,7 +38,7 @@ class PendingCommit(dict[TopicPartition, OffsetAndMetadata]):
 
 
 def keep_partition_errors(consumer: Any) -> None:
-    """Collects errors of partitions in `PendingCommit.refused`; other errors are still raised."""
+    """Makes the consumer collect errors of partitions in `PendingCommit.refused`; it still raises other errors."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to see the response
     handle = coordinator._handle_offset_commit_response  # noqa: SLF001
 
@@ -79,7 +79,7 @@ class _Refused:
 
 
 class Commits:
-    """`known` may be read from any thread; it is replaced, never mutated."""
+    """Committed offsets and rejected partitions. Any thread may read `known`, which is replaced, never mutated."""
 
     def __init__(self) -> None:
         self.known: dict[TopicPartition, int] = {}
@@ -97,7 +97,7 @@ class Commits:
         return time.monotonic() - self._changed_at >= QUIET_SECONDS
 
     def answered(self, offsets: Offsets, refused: Collection[TopicPartition], now: float) -> None:
-        """All `offsets` but those of `refused` are committed. Main thread only."""
+        """Records the answer to a commit: all `offsets` but those of `refused` are committed. Main thread only."""
         self.done({tp: offset for tp, offset in offsets.items() if tp not in refused})
         still = {tp: before for tp, before in self._refused.items() if tp not in offsets}
         for tp in refused:
@@ -106,7 +106,7 @@ class Commits:
         self._refused = still
 
     def waiting(self, assigned: Collection[TopicPartition], now: float) -> frozenset[TopicPartition]:
-        """Rejected partitions in back-off. Forgets those that are no longer assigned."""
+        """Returns the rejected partitions in back-off. Forgets rejected partitions that are no longer assigned."""
         self._refused = {tp: refused for tp, refused in self._refused.items() if tp in assigned}
         return frozenset(tp for tp, refused in self._refused.items() if now < refused.retry_at)
 

@@ -174,7 +174,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """Empty during a rebalance or a loss."""
+        """The assigned partitions; empty during a rebalance or after a loss."""
         generation: int = self._metadata().generation_id
         if self._suspended or generation < 0 or generation == self._given_up:
             return frozenset()
@@ -205,7 +205,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         )
 
     def poll(self, timeout_seconds: float) -> None:
-        """Takes part in the group. Raises MemberFenced, KafkaError."""
+        """Takes part in the group: polls for up to `timeout_seconds`. Raises MemberFenced, KafkaError."""
         take_up_forgotten_join(self._consumer)
         try:
             self._consumer.poll(timeout_ms=int(timeout_seconds * 1000))
@@ -215,8 +215,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             raise self._fenced()
 
     def commit(self, offsets: Offsets, *, is_reset: bool = False) -> dict[TopicPartition, type[KafkaError]]:
-        """Commits, without a note if `is_reset`. Returns rejected partitions. Raises MemberLost, MemberFenced,
-        KafkaError."""
+        """Commits offsets, without a note if `is_reset`; returns the error of each rejected partition. Raises
+        MemberLost, MemberFenced, KafkaError."""
         commit = self._commit(offsets, (lambda _: "") if is_reset else self.note)
         try:
             self._consumer.commit(commit, timeout_ms=COMMIT_TIMEOUT_MS)
@@ -228,11 +228,11 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         return commit.refused
 
     def close(self) -> None:
-        """Revokes all partitions, which commits, and leaves the group."""
+        """Revokes all partitions, which commits their offsets, and leaves the group."""
         self._consumer.close(autocommit=False, timeout_ms=CLOSE_TIMEOUT_MS)
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        """Awaited on the I/O loop, before other members get these partitions."""
+        """Runs `on_revoked` and commits its offsets before others get the partitions. Awaited on the I/O loop."""
         self._suspended = True
         try:
             offsets = await self._in_thread(lambda: self.on_revoked(revoked))
@@ -250,14 +250,14 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             self._suspended = self._is_eager
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        """Pauses partitions, or the first poll would return records. Awaited on the I/O loop."""
+        """Pauses all partitions, because otherwise the first poll would return records. Awaited on the I/O loop."""
         self._consumer.pause(*assigned)
         self._suspended = False
         names = partition_names(self._consumer.assignment())
         log.info("generation %d of the group, assigned: %s", self._metadata().generation_id, names)
 
     async def on_partitions_lost(self, lost: set[TopicPartition]) -> None:  # noqa: ARG002
-        """No commit: the group continues without this member. Awaited on the I/O loop."""
+        """Runs `on_lost` without a commit, because the group continues without this member. Awaited on the I/O loop."""
         self._suspended = True
         try:
             await self._in_thread(self.on_lost)
@@ -266,7 +266,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     @property
     def _is_eager(self) -> bool:
-        """After a revocation by the eager protocol nothing is ours until the next assignment."""
+        """Whether the protocol is eager: after a revocation, no partition is ours until the next assignment."""
         return self._settings.assignor != "cooperative-sticky"
 
     def _metadata(self) -> Any:

@@ -66,7 +66,7 @@ class Commit(Action):
 
 @dataclass(frozen=True, slots=True)
 class StartQuery(Action):
-    """Answered by `query_started`, `start_failed`, `driver_ended` or `lost`."""
+    """Starts a query. The answer is `query_started`, `start_failed`, `driver_ended` or `lost`."""
 
     group: Group
     is_careful: bool = False
@@ -82,7 +82,7 @@ class Drain(Action):
 
 @dataclass(frozen=True, slots=True)
 class StopQuery(Action):
-    """Ends a query, or (None) all."""
+    """Ends the query of `group`, or all queries if it is None."""
 
     group: Group | None = None
     is_waited_for: bool = False
@@ -91,7 +91,7 @@ class StopQuery(Action):
 
 @dataclass(frozen=True, slots=True)
 class Throttle(Action):
-    """Publishes why no batch begins; None: batches begin again."""
+    """Publishes why no batch begins; None when batches begin again."""
 
     why: str | None
 
@@ -147,7 +147,7 @@ class Lifecycle:
 
     @property
     def is_drained(self) -> bool:
-        """No batch runs, and none will begin while this member keeps its partitions."""
+        """Whether no batch runs, and none will begin while this member keeps its partitions."""
         return not self._is_rebalancing and all(phase is Phase.DRAINED for phase in self.queries.values())
 
     def left_out(self, seconds: float, now: float) -> dict[TopicPartition, str]:
@@ -164,19 +164,19 @@ class Lifecycle:
         self._paused = partitions
 
     def revoked(self, partitions: Group) -> list[Action]:
-        """Another member gets these partitions as soon as the actions are done."""
+        """Stops reading. Another member gets these partitions as soon as the actions are done."""
         if not partitions:
             return []
         self._is_rebalancing = True
         return [*self._enter(WorkerState.REBALANCING), *self._stop_reading(is_waited_for=True)]
 
     def lost(self) -> list[Action]:
-        """The session expired: the group continues without this member, which must not commit."""
+        """Stops reading without a commit: the session expired, and the group continues without this member."""
         report = ReportEvent("lost", "the group went on without this worker; it joins again")
         return [report, *self._stop_reading()]
 
     def fenced(self, why: str) -> list[Action]:
-        """Another member reads these partitions now, and this one must not join again."""
+        """Stops reading for good: another member reads these partitions now, and this one must not join again."""
         self._is_rebalancing = False
         return [ReportEvent("fenced", why), *self._stop_reading()]
 
@@ -184,14 +184,14 @@ class Lifecycle:
         self._logs = logs
 
     def storage_counted(self, full: str | None, nearly_full: str | None) -> None:
-        """`full`: why the storage has no room for a batch; `nearly_full`: why it has too little to resume."""
+        """Records why the storage has no room for a batch (`full`), or too little to resume (`nearly_full`)."""
         self._full, self._nearly_full = full, nearly_full
 
     def batch_stored(self, partitions: Group) -> None:
         self._groups.stored(partitions)
 
     def read_carefully(self, cleared: Group, unreadable: Mapping[TopicPartition, UnreadPartition]) -> None:
-        """The careful query's result: partitions that are good, and partitions with an unreadable record."""
+        """Records the careful query's result: good partitions, and partitions with an unreadable record."""
         self._groups.clear(cleared)
         self._unreadable = unreadable
 
@@ -226,7 +226,7 @@ class Lifecycle:
         return [report, *self._stop_all(), *self._enter(WorkerState.ASSIGNED)]
 
     def seek_requested(self) -> list[Action]:
-        """All queries drain, and none starts or stops until the operation ends."""
+        """Drains all queries. None starts or stops until the operation ends."""
         self.is_seeking = True
         return [] if self._is_rebalancing else self._drain(set(self.queries))
 
@@ -268,7 +268,7 @@ class Lifecycle:
         return [*before, start]  # one: it may take long, and the group must be polled
 
     def stop_requested(self) -> list[Action]:
-        """Next, the worker leaves its group, which revokes its partitions."""
+        """Begins to stop. Next, the worker leaves its group, which revokes its partitions."""
         return self._enter(WorkerState.STOPPING)
 
     def _end_outdated(self) -> list[Action]:

@@ -321,7 +321,7 @@ class MainLoop:
         return (failure.text, None) if full is None else (f"{full}; {failure.text}", "disk")
 
     def _report_retry(self, action: machine.ReportRetry) -> None:
-        """The first failure is only logged, because a retry may succeed."""
+        """Reports a failed query. The first failure is only logged, because a retry may succeed."""
         if action.failures > 1 or action.outside is not None:
             why, is_own = f"{action.why}; next try in {action.seconds:.0f} s", action.outside is None
             self._stats.failing("query", why, action.outside, is_grave=is_own)
@@ -329,14 +329,14 @@ class MainLoop:
             log.warning("%s; tried again in %.0f s", action.why, action.seconds)
 
     def _on_watched(self, why: str | None) -> None:
-        """Called on the watcher's thread."""
+        """Reports whether the brokers answer. Called on the watcher's thread."""
         if why is None:
             self._stats.works("offsets")
         else:
             self._stats.failing("offsets", why, "brokers")
 
     def _on_revoked(self, partitions: set[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Returns what must be committed. Runs in its own thread while the I/O loop sends heartbeats."""
+        """Ends reading; returns the offsets to commit. Runs in its own thread while the I/O loop sends heartbeats."""
         if not partitions:
             return {}
         deadline.go_on(self._begun)

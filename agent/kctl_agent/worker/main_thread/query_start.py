@@ -46,8 +46,8 @@ class QueryStart:
     """Moves that failed starts have reported already; a retry finds them again."""
 
     def start(self, wanted: frozenset[TopicPartition], *, is_careful: bool = False) -> list[Action]:
-        """Reads these partitions, or the readable ones. Raises MemberLost, MemberFenced, BootstrapError; Py4J's errors
-        if this process's JVM has ended."""
+        """Starts a query of these partitions, or of the readable ones. Raises MemberLost, MemberFenced, BootstrapError;
+        Py4J's errors if this process's JVM has ended."""
         try:
             return self._start(wanted, is_careful=is_careful)
         except Exception as error:
@@ -110,7 +110,7 @@ class QueryStart:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether a retry may succeed: after a full disk or an outage, but not after the end of our JVM."""
+    """Whether a retry may succeed: True after a full disk or an outage, False after the end of our JVM."""
     if isinstance(error, (KafkaError, StorageError, DriverLost, TransformFailed)):
         return True
     from py4j.protocol import Py4JError

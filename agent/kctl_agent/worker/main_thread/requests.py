@@ -45,13 +45,13 @@ class Seeking:
     _stats: WorkerStats
 
     def plan(self, tp: TopicPartition, to: str) -> tuple[Found, SeekPlan]:
-        """Plans without moving. Raises BadParams, KafkaError, StorageError."""
+        """Plans a seek without moving any offset. Raises BadParams, KafkaError, StorageError."""
         found = self._brokers.found([tp])[0][tp]
         position = self.position(tp, found)
         return found, plan(to, found, position, lambda at: self._brokers.offset_at(tp, at))
 
     def position(self, tp: TopicPartition, found: Found) -> int | None:
-        """The next offset that would be stored: the query's position, else the stored, else the committed offset."""
+        """Returns the next offset to be stored: the query's position, else the stored, else the committed offset."""
         reached = self._pipeline.positions.get(tp)
         if reached is not None:
             return reached
@@ -59,9 +59,9 @@ class Seeking:
         return stored.next if stored is not None and stored.topic_id == found.topic_id else found.committed
 
     def move(self, tp: TopicPartition, found: Found, planned: SeekPlan) -> None:
-        """Moves the group first: if the broker rejects that, nothing has changed. If the stored offset has moved
-        meanwhile, the next start sees a reset. Raises MemberLost, KafkaError, StorageError (nothing has changed),
-        HalfMoved."""
+        """Moves the group, then the stored offset. If the broker rejects the first step, nothing has changed. If the
+        stored offset has moved meanwhile, the next start sees a reset. Raises MemberLost, KafkaError, StorageError
+        (nothing has changed), HalfMoved."""
         stored_offsets = self._storage.stored_offsets([tuple(tp)])
         stored = stored_offsets.get(tuple(tp))
         try:
@@ -129,7 +129,7 @@ class Requests:
             return Outcome("failed", str(error))
 
     def _pause(self, _operation: AcceptedOperation) -> Outcome:
-        """The inbox has the scopes already. Their partitions are no longer read once the query has drained."""
+        """Waits until the query no longer reads the paused partitions. The inbox has the scopes already."""
         scopes = self._inbox.paused
         if any(is_paused(scopes, tp.topic, tp.partition) for tp in self._lifecycle.reading):
             return _WAITS

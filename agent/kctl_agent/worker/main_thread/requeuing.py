@@ -59,7 +59,7 @@ class Requeuing:
             self._thread.start()
 
     def close(self, seconds: float) -> None:
-        """After `seconds` running work is abandoned; the next worker repeats it."""
+        """Waits up to `seconds` for running work, then abandons it; the next worker repeats it."""
         if self._thread is not None:
             self._thread.join(seconds)
             if self._thread.is_alive():

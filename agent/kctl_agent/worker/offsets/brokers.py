@@ -44,7 +44,8 @@ METADATA_EVERY_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """`ids` are those of KIP-516, missing with old brokers; a topic with an error has neither rows nor an id."""
+    """Metadata of topics. `ids` are those of KIP-516, missing with old brokers. A topic with an error has no rows or
+    id."""
 
     rows: tuple[PartitionMetadata, ...]
     ids: dict[str, str]
@@ -59,7 +60,7 @@ class Topics:
         return {**kept, **self.ids}
 
     def undescribed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """Partitions whose topic has an error. Raises KafkaError if every topic has one."""
+        """Returns the partitions whose topic has an error, with the error. Raises KafkaError if every topic has one."""
         errors = {tp: self.errors[tp.topic] for tp in partitions if tp.topic in self.errors}
         if errors and len(errors) == len(partitions):
             tp = min(errors)
@@ -118,8 +119,8 @@ class Brokers:
         return describe(error, what, self._settings.bootstrap_servers)
 
     def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
-        """With `read_committed` the end is the last stable offset. A silent leader does not affect other partitions.
-        Raises KafkaError if there is no answer at all."""
+        """Returns the start and end of each log; with `read_committed` the end is the last stable offset. A silent
+        leader does not affect other partitions. Raises KafkaError if there is no answer at all."""
         try:
             starts, unstarted = answered_offsets(self._admin, partitions, OffsetSpec.EARLIEST)
             isolation = self._settings.isolation_level
@@ -177,8 +178,8 @@ class Brokers:
     def divergences(
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
     ) -> dict[TopicPartition, int]:
-        """The offsets from which logs differ from those seen before; asks brokers only after a change of leader. Raises
-        KafkaError if a later try may know."""
+        """Returns the offsets from which logs differ from those seen before. Asks brokers only after a change of
+        leader. Raises KafkaError if a later try may succeed."""
         moved = {
             tp: (seen, now[tp]) for tp, seen in before.items() if seen and tp in now and now[tp].is_newer_than(seen)
         }
@@ -189,7 +190,7 @@ class Brokers:
     def divergences_of_each(
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-        """Like `divergences`, with the reason for each log that was not compared. Raises KafkaError if none was."""
+        """Like `divergences`, and also returns why a log was not compared. Raises KafkaError if no log was compared."""
         try:
             return self.divergences(before, now), {}
         except KafkaError as error:
@@ -229,7 +230,7 @@ class Brokers:
         return ends
 
     def _look_for_brokers(self) -> None:
-        """kafka-python's admin client would miss a recovered broker for minutes."""
+        """Requests new metadata: kafka-python's admin client would otherwise miss a recovered broker for minutes."""
         self._admin._manager.cluster.request_update()  # noqa: SLF001 - it offers no public way
 
     def offset_at(self, partition: TopicPartition, milliseconds: int) -> int | None:
@@ -267,7 +268,7 @@ class Brokers:
         )
 
     def _controller(self, reported: int) -> int | None:
-        """With KRaft, returns the leader of the quorum, because DescribeCluster names any broker instead."""
+        """Returns the controller's id. With KRaft this is the quorum's leader: DescribeCluster names any broker."""
         try:
             quorum = self._admin.describe_metadata_quorum()
         except UnsupportedVersionError:
@@ -281,7 +282,7 @@ class Brokers:
 def _of_epochs(
     partitions: Collection[TopicPartition], asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]
 ) -> OffsetForLeaderEpochRequest:
-    """Asks with the newer epoch as the current one: a broker that leads in another epoch rejects the request."""
+    """Makes the request, with the newer epoch as the current one: a broker that leads in another epoch rejects it."""
     topics: dict[str, list[Any]] = {}
     for tp in partitions:
         before, now = asked[tp]
@@ -326,7 +327,7 @@ class BrokerWatcher(threading.Thread):
         self._metadata_at = float("-inf")
 
     def stop(self) -> None:
-        """Does not wait: a request may hang until its time-out."""
+        """Ends the thread without waiting for it: a request may hang until its time-out."""
         self._stop_asked.set()
 
     def run(self) -> None:

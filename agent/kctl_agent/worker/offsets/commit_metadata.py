@@ -31,8 +31,8 @@ class LogSeen:
 
 
 def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
-    """The first offset at which a log differs from `before`; None if the logs agree, or if that is unknown.
-    `end_of_epoch`: the end of the log for the epoch of `before`; negative if unknown."""
+    """Returns the first offset at which a log differs from `before`; None if the logs agree, or if that is unknown.
+    `end_of_epoch` is the end of the log for the epoch of `before`; negative if unknown."""
     if end_of_epoch is None or end_of_epoch < 0 or end_of_epoch >= before.end:
         return None
     return end_of_epoch
@@ -64,8 +64,8 @@ class Epochs:
         self._seen = {**self._seen, **newer}
 
     def seen(self, tp: TopicPartition) -> LogSeen | None:
-        """Not usable as `committed_leader_epoch`, the epoch of the last record below the offset: other clients would
-        treat a lower epoch as a truncation."""
+        """Returns the last seen log of a partition. Its epoch cannot serve as `committed_leader_epoch`, the epoch of
+        the last record below the offset: other clients would treat a lower epoch as a truncation."""
         return self._seen.get(tp)
 
     def committed(self, partitions: Collection[TopicPartition]) -> None:
@@ -73,7 +73,8 @@ class Epochs:
         self._committed = {**self._committed, **{tp: self._seen[tp] for tp in partitions if tp in self._seen}}
 
     def uncommitted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Positions whose committed notes have an older log end. When messages stop, the last note usually does."""
+        """Returns the positions of partitions whose committed note has an older log end than the last seen one. When
+        messages stop, the last committed note usually does."""
         return {
             tp: position
             for tp, position in positions.items()
@@ -85,7 +86,7 @@ class Epochs:
 
 @dataclass(frozen=True, slots=True)
 class StorageId:
-    """A random id and the location, both from when the storage was created."""
+    """Identifies a storage by a random id and the location, both from when the storage was created."""
 
     id: str
     name: str
@@ -117,7 +118,7 @@ def log_seen(note: CommitNote | None, offset: int, leader_epoch: int | None) -> 
 
 
 def parse(metadata: str | None) -> CommitNote | None:
-    """None if another client has committed the offset."""
+    """Parses the metadata of a committed offset; returns None if another client has committed it."""
     try:
         document = json.loads(metadata or "null")
     except ValueError:

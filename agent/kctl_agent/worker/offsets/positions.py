@@ -29,8 +29,8 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """`kind`: rewound, skipped, topic_recreated, truncated, records_lost, storage_rolled_back, storage_lost_offsets,
-    other_storage."""
+    """A move of a start offset. `kind`: rewound, skipped, topic_recreated, truncated, records_lost,
+    storage_rolled_back, storage_lost_offsets, other_storage."""
 
     kind: str
     from_offset: int
@@ -72,8 +72,8 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class StartOffset:
-    """`must_commit`: this offset must be committed with a note before it is read, or the next put would make the
-    committed offset seem a reset, or the storage seem rolled back once more."""
+    """Where reading a partition begins. If `must_commit`, this offset must be committed with a note before it is read;
+    otherwise the next put would make the committed offset seem a reset, or the storage seem rolled back once more."""
 
     offset: int
     stored_offset: StoredOffset | None
@@ -177,8 +177,8 @@ class SeekPlan:
 
 
 def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int], int | None]) -> SeekPlan:
-    """`to`: `earliest`, `latest`, an offset, or `@` and milliseconds since 1970 (the first record not older, or the end
-    of the log). Raises BadParams, also for an offset outside the log."""
+    """Plans a seek. `to` is `earliest`, `latest`, an offset, or `@` and milliseconds since 1970 (the first record not
+    older, or the end of the log). Raises BadParams, also for an offset outside the log."""
     begin, end = found.log_start, found.log_end
     if to in ("earliest", "latest"):
         target = begin if to == "earliest" else end

@@ -34,14 +34,14 @@ class Reading:
         return any(self.is_void(tp, view) and tp.topic in view.topic_ids for tp in running)
 
     def is_without_leader(self, running: Collection[TopicPartition], view: BrokerView, seconds: float) -> bool:
-        """Whether a partition has had no leader for this long, so that Spark cannot get the ends of any."""
+        """Whether a partition has had no leader for `seconds`; Spark then gets the log ends of no partition."""
         if view.taken_at is None or view.taken_at < self._began_at:
             return False
         return any(view.taken_at - since > seconds for tp, since in view.unanswered_since.items() if tp in running)
 
 
 class ReadProgress:
-    """The main thread or a revocation changes it; any thread reads it."""
+    """How far a worker has read and committed. The main thread or a revocation changes it; any thread may read it."""
 
     def __init__(self) -> None:
         self.commits = Commits()
@@ -50,7 +50,7 @@ class ReadProgress:
         self._reached: dict[TopicPartition, int] = {}
 
     def note(self, tp: TopicPartition, storage: StorageId) -> str:
-        """Also called on kafka-python's I/O thread."""
+        """Returns the metadata to commit with an offset of this partition. kafka-python's I/O thread calls it too."""
         return CommitNote(storage, self.reading.topic_id(tp), self.epochs.seen(tp)).format()
 
     def began(

@@ -24,7 +24,7 @@ CALL_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Has all partitions of a topic that is new to the group, not only the requested ones."""
+    """Where partitions begin: those requested, and all partitions of a topic that is new to the group."""
 
     stored_offsets: Mapping[tuple[str, int], StoredOffset]
     found: Mapping[TopicPartition, Found]
@@ -39,7 +39,7 @@ class Decided:
         return {tp: self.starts[tp].offset for tp in partitions if self.starts[tp].must_commit}
 
     def source(self, tp: TopicPartition) -> KafkaSource:
-        """Where the query begins, once the stored offsets are set."""
+        """Returns where the query begins to read a partition once the stored offsets are set."""
         start, before = self.starts[tp], self.stored_offsets.get(tuple(tp))
         version = before.version if before else 0
         if start.stored_offset is not None:
@@ -48,7 +48,7 @@ class Decided:
 
 
 class StartOffsets:
-    """`identity` is the storage's in commits; known after a decision."""
+    """Decides and sets start offsets. `identity` identifies the storage in commits; it is known after a decision."""
 
     def __init__(self, settings: WorkerSettings, storage: OffsetStore, brokers: Brokers) -> None:
         self._settings = settings
@@ -105,8 +105,9 @@ class StartOffsets:
     def _found(
         self, partitions: frozenset[TopicPartition], new: Set[TopicPartition], known: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
-        """All partitions of a topic that is `new` to the group are placed at once, also those of other members. So a
-        partition without a stored offset next to others with one was added later, and is read from its start."""
+        """Asks brokers for partitions, and for all partitions of a topic that is `new` to the group, also those of
+        other members. So a partition without a stored offset next to others with one was added later, and is read from
+        its start."""
         found, unanswered = self._brokers.found(partitions | new, known)
         late = {tp.topic: f"of {tp.topic}-{tp.partition}: {unanswered[tp]}" for tp in new & unanswered.keys()}
         for tp in [tp for tp in found if tp.topic in late]:
@@ -145,6 +146,6 @@ class StartOffsets:
 
 
 def _name(storage: OffsetStore) -> str:
-    """The storage's name, with the machine if it is a file: two machines may have files of the same name."""
+    """Returns the storage's name, with the machine if it is a file: two machines may have files of the same name."""
     is_remote = storage.identity.startswith("redis:")
     return storage.identity if is_remote else f"{socket.gethostname()}:{storage.identity}"

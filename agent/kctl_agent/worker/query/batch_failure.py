@@ -20,7 +20,7 @@ JAVA_CLASS = re.compile(r"^: (\w+\.)*")
 
 @dataclass(frozen=True, slots=True)
 class BatchFailure:
-    """`is_storage`: the storage or the schema registry was unusable. `code` is that of a storage error."""
+    """Why a batch failed. `is_storage`: storage or schema registry was unusable. `code` is that of a storage error."""
 
     text: str
     is_storage: bool = False
@@ -36,7 +36,7 @@ class BatchFailure:
 
     @property
     def outside(self) -> Outside | None:
-        """What was unusable."""
+        """The external system that was unusable, or None."""
         return None if not self.is_storage else "registry" if self.code == RegistryUnusable.code else "storage"
 
     def __str__(self) -> str:

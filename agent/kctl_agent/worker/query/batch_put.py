@@ -24,23 +24,23 @@ UNEVEN_TASKS = 4
 
 @dataclass(frozen=True, slots=True)
 class PutDone:
-    """`last_timestamps` in Unix seconds, if known (not for a table)."""
+    """The result of a put. `last_timestamps` are in Unix seconds, if known (not for a table)."""
 
     rows: int
     last_timestamps: Mapping[tuple[str, int], float]
 
 
 def in_few_tasks(frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], least_records: int = 1) -> DataFrame:
-    """Each task has whole Kafka partitions in offset order. A task with a Python call costs about 50 ms even if empty
-    (benchmarks/README.md)."""
+    """Coalesces a frame to few tasks, each with whole Kafka partitions in offset order. A task with a Python call costs
+    about 50 ms even if empty (benchmarks/README.md)."""
     sizes = [size for each in ranges.values() if (size := each.end - each.start) > 0]
     tasks = task_count(sizes, frame.sparkSession.sparkContext.defaultParallelism, least_records)
     return frame.coalesce(tasks) if 0 < tasks < len(sizes) else frame
 
 
 def task_count(sizes: Collection[int], at_a_time: int, least_records: int = 1) -> int:
-    """One task per slot; more if equal numbers of partitions would make unequal tasks; fewer if tasks would have less
-    than `least_records` on average."""
+    """Returns the number of tasks: one per slot; more if equal numbers of partitions would make unequal tasks; fewer if
+    tasks would have less than `least_records` on average."""
     largest, total = max(sizes, default=0), sum(sizes)
     is_uneven = largest > 2 * total / max(len(sizes), 1) and largest > total / (UNEVEN_TASKS * at_a_time)
     most = UNEVEN_TASKS * at_a_time if is_uneven else at_a_time
@@ -48,7 +48,7 @@ def task_count(sizes: Collection[int], at_a_time: int, least_records: int = 1) -
 
 
 class BatchPut(ABC):
-    """`token` identifies a batch's errors."""
+    """Stores batches of a query. `token` identifies the errors of a batch."""
 
     def __init__(self, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
         self._transform = transform
@@ -67,16 +67,16 @@ class BatchPut(ABC):
     def give_up(
         self, session: SparkSession, messages: Sequence[Message], planned: BatchRange, errors: Sequence[str]
     ) -> None:
-        """Makes dead letters of these unchanged messages of one partition, and moves its stored offset past them.
-        Raises StorageError: nothing was done, or (a table) only the first of the two."""
+        """Makes dead letters of these unchanged messages of one partition, and moves its stored offset past them. If it
+        raises StorageError, neither was done, or for a table only the dead letters."""
 
     @abstractmethod
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:
-        """Stores a batch of `stream` and moves stored offsets to the ends of its ranges. On a callback thread."""
+        """Stores a batch of `stream` and moves stored offsets to the ends of its ranges. Runs on a callback thread."""
 
 
 class BlockPut(BatchPut):
-    """The transform is part of the query and leaves each record in its task."""
+    """Puts blocks into a storage. The transform is part of the query and leaves each record in its task."""
 
     def __init__(self, storage: Storage, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
         super().__init__(transform, name)

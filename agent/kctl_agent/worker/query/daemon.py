@@ -32,7 +32,7 @@ def worth_searching(paths: list[str]) -> list[str]:
 
 
 def for_own_user(serve: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
-    """Serves only this user: a fork reads as many bytes as a peer asks for before it compares the secret."""
+    """Makes `serve` reject other users: a fork reads as many bytes as a peer asks for before it compares the secret."""
 
     def serve_own(connection: socket.socket, is_authenticated: bool) -> int:
         if is_authenticated or is_own(connection):

@@ -56,7 +56,7 @@ class ExecutorCheck:
                 self._await_loss()
 
     def _await_executor(self) -> None:
-        """Returns also if none comes, because some clusters start executors only for a job."""
+        """Waits for an executor, at most `START_SECONDS`, because some clusters start executors only for a job."""
         began = time.monotonic()
         while not self._has_executor() and not self._ended.wait(_POLL_SECONDS):
             if time.monotonic() > began + START_SECONDS:
@@ -68,7 +68,7 @@ class ExecutorCheck:
                 return
 
     def _await_loss(self) -> None:
-        """Returns when a job has no executor."""
+        """Waits until a job has no executor."""
         try:
             while not self._ended.wait(RETRY_SECONDS) and (self._has_executor() or not self._has_job()):
                 pass

@@ -41,7 +41,7 @@ WITHOUT_METRICS = {"kafka.enable.metrics.push": "false", "kafka.auto.include.jmx
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
-    """`version` is the version of the stored offset from which the start was decided."""
+    """Where reading a partition begins. `version` is that of the stored offset from which the start was decided."""
 
     start: int
     topic_id: str | None
@@ -55,7 +55,7 @@ def kafka_source(
     max_records: int,
     wait_seconds: float,
 ) -> DataFrame:
-    """A batch waits up to `wait_seconds` for `max_records`."""
+    """Opens the streaming source. A batch waits up to `wait_seconds` for `max_records`."""
     starts = {tp: source.start for tp, source in sources.items()}
     more: dict[str, str | int] = {
         "minOffsetsPerTrigger": max_records,
@@ -67,7 +67,7 @@ def kafka_source(
 def kafka_range(
     session: SparkSession, kafka: KafkaSettings, ranges: Mapping[TopicPartition, tuple[int, int]], name: str
 ) -> DataFrame:
-    """`ranges`: first offset, and the one after the last. Reuses consumers of the last call with this `name`."""
+    """Reads `ranges`, each from its first offset to before its end. Consumers of the last such `name` are reused."""
     more: dict[str, str | int] = {
         "endingOffsets": _by_topic({tp: end for tp, (_, end) in ranges.items()}),
         "kafka.group.id": name,

@@ -125,7 +125,7 @@ class LakePut(BatchPut):
         return PutDone(sum(file.rows for file in files), {})
 
     def write_rows(self, messages: DataFrame, folder: Folder) -> tuple[Written, Sequence[Marked]]:
-        """Writes the decoded and transformed rows of these messages as table files; returns also the marked rows.
+        """Writes the decoded and transformed rows of these messages as table files. Also returns the marked rows.
 
         Raises BootstrapError, TableRefused, StorageUnusable, RegistryUnusable, and what Spark and the user's transform
         raise.
@@ -171,7 +171,7 @@ class LakePut(BatchPut):
         log.warning("%s became dead letters: %s", number_of(written.rows, "message"), table.identity)
 
     def transformed(self, frame: DataFrame) -> DataFrame:
-        """Decoded and transformed records. Raises BootstrapError, RegistryUnusable, and what the transform raises."""
+        """Decodes and transforms records. Raises BootstrapError, RegistryUnusable, and what the transform raises."""
         return self._decoded(frame)[0]
 
     def _decoded(self, messages: DataFrame) -> tuple[DataFrame, UndecodedRows | None]:
@@ -187,7 +187,7 @@ class LakePut(BatchPut):
         return made, undecoded
 
     def _fit(self, rows: DataFrame) -> DataFrame:
-        """Adds the new columns of these rows to the table; returns those that it has.
+        """Adds the new columns of these rows to the table; returns the rows with the columns that the table has.
 
         Raises TableRefused, StorageUnusable; RegistryUnusable: the table cannot have a type of decoded rows.
         """
@@ -202,7 +202,7 @@ class LakePut(BatchPut):
 
 
 def records(session: SparkSession, messages: Sequence[Message], errors: Sequence[str]) -> DataFrame:
-    """Messages as from Spark's source. A timestamp that Spark cannot represent becomes -1, Kafka's value for none."""
+    """Makes records like Spark's source. A timestamp that Spark cannot represent becomes -1, Kafka's value for none."""
     rows = [
         (m.topic, m.partition, m.offset, m.timestamp if is_readable(m.timestamp) else -1, m.key, m.value, m.headers, e)
         for m, e in zip(messages, errors, strict=True)

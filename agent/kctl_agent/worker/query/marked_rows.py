@@ -81,7 +81,7 @@ class Marked(ABC):
 
     @cached_property
     def counted(self) -> dict[str, Any]:
-        """Aggregates of the marked rows; read them only after `others` are written."""
+        """Returns the aggregates of the marked rows. Call it only after `others` are written."""
         return observed(self._first) or self._rows.agg(*self._counts).collect()[0].asDict()
 
     @property
@@ -90,10 +90,10 @@ class Marked(ABC):
 
     @abstractmethod
     def messages(self, source: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column) -> DataFrame:
-        """The messages of the marked rows, once each, as they are in `source`: rows of the dead-letter table."""
+        """Returns the messages of the marked rows, once each and as in `source`, as rows of the dead-letter table."""
 
     def check(self) -> None:  # noqa: B027 - only a transform's marks may differ
-        """Compares the marks with the second run's, after `messages`. Raises UnsteadyMarks, UntracedMarks."""
+        """Checks that both runs marked the same rows. Call it after `messages`. Raises UnsteadyMarks, UntracedMarks."""
 
 
 class UndecodedRows(Marked):
@@ -104,7 +104,7 @@ class UndecodedRows(Marked):
 
     @property
     def has_unknown(self) -> bool:
-        """Whether the schema of a row is not known."""
+        """Whether the schema of any row is unknown."""
         return bool(self.counted["unknown"])
 
     def messages(self, source: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column) -> DataFrame:
@@ -118,7 +118,7 @@ class MarkedRows(Marked):
     """Rows that a transform marked."""
 
     def __init__(self, rows: DataFrame, place: str = "") -> None:
-        """`place` precedes the names of `MESSAGE`."""
+        """`place` is the prefix of the column names in `MESSAGE`."""
         super().__init__(rows, _counts(place))
         self._place = place
         self._second, self._marked, self._found = Observation(), Observation(), Observation()
@@ -171,12 +171,12 @@ def _dead_letters(messages: DataFrame, cluster: Column, group: Column, tries: Co
 
 
 def _now() -> Column:
-    """From a text and an empty part of a column: a constant would be in the code that Spark makes of a query, and Spark
-    would compile each batch again."""
+    """Returns the current time, from a text and an empty part of a column. Spark would put a constant into the code of
+    a query, and compile each batch again."""
     return f.concat(f.lit(datetime.now(UTC).isoformat()), f.substring("topic", 1, 0)).cast("timestamp")
 
 
 def _counts(place: str) -> list[Column]:
-    """The number of marked rows, and a checksum."""
+    """Returns aggregates: the number of marked rows, and a checksum of them."""
     of_marked: Column = f.when(f.col(ERROR).isNotNull(), f.xxhash64(*(f"{place}{name}" for name in MESSAGE)))
     return [f.count(of_marked).alias("count"), f.bit_xor(of_marked).alias("which")]

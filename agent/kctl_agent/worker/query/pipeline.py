@@ -83,7 +83,7 @@ class Pipeline:
             self._check_early()
 
     def connect(self) -> str | None:
-        """Gets a session if that needs no waiting; otherwise returns why not. Raises BootstrapError."""
+        """Gets a session if that needs no waiting; otherwise returns why there is none yet. Raises BootstrapError."""
         before = self._driver.session
         why = self._driver.connect()
         if why is None and self._driver.session is not before:
@@ -121,7 +121,8 @@ class Pipeline:
         return not (session is None or isinstance(self._storage, Storage) or is_local(session.sparkContext.master))
 
     def _with_code(self) -> dict[str, str]:
-        """Loads the code again for the next engine, because its objects, such as a `udf`, belonged to the last one."""
+        """Returns the version of the user's code. Loads the code again for the next engine, because its objects, such
+        as a `udf`, belonged to the last one."""
         transform, import_dir = self._settings.pipeline.transform, self._settings.pipeline.import_dir
         if self._is_called and transform:
             forget_code(transform, import_dir)
@@ -153,7 +154,7 @@ class Pipeline:
         return self._transform(unframed(frame))
 
     def _made_typed(self) -> TypedRows | None:
-        """None: values stay bytes."""
+        """Returns what decodes values; None if values stay bytes."""
         settings = self._settings
         if isinstance(self._storage, Storage) or settings.formats.value != "avro" or settings.formats.registry is None:
             return None
@@ -168,7 +169,7 @@ class Pipeline:
         return self._driver.session
 
     def requeue_put(self) -> RequeuePut | None:
-        """None without a table, or while its cluster is unknown."""
+        """Returns what requeues dead letters; None without a table, or while its cluster is unknown."""
         from kctl_agent.storage.lake.storage import LakeStorage
         from kctl_agent.worker.query.requeue_put import RequeuePut
 
@@ -191,7 +192,7 @@ class Pipeline:
 
     @property
     def planned(self) -> dict[TopicPartition, int]:
-        """End offsets of the running batches, else `positions`."""
+        """The end offsets of the running batches, else `positions`."""
         return {tp: offset for run in self._runs.values() for tp, offset in run.planned.items()}
 
     @property
@@ -212,7 +213,7 @@ class Pipeline:
         return {} if self._search is None else self._search.unreadable()
 
     def limit_kept_consumers(self, topics: Collection[int]) -> str | None:
-        """Call it before the first query."""
+        """Limits kept consumers (`conf.limit_kept_consumers`). Call it before the first query."""
         with self._driver_used():
             return None if self._driver.session is None else limit_kept_consumers(self._driver.session, topics)
 
@@ -263,7 +264,7 @@ class Pipeline:
         )
 
     def drain(self, group: frozenset[TopicPartition] | None = None) -> bool:
-        """Prevents further batches of this query, or of all; True if none is running."""
+        """Prevents further batches of the query of `group`, or of all queries; returns True if no batch is running."""
         runs = self._of(group).values()
         for run in runs:
             run.gate.set()
@@ -274,8 +275,8 @@ class Pipeline:
         return frozenset(group for group, run in self._runs.items() if run.gate.is_set())
 
     def stop(self, wait_seconds: float, group: frozenset[TopicPartition] | None = None) -> dict[TopicPartition, int]:
-        """Ends this query, or all, and returns the stored positions. Batches that still run after `wait_seconds` are
-        abandoned; their tasks may write for a moment, which the stored offset makes harmless."""
+        """Ends the query of `group`, or all queries, and returns the stored positions. Batches that still run after
+        `wait_seconds` are abandoned; their tasks may write for a moment, which the stored offset makes harmless."""
         runs = self._of(group)
         self._runs = {key: run for key, run in self._runs.items() if key not in runs}
         wait_seconds = min(wait_seconds, max(deadline.left(), 0.0))

@@ -54,7 +54,8 @@ class PutJob:
         return sorted({topic for topic, _ in self.ranges})
 
     def selected(self) -> list[str]:
-        """Passes a topic as its place in `topics`: with names Spark took 3 to 8 % longer (benchmarks/README.md)."""
+        """Returns the columns for the put. A topic is passed as its place in `topics`: with names Spark took 3 to 8 %
+        longer (benchmarks/README.md)."""
         # Kafka's topic names need no quoting in SQL.
         places = "".join(f" when '{topic}' then {place}" for place, topic in enumerate(self.topics))
         timestamp = "unix_millis(timestamp) as timestamp_ms"
@@ -120,7 +121,7 @@ def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _result(progress: Mapping[TopicPartition, _Progress]) -> Any:
-    """Built from buffers: `pa.array` would import pandas, most of a second in every Python."""
+    """Makes the rows of the result from buffers: `pa.array` would import pandas, most of a second in every Python."""
     import pyarrow as pa
 
     topics = [topic.encode() for topic, _ in progress]

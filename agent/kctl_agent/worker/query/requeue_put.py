@@ -79,7 +79,8 @@ class RequeuePut:
             raise StorageUnusable(why)
 
     def _messages(self, spark: SparkSession, batch: RequeueBatch) -> Iterator[DataFrame]:
-        """Each frame has at most one message of the same coordinates, which identify a marked row."""
+        """Yields frames that together have all messages of the batch. Each has at most one message of the same
+        coordinates, which identify a marked row."""
         if not batch.messages:
             return
         reader = spark.read.schema(SCHEMA).options(**WHOLE)
@@ -116,5 +117,5 @@ class RequeuePut:
 
 
 def _escaped(file: Folder) -> str:
-    """Spark treats a path as a pattern."""
+    """Escapes a folder's address, because Spark treats a path as a pattern."""
     return GLOB.sub(r"\\\1", file.spark_uri)

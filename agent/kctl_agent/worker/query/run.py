@@ -140,7 +140,8 @@ class CarefulRun(Run):
         log_ends: Callable[[], Mapping[TopicPartition, int]],
         is_own_fault: Callable[[BatchFailure], bool],
     ) -> None:
-        """`read` gets a name for consumers; `unreadable` returns messages at an offset that become dead letters."""
+        """Starts the thread. `read` gets a name for consumers; `unreadable` returns the messages at an offset that
+        become dead letters."""
         super().__init__(batch_put, sources, checkpoint, on_batch)
         self.query = self
         self._search, self._session = search, session
@@ -154,7 +155,7 @@ class CarefulRun(Run):
         return self._thread.is_alive()
 
     def exception(self) -> None:
-        """`failure` has the cause."""
+        """Returns None, unlike Spark's queries: `failure` has the cause."""
 
     def stop(self) -> None:
         self._session.sparkContext.cancelJobsWithTag(self._token)
@@ -199,7 +200,7 @@ class CarefulRun(Run):
         return None
 
     def _gave_up(self, tp: TopicPartition, offset: int, why: BatchFailure) -> bool:
-        """Makes a dead letter if the cause is certainly in the record. Returns whether reading continues after it."""
+        """Makes dead letters if the cause is certainly in the record. Returns whether reading continues after them."""
         messages = self._unreadable(tp, offset) if why.may_be_of_record else []
         if not messages:
             return False
@@ -226,7 +227,7 @@ class CarefulRun(Run):
         return True
 
     def _can_read_another(self, tp: TopicPartition) -> bool:
-        """Reads another record, without storing it, to show that there is no outage."""
+        """Whether another record can be read, without storing it, which shows that there is no outage."""
         from kctl_agent.worker.query.committed_files import (
             CountedRows,  # imports PySpark, too slow for a worker's start
         )
@@ -249,7 +250,7 @@ class CarefulRun(Run):
 
 
 def stop_queries(queries: Mapping[Path, Any], seconds: float) -> None:
-    """Stops each in its own thread. The worker does not wait for one that takes longer, or hangs with its JVM."""
+    """Stops each query in its own thread. Abandons one that takes longer than `seconds`, or hangs with its JVM."""
     threads = [threading.Thread(target=_stop, args=each, name="kctl-stop", daemon=True) for each in queries.items()]
     for thread in threads:
         thread.start()

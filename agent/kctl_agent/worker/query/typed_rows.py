@@ -42,7 +42,7 @@ LOOKUPS = 8
 
 
 class Known(NamedTuple):
-    """Threads share it, so it is replaced, never changed."""
+    """The known schemas. Threads share this object, so it is replaced, never changed."""
 
     reader: Schema | None = None
     writers: Mapping[str, Sequence[bytes]] = MappingProxyType({})
@@ -83,11 +83,11 @@ class TypedRows:
 
     @property
     def known_ids(self) -> int:
-        """Only grows."""
+        """The number of known ids, which only grows."""
         return len(self._known.labels)
 
     def begin(self) -> None:
-        """Reads the newest schema; in an outage, a known one is enough. Raises RegistryUnusable."""
+        """Reads the newest schemas. In an outage, a known schema is enough. Raises RegistryUnusable."""
         try:
             self.refresh()
         except RegistryUnusable as error:
@@ -96,7 +96,7 @@ class TypedRows:
             log.warning("%s; messages are read by %s", error, self.label)
 
     def refresh(self) -> None:
-        """Reads the newest schema of each topic. Raises RegistryUnusable, also if it cannot make columns."""
+        """Reads the newest schema of each topic. Raises RegistryUnusable, also if a schema cannot become columns."""
         try:
             found = [self._registry.newest(subject) for subject in self._subjects]
         except Undecodable as error:
@@ -111,8 +111,8 @@ class TypedRows:
             self._known = self._known._replace(reader=newest)
 
     def fit(self, storage: TableStorage, schema: str) -> StructType | None:
-        """Fits rows of this schema (Spark's JSON) to the table: leaves out columns and fields that it lacks. Returns
-        the columns to write; None: all, unchanged.
+        """Fits rows of this schema (Spark's JSON) to the table by leaving out columns and fields that the table lacks.
+        Returns the columns to write; None if all stay unchanged.
 
         Raises StorageUnusable; RegistryUnusable if a type does not fit the table.
         """
@@ -133,7 +133,8 @@ class TypedRows:
         return None if made == fields else StructType.fromJson({"fields": made})
 
     def learn(self, rows: DataFrame) -> bool:
-        """Fetches the unknown schemas of these rows; returns whether it found any. Raises RegistryUnusable."""
+        """Fetches the unknown schemas of these rows; returns whether the registry has any of them. Raises
+        RegistryUnusable."""
         prefixes = [bytes(row[0]) for row in _framed(rows).select(PREFIX).distinct().collect() if row[0]]
         new = [each for each in prefixes if each not in self._known.labels]
         with ThreadPoolExecutor(LOOKUPS) as pool:
@@ -162,7 +163,7 @@ class TypedRows:
 
     def decoded(self, rows: DataFrame) -> DataFrame:
         """Returns the record's fields as columns, `_kafka` with the columns of these rows, `_kctl_error`, and the
-        prefix of each row whose schema is not known. Raises RegistryUnusable."""
+        prefix of each row whose schema is unknown. Raises RegistryUnusable."""
         framed = _framed(rows, f.struct("*").alias(KAFKA))
         try:
             made = self._columns_of(rows.sparkSession)
@@ -172,7 +173,7 @@ class TypedRows:
         return decoded.select(*made.fields, KAFKA, made.error, made.unknown)
 
     def _columns_of(self, session: SparkSession) -> Columns:
-        """Kept, because the JVM makes them by many calls."""
+        """Returns the columns that decode values, and keeps them, because the JVM makes them by many calls."""
         if self._known.reader is None:
             self.refresh()
         context, known, kept = session.sparkContext, self._known, self._columns
@@ -188,8 +189,8 @@ class TypedRows:
     def _record(
         self, session: SparkSession, schema: Schema, writers: Mapping[str, Sequence[bytes]]
     ) -> tuple[Column, dict[bytes, str]]:
-        """Returns the decoded record; every field is null if there is none, or if it does not fit. Also returns by
-        prefix why the reader's schema cannot read each message."""
+        """Returns the decoded record; every field is null if a value has no record or does not fit. Also returns, for
+        each prefix whose schema the reader's schema cannot read, the reason."""
         reader = json.loads(schema.text, object_hook=_without_time)
         reader["fields"] = [*reader["fields"], {"name": OK, "type": "boolean", "default": True}]
         text = json.dumps(reader)
@@ -247,7 +248,7 @@ def _framed(rows: DataFrame, *more: Column) -> DataFrame:
 
 
 def unframed(rows: DataFrame) -> DataFrame:
-    """Skips the prefixes of values, such as those of JSON Schema."""
+    """Removes the prefixes of values, such as those of JSON Schema."""
     header = _header(VALUE_HEADER)
     cases = " ".join(
         f"when substring(value, 1, 1) = X'{magic:02}' then substring(value, {size + 1})"
@@ -258,7 +259,7 @@ def unframed(rows: DataFrame) -> DataFrame:
 
 
 def _header(name: str) -> Column:
-    """The last header of this name. Spark interprets `filter`, which would cost a tenth of the decoding."""
+    """Returns the last header of this name. Spark interprets `filter`, which would cost a tenth of the decoding."""
     return f.expr(f"get(reverse(headers.value), int(array_position(reverse(headers.key), '{name}')) - 1)")
 
 
@@ -267,7 +268,7 @@ def _is_one_of(prefixes: Sequence[bytes]) -> Column:
 
 
 def _named(prefix: str) -> Column:
-    """As `framing.named`."""
+    """Names a prefix for people, like `framing.named`."""
     number, digits = f"conv(hex(substring({prefix}, 2)), 16, 10)", f"lower(hex(substring({prefix}, 2)))"
     guid = f"regexp_replace({digits}, '^(.{{8}})(.{{4}})(.{{4}})(.{{4}})', '$1-$2-$3-$4-')"
     return f.expr(f"if(substring({prefix}, 1, 1) = X'00', concat('id ', {number}), concat('GUID ', {guid}))")
@@ -287,7 +288,7 @@ def _compared(session: SparkSession, writer: str, reader: str) -> tuple[bool, st
 
 
 def _without_time(part: dict[str, Any]) -> dict[str, Any]:
-    """Delta has no type for a time of the day, which Spark makes of microseconds only."""
+    """Removes the type of a time of the day, which Delta does not have and Spark makes of microseconds only."""
     return {name: value for name, value in part.items() if (name, value) != ("logicalType", "time-micros")}
 
 

@@ -163,7 +163,8 @@ class Requeues:
         return messages
 
     def next(self) -> RequeueBatch | None:
-        """Completes a killed batch first. Raises BatchNotStored, RequeueTaken, StorageUnusable, TableRefused."""
+        """Returns the next batch of requested dead letters, or None; first completes the batch of a killed worker.
+        Raises BatchNotStored, RequeueTaken, StorageUnusable, TableRefused."""
         if not self._dead.table.exists():
             return None
         with self._dead.table.state() as table:
@@ -184,11 +185,12 @@ class Requeues:
             return RequeueState(*of_lake, stored, kept, above, table.id, table.version, *numbers)
 
     def _finished(self, table_id: str) -> str:
-        """The name of a number in the dead-letter table. With another main table, this number starts again."""
+        """Names the finished number in the dead-letter table. With another main table, this number starts again."""
         return f"{self._put_back}/{table_id}"
 
     def _highest_put_back(self) -> int:
-        """Of any cluster. Exceeds the newest request only if the dead-letter table was replaced."""
+        """Returns the group's highest requeued number of any cluster. It exceeds the newest request only if the
+        dead-letter table was replaced."""
         with self._lake.table.state() as table:
             names = [each for each in table.transaction_names() if each.startswith(PUT_BACK)]
             numbers = [table.transaction_version(each) or 0 for each in names if each.split("/")[3:] == [self._group]]
@@ -202,7 +204,8 @@ class Requeues:
         return state
 
     def _finish(self, state: RequeueState) -> None:
-        """Third step: adds the dead letters that remain, then removes the completed ones, so that none is ever missing.
+        """Third step: adds the dead letters that remain, then removes the completed ones, so that no dead letter is
+        ever missing.
 
         After a cancellation all remain. If the dead-letter table was restored from an older copy, those that earlier
         batches requeued remain too.
@@ -327,11 +330,12 @@ class RequeueBatch:
     kept: Written | None = None
 
     def commit(self) -> PutBack:
-        """Adds the files to both tables. Raises RequeueTaken (nothing was added), StorageUnusable (unknown)."""
+        """Adds the files to both tables. Raises RequeueTaken if nothing was added, StorageUnusable if that is
+        unknown."""
         return self.requeues.commit(self)
 
     def discard(self) -> None:
-        """Removes the written files. Tasks may still write; the plans find that later."""
+        """Removes the written files. Tasks may still write more, which their plans reveal later."""
         self.folder.remove_all()
         self.kept_folder.remove_all()
 

@@ -40,7 +40,7 @@ MOST_ROWS = 10_000
 
 
 class Origin(NamedTuple):
-    """Two clusters of one group may have the same offsets."""
+    """The row of a dead letter and its coordinates. Two clusters of one group may have the same offsets."""
 
     file: str
     cluster: str | None
@@ -96,7 +96,7 @@ def next_rows(
 def all_rows(
     table: DeltaTable, wanted: Condition, selection: Selection, progress: Progress, *, with_payload: bool = False
 ) -> Iterator[tuple[Origin, DeadLetter]]:
-    """Yields rows file by file, the oldest first within a part."""
+    """Yields the matching rows file by file; within a part of a file, the oldest row comes first."""
     payload = PAYLOAD if with_payload or selection.key is not None or selection.text is not None else []
     for file, part in parts(table, [*PLACE, *OTHERS, *payload], wanted):
         progress(0)
@@ -138,8 +138,8 @@ def batches(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Ite
 
 
 def parts(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Iterator[tuple[str, pa.Table]]:
-    """Yields the file with the oldest row first. Uses pyarrow, because a query of delta-rs holds the interpreter while
-    a store does not answer, which blocks the whole process."""
+    """Yields the matching rows of each file in parts, the file with the oldest row first. Uses pyarrow, because a query
+    of delta-rs holds the interpreter while a store does not answer, which blocks the whole process."""
     try:
         dataset = table.to_pyarrow_dataset()
         of_condition = [name for name in dataset.schema.names if name in CONDITIONS]
@@ -163,7 +163,7 @@ def _behind(after: RowPlace) -> pc.Expression:
 
 
 def _plain(rows: pa.Table) -> pa.Table:
-    """Turns times into numbers, because Python has none beyond year 9999, and unknown readings into empty texts."""
+    """Turns times into numbers, because Python has no dates after year 9999, and unknown readings into empty texts."""
     rows = rows.set_column(rows.schema.get_field_index(READING), READING, pc.fill_null(rows[READING], ""))
     for number, column in enumerate(rows.schema):
         if pa.types.is_timestamp(column.type):

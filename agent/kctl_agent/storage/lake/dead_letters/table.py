@@ -95,8 +95,8 @@ class DeadLetterTable(DeadLetterStore):
             return set(read(table, ["offset"], wanted)["offset"].to_pylist())
 
     def begin(self, batch: LakeBatch, schema: str, earlier: EarlierTry) -> LakeBatch:
-        """Returns the batch that commits the dead letters of this batch. From now on no earlier batch of these offsets
-        can be committed. Raises StoredOffsetMoved if this one cannot either; StorageUnusable, TableRefused."""
+        """Returns the batch that commits the dead letters of `batch`. From now on no earlier batch of these offsets can
+        be committed. Raises StoredOffsetMoved if `batch` cannot be committed either; StorageUnusable, TableRefused."""
         self.storage.prepare()
         self.storage.fit(schema)
         id_ = self._bind(batch)
@@ -108,8 +108,9 @@ class DeadLetterTable(DeadLetterStore):
     def fence(self, batch: LakeBatch, earlier: EarlierTry) -> bool:
         """Fences off processes that read the stored offsets before this batch, such as a frozen former owner.
 
-        A claim (`LakeBatch.claims`) holds until the next claim, after which this batch is rejected. False: the table
-        does not exist, and a frozen process may still create it. Raises StoredOffsetMoved, StorageUnusable.
+        A batch's claim (`LakeBatch.claims`) holds until another batch claims these offsets; then the first one is
+        rejected. Returns False if the table does not exist, because a frozen process may still create it. Raises
+        StoredOffsetMoved, StorageUnusable.
         """
         if not self.storage.table.exists():
             return False
@@ -117,7 +118,8 @@ class DeadLetterTable(DeadLetterStore):
         return True
 
     def _bind(self, batch: LakeBatch) -> str:
-        """Returns the table's id. If the main table was replaced, stored offsets start again here too."""
+        """Binds the dead letters' stored offsets to the main table; returns the dead-letter table's id. If the main
+        table was replaced, these stored offsets start again."""
         owner = self._lake.owner
         return self.storage.bind(dead_letter_owner(owner.group, batch.table_id, owner.cluster_id))
 
@@ -157,7 +159,7 @@ class DeadLetterTable(DeadLetterStore):
         return Step(rows, rows[-1][0] if len(rows) == wanted else None)
 
     def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
-        """An id is `TOPIC:PARTITION:OFFSET`; if there are several, the newest is found."""
+        """Finds a dead letter by its id, `TOPIC:PARTITION:OFFSET`; if several have this id, returns the newest."""
         topic, *place = id.rsplit(":", 2)
         if len(place) != 2 or not all(map(is_id_number, place)):
             return None
@@ -176,7 +178,7 @@ class DeadLetterTable(DeadLetterStore):
     def requeue_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Excludes dead letters of a cluster that the group has left, because no worker would transform them."""
+        """Requeues dead letters, except those of a cluster that the group has left: no worker would transform them."""
         ask = self._ask_cluster
         owners = self._lake.group_offsets(self.group) if ask is not None and self.storage.table.exists() else []
         if ask is None or len({owner.cluster_id for owner, _ in owners}) < 2:
@@ -204,7 +206,7 @@ class DeadLetterTable(DeadLetterStore):
         expect: int | None = None,
         progress: Progress = silent,
     ) -> int:
-        """See `DeadLetterStore`. Dead letters of a file are removed after the whole file was read and sent."""
+        """See `DeadLetterStore`. Removes the dead letters of a file after the whole file was read and sent."""
         if not self.storage.table.exists():
             return check_count(0, expect)
         selection, done = selection.dated(time.time()), 0
@@ -239,7 +241,8 @@ class DeadLetterTable(DeadLetterStore):
         return sum(self._deleted(_always(f"{condition.sql} and {part}")) for part in parts)
 
     def _remove_files(self, rows: Counter[str]) -> int:
-        """Removes each file that has exactly this number of rows; a DELETE would rewrite it. Raises Overtaken."""
+        """Removes each file that has exactly the number of rows in `rows`, and returns the number of rows removed. A
+        DELETE would rewrite these files. Raises Overtaken."""
         basis, files = self.storage.table.rewritable_files() if rows else (None, [])
         whole = [each for each in files if each.rows is not None and each.rows == rows[own_file(each.path)]]
         if basis is not None and whole:

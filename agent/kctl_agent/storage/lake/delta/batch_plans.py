@@ -34,7 +34,7 @@ GIVEN_UP_SECONDS = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """`version`: the table's at the start; `numbers`: the `txn` actions to move (None: not set)."""
+    """Where a batch started: the table's `version`, and in `numbers` the `txn` actions to move (None: not set)."""
 
     version: int
     numbers: Mapping[str, int | None]

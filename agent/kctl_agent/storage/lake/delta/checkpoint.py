@@ -45,7 +45,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Checkpoints:
-    """Checkpoints of one table. For any thread, one at a time."""
+    """Writes checkpoints of one table. For any thread, one at a time."""
 
     def __init__(self, table: Folder) -> None:
         self._table = table
@@ -103,7 +103,7 @@ def main(uri: str, options: dict[str, str] | None, cleans_up: bool = True) -> No
 
 
 def _written_local(table: LocalFolder) -> DeltaTable:
-    """Writes a checkpoint of the newest version, unless there is one.
+    """Writes a checkpoint of the newest version, unless there is one already.
 
     It is made in a separate folder with links to the log's files, and gets its name once it is on the disk; then the
     pointer moves. A checkpoint that another process wrote first stays, because its readers have listed its size.

@@ -18,7 +18,7 @@ SAFE = "/!$&'()+,:;=@"
 def append_actions(
     files: Sequence[DataFile], transactions: Mapping[str, int], partition_by: Sequence[str], now_ms: int
 ) -> Iterator[dict[str, Any]]:
-    """A blind append, which depends on no file of the table."""
+    """Yields the actions of a blind append, which depends on no file of the table."""
     parameters = {"mode": "Append", "partitionBy": json.dumps(list(partition_by))}
     yield _info("WRITE", parameters, now_ms, isBlindAppend=True)
     yield from _transactions(transactions)
@@ -29,8 +29,8 @@ def append_actions(
 def compaction_actions(
     removed: Sequence[TableFile], added: Sequence[DataFile], transactions: Mapping[str, int], now_ms: int
 ) -> Iterator[dict[str, Any]]:
-    """Replaces files; without `added`, removes the rows. As it is no blind append, an UPDATE or DELETE by others that
-    has read the removed files must restart."""
+    """Yields the actions that replace files or, without `added`, remove the rows. Because this is not a blind append,
+    an UPDATE or DELETE by others that has read the removed files must restart."""
     is_delete = bool(removed) and not added
     operation = "DELETE" if is_delete else "OPTIMIZE"
     yield _info(operation, {"predicate": "[]"}, now_ms, isBlindAppend=False, **COMPACTION)

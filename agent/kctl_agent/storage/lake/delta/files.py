@@ -36,7 +36,8 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """`path` is relative to the table's folder; `nulls`, `least`, `greatest` are by column, as in the footer."""
+    """A file with rows. `path` is relative to the table; `nulls`, `least`, `greatest` are by column, as in the
+    footer."""
 
     path: str
     size: int
@@ -49,7 +50,7 @@ class DataFile:
 
     @property
     def stats(self) -> str:
-        """With `tightBounds`: a truncated value is still a bound."""
+        """The statistics as JSON for the log. With `tightBounds`, because a truncated value is still a bound."""
         least = {name: bound for name, value in self.least.items() if (bound := _bound(value)) is not None}
         greatest = {
             name: bound for name, value in self.greatest.items() if (bound := _bound(value, upper=True)) is not None
@@ -62,7 +63,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """`path` is escaped as in the log."""
+    """A file that the table's log names. `path` is escaped as in the log."""
 
     path: str
     size: int
@@ -81,7 +82,7 @@ class Written:
         return Written(self.rows + other.rows, self.files | other.files)
 
     def note(self, table: Folder, folder: Folder) -> None:
-        """For a process that has only the folder. Raises StorageUnusable."""
+        """Writes the report into the folder, for a process that has only the folder. Raises StorageUnusable."""
         try:
             folder.write(NOTE, json.dumps([self.rows, sorted(self.files)]).encode())
             table.sync([f"{folder.name}/{NOTE}"])
@@ -114,7 +115,7 @@ def _partition_text(value: object) -> str | None:
 
 def written_files(table: Folder, folder: Folder, written: Written | None = None) -> list[DataFile] | None:
     """Returns the files with rows, synced; None if the folder does not exist. Raises StorageUnusable; if the number of
-    rows differs from `written`, also removes the files."""
+    rows differs from `written`, first removes the files."""
     try:
         files = read_files(table, folder, None if written is None else written.files) if folder.exists() else None
     except OSError as error:
@@ -129,7 +130,7 @@ def written_files(table: Folder, folder: Folder, written: Written | None = None)
 
 
 def read_files(table: Folder, folder: Folder, names: Collection[str] | None = None) -> list[DataFile]:
-    """Returns the files with these names (None: all) that have rows, synced; removes the others."""
+    """Returns the files with these `names` (None: all) that have rows, synced; removes the other files."""
     useful: list[FolderFile] = []
     useless: list[str] = []
     for file in folder.files():
@@ -166,8 +167,8 @@ def check_days(table: object, files: Iterable[DataFile], columns: Sequence[str])
 
 
 def is_hidden(name: str) -> bool:
-    """Whether engines ignore such a file or folder, as a leftover of abandoned tasks or a checksum. A partition by a
-    column `_day` is not hidden: its folder contains `=`."""
+    """Whether engines ignore a file or folder of this name, as a leftover of abandoned tasks or a checksum. A partition
+    by a column `_day` is not hidden, because its folder's name contains `=`."""
     return name.startswith(("_", ".")) and "=" not in name
 
 
@@ -177,7 +178,7 @@ def is_exact(footer: FileMetaData) -> bool:
 
 
 def is_ordered(footer: FileMetaData, number: int) -> bool:
-    """Whether no value of this column is NaN; unknown for writers that leave NaN out of a footer."""
+    """Whether no value of this column is NaN. False if unknown, as for writers that leave NaN out of a footer."""
     groups = [footer.row_group(each).column(number) for each in range(footer.num_row_groups)]
     if all(group.physical_type not in ("FLOAT", "DOUBLE") for group in groups):
         return True
@@ -193,7 +194,7 @@ def _is_ordered(stats: Any, group: Any) -> bool:
 
 
 def spark_schema(table: Folder, path: str) -> str | None:
-    """Without partition columns; None if another writer than Spark wrote the file."""
+    """Returns a file's schema, without partition columns; None if another writer than Spark wrote the file."""
     with table.open(path) as opened:
         found = (pq.read_metadata(opened).metadata or {}).get(SPARK_SCHEMA)
     return None if found is None else found.decode()
@@ -232,8 +233,8 @@ def _has_values(stats: Any, group: Any) -> bool:
 
 
 def _bounds(known: Sequence[Any]) -> tuple[Any, Any] | None:
-    """None if a row group has no usable statistics. Spark writes dates beyond year 9999 and strings that are not UTF-8,
-    which Python cannot represent."""
+    """Returns the least and the greatest value; None if a row group has no usable statistics. Spark writes dates after
+    year 9999 and strings that are not UTF-8, which Python cannot represent."""
     if not known or not all(stats.has_min_max for stats in known):
         return None
     try:
@@ -257,7 +258,7 @@ def _partition_values(folders: Iterable[str]) -> Iterator[tuple[str, str | None]
 
 
 def _json(values: Mapping[str, object]) -> str:
-    """Keeps every digit of a decimal, which `json` cannot."""
+    """Formats values as JSON with every digit of a decimal, which the module `json` cannot do."""
 
     def text(value: object) -> str:
         return f"{value:f}" if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)

@@ -99,7 +99,7 @@ def checkpoint_opened(table: Folder, name: str) -> Iterator[ParquetFile]:
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """A log from its newest checkpoint on; `versions` are those above it with an entry, in order."""
+    """The files of a log from its newest checkpoint on. `versions` are the entries after the checkpoint, in order."""
 
     checkpoint: int | None
     checkpoint_files: tuple[str, ...]
@@ -111,8 +111,8 @@ class LogFiles:
 
 
 def log_files(table: Folder, below: int | None = None) -> LogFiles:
-    """Lists the log from the checkpoint in `_last_checkpoint` on (a newer one may exist); the whole log without it, or
-    for a version `below`. Raises OSError."""
+    """Lists the log from the checkpoint that `_last_checkpoint` names (a newer one may exist). Lists the whole log if
+    there is no such checkpoint or with `below`, which leaves out checkpoints from that version on. Raises OSError."""
     names = table.subfolder(LOG).names
     if below is None:
         found = _log_files(names(_pointed_at(table)))
@@ -122,7 +122,7 @@ def log_files(table: Folder, below: int | None = None) -> LogFiles:
 
 
 def _pointed_at(table: Folder) -> str:
-    """The prefix of the checkpoint's file names; empty if the pointer is damaged or missing."""
+    """Returns the prefix of the checkpoint's file names; empty if the pointer is damaged or missing."""
     try:
         return f"{int(json.loads(table.read(LAST_CHECKPOINT))['version']):020}"
     except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
@@ -130,7 +130,8 @@ def _pointed_at(table: Folder) -> str:
 
 
 def _log_files(names: Iterable[str], below: int | None = None) -> LogFiles:
-    """A checkpoint in parts, which Delta's own writer stores one after the other, counts once it has all of them."""
+    """Sorts file names into entries and the newest complete checkpoint. A checkpoint in parts, which Delta's own writer
+    stores one after the other, is complete once all parts exist."""
     entries: list[int] = []
     checkpoints: dict[tuple[int, int, str], list[str]] = {}
     for name in names:
@@ -161,7 +162,8 @@ def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]
 
 
 def committed_at(table: Folder, version: int) -> float | None:
-    """Unix seconds by the file system's clock, as in Delta itself; None: it was cleaned up."""
+    """Returns when a version was committed, in Unix seconds by the file system's clock as in Delta itself; None if its
+    entry was cleaned up."""
     entry = table.find(entry_name(version))
     return None if entry is None else entry.modified
 
@@ -174,8 +176,8 @@ def actions(table: Folder, version: int) -> list[dict[str, Any]]:
 
 
 def parsed(content: bytes) -> Iterator[dict[str, Any]]:
-    """One action on each line. Raises ValueError: a power cut may cut off another writer's entry, or leave zeros. JSON
-    does not escape other line ends of Unicode, such as U+2028."""
+    """Yields the action on each line. Raises ValueError: a power cut may cut off another writer's entry, or leave
+    zeros. JSON does not escape other line ends of Unicode, such as U+2028."""
     if not content:
         raise ValueError("it is empty")
     for line in content.split(b"\n"):

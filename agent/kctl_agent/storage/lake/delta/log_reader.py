@@ -42,12 +42,12 @@ class DeltaLogReader:
         """The stamp of the pointer to the newest checkpoint, which is not above the last version read."""
 
     def is_there(self) -> bool:
-        """Whether the log has the last entry read. For any thread. Raises OSError."""
+        """Whether the log still has the last entry that was read. For any thread. Raises OSError."""
         name, stamp = self._newest
         return stamp is not None and stamp == self._stamp(name)
 
     def newest(self) -> LogState:
-        """Returns the newest version, synced before any decision on it. Raises NoTable, LogUnreadable, OSError;
+        """Returns the newest version, synced before any decision depends on it. Raises NoTable, LogUnreadable, OSError;
         StorageUnusable if another writer has overwritten an entry, which the next call reads again."""
         state, self._state = self._state, None  # a partly read state is not continued
         if state is None or not self._is_read_on(state):
@@ -59,9 +59,9 @@ class DeltaLogReader:
         return state
 
     def _is_read_on(self, state: LogState, *, is_upon: bool = False) -> bool:
-        """Reads the entries above those read. False: this is another log, or a clean-up may have removed entries above,
-        and a frozen process may have rewritten one of them. With `is_upon` we have just written the next entry: if the
-        newest entry is not ours, another writer has overwritten ours."""
+        """Reads the entries after those already read. Returns False if this is another log, or if a clean-up may have
+        removed entries that were not read, and a frozen process rewritten one. With `is_upon` we have just written the
+        next entry: if the newest entry is not ours, another writer has overwritten ours."""
         before, (name, stamp) = state.version, self._newest
         if (stamp is None and not is_upon) or not state.advance(self._table, MOST_ENTRIES):
             return False

@@ -58,7 +58,7 @@ class LogState:
 
     @classmethod
     def read(cls, table: Folder, below: int | None = None) -> LogState:
-        """Reads the newest version, or one below a damaged checkpoint. Raises NoTable, OSError."""
+        """Reads the newest version. Falls back to an older checkpoint than a damaged one. Raises NoTable, OSError."""
         state = cls(log_files(table, below))
         try:
             state._replay(table)

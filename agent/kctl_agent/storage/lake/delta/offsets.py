@@ -30,7 +30,7 @@ def dead_letter_owner(group: str, table_id: str, cluster_id: str | None) -> Bind
 
 
 def owner_of(name: str) -> tuple[Binding, TopicPartition] | None:
-    """The inverse of `app_id`; None for other names."""
+    """Returns owner and partition of a name that `app_id` made; None for other names."""
     prefix, *parts = name.split("/")
     if prefix != "kctl" or len(parts) != 4 or not parts[3].isdecimal():
         return None
@@ -47,7 +47,7 @@ def read_offset(read: Callable[[str], int | None], owner: Binding, tp: TopicPart
 
 
 def transactions(owner: Binding, before: StoredOffset | None, after: StoredOffset) -> dict[str, int]:
-    """Always includes the next offset, which fences the commit."""
+    """Returns the numbers that move a stored offset, always with the next offset, which fences the commit."""
     name = app_id(owner, after.tp)
     written = {name: after.next}
     if before is None or before.version != after.version:

@@ -28,7 +28,7 @@ WIDER = {("integer", "long"), ("float", "double"), ("date", "timestamp_ntz")}
 
 
 def new_columns(there: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Ignores the case of names."""
+    """Returns the `wanted` columns that are not in `there`; ignores the case of names."""
     names = {field["name"].lower() for field in there}
     return [field for field in wanted if field["name"].lower() not in names]
 
@@ -51,8 +51,8 @@ def nullable(type_: Any) -> Any:
 
 
 def unknown_type(type_: Any) -> str | None:
-    """The first type within this type that a table cannot have. delta-rs accepts some types, such as intervals, that
-    other engines cannot read."""
+    """Returns the first type within `type_` that a table cannot have, or None. delta-rs accepts some types, such as
+    intervals, that other engines cannot read."""
     if isinstance(type_, str):
         return None if type_ in TYPES or type_.startswith(("decimal", "timestamp_ntz")) else type_
     if type_["type"] not in ("struct", "array", "map"):
@@ -78,7 +78,7 @@ def fitted(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Returns the columns to write (fields of Spark's JSON, all nullable), and the names of those left out.
 
-    `may_add`: new columns stay. New fields of structs never do. Raises TableRefused.
+    New columns are kept if `may_add`. New fields of structs are always left out. Raises TableRefused.
     """
     columns = {field["name"].lower(): field for field in there}
     made: list[dict[str, Any]] = []
@@ -147,7 +147,7 @@ def check_features(path: Folder, state: LogState) -> None:
 
 
 def check_rewritable(path: Folder, state: LogState) -> None:
-    """Checks that files may be replaced: added files have no deletion vectors."""
+    """Checks that the table's files may be replaced: added files have no deletion vectors."""
     check_features(path, state)
     if VECTORS in state.features:
         raise TableRefused(f"the table {path} has {VECTORS}, and kctl replaces none of its files: OPTIMIZE it by Spark")
@@ -211,7 +211,7 @@ def check_schema(
 
 
 def _not_null(place: str, there: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
-    """The first column, or part of one, that must not be null in the table but may be in the batch."""
+    """Returns the first column, or part of one, that must not be null in the table but may be in the batch."""
     if given["nullable"] and not there["nullable"]:
         return place
     pairs = zip(inner(there["type"]), inner(given["type"]), strict=True)

@@ -184,8 +184,8 @@ class LakeTable:
             raise
 
     def _write(self, decided: Callable[[LogState], Iterator[dict[str, Any]]]) -> int:
-        """Commits, and repeats that if another writer comes first; returns the new version. The caller holds the lock.
-        Raises StorageUnusable; then the log shows the result."""
+        """Commits the actions that `decided` returns; repeats both if another writer comes first. Returns the new
+        version. The caller holds the lock. Raises StorageUnusable; then the log shows the result."""
         given_up_at = time.monotonic() + COMMIT_SECONDS
         while True:
             state = self._log.newest()
@@ -206,8 +206,8 @@ class LakeTable:
             return basis, list(table_files(table))
 
     def replace(self, removed: Sequence[TableFile], added: Sequence[DataFile], basis: CompactionBasis) -> int:
-        """Replaces files; without `added`, removes the rows. Returns the new version. Raises TableRefused; Overtaken
-        (nothing was changed); StorageUnusable, and the log shows the result."""
+        """Replaces files, or without `added` removes the rows; returns the new version. Raises TableRefused; Overtaken
+        if nothing was changed; StorageUnusable if only the log shows the result."""
         names = {unquote(file.path) for file in removed}
 
         def decided(state: LogState) -> Iterator[dict[str, Any]]:
@@ -221,8 +221,8 @@ class LakeTable:
         return version
 
     def rewrite(self, change: Callable[[DeltaTable], int]) -> int:
-        """Runs an UPDATE or DELETE of delta-rs, again if another writer comes first. Raises StorageUnusable,
-        TableRefused."""
+        """Runs an UPDATE or DELETE of delta-rs, and repeats it if another writer comes first; returns the number of
+        rows. Raises StorageUnusable, TableRefused."""
         refused: Exception | None = None
         with self._lock, self.errors():
             for _ in range(ATTEMPTS):
@@ -242,7 +242,8 @@ class LakeTable:
         raise StorageUnusable(f"other writers of the table {self.folder} came first {ATTEMPTS} times: {refused}")
 
     def exists(self) -> bool:
-        """Looks for names in the log, because delta-rs would hold the interpreter while a store does not answer."""
+        """Whether the table exists. Looks for names in the log, because delta-rs would hold the interpreter while a
+        store does not answer."""
         with self.errors():
             if self._log.is_there():
                 return True
@@ -277,7 +278,8 @@ class LakeTable:
                     return
 
     def _add_columns(self, wanted: Sequence[Mapping[str, Any]]) -> None:
-        """The caller holds the lock."""
+        """Adds those of the `wanted` columns that the table lacks. The caller holds the lock. Raises TableRefused,
+        StorageUnusable."""
         for _ in range(ATTEMPTS):
             new = new_columns(self._log.newest().fields, wanted)
             if not new:

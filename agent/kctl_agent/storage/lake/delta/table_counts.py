@@ -161,7 +161,8 @@ class TableCounter:
             self._next_at = now + max(COUNT_SECONDS, 0.0 if counted is None else (now - began) / COUNT_SHARE)
 
     def _continued(self) -> TableCounts | None:
-        """None if files were removed or got new statistics, or the log is another one."""
+        """Adds the entries since the last count to it. Returns None if files were removed or got new statistics, or if
+        this is another log."""
         last = self._last
         if (
             last is None

@@ -28,7 +28,7 @@ def at_once(function: Callable[[A], B], files: Sequence[A]) -> list[B]:
 
 @dataclass(frozen=True, slots=True)
 class FolderFile:
-    """`modified` is by the place's clock; `stamp` changes with each write."""
+    """A file in a folder. `modified` is by the clock of the place; `stamp` changes with each write."""
 
     name: str
     size: int
@@ -37,7 +37,8 @@ class FolderFile:
 
 
 class Folder(ABC):
-    """For any thread. Unless documented otherwise, failures raise OSError with one line as `strerror`."""
+    """A table's folder, for any thread. Unless documented otherwise, failures raise OSError with one line as
+    `strerror`."""
 
     uri: str
     options: dict[str, str] | None = None
@@ -64,7 +65,7 @@ class Folder(ABC):
 
     @abstractmethod
     def exists(self) -> bool:
-        """Also true for an empty folder."""
+        """Whether the folder exists, even if it is empty."""
 
     @abstractmethod
     def check(self) -> None:
@@ -78,7 +79,7 @@ class Folder(ABC):
 
     @abstractmethod
     def names(self, after: str = "") -> list[str]:
-        """Names of files directly in this folder that sort after `after`; none without a folder."""
+        """Returns names of files directly in this folder that sort after `after`; none without a folder."""
 
     @abstractmethod
     def open(self, name: str) -> BinaryIO: ...
@@ -95,26 +96,26 @@ class Folder(ABC):
 
     @abstractmethod
     def create(self, name: str, content: bytes) -> bool:
-        """Creates a file atomically and durably; False if it already exists."""
+        """Creates a file atomically and durably. Returns False if it already exists."""
 
     @abstractmethod
     def find(self, name: str) -> FolderFile | None: ...
 
     def stamps(self, names: Collection[str]) -> dict[str, str]:
-        """Stamps of the existing files; all are in one folder."""
+        """Returns the stamps of those files that exist. All names are in one folder."""
         return {file.name: file.stamp for file in map(self.find, names) if file is not None}
 
     @abstractmethod
     def files(self) -> Iterator[FolderFile]:
-        """Also those of subfolders; none without a folder. A store omits empty files."""
+        """Yields all files, also those of subfolders; none if the folder does not exist. A store omits empty files."""
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> int:
-        """Also removes folders that become empty. Returns the number of files, if known."""
+        """Removes files, and folders that become empty. Returns the number of files, if known."""
 
     @abstractmethod
     def remove_all(self) -> None:
-        """Removes the folder, ignoring errors: leftovers are found by their plan."""
+        """Removes the folder and ignores errors: leftovers are found later by their plan."""
 
     @abstractmethod
     def explain(self, error: Exception) -> str: ...
@@ -124,7 +125,7 @@ class Folder(ABC):
 
     @abstractmethod
     def sync(self, names: Iterable[str]) -> None:
-        """Makes these files and all names directly in this folder durable. Ignores files that no longer exist."""
+        """Makes these files, and all names directly in this folder, durable. Ignores files that no longer exist."""
 
     def sync_name(self) -> None:  # noqa: B027 - in an object store what is there stays
         ...

@@ -205,7 +205,8 @@ def _sync(path: Path) -> None:
 
 
 def _raise_unless_gone(error: OSError) -> None:
-    """Ignores only a missing folder: a folder that cannot be listed may contain files that would be missed."""
+    """Ignores the error if the folder is missing; re-raises any other, because a folder that cannot be listed may
+    contain files."""
     if not isinstance(error, FileNotFoundError):
         raise error
 

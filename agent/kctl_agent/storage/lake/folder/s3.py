@@ -84,8 +84,8 @@ class S3Folder(Folder):
         )
 
     def check(self) -> None:
-        """Tests eight at once: stores that reject the second of two sequential writers accepted several of four
-        concurrent ones (S3Proxy 3.1 in 216 of 300 tries, S3Mock 5.0 in 157)."""
+        """Checks the store with eight creations at once: stores that reject the second of two sequential writers
+        accepted several of four concurrent ones (S3Proxy 3.1 in 216 of 300 tries, S3Mock 5.0 in 157)."""
         probe = f"{FOLDER}/conditional-put-{uuid.uuid4().hex}"
         contents = [uuid.uuid4().bytes for _ in range(AT_ONCE + 1)]  # differ, to recognize ours after a lost reply
         try:
@@ -115,7 +115,7 @@ class S3Folder(Folder):
         return any(file.name.split("/")[0] not in than for file in self.files())
 
     def make(self) -> None:
-        """A prefix exists as long as it has an object."""
+        """Writes an object, because a prefix exists as long as it has an object."""
         self.write(MADE, b"1")
 
     def exists(self) -> bool:
@@ -160,7 +160,7 @@ class S3Folder(Folder):
         return None
 
     def stamps(self, names: Collection[str]) -> dict[str, str]:
-        """Uses one listing, starting at the first name."""
+        """Returns the stamps from one listing that starts at the first name."""
         first = min(names)
         listed = self._listed(first[: first.rfind("/") + 1], first[:-1])
         return {file.name: file.stamp for file in listed if file.name in names}
@@ -195,7 +195,7 @@ class S3Folder(Folder):
             self._delete([self._key(file.name) for file in self.files()])
 
     def sync(self, names: Iterable[str]) -> None:
-        """Acknowledged writes are durable."""
+        """Does nothing, because writes are durable once the store has acknowledged them."""
 
     def explain(self, error: Exception) -> str:
         text = str(error)
@@ -237,7 +237,7 @@ class S3Folder(Folder):
 
 
 def _retries() -> RetryConfig:
-    """On its own obstore gives up after ten retries, which is after two to six seconds."""
+    """Returns when obstore retries. By default it gives up after ten retries, which is after two to six seconds."""
     least, most = (timedelta(seconds=each) for each in BACKOFF_SECONDS)
     return {
         "max_retries": RETRIES,

@@ -76,7 +76,7 @@ class Compaction:
         return [group for group in groups if len(group) > 1]
 
     def inexact_files(self, besides: Iterable[Group]) -> list[Group]:
-        """Files of writers that leave NaN out of footers, such as delta-rs."""
+        """Returns the files of writers that leave NaN out of footers, such as delta-rs, each as a group of its own."""
         taken = {file.path for group in besides for file in group}
         files = [file for file in self.files if file.path not in taken]
         with self._lake.errors(), ThreadPoolExecutor(AT_ONCE) as threads:
@@ -84,8 +84,8 @@ class Compaction:
             return [[file] for file, footer in zip(files, footers, strict=True) if not is_exact(footer)]
 
     def run(self, groups: Iterable[Group], progress: Callable[[int], object] = lambda _version: None) -> Compacted:
-        """Commits group by group; calls `progress` with each new version. An interfering compaction by another process
-        can no longer commit. Raises StorageUnusable, TableRefused."""
+        """Compacts and commits group by group; calls `progress` with each new version. From the start, an interfering
+        compaction by another process can no longer commit. Raises StorageUnusable, TableRefused."""
         self._fence()
         total = Compacted(self._basis.version)
         for files in groups:
@@ -217,7 +217,7 @@ def _read(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
 
 
 def _paths(fields: Iterable[pa.Field], parent: str = "") -> Iterator[str]:
-    """All names that a cast finds: columns, and fields in structs."""
+    """Yields all names that a cast finds: columns, and fields in structs."""
     for each in fields:
         yield (path := f"{parent}{each.name}")
         inner = [each.type.field(number) for number in range(each.type.num_fields)]

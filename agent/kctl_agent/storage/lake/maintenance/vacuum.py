@@ -51,6 +51,6 @@ def _is_left(file: FolderFile, listed: Collection[str], oldest: float) -> bool:
 
 
 def remove(lake: LakeTable, files: Iterable[FolderFile]) -> int:
-    """Also removes folders that become empty; returns the number of files. Raises StorageUnusable."""
+    """Removes files, and folders that become empty; returns the number of files. Raises StorageUnusable."""
     with lake.errors():
         return lake.folder.remove(file.name for file in files)
