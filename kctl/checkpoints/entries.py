@@ -69,7 +69,7 @@ def initial(text: str) -> Offsets | None:
 
 
 def merged(sources: Iterable[Offsets | None]) -> Offsets:
-    """If two sources read the same partition, the lower offset counts."""
+    """Joins the offsets of all sources. If two sources read the same partition, the lower offset counts."""
     offsets: Offsets = {}
     for each in sources:
         for key, offset in (each or {}).items():

@@ -94,7 +94,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parsed(command: Command, words: Sequence[str], path: str = "kctl") -> argparse.Namespace:
-    """`path` is what was typed before `words`. Raises UsageError."""
+    """Parses `words` by the options of a command. `path` is what was typed before them. Raises UsageError."""
     parser = _Parser(prog=path, allow_abbrev=False, add_help=False, formatter_class=_FORMATTER)
     for option in command.options:
         names = [option.key] if option.is_argument else list(option.names)

@@ -74,7 +74,7 @@ BROKEN_PIPE = 141
 
 
 def run_process() -> int:
-    """Returns the exit code, or exits at once if the command must be fast."""
+    """Runs this process's command line. Returns the exit code, or exits at once if the command must be fast."""
     words = before_command(sys.argv[1:])[1]
     is_quick = not _QUICK.isdisjoint(words[:1])
     if is_quick:
@@ -98,7 +98,7 @@ def _import_msgspec() -> None:
 
 @guarded()
 def run(arguments: Sequence[str] | None = None, env: Mapping[str, str] = os.environ) -> int:
-    """By default, runs this process's command line; returns the exit code."""
+    """Runs a command line, by default that of this process; returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = _run(words, env)
@@ -134,7 +134,7 @@ def before_command(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _leave(code: int) -> None:
-    """Skips the teardown of modules, which takes a tenth of `kctl kafka lag`."""
+    """Exits the process without the teardown of modules, which takes a tenth of `kctl kafka lag`."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -183,7 +183,7 @@ def tree() -> CommandGroup:
 
 
 def _dispatched(options: Mapping[str, str], words: Sequence[str], env: Mapping[str, str]) -> int:
-    """`options` precede the command. Raises KctlError, AgentError."""
+    """Runs the command in `words`; `options` precede it. Returns the exit code. Raises KctlError, AgentError."""
     known = {name for option in _OPTIONS for name in option.names} | {"-h", "--help"}
     if unknown := [option for option in options if option not in known]:
         raise UsageError(f"kctl does not accept {clean(unknown[0])} before a command; see `kctl --help`")

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def load_fleet(options: argparse.Namespace, env: Mapping[str, str]) -> Config:
-    """The configuration of the chosen fleet, which need not run."""
+    """Loads the configuration of the chosen fleet, which need not run."""
     from kctl.config.load import load
 
     return load(find(options.config, env).config, env)
 
 
 def config_file(options: argparse.Namespace, env: Mapping[str, str]) -> Path:
-    """For commands that need no running fleet. Raises UsageError."""
+    """Returns the chosen configuration file, for commands that need no running fleet. Raises UsageError."""
     path = named(options.config, env)
     if path is None:
         raise UsageError("name a configuration: -c kctl.toml, or KCTL_CONFIG; there is no kctl.toml in this folder")
@@ -31,7 +31,7 @@ def config_file(options: argparse.Namespace, env: Mapping[str, str]) -> Path:
 
 
 def overrides(options: argparse.Namespace) -> dict[str, str]:
-    """Setting name -> text. Raises UsageError."""
+    """Parses `--set`: setting name -> text. Raises UsageError."""
     pairs = [assignment.partition("=") for assignment in options.set or ()]
     for name, equals, _ in pairs:
         if not equals:

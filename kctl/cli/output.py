@@ -49,7 +49,7 @@ def as_text(document: object, output: str) -> str:
 
 
 def confirm(question: str) -> None:
-    """Continues only after a yes. Raises UsageError without a terminal, SystemExit after a no."""
+    """Asks for confirmation and returns after a yes. Raises UsageError without a terminal, SystemExit after a no."""
     if not sys.stdin.isatty():
         raise UsageError(f"{question} stdin is not a terminal, so it cannot be confirmed: use --yes")
     if not confirmed(question):
@@ -57,7 +57,8 @@ def confirm(question: str) -> None:
 
 
 def confirmed(question: str) -> bool:
-    """Asks on stderr; only `y` and `yes` on stdin mean yes. Raises KeyboardInterrupt after ending the line."""
+    """Asks on stderr; returns whether the answer on stdin is `y` or `yes`. On Ctrl-C ends the line and raises
+    KeyboardInterrupt."""
     sys.stdout.flush()
     try:
         sys.stderr.write(f"{clean(question)} [y/N] ")

@@ -18,7 +18,7 @@ class Column(NamedTuple):
 
 
 def columns(headings: str) -> tuple[Column, ...]:
-    """`>` aligns a column to the right."""
+    """Makes columns from headings separated by blanks; `>` aligns a column to the right."""
     return tuple(Column(each.removeprefix(">"), each.startswith(">")) for each in headings.split())
 
 
@@ -35,7 +35,7 @@ def render_columns(columns: Sequence[Column], values: Iterable[Sequence[Any]]) -
 
 
 def cell(value: object) -> str:
-    """Unknown becomes `-`, true `yes`; lists get commas; control characters are escaped."""
+    """Formats a value: unknown becomes `-`, true `yes`; lists get commas; control characters are escaped."""
     if type(value) is int:
         return str(value)
     if value is None or value is False or value == "" or value == []:
@@ -75,12 +75,12 @@ def _set_names(column: Column, values: Sequence[str | None]) -> list[str]:
 
 
 def clean(text: str) -> str:
-    """The text cannot control the terminal or start another line."""
+    """Escapes control characters, so that the text cannot control the terminal or start another line."""
     return shown(text, kept="")
 
 
 def width(text: str) -> int:
-    """East Asian wide characters count two, combining marks none."""
+    """Returns the width of a text: East Asian wide characters count two, combining marks none."""
     if text.isascii():
         return len(text)
     return sum(_character_width(character) for character in text)
@@ -99,7 +99,7 @@ def clip(text: str, columns: int) -> str:
 
 
 def duration(seconds: float | None) -> str | None:
-    """`45s`, `12m30s`, `3h05m`, `2d04h`"""
+    """Formats a duration: `45s`, `12m30s`, `3h05m`, `2d04h`"""
     if seconds is None:
         return None
     whole = int(seconds)
@@ -113,7 +113,7 @@ def duration(seconds: float | None) -> str | None:
 
 
 def ranges(numbers: Iterable[int], shortest: int = 3) -> str:
-    """`0-3,7`: joins runs of at least `shortest` sorted numbers."""
+    """Formats sorted numbers as `0-3,7`: joins runs of at least `shortest`."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:

@@ -14,7 +14,7 @@ _NOT_SENT = ("format", "min_free", "maintenance")
 
 
 def table_folder(config: Config) -> Path | None:
-    """Returns None for a table that is not on this machine."""
+    """Returns the folder of a table; None if it is not on this machine."""
     uri = urlsplit(config.storage.uri)
     return Path(unquote(uri.path)) if config.storage.kind.is_table and uri.scheme == "file" else None
 
@@ -33,7 +33,8 @@ def table_folders(config: Config) -> Iterator[tuple[str, Path]]:
 
 
 def storage_settings(config: Config) -> dict[str, Any]:
-    """Ready for JSON. The default namespace is the consumer group, so that two groups may share one Redis."""
+    """Returns the settings of the storage, ready for JSON. The default namespace is the consumer group, so that two
+    groups may share one Redis."""
     storage, folder = config.storage, config.path.parent
     given = {each.name: as_json(getattr(storage, each.name)) for each in fields(storage) if each.name not in _NOT_SENT}
     sizes = {name: size_bytes(given[name]) or 0 for name in ("block_bytes", "limit_bytes", "target_file_bytes")}

@@ -25,7 +25,7 @@ def as_json(value: Any) -> Any:
 
 
 def shown(setting: Field[Any], value: Any) -> Any:
-    """Hides passwords inside a URL, and secret entries of a table."""
+    """Returns a value for display, without passwords inside a URL and secret entries of a table."""
     if isinstance(value, Mapping):
         return {name: _shown_entry(name, text) for name, text in value.items()}
     return shown_url(value) if mark(setting.type, Secrecy) and isinstance(value, str) else value
@@ -38,7 +38,8 @@ def _shown_entry(name: str, text: str) -> str:
 
 
 def shown_url(url: str) -> str:
-    """Everything up to the last `@` is user and password, because a password may contain an unquoted `@`."""
+    """Hides the password and the secret parameters of a URL. Everything up to the last `@` is user and password,
+    because a password may contain an unquoted `@`."""
     scheme, slashes, rest = url.partition("://")
     if not slashes:
         return url

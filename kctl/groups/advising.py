@@ -83,7 +83,8 @@ class _Watched:
         )
 
     def _watch(self, at: float, end: Reals, committed: Reals, members: int, cycle: float) -> None:
-        """Counts commits as work only while messages have waited for longer than a cycle in all active partitions."""
+        """Adds one collection. Counts commits as work only while messages have waited for longer than a cycle in all
+        active partitions."""
         before, self._before = self._before, (at, end, committed)
         if before is None or len(before[1]) != len(end):
             return

@@ -46,7 +46,8 @@ def _stats(reading: ClusterReading, group: str) -> GroupStats | None:
 
 
 def _errors(reading: ClusterReading, group: str) -> dict[str, str]:
-    """By part. Ignores a temporary error of a single partition, because the others, and the broker, may be fine."""
+    """Returns the errors by part. Ignores a temporary error of a single partition, because the others, and the broker,
+    may be fine."""
     errors = {_PART_OF[part]: why for part, why in reading.errors.items()}
     if group in reading.unclear:
         why = f"group {group}: its coordinator does not know it, but may have just taken over; believed after 30 s"
@@ -109,7 +110,7 @@ class BrokerCache:
         return cls(reader, kafka.bootstrap_servers, kafka.group, interval_seconds=interval_seconds, reset=reset)
 
     async def check(self) -> None:
-        """Polls once before anything starts.
+        """Polls once, before anything starts.
 
         Raises: BrokerUnreachable, WrongProtocol, AuthenticationFailed, NotAuthorised, TopicMissing.
         """
@@ -183,7 +184,7 @@ class BrokerCache:
         self._complete_at = now
 
     def _merged(self, reading: ClusterReading, now: float) -> PartitionColumns:
-        """Slow with thousands of partitions."""
+        """Adds a poll and returns the partitions. Slow with thousands of partitions."""
         self._known.add(reading, now)
         return self._known.partitions(now, lambda _: False)
 

@@ -269,7 +269,7 @@ class Collectors:
         return {cluster: each.latest() for cluster, each in self._running.items()}
 
     def whole(self) -> Clusters:
-        """The last snapshots as one object, which changes with any of them."""
+        """Returns the last snapshots as one object; a new snapshot of any cluster gives a new object."""
         latest = tuple(each for each in self.latest().values() if each is not None)
         whole = self._whole
         if whole.clusters != latest:

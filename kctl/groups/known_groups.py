@@ -28,7 +28,7 @@ _NOWHERE = by_topic({})
 
 @dataclass(slots=True)
 class KnownGroup:
-    """One group, with the time of each report; None: never reported."""
+    """A group, with the time of each report. A time is None if there was no such report yet."""
 
     listed: ListedGroup
     listed_at: float
@@ -54,7 +54,8 @@ class KnownGroup:
         at: float | None,
         same: dict[Partition, Partition],
     ) -> None:
-        """`same` has one object for each partition, to save memory, because many groups read it."""
+        """Replaces the committed offsets. `same` has one object for each partition, to save memory, because many groups
+        read it."""
         if committed.topics != self._reported:
             known = [same.setdefault(key, key) for key, _ in committed.items()]
             self.partitions = tuple(sorted(known))
@@ -65,7 +66,8 @@ class KnownGroup:
         self.share_lag, self.committed_at, self.read_at = share_lag, at, at
 
     def commit_whole(self, reading: ClusterReading, committed: GroupOffsets | None, at: float, gone: set[str]) -> None:
-        """Includes every partition of the topics, without `gone` topics. `committed` is None if unanswered."""
+        """Replaces the committed offsets, and adds every partition of the topics without `gone` topics. If `committed`
+        is None, the brokers did not answer, and old offsets stay."""
         whole = {topic: tuple(range(count)) for topic, count in reading.partitions.items()}
         for topic, number in self.partitions:
             if topic in reading.unclear_topics and topic not in reading.partitions:
@@ -250,7 +252,7 @@ class KnownGroups:
 
 
 class _Shown:
-    """The names of the partitions to show. Kept while the partitions stay the same, so that no values must be
+    """The names of the partitions to show. Kept while the partitions stay the same, so that values need not be
     rearranged."""
 
     def __init__(self, names: Names, is_shown: Bools) -> None:
@@ -280,7 +282,7 @@ def _of_shares(first: Ints, end: Ints, share_lag: Ints | None) -> Ints:
 
 
 def _behind(end: Ints, high_watermark: Ints) -> Ints:
-    """`end` has last stable offsets."""
+    """Returns how many messages open transactions hold back in each partition; `end` has last stable offsets."""
     is_known = (high_watermark != ABSENT) & (end != ABSENT)
     return np.where(is_known, np.maximum(high_watermark - end, 0), ABSENT)
 
@@ -289,8 +291,9 @@ _KEPT_NAMES = 200_000
 
 
 def fits(patterns: Sequence[str]) -> Callable[[str], bool]:
-    """A pattern is a glob such as `payments-*`, or a regular expression for the whole name between slashes, such as
-    `/payments-(eu|us)/`. Caches results. Raises ValueError for an invalid regular expression."""
+    """Returns a function that checks whether a name matches a pattern: a glob such as `payments-*`, or a regular
+    expression for the whole name between slashes, such as `/payments-(eu|us)/`. Caches results. Raises ValueError for
+    an invalid regular expression."""
     if not patterns:
         return lambda _: False
     expression = re.compile("|".join(f"(?:{_compiled(pattern).pattern})" for pattern in patterns), re.DOTALL)

@@ -130,7 +130,7 @@ class Hosts:
         self._member.start()
 
     async def close(self) -> None:
-        """Takes a few seconds."""
+        """Leaves the group of masters and closes connections. Takes a few seconds."""
         await asyncio.to_thread(self._member.close)
         await self._peers.close()
 
@@ -145,8 +145,8 @@ class Hosts:
 
     @property
     def leader(self) -> str | None:
-        """The host that leads the work of all hosts. None while the roster is in doubt: after a session time without a
-        heartbeat another host may lead."""
+        """The host that leads the work of all hosts. None while the roster is in doubt: without a heartbeat for the
+        session time, another host may lead by now."""
         seen = self._member.seen
         age = self._age(seen)
         return None if age is None or age >= SESSION_SECONDS or self.doubt is not None else seen.roster.leader
@@ -167,14 +167,14 @@ class Hosts:
         return next((each.url for each in self._member.seen.roster.hosts if each.name == name), None)
 
     async def submit(self, host: str, operation: JsonObject) -> JsonObject:
-        """Returns the state of the started operation.
+        """Starts an operation on a host and returns its state.
 
         Raises: AgentUnreachable: nothing was sent. AgentError: it may have begun.
         """
         return await self._operate("POST", host, "", json.encode(operation))
 
     async def operation(self, host: str, id_: str, *, cancel: bool = False) -> JsonObject:
-        """Returns the state, after cancelling the operation with `cancel`. Raises AgentError."""
+        """Returns the state of an operation on a host; with `cancel`, cancels it first. Raises AgentError."""
         path = f"/{quote(id_, safe='')}"
         return await (
             self._operate("POST", host, f"{path}/cancel", b"{}") if cancel else self._operate("GET", host, path)
@@ -231,7 +231,7 @@ class Hosts:
             raise BadParams(f"there is no host {printable_name(name)}; there are {', '.join(known) or 'none'}")
 
     def forget(self, name: str) -> bool:
-        """Makes all hosts forget a gone host; returns whether there is one of this name."""
+        """Makes all hosts forget a gone host; returns whether a gone host has this name."""
         found = [each.host for each in self._member.seen.roster.gone if each.host.name == name]
         for host in found:
             self._member.forget(host)

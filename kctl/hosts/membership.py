@@ -56,7 +56,8 @@ class HostsMember:
     which is replaced, never mutated."""
 
     def __init__(self, access: ClusterAccess, group: str, topic: str, me: Host, forget_seconds: float) -> None:
-        """`topic` must exist, because a consumer must subscribe, but kctl neither assigns nor reads it."""
+        """Prepares the membership. `topic` must exist, because a consumer must subscribe, but kctl neither assigns nor
+        reads it."""
         self._access = access
         self._group = group
         self._topic = topic

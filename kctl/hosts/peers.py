@@ -43,7 +43,8 @@ class Peers:
         self.use(access)
 
     def use(self, access: PeersAccess) -> None:
-        """Closes open connections only if the certificates of `ca` have changed. Raises OSError."""
+        """Switches to other tokens and certificates. Closes open connections only if the certificates of `ca` have
+        changed. Raises OSError."""
         authorities = None if access.ca is None else Path(access.ca).read_bytes()
         self._context = ssl.create_default_context(cafile=access.ca)
         if authorities != self._authorities:
@@ -71,7 +72,7 @@ class Peers:
         return body
 
     async def operate(self, method: str, url: str, path: str, seconds: float, body: bytes = b"") -> bytes:
-        """Returns the body, whatever its status.
+        """Sends a request for an operation and returns the body, whatever its status.
 
         Raises: AgentUnreachable, NotPermitted: nothing was sent. AgentTimeout: no answer, or an incomplete one.
         """
@@ -81,7 +82,8 @@ class Peers:
     async def _exchanged(
         self, method: str, url: str, path: str, seconds: float, tokens: Sequence[str], body: bytes = b""
     ) -> tuple[int, bytes]:
-        """Sends the first token that the host knows; no redirects, no proxy. Raises as `operate`."""
+        """Returns status and body of an answer. Uses the first token that the host knows; no redirects, no proxy.
+        Raises as `operate`."""
         if url.startswith("http://") and not self._access.allow_plain:
             raise NotPermitted("its address is http://, and hosts.allow_plain is not set: nothing was sent")
         headers = [("Accept", "application/json")]

@@ -84,7 +84,7 @@ _DECODERS: Final[Mapping[type, msgspec.json.Decoder[Any]]] = {
 
 
 def decoded(kind: type[T], sent: bytes) -> T | None:
-    """None for invalid bytes, because any client may join the group. `kind` is Host or Roster."""
+    """Decodes a Host or a Roster. Returns None for invalid bytes, because any client may join the group."""
     try:
         found: T = _DECODERS[kind].decode(sent)
         return found
@@ -95,7 +95,7 @@ def decoded(kind: type[T], sent: bytes) -> T | None:
 def agreed(
     leader: str, descriptions: Iterable[Host | None], before: Roster, now: float, forget_seconds: float
 ) -> Roster:
-    """`now` in Unix seconds. Keeps a gone host for `forget_seconds`."""
+    """Returns the new roster. `now` in Unix seconds. Keeps a gone host for `forget_seconds`."""
     described = list(descriptions)
     hosts, refused = _accepted([each for each in described if each is not None], before)
     if strangers := described.count(None):

@@ -26,10 +26,10 @@ _AMOUNT = re.compile(r"(?<![\w-])\d[\d,.]*")
 
 
 def joined_verdict(heard: Mapping[str, Verdict], failed: Collection[Failed], now: float) -> Verdict:
-    """Gives the same result on any host.
+    """Joins the verdicts of all hosts. Gives the same result on any host.
 
-    Hosts that `failed` to answer become findings. All hosts report partitions without a reader; the result names them
-    once.
+    Hosts that `failed` to answer become findings. All hosts report partitions without a reader; the result names these
+    partitions once.
     """
     missing = [Finding(Level.DEGRADED, "hosts", each.message, now) for each in failed]
     if not heard:
@@ -85,7 +85,8 @@ def _reason(what: str, found: Sequence[tuple[str, Finding]], since: float, *, is
 
 
 def _well(in_order: Sequence[tuple[str, Verdict]], is_shared: bool) -> Iterator[str]:
-    """Sums the hosts' partitions. Pending messages are one host's count if the storage is shared."""
+    """Yields the words for a healthy fleet, with the sums of all hosts' partitions. If the storage is shared, the
+    pending messages are one host's count."""
     counts: Counter[str] = Counter()
     progress: dict[str, str] = {}
     for host, verdict in in_order:
@@ -101,7 +102,8 @@ def _well(in_order: Sequence[tuple[str, Verdict]], is_shared: bool) -> Iterator[
 
 
 def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.0) -> tuple[WorkerStatus, ...]:
-    """Names processes as in the fleet. Processes of a silent host have the state `unknown`."""
+    """Returns the statuses with the names of processes in the fleet. With `age_seconds`, the host is silent, so the
+    state of its processes is `unknown`."""
     named = (replace(row, name=qualified(host, row.name)) for row in rows)
     if not age_seconds:
         return tuple(named)
@@ -109,8 +111,8 @@ def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.
 
 
 def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now: float) -> StatusAnswer:
-    """`host` is the host that was asked; `now` in Unix seconds. Shows a silent host's last report without judging it.
-    May be slow. Raises BadResult."""
+    """Joins the answers of all hosts; `host` was asked, `now` in Unix seconds. Shows a silent host's last report
+    without judging it. May be slow. Raises BadResult."""
     answers = {each.host: (decoded(StatusAnswer, each.status), age) for each, age in others.replies}
     if own is not None:
         answers[host] = own, 0.0
@@ -130,7 +132,7 @@ def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now
 
 
 def _lag(glances: Mapping[str, LagGlance], host: str) -> LagGlance | None:
-    """Total lag is the same on every host, because it comes from brokers."""
+    """Joins the lag of the hosts. Their total lag is equal, because it comes from the brokers."""
     if not glances:
         return None
     seconds = [each.seconds for each in glances.values() if each.seconds is not None]

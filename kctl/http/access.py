@@ -56,7 +56,8 @@ def read_tokens(path: Path, setting: str, *, may_act: bool) -> tuple[Token, ...]
 
 
 def shown_token(given: str, tokens: Iterable[Token]) -> Token | None:
-    """Compares all tokens in constant time, so that timing reveals nothing."""
+    """Returns the token that was given; None if it is not valid. Compares all tokens in constant time, so that timing
+    reveals nothing."""
     found = None
     for token in tokens:
         if hmac.compare_digest(given.encode(), token.secret.encode()):
@@ -100,7 +101,7 @@ class AccessRights:
 
     @property
     def is_open(self) -> bool:
-        """Whether reading needs no token: on loopback, if there is no token for reading."""
+        """Whether reading needs no token: the address is loopback, and no token is only for reading."""
         return self.is_loopback and all(token.may_act for token in self.tokens)
 
     @property
@@ -109,9 +110,9 @@ class AccessRights:
 
 
 def access_of(http: HttpSection, folder: Path, *, others_may_read: bool = False) -> AccessRights:
-    """Paths are relative to `folder`. Other users may not read a fleet by default, because it shows errors, which quote
-    messages. Raises ConfigError for bad tokens or certificates, or if the address is open to other hosts without
-    them."""
+    """Returns the access rights of `http`; its paths are relative to `folder`. Other users may not read a fleet by
+    default, because it shows errors, which quote messages. Raises ConfigError for bad tokens or certificates, or if the
+    address is open to other hosts without them."""
     is_loopback = address_of(http.host).is_loopback
     tokens = (
         *(read_tokens(folder / http.token_file, "http.token_file", may_act=True) if http.token_file else ()),
@@ -143,7 +144,7 @@ def access_of(http: HttpSection, folder: Path, *, others_may_read: bool = False)
 
 
 def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Accepts an IP address or `localhost`. Raises ConfigError."""
+    """Parses an IP address or `localhost`. Raises ConfigError."""
     try:
         return ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:

@@ -58,7 +58,7 @@ class KeptAnswers:
             await send({**message})  # a copy: the receiver changes it
 
     async def _recorded(self, scope: Scope, receive: Receive) -> list[Message]:
-        """The whole answer, so that a caller that reads slowly or leaves does not affect others."""
+        """Returns the whole answer, so that a caller that reads slowly or leaves does not affect others."""
         answer: list[Message] = []
 
         async def record(message: Message) -> None:
@@ -88,8 +88,8 @@ _SUMMARY = "Stats of one fleet of Kafka consumer workers."
 
 
 def create_app(source: SnapshotSource, access: AccessRights | None = None, refusals: Counter[str] | None = None) -> App:
-    """Belongs to one event loop. `access` defaults to loopback without a token; `refusals` counts rejected requests by
-    error code."""
+    """Makes the application, which belongs to one event loop. `access` defaults to loopback without a token; `refusals`
+    counts rejected requests by error code."""
     life = secrets.token_hex(4)
     streams = Streams(source, life)
 

@@ -77,7 +77,7 @@ def error_body(code: str, message: str, retriable: bool) -> JsonObject:
 
 
 def error_response(error: KctlError | AgentError, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """An agent's error is a 400 if the caller can correct it, otherwise a 503."""
+    """Returns the response for an error. An agent's error is a 400 if the caller can correct it, otherwise a 503."""
     if isinstance(error, KctlError):
         status = error.http_status
     else:

@@ -244,7 +244,8 @@ _KEYS: dict[Sort, Callable[[JsonObject], tuple[object, ...]]] = {
 
 
 def _detailed(view: GroupsView, snapshot: ClusterSnapshot, group: GroupSnapshot) -> JsonObject:
-    """If the coordinator does not answer, `members` is null, with the reason."""
+    """Returns one group with its partitions and members. If the coordinator does not answer, `members` is null, and
+    `members_error` has the reason."""
     taken_ago = view.clock() - snapshot.taken_at
     rows = [
         {

@@ -46,7 +46,7 @@ _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fie
 
 
 def is_loopback(address: str) -> bool:
-    """Also true for a socket that is not TCP and has no address."""
+    """Whether an address is loopback; also true for a socket that is not TCP and has no address."""
     try:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
@@ -200,7 +200,7 @@ class BoundedProtocol(H11Protocol):
         self._refuse(408, RequestTooSlow.code, f"the request was not there within {self.request_seconds:g} s", True)
 
     def _refuse(self, status: int, code: str, message: str, retriable: bool) -> None:
-        """Bypasses h11, whose state machine may be in any state; then the connection ends."""
+        """Sends an error and closes the connection. Bypasses h11, whose state machine may be in any state."""
         self._door.refusals[code] += 1
         body = json.dumps(error_body(code, message, retriable)).encode()
         head = (
@@ -228,7 +228,7 @@ still work."""
 
 
 def connection_bound(descriptors: int) -> int:
-    """`descriptors`: RLIMIT_NOFILE."""
+    """Returns how many connections to accept at most. `descriptors`: RLIMIT_NOFILE."""
     if descriptors == resource.RLIM_INFINITY:
         return MAX_CONNECTIONS
     return max(min(MAX_CONNECTIONS, descriptors // _SHARE), 8)
@@ -299,7 +299,7 @@ class HttpServer:
 
     @property
     def connections(self) -> frozenset[object]:
-        """Includes connections from the moment they were accepted."""
+        """The open connections, from the moment they were accepted."""
         return frozenset(self._door.open)
 
     @property

@@ -62,7 +62,7 @@ def parse_lock(text: str) -> tuple[Jar, ...]:
 
 @cache
 def read_lock(name: LockName) -> tuple[Jar, ...]:
-    """In class path order."""
+    """Returns the jars of a lock in class path order."""
     return parse_lock(files(__package__).joinpath(f"{name}.lock").read_text(encoding="utf-8"))
 
 
@@ -76,13 +76,14 @@ def jars_dir() -> Path:
 
 
 def missing_jars(jars: tuple[Jar, ...], verify: bool = False) -> list[Jar]:
-    """Comparing sizes is enough, because only verified files enter the cache (92 jars: 1 ms); `verify` reads all bytes
-    (60 MB: 0.1 s)."""
+    """Returns jars that are not in the cache. Comparing sizes is enough, because only verified files enter the cache
+    (92 jars: 1 ms); `verify` reads all bytes (60 MB: 0.1 s)."""
     return [jar for jar in jars if not _is_present(jars_dir() / jar.file_name, jar, verify)]
 
 
 def jar_paths(lock: LockName) -> list[Path]:
-    """Costs one stat per file. Raises JarsMissing, RunDirUnusable, ConfigError if other users could replace a jar."""
+    """Returns the paths of the jars of a lock. Costs one stat per file. Raises JarsMissing, RunDirUnusable, ConfigError
+    if other users could replace a jar."""
     jars = read_lock(lock)
     if missing := missing_jars(jars):
         raise JarsMissing(

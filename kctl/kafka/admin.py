@@ -69,7 +69,7 @@ def create_topic(
 
 
 def delete_topic(connection: ClusterConnection, name: str) -> None:
-    """Waits until the brokers no longer know the topic. Raises KctlError."""
+    """Deletes a topic, and waits until the brokers no longer know it. Raises KctlError."""
     state = DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=None)
     request = DeleteTopicsRequest(topics=[state], topic_names=[name], timeout_ms=_milliseconds(connection))
     [result] = connection.ask(request, connection.controller_id).responses
@@ -91,7 +91,7 @@ def add_partitions(connection: ClusterConnection, name: str, total: int, *, is_d
 def alter_settings(
     connection: ClusterConnection, name: str, settings: Mapping[str, str | None], *, is_dry_run: bool
 ) -> None:
-    """None restores a default. Raises KctlError."""
+    """Changes settings of a topic; None restores a default. Raises KctlError."""
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource
     configs = [
         resource.AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
@@ -106,7 +106,7 @@ def alter_settings(
 
 
 def values_of(connection: ClusterConnection, name: str, keys: list[str]) -> dict[str, str | None]:
-    """Settings of a topic, also those with their default. Raises UsageError, KctlError."""
+    """Returns a topic's settings `keys`, also those with their default. Raises UsageError, KctlError."""
     known = {each.name: each.value for each in settings_of_topic(connection, name)}
     for key in keys:
         if key not in known:

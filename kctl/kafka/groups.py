@@ -56,7 +56,7 @@ class Group(NamedTuple):
 
 
 def list_groups(connection: ClusterConnection) -> tuple[list[ListedGroup], list[KctlError]]:
-    """Sorted by name; also returns errors of brokers that did not answer."""
+    """Lists all groups, sorted by name; also returns errors of brokers that did not answer."""
     nodes = sorted(connection.brokers)
     found: dict[str, ListedGroup] = {}
     problems: list[KctlError] = []
@@ -93,7 +93,8 @@ class MemberCounts:
     def read(
         self, connection: ClusterConnection, groups: Mapping[tuple[int, str], list[str]]
     ) -> dict[str, int | KctlError]:
-        """Asks all brokers at once. `groups` are by coordinator and type; a failed count is an error."""
+        """Counts the members of `groups`, which are by coordinator and type, and asks all brokers at once. A failed
+        count is an error."""
         known = {key: names for key, names in groups.items() if key[1] in _KINDS_BY_NAME}
         requests = [
             (node, self._requests.of(node, names, _count_request) if kind == "classic" else _requested(kind, names))
@@ -128,14 +129,14 @@ def _requested(kind: str, names: list[str]) -> Any:
 
 
 def _count_request(names: list[str]) -> Any:
-    """Classic groups may be thousands, so the answer is read as bytes."""
+    """Returns the request that counts members. Classic groups may be thousands, so the answer is read as bytes."""
     low, high = DESCRIBE_VERSIONS[0], DESCRIBE_VERSIONS[-1]
     return DescribeGroupsRequest(groups=names, include_authorized_operations=False, min_version=low, max_version=high)
 
 
 def describe_groups(connection: ClusterConnection, names: Iterable[str]) -> list[Group]:
-    """Keeps the order; a failure becomes its group's `error`. Asks again for groups whose coordinator is loading or
-    gone, while the connection may wait."""
+    """Describes groups, in their order; a failure becomes its group's `error`. Asks again for groups whose coordinator
+    is loading or gone, while the connection may wait."""
     order = list(dict.fromkeys(names))
     described: dict[str, Group] = {}
     open_names = order
@@ -220,8 +221,8 @@ def _listed_only(connection: ClusterConnection, groups: dict[str, int], answered
 
 
 def _missing(name: str, node: int, *, is_alone: bool) -> GroupMissing:
-    """With several brokers the group may exist, because a new coordinator denies groups for a moment
-    (`MissingGroups`)."""
+    """Returns the error of a missing group. With several brokers the group may exist, because a new coordinator denies
+    groups for a moment (`MissingGroups`)."""
     lists = "`kctl kafka groups` lists them"
     if is_alone:
         return GroupMissing(f"there is no group {name} (GROUP_ID_NOT_FOUND); {lists}")
@@ -254,7 +255,8 @@ def _classic(each: Any, node: int) -> Group:
 
 
 def _classic_assignment(protocol_type: str, member: Any) -> dict[str, tuple[int, ...]] | None:
-    """Decodes consumers only; what Connect or a schema registry assigns is opaque."""
+    """Returns a member's topics and partitions. Decodes consumers only; what Connect or a schema registry assigns is
+    opaque, so this returns None."""
     if protocol_type != "consumer":
         return None
     if not member.member_assignment:
@@ -296,7 +298,8 @@ def _modern(kind: str) -> Callable[[Any, int], Group]:
 
 
 def _streams(each: Any, node: int) -> Group:
-    """Streams groups assign tasks; only the topology has their partitions."""
+    """Makes a Group of a streams group, without partitions: such groups assign tasks, and only the topology has their
+    partitions."""
     members = tuple(Member(m.member_id, m.client_id, m.client_host, m.instance_id, None) for m in each.members)
     return Group(each.group_id, node, each.group_state, "streams", "streams", None, members)
 

@@ -11,7 +11,8 @@ from kctl.kafka.offsets import Committed, LogOffset, committed, log_offsets, sha
 
 
 class LagRow(NamedTuple):
-    """A partition's lag. `error` is the reason for a None. A share group's partition has no single member."""
+    """A partition's lag. `error` is the reason for an unknown offset or lag. A share group's partition has no single
+    member."""
 
     group: str
     topic: str
@@ -26,7 +27,7 @@ class LagRow(NamedTuple):
 
 
 def lag_of(offset: int | None, end: int | None) -> int | None:
-    """Never negative, because a commit may be newer than the end."""
+    """Returns the lag; None if an offset is unknown. Never negative, because a commit may be newer than the end."""
     return None if offset is None or end is None else max(end - offset, 0)
 
 
@@ -69,14 +70,15 @@ def read_lag(
 
 
 def _share_starts(connection: ClusterConnection, group: Group) -> dict[Partition, Committed] | KctlError:
-    """None if the group has not begun the partition."""
+    """Returns the start offsets of a share group; the offset is None if the group has not begun the partition."""
     if group.coordinator is None:
         return group.error or KctlError(f"group {group.group} has no coordinator")
     return share_starts(connection, {group.coordinator: [group.group]})[group.group]
 
 
 def _unknown(group: Group, known: dict[Partition, Committed]) -> KctlError | None:
-    """A group that cannot be described but has committed offsets is shown without members."""
+    """Returns the error of a group, or None: a group that cannot be described but has committed offsets is shown
+    without members."""
     has_offsets = any(each.offset is not None for each in known.values())
     return None if group.error is None or has_offsets else group.error
 

@@ -42,7 +42,8 @@ class _Log:
         return self.cluster.read(topic, {partition: begin}, {partition: end})
 
     def last_before(self, end: int) -> Record | None:
-        """After transactions or compaction, offsets below `end` may have no message."""
+        """Returns the last message below `end`, which may be far below it after transactions or compaction; None
+        without one."""
         back = 1
         while self.start < end:
             begin = max(end - back, self.start)

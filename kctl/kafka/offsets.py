@@ -28,7 +28,7 @@ _MAX_VERSION_WITH_NAMES = 9
 
 
 class LogOffset(NamedTuple):
-    """An offset of a log. `offset` is None without an error if there is no such record."""
+    """An offset of a log. `offset` is None without an `error` if the log has no record at the requested time."""
 
     offset: int | None
     timestamp: int | None = None
@@ -54,8 +54,8 @@ def log_offsets(
     *,
     is_read_committed: bool = False,
 ) -> dict[Partition, LogOffset]:
-    """`at`: LATEST, EARLIEST, MAX_TIMESTAMP or a time in milliseconds. Follows leaders that have moved, and waits for
-    elections for up to half of the connection's time."""
+    """Returns an offset of each log. `at`: LATEST, EARLIEST, MAX_TIMESTAMP or a time in milliseconds. Follows leaders
+    that have moved, and waits for elections for up to half of the connection's time."""
     offsets: dict[Partition, LogOffset] = {}
     missing = list(wanted)
     while True:
@@ -76,7 +76,8 @@ def log_offsets(
 def committed(
     connection: ClusterConnection, groups: Mapping[str, Iterable[Partition] | None]
 ) -> dict[str, dict[Partition, Committed] | KctlError]:
-    """None instead of partitions means all that a group has committed."""
+    """Returns the committed offsets of each group, or its error. None instead of partitions means all that a group has
+    committed."""
     partitions = {name: None if keys is None else list(keys) for name, keys in groups.items()}
     done: dict[str, dict[Partition, Committed] | KctlError] = {}
     open_names = list(partitions)
@@ -110,8 +111,8 @@ def committed(
 
 
 class LogOffsets(NamedTuple):
-    """Offsets of many logs. `errors` has the broker's names of errors. A partition without such a record is neither in
-    `offsets` nor in `errors`, and so is a partition whose leader is in `failed`."""
+    """Offsets of many logs. `errors` has the broker's names of errors. A partition is in neither `offsets` nor `errors`
+    if it has no such record, or if its leader is in `failed`."""
 
     offsets: dict[Partition, int]
     errors: dict[Partition, str]
@@ -157,7 +158,7 @@ def log_offsets_on(
 
 
 def _list_request(topics: Mapping[str, Sequence[int]], at: int, is_read_committed: bool) -> Any:
-    """Partitions are tuples, because thousands of kafka-python's objects take 20 ms."""
+    """Makes a ListOffsets request. Partitions are tuples, because thousands of kafka-python's objects take 20 ms."""
     topic = ListOffsetsRequest.ListOffsetsTopic
     return ListOffsetsRequest(
         replica_id=-1,

@@ -66,7 +66,7 @@ class DeliveryReport:
         return dict(sorted(self._partitions.items()))
 
     def add(self, metadata: Any, size: int) -> None:
-        """`metadata` is kafka-python's RecordMetadata."""
+        """Counts an acknowledged message. `metadata` is kafka-python's RecordMetadata."""
         partition = self._partitions.get(metadata.partition)
         if partition is None:
             partition = self._partitions[metadata.partition] = PartitionReport()
@@ -153,7 +153,7 @@ class Production:
     def send(
         self, value: bytes | None, key: bytes | None, partition: int | None, headers: list[tuple[str, bytes]]
     ) -> Any:
-        """Returns kafka-python's future. Raises KctlError."""
+        """Sends one message; returns kafka-python's future. Raises KctlError."""
         size = len(value or b"") + len(key or b"") + _OVERHEAD_BYTES
         with self._room:
             if self._waiting_bytes > _WAITING_BYTES:

@@ -12,7 +12,7 @@ from kctl.kafka.target import Target
 
 
 class OffsetChange(NamedTuple):
-    """A change of a committed offset. `error` is the reason for a None."""
+    """A change of a committed offset. If `new` is None, `error` is the reason."""
 
     topic: str
     partition: int
@@ -28,7 +28,7 @@ class OffsetChange(NamedTuple):
 def plan(
     connection: ClusterConnection, group: str, topics: Mapping[str, Topic], wanted: Iterable[Partition], to: Target
 ) -> list[OffsetChange]:
-    """Keeps new offsets within the logs. Raises GroupActive, KctlError."""
+    """Returns the change of each wanted partition's offset, kept within its log. Raises GroupActive, KctlError."""
     keys = sorted(wanted)
     refuse_active(connection, group)
     known = committed(connection, {group: keys})[group]

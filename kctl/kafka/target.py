@@ -17,8 +17,8 @@ class Target(NamedTuple):
     number: int = 0
 
     def within(self, start: int, end: int, found: int | None = None, committed: int = 0) -> int:
-        """The nearest offset inside a log. `found` is the log's answer to a time; None means that no message is that
-        recent, which gives the end. `committed` is what `shift` counts from."""
+        """Returns the position as an offset inside a log. `found` is the log's answer to a time; None means that no
+        message is that recent, which gives the end. `committed` is what `shift` counts from."""
         places = {
             "earliest": start,
             "latest": end,

@@ -144,7 +144,8 @@ class Collector:
             await asyncio.sleep(max(self._config.collect.interval_seconds - took, took))
 
     async def _aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Uses a thread if the last snapshot has thousands of partitions; for few, the hand-over would cost more."""
+        """Runs `work`, in a thread if the last snapshot has thousands of partitions; for few, the hand-over would cost
+        more."""
         latest = self._latest
         if latest is not None and not latest.clusters and len(latest.partitions) <= _FEW_PARTITIONS:
             return work(*args, **kwargs)
@@ -330,7 +331,7 @@ def _lasting(replies: _Replies) -> Iterator[tuple[str, str]]:
 
 
 def _assigned(offsets: FanOut[PartitionsReply]) -> frozenset[tuple[str, int | None, str, int]]:
-    """Unless this changes, the reply to `member_leader` stays the same."""
+    """Returns which worker owns which partition. While this stays the same, so does the reply to `member_leader`."""
     return frozenset(
         (answer.sender, row.generation, row.topic, row.partition)
         for answer in offsets.answers

@@ -41,13 +41,13 @@ class EventFeed:
             self._totals[event.kind] += 1
 
     def collected(self) -> None:
-        """Call it after the events of a collection are published."""
+        """Counts a collection and wakes listeners. Call it after the events of the collection are published."""
         self.collections += 1
         self._changed.set()
         self._changed = asyncio.Event()
 
     def since(self, number: int) -> list[tuple[int, Event]]:
-        """Oldest first."""
+        """Returns the kept events after `number` with their numbers, oldest first."""
         return [(its, event) for its, event in self._events if its > number]
 
     def marks(self, since: float, until: float) -> list[Event]:
@@ -56,7 +56,7 @@ class EventFeed:
         return [event for event in self._marks if since <= event.at <= until]
 
     async def wait_beyond(self, collections: int) -> int:
-        """Waits for more collections; returns their number."""
+        """Waits until there were more than `collections` collections; returns their number."""
         while self.collections <= collections:
             await self._changed.wait()
         return self.collections
@@ -138,7 +138,8 @@ def _of_group(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[Event]:
 
 
 def _of_partitions(before: FleetSnapshot, after: FleetSnapshot) -> list[Event]:
-    """If a whole topic changes at once, the verdict's event reports that."""
+    """Returns the changes of partitions' statuses from or to trouble, at most `_MOST_EVENTS`: if a whole topic changes
+    at once, the verdict's event reports that."""
     former = dict(zip(before.offset_checker.result.names.keys, before.own_assessments.statuses(), strict=False))
     events = []
     for number, (key, new) in enumerate(

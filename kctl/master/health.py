@@ -50,7 +50,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Unhealthy:
-    """Why a process is unhealthy. `at_once`: asking the process to leave is pointless."""
+    """Why a process is unhealthy. With `at_once`, kctl kills it, because asking it to leave is pointless."""
 
     cause: Cause
     at_once: bool

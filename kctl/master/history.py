@@ -78,8 +78,8 @@ class StepRates:
         self._at = 0.0
 
     def add(self, keys: Sequence[Hashable], counters: Reals, now: float, now_unix: float) -> Reals:
-        """NaN except in the first snapshot of a step, and for a counter that fell because its process restarted. `now`
-        is monotonic."""
+        """Returns the rates per second. They are NaN except in the first snapshot of a step, and for a counter that
+        fell because its process restarted. `now` is monotonic."""
         step = int(now_unix // self._step_seconds)
         rates = np.full(counters.shape, np.nan)
         if step == self._step:

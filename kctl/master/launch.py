@@ -45,7 +45,7 @@ def names(config: Config) -> list[str]:
 def launches(
     config: Config, jars: Iterable[Path], command: Sequence[str] = WORKER_COMMAND, chosen: Iterable[str] | None = None
 ) -> list[Launch]:
-    """`chosen`: by default all configured processes; `command`: the command that starts a worker."""
+    """Returns the launches of the `chosen` processes, by default of all configured ones. `command` starts a worker."""
     paths = [str(jar) for jar in jars]
     return [_launch(config, name, paths, command) for name in (names(config) if chosen is None else chosen)]
 
@@ -103,7 +103,7 @@ def _policy(config: Config) -> SupervisionPolicy:
 
 
 def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObject:
-    """A worker reads them as a JSON line from stdin; see `kctl_agent.worker.settings`."""
+    """Returns a worker's settings, which it reads as a JSON line from stdin; see `kctl_agent.worker.settings`."""
     kafka, workers = config.kafka, config.workers
     return {
         **_process(config, name),
@@ -127,7 +127,8 @@ def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObjec
 
 
 def _instance_id(config: Config, name: str) -> str:
-    """Unique among all hosts, or the broker would fence one of two members."""
+    """Returns a member's instance id, unique among all hosts: the broker would fence one of two members that share
+    it."""
     return "-".join(filter(None, (config.fleet.name, config.hosts.own_name, name)))
 
 
@@ -145,7 +146,7 @@ def _fields(section: object, *names: str) -> JsonObject:
 
 
 def engine_settings(config: Config, jars: Sequence[str]) -> JsonObject:
-    """An engine reads them as a JSON line from stdin; see `kctl_agent.engine.main`."""
+    """Returns an engine's settings, which it reads as a JSON line from stdin; see `kctl_agent.engine.main`."""
     workers = max(config.workers.count, 1)
     driver = _spark(config, jars)
     return {
@@ -175,7 +176,8 @@ def _spark(config: Config, jars: Sequence[str]) -> JsonObject:
 
 
 def _of_executors(config: Config) -> JsonObject:
-    """On a cluster, executors that write a table need no module of kctl, so PySpark's daemon serves their Pythons."""
+    """Returns Spark settings for executors on a cluster. When they write a table, they need no module of kctl, so
+    PySpark's daemon serves their Pythons."""
     is_spread = config.storage.kind.is_table and _LOCAL.fullmatch(config.spark.master) is None
     return {"spark.python.daemon.module": "pyspark.daemon"} if is_spread else {}
 
@@ -185,8 +187,8 @@ def _has_engine(config: Config) -> bool:
 
 
 def _for_all(config: Config, workers: int) -> str:
-    """`local[k]` with k tasks for each worker. If workers call the handler, k is so large that one slow handler leaves
-    enough tasks to the others (`kctl_agent.sinker.inline_handler`)."""
+    """Returns the Spark master for all workers. A local one gets k tasks for each worker (`local[k]`); if workers call
+    the handler, so many that one slow handler leaves enough to the others (`kctl_agent.sinker.inline_handler`)."""
     found = _LOCAL.fullmatch(config.spark.master)
     if found is None:
         return config.spark.master
@@ -195,7 +197,8 @@ def _for_all(config: Config, workers: int) -> str:
 
 
 def _tasks_of_a_batch(config: Config) -> JsonObject:
-    """A worker's batch takes as many of the engine's tasks as it would have alone."""
+    """Returns the Spark setting by which a worker's batch takes as many of the engine's tasks as it would have
+    alone."""
     is_local = _LOCAL.fullmatch(config.spark.master) is not None
     return {"spark.default.parallelism": str(_tasks(config.spark.master))} if is_local else {}
 
@@ -211,7 +214,7 @@ def _heap(driver_bytes: int, workers: int) -> str:
 
 
 def sinker_settings(config: Config, name: str) -> JsonObject:
-    """A sinker reads them as a JSON line from stdin; see `kctl_agent.sinker.sinker`."""
+    """Returns a sinker's settings, which it reads as a JSON line from stdin; see `kctl_agent.sinker.sinker`."""
     sinkers = config.sinkers
     return {
         **_handler_settings(config),
@@ -224,8 +227,8 @@ def sinker_settings(config: Config, name: str) -> JsonObject:
 
 
 def _random_id(data_dir: Path) -> str:
-    """Identifies this fleet or host to others that share a storage, because hosts may share a system hostname. Replaced
-    if a power cut left the file empty or damaged."""
+    """Returns the id of this fleet or host among others that share a storage, because hosts may share a system
+    hostname. Replaces the id if a power cut left the file empty or damaged."""
     path = data_dir / "owner-id"
     with suppress(FileNotFoundError):
         kept = path.read_text(encoding="ascii", errors="replace")

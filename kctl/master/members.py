@@ -50,12 +50,12 @@ class Members:
             raise BadParams(f"there is no worker, sinker or application {printable_name(name)}; there are {listed}")
 
     def concerned(self, sockets: Mapping[str, Path], rpc: str) -> dict[str, Path]:
-        """Returns the sockets of processes that can answer the question; it does not matter if others are silent."""
+        """Returns the sockets of processes that can answer the question; the others need not answer."""
         kinds, asked = self._kinds(), QUESTIONS[rpc].kinds
         return {name: path for name, path in sockets.items() if kinds.get(name, "worker") in asked}
 
     async def ask(self, sockets: Mapping[str, Path], rpc: str, params: JsonObject, deadline: float) -> FanOut[Raw]:
-        """`deadline` is a time of the running loop."""
+        """Asks all agents at `sockets` the same question until `deadline`, a time of the running loop."""
         outcome = await fan_out(self._pool, sockets, rpc, params, deadline=deadline)
         self._attached |= {answer.sender for answer in outcome.answers} - self._kinds().keys()
         if not outcome.failed:
@@ -72,7 +72,7 @@ class Members:
         return FanOut(outcome.answers, failed, tuple(stopped))
 
     async def _is_missed(self, failure: Failed) -> bool:
-        """Also removes the files of a dead one."""
+        """Whether the silent agent is an attached one. Forgets it and removes its files if its process has ended."""
         name = failure.sender
         # Only if no process listens, because the pid of a process in another container means nothing here.
         with suppress(TimeoutError):

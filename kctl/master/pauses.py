@@ -49,7 +49,7 @@ class Pauses:
     """All pauses of a fleet. Belongs to one event loop."""
 
     def __init__(self, path: Path) -> None:
-        """If the file is unreadable, everything is paused until it is resumed."""
+        """Reads the pauses from the file. If it is unreadable, everything is paused until it is resumed."""
         self._path = path
         self.draining: dict[str, JsonObject] = {}
         """Scopes of processes that are being drained; not kept in the file."""
@@ -71,7 +71,8 @@ class Pauses:
         return list(self._pauses.values())
 
     def scopes(self, name: str) -> list[JsonObject]:
-        """A sinker, which knows no topics, is paused by name or with everything; an engine reads nothing."""
+        """Returns the pauses that apply to a process. A sinker, which knows no topics, is paused by name or with
+        everything; an engine reads nothing, so no pause applies to it."""
         if name == ENGINE_NAME:
             return []
         is_sinker = name.startswith("sinker-")
@@ -89,7 +90,7 @@ class Pauses:
         return {"paused": self.scopes(name)}
 
     def add(self, worker: str | None, topic: str | None, partition: int | None, by: str) -> Pause:
-        """An existing pause stays. Raises OperationRefused if it cannot be stored."""
+        """Adds a pause and returns it, or the existing one. Raises OperationRefused if it cannot be stored."""
         pause = Pause(worker, topic, partition, by, time.time())
         if pause.key not in self._pauses:
             self.replace([*self._pauses.values(), pause])

@@ -56,7 +56,7 @@ class ProcessLog:
         self._start = 0
 
     def open(self) -> BinaryIO:
-        """Moves a log that is too large aside as a whole. Raises OSError."""
+        """Opens the log to append to it. First moves a log that is too large aside as a whole. Raises OSError."""
         with contextlib.suppress(FileNotFoundError):
             if self.path.lstat().st_size > LOG_LIMIT_BYTES:
                 self.path.replace(rotated(self.path))
@@ -154,7 +154,7 @@ def _collapse(file: BinaryIO, size: int) -> bool:
 
 
 def _truncate(file: BinaryIO, older: Path, begin: int) -> int:
-    """Also copies the last lines, then empties the file. Lines written between the two steps are lost."""
+    """Copies the last lines to `older` too, then empties the file. Lines written between the two steps are lost."""
     with open(open_regular(older, os.O_WRONLY | os.O_APPEND), "ab") as out:
         while data := os.pread(file.fileno(), _COPY_BYTES, begin):
             out.write(data)
@@ -201,7 +201,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Also the id of its session."""
+        """The process id, which is also the id of its session."""
         return self._process.pid
 
     async def wait(self) -> int:
@@ -243,7 +243,7 @@ async def kill_session(
 
 
 def _kill(process: Process) -> str:
-    """Returns the reason to report if the process survives."""
+    """Sends SIGKILL. Returns the reason to report if the process survives."""
     try:
         os.kill(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -254,7 +254,8 @@ def _kill(process: Process) -> str:
 
 
 def _members(session: int, mark: str | None = None, known: Collection[int] = ()) -> list[Process]:
-    """`known` pids have had the mark before, because an ending process shows no environment any more."""
+    """Returns the living processes of a session, with `mark` only those that carry it. `known` pids have had the mark
+    before, because an ending process shows no environment any more."""
     found = [each for each in processes() if each.session == session and not each.is_dead]
     if mark is None:
         return found
@@ -277,19 +278,20 @@ def _has_mark(pid: int, mark: str) -> bool | None:
 
 
 def session_members(session: int) -> list[int]:
-    """Reads /proc, so call it in a thread."""
+    """Returns the pids of a session. Reads /proc, so call it in a thread."""
     return [process.pid for process in _members(session)]
 
 
 def remove_socket(path: Path, pid: int) -> None:
-    """Acts only if the process is dead; otherwise a killed worker would look like a hung one."""
+    """Removes a socket's files if `pid` owns it. Call it after the process has ended; a socket that stays would make a
+    killed worker look like a hung one."""
     owner = socket_owner(path)
     if owner is not None and owner.pid == pid:
         remove_files(path)
 
 
 def record_session(path: Path, pid: int) -> None:
-    """Records survivors for `kctl stop` and the next master."""
+    """Records survivors of a session in the pid file, for `kctl stop` and the next master."""
     if socket_owner(path) is None:
         path.with_suffix(".pid").write_text(f"{pid} 0\n")
 

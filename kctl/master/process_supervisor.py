@@ -147,8 +147,8 @@ class ProcessSupervisor:
             self._request(Replace(cause))
 
     async def stop(self, timeout_seconds: float | None = None) -> None:
-        """Kills the process after `timeout_seconds` (None: `stop_timeout_seconds`); returns when nothing is left.
-        Raises OperationUnknown if something survives SIGKILL."""
+        """Stops the process, and kills it after `timeout_seconds` (None: `stop_timeout_seconds`). Returns when no
+        process of it is left. Raises OperationUnknown if something survives SIGKILL."""
         if not self._has_ended:
             self._request(Stop(timeout_seconds))
             await self._has_stopped.wait()
@@ -170,7 +170,7 @@ class ProcessSupervisor:
         self._judge()
 
     def on_heartbeat(self, beat: PingReply, at: float) -> None:
-        """`at`: when the ping was sent."""
+        """Records an answer to a ping that was sent at `at`; ignores one of another process."""
         if self.health is not None and beat.pid == self.pid and at > self.health.heartbeat_at:
             self.health = on_heartbeat(self.health, beat, at)
 
@@ -381,7 +381,7 @@ class ProcessSupervisor:
             await asyncio.sleep(_SURVIVORS_POLL_SECONDS)
 
     async def _survives(self, session: int) -> bool:
-        """Returns whether something survives; a later master finds it by its pid file."""
+        """Kills the session; returns whether something survives, which a later master finds by its pid file."""
         _, self._survivors = await kill_session(session, seconds=0.0 if self._survivors else KILL_SECONDS)
         tidy = record_session if self._survivors else remove_socket
         with suppress(OSError):  # the disk is full or hangs: the next try records survivors

@@ -53,7 +53,7 @@ class ReducedCommand(Generic[R, T]):
     """The reply between hosts: an array per row takes a third of the bytes."""
 
     def decoded(self, outcome: FanOut[Raw]) -> FanOut[R]:
-        """Pure, for any thread; slow with thousands of partitions."""
+        """Decodes the replies. Pure, for any thread; slow with thousands of partitions."""
         return typed(outcome, self.reply)
 
     def shortened(self, outcome: FanOut[Raw]) -> FanOut[Raw]:
@@ -103,7 +103,7 @@ WORKERS: ReducedCommand[WorkerRow, Workers] = COMMANDS["workers"]
 def reduced(
     command: ReducedCommand[R, T], outcome: FanOut[R], brokers: BrokerSnapshot, freshness: Freshness
 ) -> Reduced[T]:
-    """The result is as old as its oldest partition. Pure, for any thread."""
+    """Reduces the agents' replies to one result, which is as old as its oldest partition. Pure, for any thread."""
     result = command.reduce(outcome.answers, brokers)
     stale = {answer.sender: answer.age_seconds for answer in outcome.answers if answer.age_seconds > STALE_SECONDS}
     answered = tuple(answer.sender for answer in outcome.answers if answer.sender not in stale)
@@ -134,7 +134,7 @@ def with_gaps(rpc: str, whole: Reduced[T], freshness: Freshness, *of_partitions:
 
 
 def gaps(rpc: str, brokers: Freshness, ages: Reals = _NO_AGES, unknown: Sequence[str] = ()) -> tuple[Failed, ...]:
-    """Stale offsets of the brokers, and unknown lags. `ages`: the ages of the answer's partitions; `unknown`:
+    """Reports stale offsets of the brokers, and unknown lags. `ages`: the ages of the answer's partitions; `unknown`:
     partitions without a lag."""
     part_of_answer = QUESTIONS[rpc].age
     if not part_of_answer:
@@ -204,7 +204,7 @@ class CachedCommand(Generic[R, T]):
         )
 
     def keep(self, outcome: FanOut[Raw], shown_by: object, now: float) -> None:
-        """Slow with thousands of partitions."""
+        """Keeps the reduced replies as the last result. Slow with thousands of partitions."""
         self._result = reduced(self.command, self.command.decoded(outcome), BrokerSnapshot(), _ANY_AGE)
         self._shown_by, self._asked_at = shown_by, now
 

@@ -110,8 +110,8 @@ Event: TypeAlias = Start | Stop | Replace | Ready | Exited | Survived | Due
 
 
 def backoff_seconds(policy: RestartPolicy, failures: int, jitter: float) -> float:
-    """`failures` >= 1; `jitter` in [0, 1] varies the upper half, so that workers that died together do not return
-    together."""
+    """Returns the wait before the next start after `failures` (at least 1). `jitter` in [0, 1] varies its upper half,
+    so that workers that died together do not return together."""
     doublings = min(failures, 32)  # beyond any setting; 2.0**1024 would overflow
     high = min(policy.backoff_max_seconds, policy.backoff_min_seconds * 2.0**doublings)
     low = max(policy.backoff_min_seconds, high / 2)
@@ -121,7 +121,8 @@ def backoff_seconds(policy: RestartPolicy, failures: int, jitter: float) -> floa
 def step(
     policy: RestartPolicy, status: SupervisionStatus, event: Event, now: float, jitter: float
 ) -> SupervisionStatus:
-    """Returns the same object if the event means nothing in this state (a late answer, a second stop)."""
+    """Returns the status after an event; the same object if the event means nothing in this state (a late answer, a
+    second stop)."""
     at = _Step(policy, status, now, jitter)
     match status.state, event:
         case SupervisionState.STOPPED | SupervisionState.FATAL, Start():
@@ -200,7 +201,7 @@ _ERROR = re.compile(r"\b(ERROR|CRITICAL|FATAL|Fatal)\b|\w*(Error|Exception)\b")
 
 
 def cause(code: int) -> str:
-    """`signal 9, SIGKILL`, or `exit code 1`."""
+    """Describes an exit code: `signal 9, SIGKILL`, or `exit code 1`."""
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -210,8 +211,8 @@ def cause(code: int) -> str:
 
 
 def why(code: int, last_line: str | None) -> str:
-    """Our processes write the reason of their end as the last line. After a signal, the last line counts only if it is
-    an error."""
+    """Returns why a process has ended: its last line, where our processes write the reason, or else the code. After a
+    signal, the last line counts only if it is an error."""
     if last_line is None:
         return f"{cause(code)}; its log is empty"
     if _QUIET.match(last_line) or (code < 0 and not _ERROR.search(last_line)):

@@ -146,12 +146,12 @@ class FleetSnapshot:
 
     @property
     def stale_after_seconds(self) -> float:
-        """Older offsets do not show a current lag."""
+        """The age above which offsets do not show a current lag."""
         return inf if self.brokers is None else self.brokers.stale_after_seconds
 
     @property
     def recent_lag(self) -> LagTotals:
-        """The lag for views without ages: stale offsets have none."""
+        """The total lag, without stale offsets, for views that show no ages."""
         partitions = self.offset_checker.result
         is_stale, behind = partitions.age_seconds > self.stale_after_seconds, partitions.behind_transaction
         end = np.where(is_stale, ABSENT, partitions.end)

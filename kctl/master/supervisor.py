@@ -42,8 +42,8 @@ class Memory:
         self._scanned_at = float("-inf")
 
     def measured(self, sessions: Iterable[int], *, scan_all: bool = False) -> dict[int, int]:
-        """Leaves out sessions without live processes. Use `scan_all` while something starts, so that its first size
-        includes its JVM."""
+        """Returns the bytes that each session uses, without sessions that have no live process. Use `scan_all` while
+        something starts, so that its first size includes its JVM."""
         session_ids = set(sessions)
         now = self._clock()
         if scan_all or now - self._scanned_at >= SCAN_SECONDS or not session_ids <= self._members.keys():
@@ -141,14 +141,15 @@ class Supervisor:
         return process
 
     async def run(self) -> None:
-        """Cancelling it kills what still lives."""
+        """Supervises all processes until cancelled, which kills what still lives."""
         async with asyncio.TaskGroup() as self._group:
             self._group.create_task(self._sample_memory(), name="memory")
             for process in self._processes.values():
                 self._run(process)
 
     async def stop(self) -> None:
-        """Stops all at once, the engine after its workers; returns when only survivors of SIGKILL are left."""
+        """Stops all processes at once, the engine after its workers. Returns when only survivors of SIGKILL are
+        left."""
         engines = self._engines
         await asyncio.gather(*(_stopped(process) for process in self._processes.values() if process not in engines))
         await asyncio.gather(*(_stopped(process) for process in engines))
@@ -163,7 +164,7 @@ class Supervisor:
         return process
 
     async def remove(self, name: str) -> None:
-        """Stops a process and forgets it, unless it survives SIGKILL. Raises OperationUnknown."""
+        """Stops a process and forgets it. Raises OperationUnknown, and does not forget it, if it survives SIGKILL."""
         await self.process(name).stop()
         del self._processes[name]
         task = self._running.pop(name)

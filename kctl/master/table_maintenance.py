@@ -42,7 +42,7 @@ class Schedule:
         self._small_since: float | None = None
 
     def is_due(self, now: float, small_files: int | None, lag: int | None, batch_records: int) -> bool:
-        """The group is quiet if one batch of a worker takes all of its `lag`."""
+        """Whether to maintain the table now. The group is quiet if all of its `lag` fits in one batch of a worker."""
         if now < self._next_at:
             return False
         if now - self._last_at >= LONGEST_SECONDS:
@@ -69,7 +69,8 @@ class TableMaintenance:
     _command: Sequence[str] = MAINTENANCE_COMMAND
 
     async def run(self) -> None:
-        """Cancelling it kills a running child: an uncommitted compaction has no effect."""
+        """Runs the maintenance whenever it is due. Cancelling it kills a running child: an uncommitted compaction has
+        no effect."""
         clock = asyncio.get_running_loop().time
         schedule = Schedule(clock())
         while True:

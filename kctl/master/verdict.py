@@ -69,7 +69,7 @@ class Verdicts:
 
 
 def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
-    """`before`: the previous collection's verdict, whose findings continue."""
+    """Returns the verdict on a snapshot. `before`: the previous collection's verdict, whose findings continue."""
     began = {} if before is None else {(each.about, each.level): each.since for each in (before.main, *before.also)}
     group, storage = snapshot.group_assessment, snapshot.block_size.result
     outside = [*_brokers(snapshot), *_storage(snapshot), *_engine(snapshot)]
@@ -101,7 +101,7 @@ def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
 
 
 def _works(snapshot: FleetSnapshot, in_trouble: Container[str]) -> Iterator[str]:
-    """If the fleet runs on several hosts, yields the parts of its work that this host does for all of them."""
+    """Yields the parts of the work that this host does for all hosts of the fleet, if the fleet has several."""
     for about, kind in _DOES.items() if snapshot.hosts is not None else ():
         is_for_all = about not in in_trouble and not (kind == "sinker" and snapshot.has_own_storage)
         if is_for_all and any(_trouble(snapshot, *each) is None for each in _supervised(snapshot, kind)):
@@ -189,7 +189,7 @@ def _waiting(snapshot: FleetSnapshot, known: Container[str]) -> Iterator[Found]:
 
 
 def _waits_for(snapshot: FleetSnapshot, row: WorkerRow | None) -> WaitingFor | None:
-    """Ignores the first seconds of an outage, which may be a moving coordinator."""
+    """Returns what a worker waits for. Ignores the first seconds of an outage, which may be a moving coordinator."""
     waiting = None if row is None else row.waiting_for
     if row is None or waiting is None or snapshot.lasting(row.name, waiting.what) <= STALE_SECONDS:
         return None

@@ -88,9 +88,9 @@ _CHUNK_BYTES = 256 * 1024
 
 
 def call(socket_path: Path, request: Request, timeout_seconds: float) -> Reply:
-    """`timeout_seconds` covers connecting, sending and receiving. Returns an error from the other side as a Reply.
-    Raises NoSocketFile, NobodyListening, SocketNotPermitted, AgentTimeout, AgentUnreachable (the connection broke),
-    WireError (not a frame, or too large)."""
+    """Sends one request and returns the reply, also an error from the other side. `timeout_seconds` covers connecting,
+    sending and receiving. Raises NoSocketFile, NobodyListening, SocketNotPermitted, AgentTimeout, AgentUnreachable (the
+    connection broke), WireError (not a frame, or too large)."""
     deadline = time.monotonic() + timeout_seconds
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:

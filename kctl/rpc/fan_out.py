@@ -97,7 +97,8 @@ class AgentConnection(asyncio.Protocol):
 
 
 async def connect(path: Path, deadline: float) -> AgentConnection:
-    """`deadline` is a time of the running loop. Raises AgentUnreachable, AgentTimeout (the backlog stayed full)."""
+    """Connects to an agent. `deadline` is a time of the running loop. Raises AgentUnreachable, AgentTimeout (the
+    backlog stayed full)."""
     loop = asyncio.get_running_loop()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)

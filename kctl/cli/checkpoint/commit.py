@@ -130,8 +130,8 @@ def _read_still(folder: Folder, seconds: float) -> Checkpoint:
 
 
 def _planned(options: argparse.Namespace, connection: ClusterConnection, checkpoint: Checkpoint) -> list[OffsetChange]:
-    """With --force, also commits offsets below the group's; with --trust, those of a damaged checkpoint or of a topic
-    that seems recreated. Raises GroupActive, CheckpointUnusable, KctlError."""
+    """Returns the offsets to commit. With --force, also those below the group's; with --trust, those of a damaged
+    checkpoint or of a topic that seems recreated. Raises GroupActive, CheckpointUnusable, KctlError."""
     rows, group = read_rows(connection, checkpoint, options.topic or ()), options.group
     if not rows or (checkpoint.would_start is False and not options.trust):
         why = "; ".join(each.text for each in checkpoint.findings) or "no Kafka source has read anything yet"

@@ -178,7 +178,7 @@ class Follower:
     """Reads what is appended after a position, across rotations."""
 
     def __init__(self, path: Path, position: int, settled_seconds: float = 1.0) -> None:
-        """A NAME.log.1 newer than `settled_seconds` may belong to a rotation in progress."""
+        """Begins at `position`. A NAME.log.1 newer than `settled_seconds` may belong to a rotation in progress."""
         self._path = path
         self._file = _open(path)
         self._position = position

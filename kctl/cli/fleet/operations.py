@@ -81,7 +81,7 @@ def carry_out(
 
 
 def submit(fleet: Fleet, name: str, params: Mapping[str, Any], deadline: float | None = None) -> dict[str, Any]:
-    """Returns the operation when it has ended or is known to take long. Raises OperationUnknown."""
+    """Submits an operation; returns it when it has ended or is known to take long. Raises OperationUnknown."""
     given = {key: value for key, value in params.items() if value is not None}
     if deadline is not None:
         given["deadline_seconds"] = deadline
@@ -108,7 +108,8 @@ def follow(fleet: Fleet, operation: dict[str, Any]) -> dict[str, Any]:
 
 
 def show(operation: dict[str, Any], output: str) -> None:
-    """Prints the outcome. Raises OperationFailed, OperationUnknown, also after printing one as JSON or YAML."""
+    """Prints the outcome. Raises OperationFailed or OperationUnknown for such an outcome, after printing it if the
+    output is JSON or YAML."""
     if output != "table":
         sys.stdout.write(f"{as_text(operation, output)}\n")
     elif operation["state"] == "running":

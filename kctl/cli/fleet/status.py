@@ -93,7 +93,8 @@ def _storage(storage: StorageReply | None) -> Iterator[str]:
 
 
 def _master(fleet: fleets.Fleet) -> dict[str, Any]:
-    """Returns None for every field if `master.json` cannot be read, because the master may still answer."""
+    """Returns the fields of `master.json`. If the file cannot be read, every field is None, because the master may
+    still answer."""
     try:
         about = json.loads((fleet.run_dir / "master.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -111,7 +112,8 @@ def _joined(supervised: list[dict[str, Any]], reported: dict[str, dict[str, Any]
 
 
 def _remarks(statuses: Iterable[WorkerStatus]) -> Iterator[str]:
-    """A topic's pause is printed once, without a worker, because it applies to any worker that gets the topic."""
+    """Yields warnings, pauses and logs of failing processes. A topic's pause appears once, without a worker, because it
+    applies to any worker that gets the topic."""
     statuses = list(statuses)
     yield from dict.fromkeys(pause_text(pause) for each in statuses for pause in each.paused if pause.topic is not None)
     for status in statuses:
@@ -123,7 +125,7 @@ def _remarks(statuses: Iterable[WorkerStatus]) -> Iterator[str]:
 
 
 def pause_text(pause: Scope) -> str:
-    """`orders-3 is paused by ann since 2026-11-21T10:04:02Z`"""
+    """Describes a pause: `orders-3 is paused by ann since 2026-11-21T10:04:02Z`"""
     topic, partition = pause.topic, pause.partition
     what = "everything" if topic is None else topic if partition is None else f"{topic}-{partition}"
     return f"{cell(what)} is paused by {cell(pause.by)} since {moment(pause.since)}"

@@ -62,8 +62,8 @@ def offset_checker(offsets: Offsets) -> list[str]:
 
 
 def _columns(rows: Sequence[Any], *names: str) -> tuple[list[Column], list[list[Any]]]:
-    """Formats column by column, because there may be 100,000 rows. Names of processes get a `host` column if there are
-    several hosts."""
+    """Returns the columns of a table and their values. Works by column, because there may be 100,000 rows. Names of
+    processes get a `host` column if there are several hosts."""
     types = type(rows[0]).__annotations__ if rows else {}
     shown = [Column(name.replace("_", "-"), _is_number(types.get(name))) for name in names]
     values = [list(map(attrgetter(name), rows)) for name in names]
@@ -105,14 +105,14 @@ def member_leader(group: GroupMembers, longest: float = 60) -> list[str]:
 
 
 def listed(reply: Any) -> list[str]:
-    """Every field is a column."""
+    """Formats the rows of a reply, with every field as a column."""
     row_type, _ = get_args(get_type_hints(type(reply))["rows"])
     columns, values = _columns(reply.rows, *(each.name for each in fields(row_type)))
     return render_columns(columns, [[None if value == () else value for value in each] for each in values])
 
 
 def workers(workers: Workers) -> list[str]:
-    """Cuts errors at 120 columns."""
+    """Formats the table of workers; cuts lines at 120 columns, which shortens errors."""
     return [clip(line, _LINE_COLUMNS) for line in worker_table(workers.rows, RPC)]
 
 

@@ -60,7 +60,7 @@ _STYLES = {Level.OK: "", Level.DEGRADED: "yellow", Level.UNKNOWN: "yellow", Leve
 
 @contextmanager
 def keys() -> Iterator[Key]:
-    """Yields a function that waits for a key. Until the end, the terminal on stdin does not echo."""
+    """Yields a function that waits for a key. Until the context ends, the terminal on stdin does not echo."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     tty.setcbreak(descriptor)
@@ -81,14 +81,15 @@ def keys() -> Iterator[Key]:
 
 
 def line(text: str, columns: int, style: str = "") -> Text:
-    """Returns Text, because rich would read `[link=…]` in a str as markup."""
+    """Makes a line of at most `columns` columns. Returns Text, because rich would read `[link=…]` in a str as
+    markup."""
     from rich.text import Text
 
     return Text(clip(text, columns), style, no_wrap=True)
 
 
 class SortOrder(StrEnum):
-    """The first letter is its key."""
+    """How the rows are sorted. The first letter of an order is its key."""
 
     LAG = "lag"
     PARTITION = "partition"
@@ -251,7 +252,7 @@ def _screen(fleet: Fleet, glance: FleetTopView, sort: SortOrder, columns: int, l
 
 
 def _workers(rows: Sequence[WorkerRow], columns: int) -> list[Text]:
-    """The error comes last, so that name and state are always visible."""
+    """Formats the table of workers. The error comes last, so that name and state are always visible."""
     lines = worker_table(map(_with_pause, rows), TOP)
     return [
         line(lines[0], columns, "bold"),
@@ -295,7 +296,7 @@ def _is_stopped(row: WorkerRow) -> bool:
 
 
 def _state(row: WorkerRow) -> str | None:
-    """As the supervisor sees it, or as an attached application reports it."""
+    """Returns a process's state as the supervisor sees it, or as an attached application reports it."""
     return row.state if row.supervisor is None else row.supervisor.state
 
 

@@ -64,7 +64,7 @@ def _pid(row: WorkerRow) -> int | None:
 
 
 def _causes(supervisor: WorkerStatus) -> str:
-    """`2 signal, 1 memory`, or `0`. Not `signal 2`, which would read as SIGINT."""
+    """Counts restarts by cause: `2 signal, 1 memory`, or `0`. Not `signal 2`, which would read as SIGINT."""
     return ", ".join(f"{count} {cause}" for cause, count in supervisor.restarts_by_cause.items() if count) or "0"
 
 
@@ -74,7 +74,7 @@ def _resident(row: WorkerRow) -> str | None:
 
 
 def _last_error(row: WorkerRow) -> str | None:
-    """The worker's own error is newer; the supervisor's is why its last process ended."""
+    """Returns the worker's own error, which is newer, or else the supervisor's: why the last process ended."""
     return row.last_error or (None if row.supervisor is None else row.supervisor.last_error)
 
 

@@ -30,7 +30,7 @@ TOKEN_FILE = Option(("--token-file",), "a file with the bearer token", "path")
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect would send the token elsewhere."""
+    """Follows no redirect, because it would send the token elsewhere."""
 
     def redirect_request(self, *_: object) -> None:
         return None
@@ -42,11 +42,13 @@ class GroupsApi:
     token_file: Path | None = None
 
     def groups(self, cluster: str | None, patterns: Sequence[str], sort: str, limit: int) -> dict[str, Any]:
-        """`patterns` are globs. Raises UsageError, ClusterMissing, ConfigError (the token), NoMaster."""
+        """Returns the groups that match `patterns` (globs). Raises UsageError, ClusterMissing, ConfigError (the token),
+        NoMaster."""
         return self._get("/api/v1/groups", {"cluster": cluster, "group": list(patterns), "sort": sort, "limit": limit})
 
     def group(self, cluster: str | None, name: str) -> dict[str, Any]:
-        """With partitions and members. Raises GroupMissing, IncompleteAnswer (not known yet), and as `groups`."""
+        """Returns a group with partitions and members. Raises GroupMissing, IncompleteAnswer (not known yet), and as
+        `groups`."""
         return self._get(f"/api/v1/groups/{urllib.parse.quote(name, safe='')}", {"cluster": cluster})
 
     def advice(self, cluster: str | None, name: str) -> dict[str, Any]:

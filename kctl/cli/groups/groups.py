@@ -34,7 +34,8 @@ def _groups(options: argparse.Namespace, _env: Mapping[str, str]) -> int:
 
 
 def _shown(view: Callable[[], tuple[str, str | None, str | None]], what: str, options: argparse.Namespace) -> int:
-    """`view` returns a text, a remark on it, and what is missing (exit code 3)."""
+    """Prints a view, once or repeatedly; returns the exit code. `view` returns a text, a remark on it, and what is
+    missing (exit code 3)."""
     if options.watch is not None:
         from kctl.cli.fleet.watch import watch as again
 
@@ -56,7 +57,7 @@ def _growth(per_second: float | None) -> str | None:
 
 
 def _cut(answer: dict[str, Any]) -> str | None:
-    """Reports omitted groups. Not a failure, because the limit was requested."""
+    """Returns a remark on omitted groups. They are not a failure, because the limit was requested."""
     shown, total = len(answer["rows"]), answer["total"]
     if shown >= total:
         return None

@@ -41,7 +41,8 @@ def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess
 
 
 def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str) -> str:
-    """`named`: how to name another group, for the message. Raises UsageError, ConfigError."""
+    """Returns the fleet's group. `named`: how to name another group, for the message. Raises UsageError,
+    ConfigError."""
     cluster = _named_cluster(options, env)
     if cluster is None:
         return _fleet_config(options, env).kafka.group
@@ -64,7 +65,7 @@ def decoder(options: argparse.Namespace, env: Mapping[str, str]) -> Decoder | No
 
 
 def audit_log(options: argparse.Namespace, env: Mapping[str, str]) -> Path:
-    """The fleet's log if it is the fleet's cluster, else the user's."""
+    """Returns the path of the audit log: the fleet's if this is the fleet's cluster, else the user's."""
     from kctl.audit import fleet_log, user_log
 
     if _named_cluster(options, env) is not None:
@@ -80,7 +81,7 @@ def _named_cluster(options: argparse.Namespace, env: Mapping[str, str]) -> str |
 
 
 def _fleet_config(options: argparse.Namespace, env: Mapping[str, str], no_fleet: str = _NO_CLUSTER) -> Config:
-    """`no_fleet`: the message of the UsageError if no fleet is named or running."""
+    """Loads the fleet's configuration. `no_fleet`: the message of the UsageError if no fleet is named or running."""
     from kctl import fleets
     from kctl.config.load import load
 

@@ -44,7 +44,8 @@ def show_document(options: argparse.Namespace, document: object) -> None:
 
 
 def complain(rows: Iterable[Mapping[str, Any]], problems: Iterable[KctlError]) -> None:
-    """Ends a command with an incomplete answer. Raises IncompleteAnswer, or a single problem unchanged."""
+    """Ends a command whose answer is incomplete; returns if it is complete. Raises IncompleteAnswer, or a single
+    problem unchanged."""
     failed = [row for row in rows if row.get(_ERROR)]
     problems = list(problems)
     if problems and not failed and len(problems) == 1:

@@ -104,7 +104,8 @@ def _header(text: str) -> tuple[str, bytes]:
 def _progress(
     report: DeliveryReport, total_bytes: int | None, began: float, write: Callable[[str], None]
 ) -> Callable[[], None]:
-    """The function may be called for each message; it writes five times a second."""
+    """Returns a function that shows progress on a terminal. You may call it for each message; it writes five times a
+    second."""
     shown_at = began
 
     def show() -> None:
@@ -141,7 +142,7 @@ def value_of(options: argparse.Namespace) -> bytes | None:
 def messages(
     options: argparse.Namespace, key: bytes | None
 ) -> Iterator[tuple[Iterator[tuple[bytes | None, bytes | None]], int | None]]:
-    """Yields (key, value), and the size of the file if known."""
+    """Yields an iterator of (key, value), and the size of the file if known."""
     if not is_file(options):
         value = value_of(options)
         yield ((key, value) for _ in range(options.repeat)), None

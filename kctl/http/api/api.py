@@ -45,7 +45,8 @@ class Streams:
         self._closing = asyncio.Event()
 
     def begin(self, last_event_id: str | None, recent: int) -> AsyncIterator[str]:
-        """Starts after `last_event_id` if it is this master's, otherwise with the `recent` last events. Raises Busy."""
+        """Returns a new stream of events after `last_event_id` if that is this master's, otherwise from the `recent`
+        last events on. Raises Busy."""
         if self._open >= _AT_A_TIME:
             raise Busy(f"{_AT_A_TIME} event streams are open already")
         return self._lines(self._first(last_event_id, recent))
@@ -119,14 +120,14 @@ class Api:
         return snapshot
 
     def lag_rows(self, snapshot: FleetSnapshot) -> list[JsonObject]:
-        """All requests share the rows of a snapshot, which never change."""
+        """Returns the rows of a snapshot. All requests share them, so do not change them."""
         if self._lag_rows[0] is not snapshot:
             self._lag_rows = snapshot, lag_rows(snapshot, snapshot.offset_checker.result)
         return self._lag_rows[1]
 
     def asked(self, *, is_live: bool, is_local: bool, host: str | None) -> JsonObject | None:
-        """Returns the parameters of the question to ask. None: the last snapshot, which covers only this host, answers
-        it. Raises HTTPException for an unknown host."""
+        """Returns the parameters of the question to ask, or None if the last snapshot, which covers only this host,
+        answers it. Raises HTTPException for an unknown host."""
         hosts = self.source.hosts
         if host is not None:
             try:
@@ -193,7 +194,8 @@ class Api:
             self._asking -= 1
 
     def _share(self, key: Hashable, begun_at: float, done: asyncio.Future[Any]) -> None:
-        """Keeps a result for a while, longer if it took long, as with thousands of partitions."""
+        """Keeps a result for a while, longer if it took long, as with thousands of partitions; drops a failure at
+        once."""
         if done.cancelled() or done.exception() is not None:
             del self._shared[key]
             return
@@ -214,8 +216,8 @@ class Api:
         return Response(status_code=304, headers={"etag": tag}) if tag in wanted else None
 
     def answer(self, snapshot: FleetSnapshot, body: JsonObject, *, is_live: bool = False) -> Response:
-        """Adds the fields that every answer has, with the main verdict only. A live answer has no tag, because the next
-        one differs."""
+        """Makes a response: adds the fields that every answer has, with the main verdict only. A live answer has no
+        tag, because the next one differs."""
         whole = {
             "cluster": snapshot.cluster,
             "group": snapshot.group,
@@ -232,7 +234,7 @@ class Api:
         return None if snapshot is None else self._tag(snapshot).encode()
 
     def _tag(self, snapshot: FleetSnapshot) -> str:
-        """Changes when a snapshot becomes too old, because the verdict changes."""
+        """Returns the ETag of a snapshot. It changes when the snapshot becomes too old, because the verdict changes."""
         old = "" if self.source.verdicts.current() is snapshot.verdict else "-old"
         return f'W/"{self._life}-{snapshot.sequence}{old}"'
 
@@ -246,6 +248,7 @@ def _host(process: str | None, own: str) -> str | None:
 
 
 def api_of(request: Request) -> Api:
-    """Not a FastAPI dependency, which would take a tenth of the time of a small answer."""
+    """Returns the API of a request. It is not a FastAPI dependency, which would take a tenth of the time of a small
+    answer."""
     api: Api = request.app.state.api
     return api

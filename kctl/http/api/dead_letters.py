@@ -96,7 +96,7 @@ else:
 
 
 def selection_of(given: Filter) -> Selection:
-    """Times without a zone are in UTC."""
+    """Converts a filter to a selection. Times without a zone are in UTC."""
     names = {each.name for each in fields(Selection)}
     return Selection(**{name: _plain(value) for name, value in given.model_dump(include=names).items()})
 
@@ -121,7 +121,8 @@ class _Grouped(Filter):
 
 
 def _without_nulls(given: Any) -> Any:
-    """A null would match everything, although its sender probably meant a value missing in JSON."""
+    """Rejects nulls: a null would match everything, although its sender probably meant a value missing in JSON. Raises
+    ValueError."""
     if isinstance(given, dict) and (nulls := [name for name, value in given.items() if value is None]):
         raise ValueError(f"{', '.join(map(str, nulls))}: null; leave it out")
     return given

@@ -58,7 +58,8 @@ async def listed(
     field: str = "rows",
     completed: Callable[[Api, JsonObject, Rows], Rows] = lambda _api, _head, rows: rows,
 ) -> Response:
-    """`field` is the name of the rows. `completed` adds fields that only the rows of this page need."""
+    """Returns one page of a list, with the rows in `field`. `completed` adds fields that only the rows of this page
+    need."""
     api = api_of(request)
     snapshot = api.latest()
     question = api.asked(is_live=lists.live, is_local=lists.local, host=lists.host)

@@ -45,7 +45,7 @@ def _single(command: str) -> Callable[..., Coroutine[Any, Any, Response]]:
 
 
 def _list(command: str, declared: Question) -> Callable[..., Coroutine[Any, Any, Response]]:
-    """FastAPI reads its parameters from the signature."""
+    """Makes the route of a question. FastAPI reads its parameters from its signature."""
 
     path, key = declared.path, Key.of(named(declared.sent), declared.rows, declared.key)
 

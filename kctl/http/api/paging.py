@@ -38,7 +38,7 @@ class Key(NamedTuple):
         return "/".join(quote(str(value), safe="") for value in self.values(row))
 
     def parsed(self, after: str) -> tuple[Any, ...]:
-        """Parses the values. Raises BadParams."""
+        """Parses `after` to the values of the fields. Raises BadParams."""
         texts = after.rsplit("/", len(self.types) - 1)
         try:
             return tuple(kind(unquote(text)) for kind, text in zip(self.types, texts, strict=True))
@@ -47,7 +47,7 @@ class Key(NamedTuple):
 
 
 def chosen(rows: list[JsonObject], min_lag: int | None = None, **wanted: Any) -> list[JsonObject]:
-    """A wanted value of None matches all rows."""
+    """Returns the rows that have the `wanted` values; None matches all rows."""
     filters: list[tuple[str, Callable[[Any], bool]]] = [
         (name, frozenset(values).__contains__) for name, values in wanted.items() if values is not None
     ]

@@ -39,7 +39,8 @@ async def lag(
 
 
 async def lag_of(api: Api, snapshot: FleetSnapshot, question: JsonObject | None) -> tuple[JsonObject, Rows]:
-    """Assessments need history, so they come from the last snapshot of the host that reads a partition."""
+    """Returns the answer and its rows. Assessments need history, so they come from the last snapshot of the host that
+    reads a partition."""
     if question is None:
         head = {**snapshot.offset_checker.completeness(), "age_seconds": api.age_seconds(snapshot)}
         return {**encoded(snapshot.kafka_lag), **head}, api.lag_rows(snapshot)

@@ -37,12 +37,12 @@ class ClusterAccess(NamedTuple):
 
 
 def plain(servers: str) -> ClusterAccess:
-    """`servers`: `host:port`, separated by commas."""
+    """Returns unencrypted access to `servers`: `host:port`, separated by commas."""
     return ClusterAccess(tuple(server.strip() for server in servers.split(",") if server.strip()))
 
 
 def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """Reads secrets from files. Raises ConfigError, UsageError."""
+    """Returns the access of a context in `file`. Reads secrets from files. Raises ConfigError, UsageError."""
     from kctl.config.load import contexts  # takes 17 ms, which `-b` alone does not need
 
     known = contexts(file)
@@ -53,12 +53,13 @@ def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> Cl
 
 
 def of_fleet(config: Config, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """Reads secrets from files. Raises ConfigError."""
+    """Returns the access to a fleet's cluster. Reads secrets from files. Raises ConfigError."""
     return _secured(config.kafka, "kafka", config.path, env)
 
 
 def of_cluster(name: str, cluster: ClusterSection, path: Path, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """`path` is the configuration file. Reads secrets from files. Raises ConfigError."""
+    """Returns the access to a cluster of the configuration file `path`. Reads secrets from files. Raises
+    ConfigError."""
     return _secured(cluster, f"clusters.{name}", path, env)
 
 

@@ -51,12 +51,12 @@ class Deadline:
 
     @property
     def left_milliseconds(self) -> float:
-        """At least 1, because 0 means no limit to kafka-python."""
+        """The time left, at least 1, because 0 means no limit to kafka-python."""
         return max(self.left_seconds * 1000, 1)
 
     @property
     def may_retry(self) -> bool:
-        """Only in the first half of the time, which leaves time to report the failure."""
+        """Whether to ask again: only in the first half of the time, which leaves time to report the failure."""
         return self.left_seconds > self.timeout_seconds * (1 - self._retry_share)
 
     @property
@@ -147,7 +147,7 @@ class ClusterConnection:
         raise diagnose(problem, self.access, min(self.deadline.left_seconds + 1.0, 5.0))
 
     def metadata(self, topics: Iterable[str] | None) -> Any:
-        """Also records the brokers. `topics` None: all. Raises KctlError."""
+        """Returns the Metadata of `topics` (None: all), and records the brokers. Raises KctlError."""
         requested = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
             topics=requested,
@@ -196,7 +196,7 @@ class ClusterConnection:
         return outcomes
 
     def coordinators(self, groups: Iterable[str]) -> dict[str, int | KctlError]:
-        """Waits for a coordinator that is starting."""
+        """Returns the coordinator of each group, or the error. Waits for a coordinator that is starting."""
         return self._coordinators.find(self, groups)
 
     def forget_coordinators(self, groups: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ _UNREACHABLE = ("unable to connect", "ECONN", "EHOST", "ENET", "DNS", "timed out
 
 
 def diagnose(problem: BaseException, access: ClusterAccess, seconds: float) -> KctlError:
-    """`problem` is the failure of the connection. May take a few times `seconds`."""
+    """Returns the error that explains `problem`, the failure of the connection. May take a few times `seconds`."""
     text = str(problem)
     at = access.named
     if isinstance(problem, errors.IllegalSaslStateError):

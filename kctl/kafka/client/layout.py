@@ -85,7 +85,7 @@ def broker_loads(topics: Iterable[Topic]) -> dict[int, BrokerLoad]:
 
 
 def settings_of_topic(connection: ClusterConnection, topic: str) -> list[Setting]:
-    """Sorted by name. Raises KctlError."""
+    """Returns a topic's settings, sorted by name. Raises KctlError."""
     from kafka.protocol.admin import DescribeConfigsRequest  # importing these takes 20 ms, which `lag` does not need
 
     resource = DescribeConfigsRequest.DescribeConfigsResource(
@@ -102,7 +102,8 @@ def settings_of_topic(connection: ClusterConnection, topic: str) -> list[Setting
 
 
 def quorum_leader(connection: ClusterConnection) -> int | None:
-    """Asks the quorum, because KRaft hides the controller in Metadata."""
+    """Returns the id of the controller; None if unknown. Asks the quorum, because KRaft hides the controller in
+    Metadata."""
     from kafka.protocol.admin import DescribeQuorumRequest  # as above
 
     topic = DescribeQuorumRequest.TopicData

@@ -19,7 +19,7 @@ import.)"""
 
 
 def install() -> None:
-    """Call it before anything imports kafka-python."""
+    """Installs the stand-ins. Call it before anything imports kafka-python."""
     if "kafka" in sys.modules:
         return
     known = set(sys.modules)
@@ -33,8 +33,8 @@ def install() -> None:
 
 
 def complete() -> None:
-    """Call it before starting threads, because two threads that first use a stand-in together would execute it
-    twice."""
+    """Executes the stand-ins of rarely used modules. Call it before starting threads, because two threads that first
+    use a stand-in together would execute it twice."""
     for name in _RARELY_USED:
         if name in sys.modules:
             _executed(sys.modules[name])

@@ -62,8 +62,8 @@ class ClusterReader:
         return cls(access, timeout_seconds, NamedGroups([group]), logs, wants_topic=names.__contains__)
 
     def read(self) -> ClusterReading:
-        """Reads committed offsets first and ends last, so that a lag may be slightly too large but never too small.
-        Raises KctlError."""
+        """Polls once. Reads committed offsets first and ends last, so that a lag may be slightly too large but never
+        too small. Raises KctlError."""
         try:
             connection = self._connection or self._open()
             before = connection.asked.copy()
@@ -77,7 +77,7 @@ class ClusterReader:
         return reading
 
     def close(self) -> None:
-        """The next poll connects again."""
+        """Closes the connection. The next poll connects again."""
         connection, self._connection, self._committed = self._connection, None, CommittedReader()
         if connection is not None:
             self._groups.reconnect()
@@ -121,7 +121,8 @@ class ClusterReader:
             reading.share_lag[name] = {key: each.lag for key, each in wanted.items() if each.lag is not None}
 
     def _wanted(self, committed: dict[str, GroupOffsets]) -> dict[str, GroupOffsets]:
-        """Filters topics, because thousands of groups read a few topics, usually all wanted."""
+        """Leaves out unwanted topics. Looks at distinct topics, because thousands of groups read a few topics, usually
+        all wanted."""
         topics = {topic for each in committed.values() for topic, _ in each.topics}
         unwanted = {topic for topic in topics if not self._wants_topic(topic)}
         return {name: each.without(unwanted) for name, each in committed.items()} if unwanted else committed
@@ -135,7 +136,8 @@ class CommittedReader:
     def read(
         self, connection: ClusterConnection, groups: Mapping[int, list[str]]
     ) -> dict[str, GroupOffsets | KctlError]:
-        """Leaves out partitions that have no offset. Groups are given by coordinator."""
+        """Returns the committed offsets of each group, or its error. Leaves out partitions that have no offset.
+        `groups` are by coordinator."""
         requests = [(node, self._requests.of(node, names, fetch_all)) for node, names in groups.items()]
         found: dict[str, GroupOffsets | KctlError] = {}
         for (node, names), answer in zip(groups.items(), connection.ask_each(requests), strict=True):

@@ -36,7 +36,7 @@ class MissingGroups:
         self._coordinators = dict.fromkeys(names) | self._coordinators
 
     def reconnect(self) -> None:
-        """A broker with the same number may have restarted."""
+        """Forgets which coordinators are known, because a broker with the same number may have restarted."""
         self._coordinators = dict.fromkeys(self._coordinators)
 
     def remember(self, listed: Mapping[str, ListedGroup]) -> None:
@@ -82,7 +82,7 @@ class AllGroups:
         self._members = MemberCounts()
 
     def find(self, connection: ClusterConnection, reading: ClusterReading) -> set[int]:
-        """Fills `reading`; returns brokers that did not answer."""
+        """Finds the groups and adds them to `reading`; returns brokers that did not answer."""
         silent = self._list(connection, reading)
         if reading.is_listed_in_full:
             self._find_unclear(connection, reading)
@@ -150,7 +150,8 @@ class NamedGroups:
         self._absent.clear()
 
     def find(self, connection: ClusterConnection, reading: ClusterReading) -> set[int]:
-        """Fills `reading`; returns brokers that did not answer. Raises KctlError if none did."""
+        """Describes the groups and adds them to `reading`; returns brokers that did not answer. Raises KctlError if
+        none did."""
         now = self._clock()
         self._absent = {n: each for n, each in self._absent.items() if now - each.described_at < _ABSENT_SECONDS}
         if self._is_first and len(connection.brokers) > 1:  # a single broker has no follower to wait for

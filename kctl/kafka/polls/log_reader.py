@@ -75,7 +75,7 @@ class LogReader:
         self._report_topics(reading)
 
     def _refresh(self, connection: ClusterConnection, names: set[str]) -> bool:
-        """Asks only for topics not yet asked for in this poll; returns whether anything changed."""
+        """Asks for the Metadata of topics not yet asked for in this poll; returns whether anything changed."""
         if names <= self._asked:
             return False
         connection.deadline.renew()
@@ -96,7 +96,7 @@ class LogReader:
             self._led = _led(self._topics, partitions)
 
     def _partitions(self, of_groups: Iterable[GroupOffsets]) -> set[Partition]:
-        """Joins topics first, because many groups read the same ones."""
+        """Returns the groups' partitions. Joins topics first, because many groups read the same ones."""
         topics = {each for committed in of_groups for each in committed.topics}
         return set().union(*(self._keys.of(*topic) for topic in topics)) if topics else set()
 

@@ -73,7 +73,7 @@ class CommittedResponses:
         self._layout: _Layout | None = None
 
     def read(self, body: bytes) -> dict[str, FetchedGroup]:
-        """Leaves out partitions that have an error or no offset. Raises `UNREADABLE`."""
+        """Decodes a response, without partitions that have an error or no offset. Raises `UNREADABLE`."""
         if self._layout is None or not self._layout.fits(body):
             self._layout = None
             self._layout = _Layout(body)
@@ -135,7 +135,7 @@ def _topics(body: bytes, at: int) -> tuple[list[tuple[str, tuple[int, ...], NDAr
 
 
 def _plain(body: bytes, at: int, count: int) -> tuple[tuple[int, ...], NDArray[np.intp], int] | None:
-    """Returns None unless all entries have the same length, without metadata and tagged fields."""
+    """Decodes entries that all have the same length, without metadata and tagged fields; otherwise returns None."""
     end = at + _PLAIN_BYTES * count
     block = body[at:end]
     if len(block) < end - at:

@@ -20,7 +20,7 @@ _LISTED_ONE = Struct(">ihqqi")
 
 
 class PartitionKeys:
-    """Makes the keys of partitions once, because each response has the same ones."""
+    """Keeps the keys of partitions, because each response has the same ones."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[tuple[int, ...], list[Partition]]] = {}

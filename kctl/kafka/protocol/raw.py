@@ -45,7 +45,7 @@ class Raw:
 
 
 class KeptRequests:
-    """The last poll's requests, because encoding a request for thousands of groups takes as long as reading the
+    """Keeps the last poll's requests, because encoding a request for thousands of groups takes as long as reading the
     answer."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ def varint(body: bytes, at: int) -> tuple[int, int]:
 
 
 def count_of(body: bytes, at: int) -> tuple[int, int]:
-    """The length of an array; 0 if null."""
+    """Returns the length of an array (0 if null), and where its first element begins."""
     number = body[at]
     if number < 0x80:
         return number and number - 1, at + 1

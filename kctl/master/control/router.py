@@ -33,7 +33,7 @@ class RpcCounts:
         self._stats: dict[str, RpcStats] = {}
 
     def count(self, command: str, outcome: Outcome, seconds: float) -> None:
-        """Pass a known command, or the same word for all others, because each `command` becomes a lasting series."""
+        """Counts a request. Pass one word for all unknown commands, because each `command` becomes a lasting series."""
         known, bucket = self._stats.get(command, _NONE), bisect_left(RPC_BUCKETS_SECONDS, seconds)
         self._stats[command] = RpcStats(
             {**known.outcomes, outcome: known.outcomes[outcome] + 1},
@@ -48,7 +48,7 @@ class RpcCounts:
 def counted(
     answer: Callable[[Request], Awaitable[T]], counts: RpcCounts, is_complete: Callable[[T], bool]
 ) -> Callable[[Request], Awaitable[T]]:
-    """Counts unknown commands as `unknown`."""
+    """Wraps `answer` so that each request is counted in `counts`, an unknown command as `unknown`."""
 
     async def counting(request: Request) -> T:
         started, command = time.monotonic(), request.rpc

@@ -253,7 +253,7 @@ class MasterService:
         return document, whole
 
     def _reduced(self, replies: _Replies) -> Reduced[Any]:
-        """Thread-safe; slow with thousands of partitions."""
+        """Reduces the replies to one result. Thread-safe; slow with thousands of partitions."""
         command, outcome, is_of_all, statuses, verdict, others = replies
         # One worker reports only what it knows; the brokers' rows of other workers' partitions do not belong there.
         brokers = self._broker_cache.snapshot() if is_of_all else self._broker_cache.nothing_known
@@ -286,7 +286,7 @@ def _seconds(request: Request) -> float:
 
 
 def _missed_if_stopped(outcome: FanOut[Raw]) -> FanOut[Raw]:
-    """An agent that was asked by name does not answer if it is stopped; the error gives the reason."""
+    """Reports stopped agents as failed, because the caller asked one by name; the error gives the reason."""
     failed = [
         Failed(name, "stopped", f"it was stopped by request: `kctl start {name}` starts it") for name in outcome.stopped
     ]
@@ -309,7 +309,7 @@ _WELL = frozenset({Status.ELSEWHERE, Status.IDLE, Status.OK, Status.PAUSED})
 
 
 def lag_glance(snapshot: FleetSnapshot | None) -> LagGlance | None:
-    """Slow with thousands of partitions."""
+    """Returns the lag of a snapshot at a glance; None without a snapshot. Slow with thousands of partitions."""
     if snapshot is None:
         return None
     lag = snapshot.recent_lag

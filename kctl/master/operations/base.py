@@ -62,7 +62,7 @@ class Operation:
 
     @property
     def words(self) -> str:
-        """`restart worker-0`, `restart all rolling`, `pause topic orders`"""
+        """The operation in words: `restart worker-0`, `restart all rolling`, `pause topic orders`"""
         given = [_in_words(name, value) for name, value in self.params.items()]
         return " ".join([self.name.replace("_", "-"), *filter(None, given)])
 
@@ -74,7 +74,7 @@ class Operation:
         return known
 
     def to_row(self) -> JsonObject:
-        """Without the result, because the result of `stack` may have 150 kB."""
+        """Returns the operation as JSON, without its result, because the result of `stack` may have 150 kB."""
         row = self.to_json()
         del row["result"]
         return row
@@ -91,7 +91,7 @@ def _in_words(name: str, value: object) -> str:
 
 
 def operation_events(operation: Operation) -> list[Event]:
-    """The end of an operation is an event of the fleet; its start is not."""
+    """Returns the event of an operation that has ended. The start of an operation is not an event."""
     if operation.ended_at is None:
         return []
     params = operation.params

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @contextmanager
 def goes_on(what: str) -> Iterator[None]:
-    """Wraps an irreversible step: a cancel raises OperationUnknown."""
+    """Wraps an irreversible step: if it is cancelled, raises OperationUnknown(`what`)."""
     try:
         yield
     except asyncio.CancelledError as cancelled:
@@ -54,7 +54,8 @@ async def ended(work: Iterable[Coroutine[object, object, T]]) -> list[T | BaseEx
 
 
 async def together(work: Iterable[Coroutine[object, object, T]]) -> list[T]:
-    """Runs all to the end; then raises OperationUnknown if any did, or the first error."""
+    """Runs all coroutines to their end and returns the results. Raises OperationUnknown if any of them did, else the
+    first error."""
     outcomes = await ended(work)
     errors = [each for each in outcomes if isinstance(each, BaseException)]
     unknown = [str(each) for each in errors if isinstance(each, OperationUnknown)]
@@ -145,7 +146,8 @@ class Context:
         return outcome
 
     async def _withdrawn(self, name: str, operation: str) -> JsonObject:
-        """An abandoned operation is cancelled unless the agent has begun it. Raises OperationUnknown."""
+        """Cancels an abandoned operation at its agent and returns its outcome. Raises OperationUnknown if the agent has
+        begun it."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + _ANSWER_SECONDS
         while (left := deadline - clock()) > 0:
@@ -178,7 +180,8 @@ class Context:
                 return name
 
     async def send_all_pauses(self, worker: str | None, report: Report, before: list[Pause]) -> str:
-        """If given up, restores the pauses in `before`."""
+        """Sends the pauses to a worker, by default to all processes. If the operation fails, restores the pauses in
+        `before`."""
         kinds = self.supervisor.kinds()
         names = [name for name in self.supervisor.names if kinds[name] != "engine"] if worker is None else [worker]
         try:

@@ -130,8 +130,8 @@ class OnHosts:
         return operation
 
     async def _later(self, host: str, operation: JsonObject) -> JsonObject:
-        """Ids start again with each master, so an operation that began at another time is a different one. Raises
-        OperationUnknown, AgentError."""
+        """Returns the current state of an operation that a host runs. Raises OperationUnknown if that host's master has
+        restarted (its ids start again, so `started_at` differs), AgentError."""
         found = await self.hosts.operation(host, operation["id"])
         error = {} if "state" in found else found.get("error", {})
         if error.get("code", NoSuchOperation.code) != NoSuchOperation.code:

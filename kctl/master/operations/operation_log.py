@@ -109,7 +109,7 @@ class OperationLog:
         return list(reversed(self._operations.values()))
 
     async def listed(self, seconds: float, *, is_local: bool = False) -> tuple[list[JsonObject], list[Failed]]:
-        """Newest first, each with its `host`; also returns hosts that did not answer."""
+        """Returns operations, newest first, each with its `host`, and the hosts that did not answer."""
         rows = [operation.to_row() for operation in self.all()]
         if is_local or (hosts := self._context.hosts) is None:
             return rows, []
@@ -135,8 +135,8 @@ class OperationLog:
         return report
 
     def cancel(self, id_: str, caller: Caller) -> Operation:
-        """Reverts what can be reverted; the operation's end reports the rest. Raises NoSuchOperation,
-        OperationRefused."""
+        """Cancels an operation and reverts what can be reverted; the operation's end reports the rest. Raises
+        NoSuchOperation, OperationRefused."""
         operation = self.find(id_)
         if operation.state != "running":
             raise OperationRefused(f"operation {id_} has ended already")
@@ -254,7 +254,7 @@ class OperationLog:
         del self._given_up[operation.id], self._tasks[operation.id]
 
     def _give_up(self, id_: str, why: str) -> None:
-        """Acts once, because reverting may take a while and must not be interrupted."""
+        """Stops an operation, once: reverting may take a while, and a second stop must not interrupt it."""
         if id_ not in self._given_up:
             self._given_up[id_] = why
             stop = self._stops.get(id_) or self._tasks[id_].cancel
@@ -284,7 +284,7 @@ class OperationLog:
             listener(operation)
 
     async def _write_down(self, operation: Operation) -> None:
-        """A full or hanging disk does not prevent an operation."""
+        """Appends an operation to the audit log. A full or hanging disk does not prevent the operation."""
         if self._audit_path is None:
             return
         try:
@@ -304,7 +304,8 @@ _TEXT = "interrupted: the master was killed while this was under way"
 
 
 def interrupted(path: Path, now: float) -> list[Operation]:
-    """Returns operations without an end, as `unknown`; `now` in Unix seconds. Raises OSError."""
+    """Returns operations whose end is missing from the audit log, as `unknown`; `now` in Unix seconds. Raises
+    OSError."""
     begun: dict[tuple[str, float], JsonObject] = {}
     for line in _lines(path):
         if line.get("via") != "cli" and isinstance(line.get("id"), str) and isinstance(line.get("params"), dict):
