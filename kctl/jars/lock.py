@@ -62,7 +62,6 @@ def parse_lock(text: str) -> tuple[Jar, ...]:
 
 @cache
 def read_lock(name: LockName) -> tuple[Jar, ...]:
-    """Returns the jars of a lock in class path order."""
     return parse_lock(files(__package__).joinpath(f"{name}.lock").read_text(encoding="utf-8"))
 
 

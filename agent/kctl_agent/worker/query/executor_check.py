@@ -68,7 +68,6 @@ class ExecutorCheck:
                 return
 
     def _await_loss(self) -> None:
-        """Waits until a job has no executor."""
         try:
             while not self._ended.wait(RETRY_SECONDS) and (self._has_executor() or not self._has_job()):
                 pass
