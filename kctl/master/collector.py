@@ -156,18 +156,14 @@ class Collector:
         started = asyncio.get_running_loop().time()
         timeout = self._config.collect.timeout_seconds
         sockets = await self._members.sockets()
-        are_back = self._broker_cache.error is None
         brokers = asyncio.ensure_future(self._broker_cache.refresh(timeout))
         outcomes = await asyncio.gather(*(self._ask(sockets, each.name, started + timeout) for each in _ASKED))
         answered, is_held_up = asyncio.get_running_loop().time(), not brokers.done()
         replies = await self._aside(_decoded, *outcomes)
         # As of the question, because a silent agent delays the answers of the others.
         self._supervisor.on_heartbeats({each.sender: each.result for each in replies.ping.answers}, started)
-        await self._refresh_cached(sockets, replies, are_back, started + timeout)
+        await self._refresh_cached(sockets, replies, started + timeout)
         await brokers
-        if not are_back and self._broker_cache.error is None:
-            now = asyncio.get_running_loop().time()
-            await self._refresh_cached(sockets, replies, True, now + timeout)
         if not replies.ping.failed:
             self._agents_success = time.time()
         of_brokers = await self._aside(self._broker_cache.snapshot)
@@ -221,14 +217,13 @@ class Collector:
     def _ask(self, sockets: Mapping[str, Path], rpc: str, deadline: float) -> Awaitable[FanOut[Raw]]:
         return self._members.ask(self._members.concerned(sockets, rpc), rpc, {}, deadline)
 
-    async def _refresh_cached(
-        self, sockets: Mapping[str, Path], replies: _Replies, are_back: bool, deadline: float
-    ) -> None:
+    async def _refresh_cached(self, sockets: Mapping[str, Path], replies: _Replies, deadline: float) -> None:
         processes = frozenset((answer.sender, answer.result.pid) for answer in replies.ping.answers)
         assigned = await self._aside(_assigned, replies.offset_checker)
         shown: dict[CachedCommand[Any, Any], object] = {
             self._leader: (processes, assigned),
-            **dict.fromkeys(self._kept, (processes, are_back)),  # replicas may lack when brokers are back
+            # When brokers fail or return, leaders and replicas change.
+            **dict.fromkeys(self._kept, (processes, self._broker_cache.error is None)),
         }
         now = time.monotonic()
         due = [cached for cached, shown_by in shown.items() if cached.is_due(shown_by, now, _CACHED_SECONDS)]
