@@ -81,6 +81,7 @@ class Copy:
 
 REPLY = '''"""`threads`: the threads of each process."""
 
+from __future__ import annotations
 
 from dataclasses import dataclass
 
