@@ -29,7 +29,7 @@ class KctlError(Exception):
 
 
 class CommandRejected(KctlError, code="command_rejected", http_status=502):
-    """The master answered with an error, whose sentence is shown."""
+    """The master answered with an error; kctl shows its sentence."""
 
 
 class BadAnswer(KctlError, code="bad_answer", http_status=502):
@@ -59,7 +59,7 @@ class AgentRefused(KctlError, code="agent_refused", retriable=True, http_status=
 
 
 class StopTimeout(KctlError, code="stop_timeout", retriable=True, http_status=504):
-    """After `--timeout` the master is still stopping: wait, or read its log. Or the master has ended, and a process
+    """The master is still stopping after `--timeout`: wait, or read its log. Or the master has ended, but a process
     survives SIGKILL (docs/troubleshooting.md)."""
 
 
@@ -72,8 +72,8 @@ class ClusterMissing(KctlError, code="cluster_missing", exit_code=2, http_status
 
 
 class ConfigError(KctlError, code="bad_config", exit_code=2):
-    """A file, `KCTL_*` variable or flag cannot be used; the sentence has the value and what is allowed. For root, also
-    a file that another user owns or can write (`sudo -u USER kctl …`)."""
+    """A file, `KCTL_*` variable or flag cannot be used; the sentence has the value and what is allowed. As root, kctl
+    also rejects a file that another user owns or can write (`sudo -u USER kctl …`)."""
 
 
 class IncompleteAnswer(KctlError, code="incomplete", retriable=True, exit_code=3, http_status=503):
@@ -86,12 +86,12 @@ class ThresholdExceeded(KctlError, code="threshold_exceeded", exit_code=4):
 
 
 class NotWell(KctlError, code="not_well"):
-    """The verdict (docs/status.md) is `unknown`, or as bad as `kctl status --fail-on` names."""
+    """The verdict (docs/status.md) is `unknown`, or at least as bad as `kctl status --fail-on`."""
 
 
 class NoMaster(KctlError, code="no_master", retriable=True, exit_code=5, http_status=503):
-    """No master or exporter can be asked. For a fleet on this host the code is `no_socket_file`, `nobody_listening` or
-    `socket_not_permitted`."""
+    """kctl cannot reach a master or exporter. For a fleet on this host, the code is `no_socket_file`,
+    `nobody_listening` or `socket_not_permitted`."""
 
 
 class NoSocketFile(NoMaster, code="no_socket_file"):
@@ -99,16 +99,15 @@ class NoSocketFile(NoMaster, code="no_socket_file"):
 
 
 class NobodyListening(NoMaster, code="nobody_listening"):
-    """The owner of the socket is gone. Start the fleet again; it cleans up."""
+    """The master that owned the socket is gone. Start the fleet again; the new master cleans up."""
 
 
 class SocketNotPermitted(NoMaster, code="socket_not_permitted", retriable=False, http_status=403):
-    """The fleet belongs to another user. Ask as that user."""
+    """The fleet belongs to another user. Run kctl as that user."""
 
 
 class StartError(KctlError, code="start_failed", http_status=503):
-    """A fleet or the demo cannot start for a reason without a code of its own, which the sentence has. Every part that
-    was started has ended."""
+    """A fleet or the demo cannot start; the sentence has the reason. Every part that was started has ended."""
 
 
 class BrokerUnreachable(StartError, code="broker_unreachable", retriable=True, exit_code=10):
@@ -142,7 +141,7 @@ class JarsMissing(StartError, code="jars_missing", retriable=True, exit_code=16)
 
 
 class BrokerRefused(KctlError, code="broker_refused", http_status=502):
-    """A broker answered with the error in the sentence, which has no code of its own here."""
+    """A broker answered with the error in the sentence; this error has no code of its own."""
 
 
 class AuthenticationFailed(BrokerRefused, code="authentication_failed", exit_code=17):
@@ -158,7 +157,7 @@ class GroupMissing(BrokerRefused, code="group_missing", exit_code=19, http_statu
 
 
 class PartitionMissing(BrokerRefused, code="partition_missing", exit_code=20, http_status=404):
-    """The topic exists, but not the partition."""
+    """The topic does not have this partition."""
 
 
 class MessageTooLarge(BrokerRefused, code="message_too_large", exit_code=21, http_status=413):

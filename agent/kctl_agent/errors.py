@@ -35,7 +35,7 @@ class BadPayload(WireError, code="bad_payload"):
 
 
 class BrokenFrame(WireError, code="broken_frame"):
-    """The peer closed in the middle of a frame."""
+    """The peer closed the connection in the middle of a frame."""
 
 
 class BadRequest(AgentError, code="bad_request"):
@@ -68,7 +68,7 @@ class PathError(AgentError, code="bad_path"):
 
 
 class AgentUnreachable(AgentError, code="unreachable", retriable=True):
-    """The socket is missing, has no listener, or the connection ended before the answer."""
+    """The socket is missing or has no listener, or the connection ended before the answer."""
 
 
 class AgentTimeout(AgentError, code="timeout", retriable=True):

@@ -15,17 +15,17 @@ class SecuritySection(Section):
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """Whether to use TLS (`SSL`) and SASL, in Kafka's terms."""
     tls_ca_file: str = ""
-    """Certificates (PEM) that verify the broker's; empty: the system's."""
+    """CA certificates (PEM) to verify the broker; empty: the system's."""
     tls_certificate_file: str = ""
     """kctl's own certificate (PEM), if the broker requires one."""
     tls_key_file: str = ""
-    """The private key (PEM) of that certificate."""
+    """The private key (PEM) of `tls_certificate_file`."""
     tls_key_password_file: str = ""
-    """A file with the password of the private key."""
+    """A file with the password of `tls_key_file`."""
     tls_check_hostname: bool = True
     """Whether the broker's certificate must contain the requested host name."""
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = "SCRAM-SHA-512"
-    """The SASL mechanism by which kctl proves its identity."""
+    """The SASL mechanism with which kctl authenticates."""
     sasl_username: str = ""
     """The user name for `PLAIN` and `SCRAM-…`."""
     sasl_password_file: str = ""
@@ -44,20 +44,20 @@ class _Servers(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class ContextSection(SecuritySection, _Servers):
-    """A cluster for `kctl kafka --context NAME`, with TLS and SASL. A file can have any number of them, and needs no
-    other section. Fleets do not read them."""
+    """A cluster for `kctl kafka --context NAME`, with TLS and SASL. A file can have several, and needs no other
+    section. Fleets do not read them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSection(SecuritySection, _Servers):
     """A cluster for `kctl exporter`, with TLS and SASL; its name is the label `cluster` of its metrics. A file can have
-    any number of them, and needs no other section. Fleets do not read them."""
+    several, and needs no other section. Fleets do not read them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointSection(Section):
-    """The checkpoint of a Spark query that is shown as a consumer group (spark-jobs.md). A file can have any number of
-    them."""
+    """The checkpoint of a Spark query, which kctl shows as a consumer group (spark-jobs.md). A file can have
+    several."""
 
     effect: ClassVar = NOW
 
@@ -66,15 +66,16 @@ class CheckpointSection(Section):
     ]
     """The checkpoint, which kctl only reads."""
     cluster: str = ""
-    """The `[clusters.NAME]` that the query reads; empty: the only one. In a fleet: its own, `kafka.cluster`."""
+    """The `[clusters.NAME]` that the query reads; empty: the only one, or in a fleet `kafka.cluster`."""
     group: str = ""
-    """The name of the group; empty: NAME. A group of Kafka with this name is not shown."""
+    """The name of the group; empty: NAME. kctl does not show a Kafka group of the same name."""
     topics: tuple[Topic, ...] = ()
-    """The topics of this cluster, for a query that reads several; others are unknown. Empty: all topics."""
+    """If the query reads several clusters: its topics of this cluster; other topics are unknown. Empty: all topics."""
     every: Annotated[str, Form(r"|[1-9]\d{0,5}[smhd]", "a number and a unit, such as `90s`, `15m` or `24h`")] = ""
-    """How often a schedule starts the job, if it does not run all the time; in between it is healthy."""
+    """How often a schedule starts a job that does not run all the time. Between runs, the job counts as healthy."""
     interval_seconds: Annotated[float, number(1, 3600)] = 60.0
-    """How often the checkpoint is read: two listings, one file's state, and a few small files after each batch."""
+    """How often kctl reads the checkpoint: two listings, the state of one file, and after each batch a few small
+    files."""
 
 
 def by_group(checkpoints: Mapping[str, CheckpointSection]) -> dict[str, CheckpointSection]:

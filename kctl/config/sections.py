@@ -48,7 +48,7 @@ class FleetSection(Section):
     run_dir: Path = Path("run")
     """The folder of sockets and `master.json`; created with mode 0700."""
     data_dir: Path = Path("data")
-    """The folder of files that must survive a restart, and of scratch folders. Only one master may use it."""
+    """The folder for scratch files and for files that must survive a restart. Only one master may use it."""
     log_dir: Path = Path("logs")
     """The folder of log files, one for each process."""
 
@@ -58,7 +58,7 @@ class _Group(Section):
     """The settings of `[kafka]` before TLS and SASL."""
 
     cluster: str = "default"
-    """A name for the Kafka cluster; the label `cluster` of every metric."""
+    """A name for the Kafka cluster: the label `cluster` of every metric."""
     bootstrap_servers: Servers
     """The first brokers to contact, as `host:port`, separated by commas."""
     group: Annotated[str, Form(r"\S.*", "a name")]
@@ -76,20 +76,20 @@ class _Group(Section):
     heartbeat_interval_seconds: Annotated[float, number(0.1, 600), NEXT_START] = 1.0
     """How often a worker sends a heartbeat to the group; less than the session timeout."""
     max_poll_interval_seconds: Annotated[float, number(1, 86_400), NEXT_START] = 60.0
-    """A worker whose main thread does not poll the group for this long counts as hung, even if its agent answers: it
-    leaves the group, its stacks go to its log, and it is killed and restarted. In a rebalance other members wait for it
-    at most this long. More than `workers.revoke_timeout_seconds`."""
+    """A worker counts as hung if its main thread does not poll the group for this long, even if its agent answers. It
+    leaves the group; kctl writes its stacks to its log, kills it and restarts it. In a rebalance, other members wait
+    for it at most this long. Must exceed `workers.revoke_timeout_seconds`."""
     isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
     """Whether to read records of open and aborted transactions. With `read_committed` a partition ends at its last
     stable offset."""
     value_format: Literal["bytes", "avro", "json"] = "bytes"
-    """How values are encoded. `avro`: with the ids of schemas in [schema_registry]; a table then has typed columns, and
-    a handler `message.decoded`. `json`: a schema id before the text is skipped (typed-messages.md)."""
+    """How values are encoded. `avro`: with schema ids of [schema_registry]; tables then have typed columns, and
+    handlers can read `message.decoded`. `json`: kctl skips a schema id before the text (typed-messages.md)."""
     key_format: Literal["bytes", "avro", "json"] = "bytes"
-    """How keys are encoded, for handlers and for people. A table keeps the bytes of keys."""
+    """How keys are encoded, for handlers and for display. A table keeps keys as bytes."""
     static_membership: Annotated[bool, NEXT_START] = False
-    """Workers keep their partitions over a quick restart. `group.instance.id` is made of the names of fleet and worker;
-    with `[hosts]` also of the host."""
+    """Whether workers keep their partitions over a quick restart. `group.instance.id` consists of the names of fleet
+    and worker, and with `[hosts]` also of the host."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +100,8 @@ class KafkaSection(SecuritySection, _Group):
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaRegistrySection(Section):
-    """The schema registry of `kafka.value_format` and `kafka.key_format`: any server with Confluent's API. Paths are
-    relative to the configuration file; the files of credentials are read again for each request."""
+    """The schema registry for `kafka.value_format` and `kafka.key_format`: any server with Confluent's API. Paths are
+    relative to the configuration file. kctl reads credentials again for each request."""
 
     effect: ClassVar = NEXT_START
 
@@ -112,13 +112,13 @@ class SchemaRegistrySection(Section):
     token_file: str = ""
     """A file with a bearer token; instead of `basic_auth_file`."""
     tls_ca_file: str = ""
-    """Certificates (PEM) that verify the registry's; empty: the system's."""
+    """CA certificates (PEM) to verify the registry; empty: the system's."""
     tls_certificate_file: str = ""
     """kctl's own certificate (PEM), if the registry requires one."""
     tls_key_file: str = ""
-    """The private key (PEM) of that certificate."""
+    """The private key (PEM) of `tls_certificate_file`."""
     tls_key_password_file: str = ""
-    """A file with the password of the private key."""
+    """A file with the password of `tls_key_file`."""
     tls_check_hostname: bool = True
     """Whether the registry's certificate must contain the requested host name."""
 
@@ -141,14 +141,14 @@ class WorkersSection(Section):
     """The maximum number of records in one batch."""
     trigger_seconds: Seconds = 0.0
     """The longest wait for a full batch (`max_records_per_batch`); 0: do not wait. With `storage.mode` `lake` the
-    default is 20, because each batch leaves files and an entry of the log."""
+    default is 20, because each batch adds files and a log entry to the table."""
     on_data_loss: Literal["continue", "stop"] = "continue"
     """What to do if retention has removed unread records; kctl counts and reports them in both cases."""
     on_unreadable: Literal["stop", "dead_letter"] = "stop"
-    """What to do if Spark or the transform cannot read a record: `stop` its partition there, or make the record a dead
+    """What to do if Spark or the transform cannot read a record: `stop` the partition at this record, or make it a dead
     letter with its bytes and the error, and continue (docs/transform.md)."""
     revoke_timeout_seconds: Seconds = 15.0
-    """How long a running batch may take to finish when its partitions are revoked; then it is abandoned."""
+    """How long a running batch may take to finish when its partitions are revoked, before it is abandoned."""
     start_timeout_seconds: Annotated[float, number(1), NOW] = 60.0
     """A worker must answer a ping within this time after its start."""
     stop_timeout_seconds: Annotated[Seconds, NOW] = 30.0
@@ -158,45 +158,45 @@ class WorkersSection(Section):
     backoff_max_seconds: Annotated[Seconds, NOW] = 60.0
     """The longest wait before a dead worker is restarted."""
     stable_seconds: Annotated[Seconds, NOW] = 30.0
-    """After this run time a worker is stable: its next wait is the shortest again."""
+    """After a worker has run for this long, its next restart waits only `backoff_min_seconds`."""
     on_fatal: Annotated[Literal["keep", "exit"], NOW] = "keep"
     """What to do if a worker cannot start with its configuration (`fatal`): keep the others running, or end the fleet
     with exit code 1, for containers."""
     ping_interval_seconds: Annotated[float, number(0.05, 600), NOW] = 1.0
     """How often the master pings the agent of a running worker."""
     ping_timeout_seconds: Annotated[float, number(0.1, 3600), NOW] = 10.0
-    """A worker whose agent does not answer for this long counts as hung: its stacks go to its log, and it is killed and
-    restarted."""
+    """A worker counts as hung if its agent does not answer for this long. kctl writes its stacks to its log, kills it
+    and restarts it."""
     memory_soft: Annotated[Size, NOW] = ""
-    """If the processes of a worker, including its JVM, use more than this `memory_breaches` times in a row, the worker
-    is stopped in order and restarted; memory that forked processes share counts once. Empty: no limit. Not applied if
-    it is below what the worker uses after its start."""
+    """The memory limit for all processes of a worker, including its JVM; empty: no limit. After `memory_breaches`
+    measurements above it in a row, kctl stops the worker in order and restarts it. Memory that forked processes share
+    counts once. kctl ignores a limit below what the worker uses after its start."""
     memory_hard: Annotated[Size, NOW] = ""
-    """A worker that uses more than this is killed and restarted; empty: no limit."""
+    """kctl kills and restarts a worker that uses more than this; empty: no limit."""
     memory_breaches: Annotated[int, number(1), NOW] = 3
     """How many measurements in a row must be above `memory_soft`."""
     memory_interval_seconds: Annotated[float, number(0.1, 3600), NOW] = 2.0
-    """How often memory is measured."""
+    """How often kctl measures memory."""
     stalled_seconds: Annotated[Seconds, NOW] = 600.0
-    """A worker that has messages to read is restarted if for this long it neither finishes a batch nor stores a part of
-    the running one; 0: never. Longer than the longest call of a handler with `storage.mode = "directly"`. Also applies
-    to a process that has not begun its work this long after its start, such as an engine whose JVM hangs, or a handler
-    that cannot be opened."""
+    """kctl restarts a worker that has messages to read but for this long neither finishes a batch nor stores part of
+    one; 0: never. With `storage.mode = "directly"`, it must exceed the longest call of the handler. It also applies to
+    a process that has not begun its work this long after its start, such as an engine whose JVM hangs, or a sinker
+    whose handler cannot be opened."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSection(Section):
-    """The process `engine`, if `workers.engine` is `shared`. `[workers]` sets how it is started, stopped and restarted;
-    its memory is that of its JVM and of the executors' Pythons."""
+    """The process `engine`, if `workers.engine` is `shared`. `[workers]` sets how it is started, stopped and restarted.
+    Its memory includes its JVM and the executors' Python processes."""
 
     effect: ClassVar = NEXT_START
 
     heap: Size = ""
     """Heap of the engine's JVM; empty: `spark.driver_memory`, plus a quarter of it for each worker beyond the first."""
     memory_soft: Annotated[Size, NOW] = ""
-    """As `workers.memory_soft`, for the engine. Workers stay group members and continue with the next engine."""
+    """Like `workers.memory_soft`, for the engine. Workers stay in their group, and continue with the next engine."""
     memory_hard: Annotated[Size, NOW] = ""
-    """As `workers.memory_hard`, for the engine."""
+    """Like `workers.memory_hard`, for the engine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,11 +213,12 @@ class SparkSection(Section):
     jars: Annotated[tuple[Path, ...], FLEET] = ()
     """Jars to use instead of the locked connector jars; empty: kctl fetches the locked ones."""
     conf: Annotated[Mapping[str, str], SECRET] = field(default_factory=dict)
-    """Other Spark properties, unchanged. They reach the JVM in a private file, and `kctl config show` hides secrets."""
+    """Other Spark properties, passed on unchanged. They reach the JVM in a private file, and `kctl config show` hides
+    secrets."""
     auth_secret_file: str = ""
     """A file with the secret that a Spark cluster and its applications share; empty: the variable
-    `KCTL_CLUSTER_SECRET`, if it is set. It turns on `spark.authenticate` and `spark.network.crypto.enabled`.
-    `spark://…` needs it, or `spark.authenticate` in `conf`; other masters generate a secret."""
+    `KCTL_CLUSTER_SECRET`, if it is set. The secret turns on `spark.authenticate` and `spark.network.crypto.enabled`.
+    `spark://…` needs this secret, or `spark.authenticate` in `conf`; other masters generate one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,8 +231,8 @@ class StorageSection(Section):
     """`file`: SQLite; `redis`; `directly`: the handler runs inside the batch; `lake`: batches become rows of a table,
     without sinkers (docs/storage.md)."""
     path: Path = Path("data/storage.sqlite")
-    """The SQLite file that all workers share; with mode `directly` it has stored offsets and dead letters. Not on NFS.
-    The default is `storage.sqlite` in `fleet.data_dir`."""
+    """The SQLite file that all workers share, not on NFS; with mode `directly` it contains stored offsets and dead
+    letters. The default is `storage.sqlite` in `fleet.data_dir`."""
     url: RedisUrl = "redis://127.0.0.1:6379/0"
     """The Redis of mode `redis`: `redis://user@host:port/database`, `rediss://…` with TLS, `unix:///path?db=0`."""
     password_file: str = ""
@@ -258,41 +259,40 @@ class StorageSection(Section):
     """A file with `aws_access_key_id`, `aws_secret_access_key` and optionally `aws_session_token` in its profile
     `default`, for the bucket of `uri`; empty: AWS_ACCESS_KEY_ID and related variables, or the role of the machine."""
     partition_by: tuple[Annotated[str, Form(r"\S+", "a name")], ...] = ()
-    """Columns by whose values the table of mode `lake` is partitioned."""
+    """The columns that partition the table of mode `lake`."""
     merge_schema: bool = False
-    """Whether kctl adds columns of the transform that the table of mode `lake` lacks; otherwise the workers do not
-    start."""
+    """Whether kctl adds new columns of the transform to the table of mode `lake`. If not, they keep the workers from
+    starting."""
     target_file_bytes: SomeSize = "128m"
-    """The file size that a compaction of the table of mode `lake` aims at; files below half of it count as small."""
+    """The target size of files when kctl compacts the table of mode `lake`. Files below half of this size count as
+    small."""
     maintenance: Annotated[bool, NOW] = True
     """Whether the master maintains the table of mode `lake`: it compacts small files at quiet times, and once a day
-    removes files that are in no version of the last seven days."""
+    removes files that no version of the last seven days uses."""
     block_messages: Annotated[int, number(1, 100_000), MESSAGES] = 500
     """The maximum number of messages in one block."""
     block_bytes: SomeSize = "1m"
     """The maximum bytes of messages (keys, values, headers, before compression) in one block; a larger message gets its
     own block."""
     compression: Literal["none", "snappy", "lz4", "zstd"] = "lz4"
-    """The compression of blocks. lz4 reduces JSON to a quarter; zstd to a sixth, with half as much processor time
-    again."""
+    """The compression of blocks. lz4 reduces JSON to a quarter; zstd to a sixth, with 50 % more processor time."""
     on_lost_offsets: Literal["stop", "continue"] = "stop"
     """What to do if the group has committed offsets with this storage, but the storage no longer knows the partition
     (it was emptied or replaced): `stop` with the reason, or `continue` at the committed offset."""
     on_other_storage: Literal["stop", "take_over"] = "stop"
-    """What to do if the storage belongs to another group or cluster (`kctl storage migrate`), or the group's offsets
-    were committed with another storage: `stop` with both names, or `take_over`: continue at the committed offset, with
-    this storage."""
+    """What to do if the storage belongs to another group or cluster (`kctl storage migrate`), or if the group's offsets
+    were committed with another storage: `stop` with both names, or `take_over`, to continue with this storage at the
+    committed offset."""
     limit: Annotated[int, number(0), MESSAGES] = 0
     """At this many pending messages, workers take no new batch; 0: no limit."""
     limit_bytes: Size = ""
-    """At this many bytes in the storage, as stored and including dead letters, workers take no new batch; empty: no
-    limit."""
+    """At this many stored bytes, including dead letters, workers take no new batch; empty: no limit."""
     dead_limit: Annotated[int, number(0), MESSAGES] = 100_000
     """At this many dead letters, workers take no new batch until some are requeued or deleted; kctl drops none. 0: no
     limit."""
     dead_expire_seconds: Seconds = 0.0
-    """Dead letters older than this are permanently deleted, with an event; 0: never. The maintenance of a table deletes
-    them once a day, in whole files."""
+    """kctl permanently deletes dead letters older than this, with an event; 0: never. In a table, this happens once a
+    day, in whole files."""
     min_free: Size = "512m"
     """If the disk of `path` or `uri` has less free space than this, or less than 1 % of its inodes, workers take no new
     batch, so that sinkers can still work; empty: not checked."""
@@ -305,8 +305,8 @@ class StorageSection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class SinkersSection(Section):
-    """The number of sinkers, their handler, and how often and how long it may try. `[workers]` sets how they are
-    started, stopped and restarted."""
+    """The number of sinkers, their handler, and the limits of its tries. `[workers]` sets how sinkers are started,
+    stopped and restarted."""
 
     effect: ClassVar = NEXT_START
 
@@ -322,16 +322,17 @@ class SinkersSection(Section):
     batch_wait_seconds: Annotated[float, number(0, 3600)] = 0.0
     """How long to wait for a full batch after its first message; 0: do not wait."""
     lease_seconds: Annotated[float, number(1)] = 60.0
-    """A claimed message that is neither settled nor renewed for this long goes to another sinker. Sinkers renew every
-    third of it, however long the handler takes."""
+    """If a sinker neither settles a claimed message nor renews its lease for this long, another sinker gets the
+    message. A sinker renews its leases every third of this time, however long the handler takes."""
     max_tries: Annotated[int, number(1)] = 5
-    """A message that was delivered this often without an acknowledgement becomes a dead letter."""
+    """A message becomes a dead letter after this many deliveries without an acknowledgement."""
     retry_backoff_seconds: Seconds = 1.0
     """The wait before a message is retried; doubles with each try, up to an hour."""
     handler_timeout_seconds: Annotated[float, number(0.05)] = 300.0
-    """A call of the handler that takes longer fails; unless the handler is `async`, its sinker is restarted."""
+    """A call of the handler that takes longer than this fails. Unless the handler is `async`, kctl restarts the
+    sinker."""
     ordered: bool = False
-    """Whether later messages of a partition wait until a failed one is acknowledged or a dead letter."""
+    """Whether a failed message blocks later ones of its partition until it is acknowledged or becomes a dead letter."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -341,26 +342,26 @@ class CollectSection(Section):
     interval_seconds: Annotated[float, number(0.1, 3600)] = 1.0
     """How often the master queries agents and brokers."""
     timeout_seconds: Annotated[float, number(0.05, 600)] = 2.0
-    """An agent that has not answered by then is reported as missing."""
+    """An agent that does not answer within this time counts as missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StatusSection(Section):
-    """The measures for the status of partitions and groups; see status.md."""
+    """How kctl judges partitions and groups; see status.md."""
 
     window_seconds: Annotated[float, number(1, 86_400)] = 60.0
-    """The time over which a partition is judged, and the shortest silence with pending messages that is not normal.
-    Longer by itself if batches are long."""
+    """The time over which kctl judges a partition, and the shortest silence with pending messages that is not normal.
+    kctl extends it if batches are long."""
     hold_seconds: Seconds = 5.0
-    """A better status is reported only after it has lasted this long."""
+    """kctl reports a better status only after it has lasted this long."""
     batch_limit_seconds: Annotated[float, number(1)] = 600.0
-    """A batch that runs for longer does not explain missing commits."""
+    """A batch that has run for longer than this no longer explains missing commits."""
     oldest_limit: Annotated[float, number(0)] = 0.0
-    """The age of the oldest unhandled message, in seconds, above which a fleet is `degraded`, unless the age falls; 0:
-    three usual cycles, at least 60. For fleets only."""
+    """A fleet is `degraded` if its oldest unhandled message is older than this, in seconds, and the age does not fall;
+    0: three usual cycles, at least 60. For fleets only."""
     allowed_lag: tuple[Annotated[str, Form(r".+=\d{1,18}", "`PATTERN=MESSAGES`, as in `payments-*=1`")], ...] = ()
-    """How much lag counts as none, by the name of the group: `["payments-*=1"]`; the first matching pattern counts.
-    Use it for topics with transactions, whose markers are never read."""
+    """How much lag of a group counts as no lag, as in `["payments-*=1"]`; the first pattern that matches the group's
+    name applies. Use it for topics with transactions, because consumers never read the markers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -368,30 +369,31 @@ class AdviceSection(Section):
     """How much `kctl advise` leaves unused, and how fast its advice may change (advice.md)."""
 
     window_seconds: Annotated[float, number(60, 86_400)] = 900.0
-    """The time over which arrivals and batches are measured."""
+    """The time over which kctl measures arrivals and batches."""
     utilisation: Annotated[float, number(0.1, 1)] = 0.7
     """The share of its time for which a worker or sinker may be busy."""
     catch_up_seconds: Annotated[float, number(1, 86_400)] = 300.0
-    """The time in which messages that wait longer than one cycle are to be handled."""
+    """The time to handle messages that have waited for longer than one cycle."""
     pause_seconds: Seconds = 10.0
-    """For how long a change of the number of workers interrupts reading: a rebalance."""
+    """How long a rebalance interrupts reading when the number of workers changes."""
     up_after_seconds: Seconds = 180.0
-    """More processes are advised once they have been needed for this long: the least number of the last third of it."""
+    """kctl advises more processes after they have been needed for this long: the lowest number needed in the last third
+    of this time."""
     down_after_seconds: Seconds = 3600.0
-    """Fewer processes are advised once they have sufficed for this long: the greatest number of that time."""
+    """kctl advises fewer processes after they have sufficed for this long: the highest number needed in this time."""
     max_up: Annotated[float, number(1, 100)] = 2.0
-    """By which factor the number may rise at a time; at least by one."""
+    """The largest factor by which the number may rise in one step, or by one process."""
     max_down: Annotated[float, number(0, 1)] = 0.4
-    """By which share the number may fall at a time; at least by one."""
+    """The largest share by which the number may fall in one step, or by one process."""
     gap_seconds: Seconds = 300.0
     """The shortest time between two changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExporterSection(Section):
-    """Every consumer group of one or more clusters, with `kctl exporter`, or of the fleet's own cluster (exporter.md).
-    A pattern is a glob, such as `payments-*`, or a regular expression between slashes, such as `/payments-(eu|us)/`; it
-    must match the whole name."""
+    """Collects every consumer group: of one or more clusters with `kctl exporter`, or of the fleet's own cluster
+    (exporter.md). A pattern is a glob, such as `payments-*`, or a regular expression between slashes, such as
+    `/payments-(eu|us)/`; it must match the whole name."""
 
     effect: ClassVar = NOW
 
@@ -401,9 +403,9 @@ class ExporterSection(Section):
     interval_seconds: Annotated[float, number(0.1, 3600)] = 10.0
     """How often the groups of a cluster are polled."""
     timeout_seconds: Annotated[float, number(0.05, 600)] = 5.0
-    """A broker that has not answered by then is left out of that poll."""
+    """A poll leaves out brokers that do not answer within this time."""
     stale_after_seconds: Annotated[float, number(1)] = 60.0
-    """How long the last values of a broker are served, with their age; then their series end."""
+    """How long kctl serves the last values of a silent broker, with their age; then their series end."""
     groups: tuple[Pattern, ...] = ("*",)
     """Patterns of groups to collect."""
     groups_except: tuple[Pattern, ...] = ()
@@ -413,12 +415,12 @@ class ExporterSection(Section):
     topics_except: tuple[Pattern, ...] = ()
     """Patterns of topics not to collect, although they match `topics`."""
     without_partitions: tuple[Pattern, ...] = ()
-    """Patterns of groups without series for partitions; series for topics and for the group stay."""
+    """Patterns of groups with series only for topics and the group."""
     without_topics: tuple[Pattern, ...] = ()
-    """Patterns of groups without series for topics either."""
+    """Patterns of groups with series only for the group."""
     max_partitions: Annotated[int, number(0), PARTITIONS] = 0
-    """If the groups of a cluster have more partitions in total, the largest groups lose their partition series, as few
-    groups as possible; `kctl_cluster_cut_groups` counts them. 0: no limit."""
+    """If the groups of a cluster have more partitions than this in total, kctl drops the partition series of as few
+    groups as possible, largest first; `kctl_cluster_cut_groups` counts them. 0: no limit."""
     read_committed: tuple[Pattern, ...] = ()
     """Patterns of groups that read only committed records: their lag ends at the last stable offset, so an open
     transaction is not lag."""
@@ -434,8 +436,8 @@ class HttpSection(Section):
     port: Annotated[int, number(0, 65535)] = 9750
     """The port to listen on, by default 9751 for `kctl exporter`; 0: any free port, see `kctl status`."""
     token_file: Annotated[str, NOW] = ""
-    """A file with the bearer token, of at least 16 characters, or two during a rotation, one per line, optionally as
-    `name: token`. Changes require it, and beyond this host every request."""
+    """A file with the bearer token, or two during a rotation; one per line, of at least 16 characters, optionally as
+    `name: token`. Changes require a token, and beyond this host every request."""
     read_token_file: Annotated[str, NOW] = ""
     """A file like `token_file`, for tokens that may only read, such as that of Prometheus. If it is set, reading
     requires a token on loopback too."""
@@ -444,15 +446,16 @@ class HttpSection(Section):
     tls_key: str = ""
     """The PEM file of the certificate's key, if it is not in the file of the certificate."""
     insecure: bool = False
-    """Serve beyond this host without TLS, although tokens can be read on the way. For a proxy or mesh that has TLS."""
+    """Whether to serve beyond this host without TLS, although others can then read tokens in transit. Use it behind a
+    proxy or mesh with TLS."""
     allowed_hosts: Annotated[tuple[str, ...], NOW] = ()
     """Other names by which clients may call this server without a token, such as that of a proxy on this host."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostsSection(Section):
-    """Masters of the same fleet on other hosts, each with workers of the same consumer group: any of them answers for
-    all (hosts.md)."""
+    """The masters of one fleet on several hosts, with workers of one consumer group. Any master answers for all hosts
+    (hosts.md)."""
 
     url: Annotated[
         str,
@@ -465,21 +468,21 @@ class HostsSection(Section):
     name: Annotated[str, Form(f"|{NAME}", "letters, digits, `.`, `_` or `-`")] = ""
     """The unique name of this host; empty: the system's host name."""
     group: str = ""
-    """The consumer group in which the masters find each other; empty: `kafka.group` with `.kctl-masters`. The master
-    needs the right to READ it; give it to no other user."""
+    """The consumer group in which the masters find each other; empty: `kafka.group` with `.kctl-masters` appended. The
+    master needs the right to READ this group; give it to no other user."""
     token_file: str = ""
-    """A file with the token for reading from other masters: one of their `http.read_token_file`."""
+    """A file with a token for reading from other masters: one from their `http.read_token_file`."""
     operations_token_file: str = ""
-    """A file with the token for operations on other masters: one of their `http.token_file`; empty: no operations on
+    """A file with a token for operations on other masters: one from their `http.token_file`; empty: no operations on
     other hosts."""
     ca_file: str = ""
-    """A PEM file with the authority of the hosts' certificates. Tokens are sent only to its servers, so it should be
-    the fleet's own. Required with `https://`."""
+    """A PEM file with the authority that signs the hosts' certificates. kctl sends tokens to all its servers, so use an
+    authority of the fleet's own. Required with `https://`."""
     allow_plain: bool = False
     """Whether to query masters over HTTP without TLS, and send them the token."""
     local_storage: bool = False
-    """Whether each host may have its own storage with mode `file`: if a host is lost, its stored messages are handled
-    only when it returns."""
+    """Whether each host may have its own storage with mode `file`. Stored messages of a lost host are then handled only
+    when it returns."""
     forget_seconds: Annotated[float, number(60)] = 259_200.0
     """How long a lost host is reported as missing; `kctl forget-host` ends that."""
 
@@ -494,7 +497,7 @@ class LogSection(Section):
     """The content of the log files."""
 
     level: Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], NOW] = "INFO"
-    """The lowest level that is written."""
+    """The lowest level that is logged."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,11 +49,13 @@ def _findings(snapshot: FleetSnapshot) -> list[Sample]:
 
 
 METRICS: tuple[Metric, ...] = (
-    GroupValue(name="kctl_group_lag", sentence="The sum of the known lags.", value=lambda group: group.lag.total),
+    GroupValue(
+        name="kctl_group_lag", sentence="The sum of the partitions' known lags.", value=lambda group: group.lag.total
+    ),
     GroupValue(
         name="kctl_group_behind_transaction",
-        sentence="Messages behind open transactions, which are not in the lag; absent unless `kafka.isolation_level` "
-        "is `read_committed`. Only for the fleet's own group.",
+        sentence="Messages that open transactions withhold; the lag does not include them. Absent unless "
+        "`kafka.isolation_level` is `read_committed`. Only for the fleet's own group.",
         value=lambda group: group.lag.behind_transaction,
     ),
     GroupValue(
@@ -63,8 +65,8 @@ METRICS: tuple[Metric, ...] = (
     ),
     Single(
         name="kctl_oldest_unhandled_seconds",
-        sentence="The age of the fleet's oldest unhandled message, in Kafka, in the storage, in a handler, or before "
-        "its next try; absent if the age in Kafka or in the storage is unknown.",
+        sentence="The age of the fleet's oldest unhandled message, in Kafka, in the storage, in a handler, or "
+        "waiting for its next try; absent if the age in Kafka or in the storage is unknown.",
         samples=lambda snapshot: single(snapshot.group_assessment.oldest_unhandled_seconds),
     ),
     Single(
@@ -79,7 +81,8 @@ METRICS: tuple[Metric, ...] = (
     ),
     GroupValue(
         name="kctl_group_catchup_seconds",
-        sentence="The time until the last partition has caught up; absent while the lag of one does not fall.",
+        sentence="The time until the last partition has caught up; absent while the lag of any partition does not "
+        "fall.",
         value=lambda group: group.assessment.catchup_seconds,
     ),
     GroupValue(
@@ -90,8 +93,8 @@ METRICS: tuple[Metric, ...] = (
     OfGroup(
         name="kctl_group_state",
         labels=(*GROUP, "state"),
-        sentence="1 for the state of the group in its coordinator, 0 for the others (absent for groups other than a "
-        "fleet's own): " + ", ".join(f"`{state}`" for state in _STATES) + ".",
+        sentence="1 for the state of the group in its coordinator, 0 for the other states (absent for groups other "
+        "than a fleet's own): " + ", ".join(f"`{state}`" for state in _STATES) + ".",
         samples=_state,
     ),
     Single(
@@ -131,26 +134,26 @@ METRICS: tuple[Metric, ...] = (
     Single(
         name="kctl_fleet_works",
         labels=(*GROUP, "about"),
-        sentence="Always 1, on one of several hosts, for each part of the work that this host can do for all hosts: "
-        "`engine`, `workers`, and `sinkers` if the hosts share a storage. While another host does the work, a finding "
-        "about this part is not `failing` for the fleet.",
+        sentence="Always 1, with several hosts, for each part of the work that this host can do for all: `engine`, "
+        "`workers`, and `sinkers` if the hosts share a storage. While another host does the work, a finding about "
+        "this part is not `failing` for the fleet.",
         samples=lambda snapshot: by_label(dict.fromkeys(snapshot.verdict.works, 1.0)),
     ),
     Single(
         name="kctl_group_unowned_partitions",
-        sentence="Partitions for which no worker of any host answers.",
+        sentence="Partitions that no answering worker of any host owns.",
         samples=lambda snapshot: single(_unowned(snapshot)),
     ),
     GroupValue(
         name="kctl_group_stats_age_seconds",
-        sentence="The age of the oldest offsets of any partition, at the time of the collection.",
+        sentence="The age of the partition offsets that are oldest, at the time of the collection.",
         value=lambda group: group.age_seconds,
     ),
     OfCluster(
         name="kctl_collect_up",
         labels=(*CLUSTER, "part"),
-        sentence="Whether the last poll of all groups of a cluster got a part completely: `groups` (their list), "
-        "`committed`, `members`, `offsets` (of the logs). A failed part keeps its last values, which age.",
+        sentence="Whether the last poll of all groups of a cluster fetched a part completely: `groups` (their list), "
+        "`committed`, `members`, `offsets` (of the logs). A failed part keeps its last values; their age grows.",
         samples=lambda cluster: by_label({part: float(is_up) for part, is_up in cluster.up.items()}),
     ),
     OfCluster(

@@ -34,7 +34,8 @@ METRICS: tuple[Metric, ...] = (
     ),
     Single(
         name="kctl_advised_workers",
-        sentence="The number of workers that `kctl advise` names; absent while it is unknown, as are the next three.",
+        sentence="The number of workers that `kctl advise` names; absent while it is unknown, like the next three "
+        "metrics.",
         samples=lambda snapshot: single(snapshot.advice.workers),
     ),
     Single(
@@ -44,12 +45,13 @@ METRICS: tuple[Metric, ...] = (
     ),
     Single(
         name="kctl_advised_hosts",
-        sentence="The hosts for the advised workers; absent also if the fleet runs on one host.",
+        sentence="The number of hosts for the advised workers; absent also if the fleet runs on one host.",
         samples=lambda snapshot: single(snapshot.advice.hosts),
     ),
     Single(
         name="kctl_worker_capacity_per_second",
-        sentence="The messages that one worker can do per second in full batches, by its batches of the last minutes.",
+        sentence="The messages that one worker can process per second in full batches, by the batches of the last "
+        "minutes.",
         samples=lambda snapshot: single(snapshot.advice.capacity_per_second),
     ),
     Single(
@@ -62,7 +64,7 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_rpc_duration_seconds",
         labels=(*GROUP, "method"),
         bounds=RPC_BUCKETS_SECONDS,
-        sentence="The duration of these requests, from the request that was read to the finished reply.",
+        sentence="The duration of these requests, from the complete request to the complete reply.",
         samples=_durations,
     ),
     Single(
@@ -96,8 +98,8 @@ METRICS: tuple[Metric, ...] = (
     Single(
         name="kctl_collect_last_success_timestamp_seconds",
         labels=(*GROUP, "part"),
-        sentence="When a part last succeeded: `agents` (all answered a ping); `committed`, `offsets` and "
-        "`group` of the brokers.",
+        sentence="When a part of the collection last succeeded: `agents` (all answered a ping); `committed`, "
+        "`offsets` and `group` of the brokers.",
         samples=lambda snapshot: by_label(snapshot.last_success),
     ),
     Single(

@@ -44,15 +44,16 @@ def _oldest_unhandled(shown: GroupColumns) -> Reals | None:
 METRICS: tuple[Metric, ...] = (
     PartitionColumn(
         name="kctl_consumer_lag",
-        sentence="Messages between the group's committed offset and the end of the partition. Before the first commit: "
-        "from the log start with `kafka.auto_offset_reset` `earliest`, from its worker's position with `latest`.",
+        sentence="Messages between the group's committed offset and the end of the partition. Before the first "
+        "commit, the lag counts from the log start (`kafka.auto_offset_reset` `earliest`) or from the worker's "
+        "position (`latest`).",
         values=attrgetter("partitions.lag"),
     ),
     PartitionColumn(
         name="kctl_consumer_lag_seconds",
         sentence="The longest time that a pending message can have waited: since the last processed record's "
-        "timestamp, or since no message was pending, whichever is less (beyond an hour estimated from the pace of "
-        "arrivals); 0 if no message is pending.",
+        "timestamp, or since the lag was last 0, whichever is less; 0 if no message is pending. Beyond an hour, it "
+        "is estimated from the pace of arrivals.",
         values=_assessed("lag_seconds"),
     ),
     PartitionColumn(
@@ -69,8 +70,8 @@ METRICS: tuple[Metric, ...] = (
     ),
     PartitionColumn(
         name="kctl_consumer_oldest_unhandled_seconds",
-        sentence="The age of the partition's oldest unhandled message: in Kafka (`kctl_consumer_lag_seconds`), in the "
-        "storage, in a handler, or before its next try. Only for the fleet's own group.",
+        sentence="The age of the partition's oldest unhandled message: in Kafka (`kctl_consumer_lag_seconds`), in "
+        "the storage, in a handler, or waiting for its next try. Only for the fleet's own group.",
         values=_oldest_unhandled,
     ),
     PartitionColumn(
@@ -86,13 +87,13 @@ METRICS: tuple[Metric, ...] = (
     PartitionColumn(
         name="kctl_consumer_ahead",
         sentence="How far the committed offset is above the end of the partition, for example because its topic was "
-        "recreated: this many messages will be skipped, and the lag is 0. Absent otherwise.",
+        "recreated. This many messages will be skipped, and the lag is 0. Absent otherwise.",
         values=_ahead,
     ),
     PartitionColumn(
         name="kctl_consumer_lost_messages",
         sentence="How far the committed offset is below the start of the partition: retention has removed this many "
-        "unread offsets, which the lag includes. Absent otherwise.",
+        "unread offsets. The lag includes them. Absent otherwise.",
         values=_lost,
     ),
     WordColumn(

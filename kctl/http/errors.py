@@ -19,7 +19,7 @@ _MEDIA_TYPE = "application/json"
 
 
 class HttpError(KctlError, code="http_error", http_status=400):
-    """A rejected request without a code of its own (docs/http.md)."""
+    """A request was rejected for a reason without a code of its own (docs/http.md)."""
 
 
 class Unauthorized(HttpError, code="unauthorized", http_status=401):
@@ -27,8 +27,8 @@ class Unauthorized(HttpError, code="unauthorized", http_status=401):
 
 
 class NotAllowed(HttpError, code="not_allowed", http_status=403):
-    """The request is from another site or for a foreign host name; or it changes something or reads dead letters while
-    no token is configured, or with a read token."""
+    """The request is from another site or for a foreign host name. Or it changes something or reads dead letters, but
+    no token is configured, or its token may only read."""
 
 
 class RequestTooSlow(HttpError, code="request_too_slow", retriable=True, http_status=408):

@@ -59,7 +59,8 @@ class LagTotals(Struct, frozen=True):
     """The partitions whose lag is unknown."""
     topics: Mapping[str, int | None] = {}
     behind_transaction: int | None = None
-    """Messages behind open transactions, which are not lag yet; None if unknown, or without `read_committed`."""
+    """Messages that open transactions withhold; the lag does not include them. None if unknown, or without
+    `read_committed`."""
 
 
 WORST = 3

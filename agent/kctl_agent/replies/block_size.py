@@ -13,11 +13,11 @@ class TableReply:
 
     version: int | None = value(
         "kctl_table_version",
-        "The newest version of the table of mode `lake`. This and the next four are counted after a new version, at "
-        "most every ten seconds; the size is `kctl_storage_bytes`.",
+        "The newest version of the table of mode `lake`. kctl counts this and the next four values after a new "
+        "version, at most every ten seconds; the size is `kctl_storage_bytes`.",
     )
     rows: int | None = value(
-        "kctl_table_rows", "Rows of the table; absent if the log does not have the number for every file."
+        "kctl_table_rows", "Rows of the table; absent if its log does not have the row count of every file."
     )
     files: int | None = value("kctl_table_files", "Files of the newest version.")
     small_files: int | None = value(
@@ -83,7 +83,8 @@ class StorageReply:
     )
     free_bytes: int | None = value(
         "kctl_storage_free_bytes",
-        "Free space of the storage: on its disk, or of a Redis' `maxmemory`; absent for a Redis without `maxmemory`.",
+        "Free space of the storage: on its disk, or below the `maxmemory` of a Redis; absent for a Redis without "
+        "`maxmemory`.",
     )
     oldest_seconds: float | None = age(
         "kctl_storage_oldest_message_seconds",

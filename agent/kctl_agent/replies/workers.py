@@ -77,8 +77,8 @@ class SinkerStats:
 
     handled: int | None = counter(
         "kctl_sinker_messages_total",
-        "Messages that a sinker has settled since its start: `handled`, `retried` (will be tried again), `dead` (dead "
-        "letters), `lost` (its lease expired meanwhile, so they are handled again).",
+        "Messages that a sinker has settled since its start: `handled`, `retried` (will be tried again), `dead` "
+        "(dead letters), `lost` (the lease expired first, so they are handled again).",
         ("outcome", "handled"),
     )
     retried: int | None = counter("kctl_sinker_messages_total", "", ("outcome", "retried"))

@@ -26,12 +26,12 @@ log = logging.getLogger(__name__)
 
 
 class DriverLost(AgentError, code="driver_lost"):
-    """In a worker only: its Spark driver has ended; the worker continues with the next one."""
+    """The Spark driver of a worker has ended; the worker continues with the next driver."""
 
 
 class ApplicationEnded(AgentError, code="application_ended"):
     """The Spark cluster has ended the application of an engine, or of a worker with its own driver. The process ends;
-    the next one starts another application."""
+    the next process starts another application."""
 
 
 def check_application(session: SparkSession) -> None:

@@ -79,7 +79,7 @@ class StorageMisconfigured(StorageUnusable, code="storage_misconfigured", retria
 
 
 class TableRefused(StorageError, code="table_refused"):
-    """kctl cannot write this Delta table, or not with these columns; the sentence names the feature, version or
+    """kctl cannot write this Delta table, or cannot write these columns; the sentence names the feature, version or
     column."""
 
 

@@ -48,7 +48,7 @@ Bytes = bytes | memoryview
 
 
 class BadBlock(StorageError, code="bad_block"):
-    """Bytes are not a block, or of a version or codec that this release does not know."""
+    """The bytes are not a block, or have a version or codec that this release does not know."""
 
 
 @dataclass(frozen=True, slots=True)

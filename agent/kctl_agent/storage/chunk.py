@@ -16,7 +16,7 @@ TopicPartition = tuple[str, int]
 
 
 class GapRefused(StorageError, code="gap_refused"):
-    """A chunk begins above the stored offset; storing it would lose the messages between."""
+    """A chunk begins after the stored offset; storing it would lose the messages in between."""
 
 
 class StoredOffsetMissing(StorageError, code="stored_offset_missing"):
@@ -24,7 +24,7 @@ class StoredOffsetMissing(StorageError, code="stored_offset_missing"):
 
 
 class StoredOffsetMoved(StorageError, code="stored_offset_moved", retriable=True):
-    """Another owner has set or moved the stored offset since the batch was planned. The worker decides again."""
+    """Another owner has set or moved the stored offset since the batch was planned. The worker plans again."""
 
 
 class OtherGroup(StorageError, code="other_group"):

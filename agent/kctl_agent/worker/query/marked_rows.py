@@ -31,8 +31,8 @@ MAX_ERROR = 8192
 
 
 class UnsteadyMarks(StorageError, code="unsteady_marks"):
-    """The transform marked other rows when a batch ran again; nothing was stored. Decide only from the message: no
-    clock, no random number, no server."""
+    """The transform marked other rows when a batch ran again; nothing was stored. Mark rows only by the message, not by
+    a clock, a random number or a server."""
 
 
 class UntracedMarks(StorageError, code="untraced_marks"):

@@ -40,7 +40,7 @@ class BatchRange:
 
 
 class BadOrder(StorageError, code="bad_order"):
-    """The records of a task are not whole partitions in order: the transform has shuffled them."""
+    """The transform has shuffled the records, so a task does not have whole partitions in order."""
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ CANCELLED = -1
 
 
 class RequeueTaken(StorageError, code="requeue_taken", retriable=True):
-    """Another process has requeued the dead letters of a table, or cancelled that; nothing was written."""
+    """Another process has requeued the dead letters of a table, or cancelled the requeue; nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,8 @@ def numbered_files(table: DeltaTable) -> list[str]:
 
 
 class BatchNotStored(StorageError, code="batch_not_stored", retriable=True):
-    """Dead letters of a table belong to a batch that is not committed; they are requeued after it has run again."""
+    """The dead letters of a table belong to a batch that is not committed. They are requeued after the batch has run
+    again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,8 +306,8 @@ class Requeues:
                     continue
                 if row["offset_max"] >= stored.next:
                     raise BatchNotStored(
-                        f"dead letters of {topic}-{partition} from offset {stored.next} on are of a batch that is not "
-                        "stored yet; what was asked for is requeued once it is"
+                        f"dead letters of {topic}-{partition} from offset {stored.next} on belong to a batch that is "
+                        "not stored yet; they are requeued once the batch is stored"
                     )
 
 

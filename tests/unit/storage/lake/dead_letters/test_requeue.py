@@ -255,7 +255,7 @@ def test_dead_letters_of_an_unstored_batch_wait(table: DeadLetterTable, storage:
     written(table, batch, [115]).commit()
     assert table.requeue_dead(Selection(offset_from=104)) == 2
 
-    with pytest.raises(BatchNotStored, match="of t-0 from offset 110 on are of a batch that is not stored yet"):
+    with pytest.raises(BatchNotStored, match="of t-0 from offset 110 on belong to a batch that is not stored yet"):
         put_back(table)
     assert (offsets(path), table.count_requeued()) == ([], 2)
     commit_no_rows(batch)
