@@ -1,4 +1,4 @@
-"""The contract of reducers: pure, without clock and I/O, and independent of order and repetition.
+"""The contract of reducers: pure, without clock and I/O, and independent of the order and repetition of answers.
 
 A reducer uses only the newest answer of each sender (`per_sender`), so answers may be grouped before they are reduced.
 """
@@ -32,7 +32,7 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[R]):
-    """One agent's result. `age_seconds` is that of the agent's snapshot."""
+    """One agent's result. `age_seconds` is the age of the agent's snapshot."""
 
     sender: str
     result: R
@@ -61,7 +61,7 @@ class GroupStats:
 
     @classmethod
     def of(cls, state: str | None, members: int | None) -> GroupStats | None:
-        """Converts the brokers' word, such as `PreparingRebalance`."""
+        """Makes stats from the brokers' word for a state, such as `PreparingRebalance`; None if a value is None."""
         return None if state is None or members is None else cls(_state(state), members)
 
 
@@ -75,7 +75,8 @@ class BrokerSnapshot:
     """The brokers' view: all partitions of the configured topics, whether or not a worker reports them."""
 
     partitions: PartitionColumns = _NO_PARTITIONS
-    """Does not have the columns that only workers know; empty before the first answer. `now` is when it was taken."""
+    """Without the columns that only workers know; empty before the brokers' first answer. `now` is when the snapshot
+    was taken."""
     group: GroupStats | None = None
     """None if the coordinator did not answer the last poll, because old news about members would mislead."""
     reset: ResetPolicy = ResetPolicy.EARLIEST
@@ -88,8 +89,8 @@ class Freshness:
     age_seconds: float | None
     complete_age_seconds: float | None
     stale_after_seconds: float
-    """Three collect intervals, at least 5 s; if collections take longer than the configured interval, three of the
-    actual one."""
+    """Three collect intervals, but at least 5 s. If collections take longer than the configured interval, the actual
+    interval counts."""
     error: str | None
     missing_topics: tuple[str, ...] = ()
 
@@ -114,14 +115,14 @@ def per_sender(answers: Iterable[Answer[R]]) -> list[Answer[R]]:
 
 
 def _is_newer(answer: Answer[R], other: Answer[R]) -> bool:
-    """Breaks ties by content, so that the order of answers does not matter."""
+    """Whether `answer` is newer; breaks ties by content."""
     if answer.age_seconds != other.age_seconds:
         return answer.age_seconds < other.age_seconds
-    return repr(answer.result) < repr(other.result)
+    return repr(answer.result) < repr(other.result)  # so that the order of answers does not matter
 
 
 def newest_rows(answers: Iterable[Answer[tuple[R, ...]]], key: Callable[[R], K]) -> dict[K, R]:
-    """Rows by `key`; the newest answer wins."""
+    """Returns rows by `key`; if answers differ, the newest wins."""
     newest: dict[K, R] = {}
     for answer in sorted(per_sender(answers), key=lambda each: each.age_seconds):
         for row in answer.result:
@@ -142,7 +143,8 @@ def union(kind: type[R], listed: str, *key: str) -> Reducer[R, R]:
 
 
 def block_size(answers: Sequence[Answer[StorageReply]], _brokers: BrokerSnapshot) -> StorageReply:
-    """Counts a shared storage once. Leaves out workers that have not opened their storage yet."""
+    """Sums up the workers' storages. Counts a shared storage once, and leaves out workers that have not opened their
+    storage yet."""
     counts = [(answer.sender, aged(answer.result, answer.kept_seconds), answer.age_seconds) for answer in answers]
     rows: list[Answer[tuple[StorageReply, ...]]] = [
         Answer(sender, (row,), max(age, _age(row))) for sender, row, age in counts
@@ -168,7 +170,8 @@ def block_size(answers: Sequence[Answer[StorageReply]], _brokers: BrokerSnapshot
 
 
 def member_leader(answers: Sequence[Answer[MemberReply]], _brokers: BrokerSnapshot) -> GroupMembers:
-    """Workers that have not joined do not affect leader and generation."""
+    """Returns members, leader and generation of the group. Workers that have not joined affect neither leader nor
+    generation."""
     newest = per_sender(answers)
     generations = {each.result.generation for each in newest if each.result.generation is not None}
     leaders = {each.result.leader for each in newest if each.result.leader is not None}
@@ -183,12 +186,12 @@ def member_leader(answers: Sequence[Answer[MemberReply]], _brokers: BrokerSnapsh
 
 
 def ping(answers: Sequence[Answer[PingReply]], _brokers: BrokerSnapshot) -> Pings:
-    """Names each by its socket, whatever name it reports."""
+    """Returns the pings of all processes, each named by its socket, regardless of the name that it reports."""
     return Pings(tuple(replace(answer.result, name=answer.sender) for answer in per_sender(answers)))
 
 
 def workers(answers: Sequence[Answer[WorkerRow]], _brokers: BrokerSnapshot) -> Workers:
-    """Names each process by its socket, whatever name it reports. The master adds the supervisor's view."""
+    """Returns the rows of all processes, each named as by `ping`. The master adds the supervisor's view."""
     return Workers(
         tuple(
             replace(answer.result, name=answer.sender, age_seconds=answer.age_seconds, supervisor=None)

@@ -1,8 +1,8 @@
 """Merges the fleet's partitions from agents' rows and the brokers' columns.
 
-Agents say who reads a partition: if two claim it, the higher generation wins, then newer offsets. Progress comes from
-the newest offsets, an agent's or the brokers'. An attached application has no generation and forms its own group after
-the fleet's.
+Agents say who reads a partition. If two claim it, the higher generation wins, then newer offsets. Progress comes from
+the newest offsets, whether an agent's or the brokers'. An attached application has no generation and forms its own
+group after the fleet's.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ _ATTACHED = "attached/{}"  # a fleet's group may have the same name
 
 
 def offset_checker(answers: Sequence[Answer[PartitionsReply]], brokers: BrokerSnapshot) -> PartitionColumns:
-    """`answers`: those of `kafka_lag` or `offset_checker`."""
+    """Merges the answers to `kafka_lag` or `offset_checker` with the brokers' columns."""
     claims, attached = _claims(answers, brokers.partitions)
     names, base = brokers.partitions.names, brokers.partitions
     places = {key: place for place, key in enumerate(names.keys)}
@@ -46,7 +46,7 @@ def offset_checker(answers: Sequence[Answer[PartitionsReply]], brokers: BrokerSn
 
 
 def kafka_lag(partitions: PartitionColumns) -> LagTotals:
-    """Leaves out attached applications."""
+    """Returns the lags of the fleet's group, without attached applications."""
     return partitions.lags()[0]
 
 
@@ -79,14 +79,14 @@ def _strength(claim: _Claim) -> tuple[int, float]:
 
 
 def _merged(claims: Sequence[_Claim | None], brokers: PartitionColumns, reset: ResetPolicy) -> PartitionColumns:
-    """Committed offset and end come from one source, the newer, so that their difference was true at one moment; the
-    other source only fills gaps."""
+    """Merges claims with the brokers' columns. Committed offset and end come from the newer source, so that their
+    difference was true at one moment; the older source only fills gaps."""
     rows, now = [None if claim is None else claim[0] for claim in claims], brokers.now
     replies = [None if claim is None else claim[1] for claim in claims]
     is_claimed = np.array([row is not None for row in rows], np.bool_)
     kept, age = _reals(replies, "kept_seconds"), _reals(rows, "age_seconds")
     claimed_at = now - age - kept
-    # If an agent knows nothing yet, that is as old as its reply.
+    # If an agent has no offsets yet, this is as old as its reply.
     unasked_at = now - _reals(replies, "age_seconds")
     claimed_at = np.where(np.isnan(claimed_at) & np.isnan(brokers.at), unasked_at, claimed_at)
     is_newer = is_claimed & (np.isnan(brokers.at) | (claimed_at >= brokers.at))

@@ -26,7 +26,7 @@ _HELD = {Held.NO: "", Held.NOT_YET_OVER: "not yet over: ", Held.NOT_SEEN_TO_BE_O
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssessmentColumns:
-    """Columns of assessments. Immutable; NaN: unknown."""
+    """The assessments of many partitions, one column per field. Immutable. NaN means unknown."""
 
     status: NDArray[np.int8]
     """Indices into `STATUSES`."""
@@ -82,7 +82,7 @@ class Assessments(Sequence[Assessment]):
         return [STATUSES[number] for number in self.status.tolist()]
 
     def reason_of_all(self, rows: Rows) -> str:
-        """Returns the first partition's reason, with the sums of all partitions."""
+        """Returns the reason of the first of `rows`; its numbers are sums over all `rows`."""
         places = rows + self._rows.start if isinstance(self._rows, range) else self._rows[rows]
         return self._reason(int(places[0]), places)
 
@@ -117,7 +117,7 @@ def _known(value: float) -> float | None:
 
 
 def of_groups(assessments: Assessments, begins: Sequence[int], name_of: Callable[[int], str]) -> list[Assessment]:
-    """A group has the status of its worst partition.
+    """Returns the assessment of each group, which has the status of the group's worst partition.
 
     Group N has the partitions from `begins[N]` to `begins[N + 1]`; `name_of` returns a partition's name by its number.
     """
@@ -151,32 +151,31 @@ def of_groups(assessments: Assessments, begins: Sequence[int], name_of: Callable
 
 
 def _greatest(column: Reals, starts: NDArray[np.intp]) -> Reals:
-    """The greatest known value of each group; 0 only if all of its values are known."""
+    """Returns the greatest known value of each group; NaN instead of 0 if another value of the group is unknown."""
     known: Reals = np.fmax.reduceat(column, starts)
     return np.where(known > 0.0, known, np.maximum.reduceat(column, starts))
 
 
 def judged_lag_seconds(assessments: Assessments) -> tuple[float | None, float]:
-    """The greatest time lag of unpaused partitions that this host judges (None unless all are known), and their usual
-    cycle.
-
-    The cycle is the median, because a partition with few messages learns long silences.
-    """
+    """Returns the greatest time lag (None if one is unknown) and the median cycle of the unpaused partitions that this
+    host judges."""
     others = NUMBERS[Status.ELSEWHERE], NUMBERS[Status.PAUSED]
     judged = np.flatnonzero(~np.isin(assessments.status, others))
     lags, cycles = (assessments.column(name)[judged] for name in ("lag_seconds", "cycle_seconds"))
+    # A median, because a partition with few messages learns long silences.
     return _known(lags.max(initial=0.0)), _median(cycles) if len(cycles) else 0.0
 
 
 def _median(values: Reals) -> float:
-    """As `np.median`, which imports masked arrays: 1.6 MiB. NaN if any value is unknown."""
+    """Returns the median; NaN if any value is unknown."""
+    # `np.median` would import masked arrays, which take 1.6 MiB.
     middle = [(len(values) - 1) // 2, len(values) // 2]
     return nan if np.isnan(values).any() else float(np.partition(values, middle)[middle].mean())
 
 
 def longest_lag_seconds(assessments: Assessments) -> float | None:
-    """The greatest known time lag of the partitions that this host judges. None if some are unknown and no known one
-    exceeds 0."""
+    """Returns the greatest known time lag of the partitions that this host judges; None if some lags are unknown and no
+    known lag exceeds 0."""
     is_own = assessments.status != NUMBERS[Status.ELSEWHERE]
     seconds = assessments.column("lag_seconds")[is_own]
     known = seconds[~np.isnan(seconds)]
@@ -187,7 +186,7 @@ def longest_lag_seconds(assessments: Assessments) -> float | None:
 
 @lru_cache(_KEPT_REASONS)
 def all_well(idle: int, ok: int, elsewhere: int = 0) -> str:
-    """The reason of a healthy group: `3 partitions idle, 5 ok`."""
+    """Returns the reason of a healthy group, such as `3 partitions idle, 5 ok`."""
     counts = (idle, Status.IDLE), (ok, Status.OK), (elsewhere, Status.ELSEWHERE)
     first, *more = [(count, status.value) for count, status in counts if count]
     return ", ".join([f"{number_of(first[0], 'partition')} {first[1]}", *(f"{count} {word}" for count, word in more)])

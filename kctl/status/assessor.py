@@ -1,4 +1,4 @@
-"""The assessor of groups: keeps observations and judges all partitions at once, per collection. Pure."""
+"""Assesses groups: keeps observations of partitions, and judges all of them at each collection. Pure."""
 
 from collections.abc import Callable
 
@@ -14,12 +14,12 @@ from kctl.status.words import Status
 
 
 class Processed:
-    """The last stored record of many partitions, and the committed offsets for which it is the last."""
+    """The timestamp of each partition's last stored record, and the committed offsets for which this record is last."""
 
     def __init__(self, size: int) -> None:
         self.timestamp: Reals = np.broadcast_to(np.float64(np.nan), size)
-        """Unix seconds, Kafka's; unknown is NaN. No column takes memory before the first report, which groups of other
-        clients never get."""
+        """Kafka's timestamps in Unix seconds; NaN if unknown. Columns take no memory before the first report, which
+        groups of other clients never get."""
         self._committed: Ints = np.broadcast_to(np.int64(0), size)
         self._position = self._committed
 
@@ -34,8 +34,8 @@ class Processed:
             setattr(self, name, chosen)
 
     def add(self, timestamp: Reals, position: Ints, committed: Ints) -> None:
-        """Adds the workers' reports. Without one (the worker is gone, or new) the earlier record stays until the
-        committed offset contradicts it."""
+        """Adds the workers' reports. A partition without a report, because its worker is gone or new, keeps its earlier
+        record until the committed offset contradicts the record."""
         is_reported = ~np.isnan(timestamp) & (position != ABSENT)
         at_most = np.where(committed == ABSENT, position, np.minimum(committed, position))
         is_agreed = (committed != ABSENT) & (self._committed <= committed) & (committed <= self._position)
@@ -45,12 +45,13 @@ class Processed:
 
 
 def lag_seconds(lag: Ints, timestamp: Reals, caught_up_at: Reals, now: float, now_unix: float) -> Reals:
-    """The smaller of two upper bounds; 0 without pending messages, NaN if unknown.
+    """Returns the time lag of each partition: 0 without pending messages, NaN if unknown.
 
-    If one message arrives after an hour of silence, the last record's timestamp alone would give an hour. If kctl
-    starts while messages are pending, the log's growth alone is not known for long enough. Timestamps in the future are
-    ignored.
+    It is the smaller of two bounds: the age of the last stored record, and the time since the partition had caught up.
+    Timestamps in the future are ignored.
     """
+    # If a message arrives after an hour of silence, the last record alone would give an hour. If kctl starts while
+    # messages are pending, the time of catching up is not known.
     of_record = np.where(timestamp <= now_unix, now_unix - timestamp, np.nan)
     bound = np.fmin(now - caught_up_at, of_record)
     return np.where(lag == 0, 0.0, np.where(lag == ABSENT, np.nan, bound))
@@ -60,7 +61,7 @@ class Assessor:
     """Judges the partitions of groups. One thread at a time. Forgets partitions that disappear."""
 
     def __init__(self, rules: StatusRules, allowed_lag_of: Callable[[str], int] = lambda _: 0) -> None:
-        """`allowed_lag_of`: group name -> number of messages that may remain."""
+        """`allowed_lag_of` maps a group's name to the number of messages that may remain."""
         self._rules, self._allowed_lag_of = rules, allowed_lag_of
         self._names = Names({})
         self._allowed_lag: Ints = np.empty(0, np.int64)
@@ -69,7 +70,7 @@ class Assessor:
         self._processed = Processed(0)
 
     def adopt(self, rules: StatusRules, allowed_lag_of: Callable[[str], int]) -> None:
-        """Forgets observations of groups whose rules have changed."""
+        """Replaces the rules and allowed lags, and forgets the observations of groups for which they have changed."""
         self._allowed_lag_of = allowed_lag_of
         if rules != self._rules:
             self._rules, self._names = rules, Names({})
@@ -79,7 +80,7 @@ class Assessor:
         self._choose(np.where(old == self._allowed_lag, np.arange(len(old)), -1))
 
     def assess(self, partitions: PartitionColumns, owners: Owners, now_unix: float) -> Assessments:
-        """`now_unix` is `partitions.now` in Unix seconds."""
+        """Adds the offsets of all partitions, and judges them. `now_unix` is `partitions.now` in Unix seconds."""
         names, now = partitions.names, partitions.now
         if names != self._names:
             self._choose(names.moved_from(self._names))
@@ -121,8 +122,8 @@ class Assessor:
         seen.excuse(owners.is_in("paused") | owners.is_in("throttled") | owners.is_in("elsewhere"))
 
     def _begin_anew(self, reported: PartitionColumns) -> None:
-        """Restarts observations if the basis of the lag changes: from a position to the first commit, or from a deleted
-        commit to the log start, is no rewind."""
+        """Restarts the observations of partitions whose lag has a new basis: the first commit instead of a position, or
+        the log start instead of a deleted commit. Such a change is not a rewind."""
         seen = self._history
         has_commit, had_commit = reported.committed != ABSENT, seen.uncommitted == Uncommitted.COMMITTED
         is_lag_known, is_seen = reported.lag_from != ABSENT, ~np.isnan(seen.newest.at)
@@ -138,7 +139,7 @@ class Assessor:
 
 
 def _oldest(lag_seconds: Reals, stored: Ints | None, stored_seconds: Reals | None) -> Reals:
-    """The age of the oldest message in Kafka or the storage; unknown if one of the two is unknown."""
+    """Returns the age of the oldest unhandled message, in Kafka or the storage; NaN if either age is unknown."""
     if stored is None or stored_seconds is None:
         return lag_seconds
     in_storage = np.where(stored == 0, 0.0, np.where(stored == ABSENT, np.nan, stored_seconds))
@@ -146,8 +147,7 @@ def _oldest(lag_seconds: Reals, stored: Ints | None, stored_seconds: Reals | Non
 
 
 def _rounded(values: Reals) -> Reals:
-    """Rounds to thousandths, which are shorter to write, send and store."""
-    return np.round(values, 3)
+    return np.round(values, 3)  # shorter to write, send and store
 
 
 def _catchup(lag: Ints, growth: Reals) -> Reals:

@@ -1,5 +1,5 @@
-"""Problems of messages that have left Kafka: long waits, dead letters, the handler. Pure. Each finding is `degraded`:
-messages flow, but not as they should."""
+"""Finds problems of messages that have left Kafka: long waits, dead letters, a failing handler. Pure. The level of each
+finding is `degraded`, because messages still flow."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -23,10 +23,10 @@ class Found(NamedTuple):
     level: Level
     about: str
     what: str
-    """Without numbers that change."""
+    """The problem, without numbers that change."""
     why: str | None = None
     seconds: float = 0.0
-    """For how long it is known."""
+    """How long the problem has lasted."""
 
 
 def calls(sinkers: Mapping[str, SinkerStats]) -> Iterator[Found]:
@@ -43,8 +43,8 @@ def calls(sinkers: Mapping[str, SinkerStats]) -> Iterator[Found]:
 
 
 def tries(sinkers: Mapping[str, SinkerStats], storage: StorageReply) -> Iterator[Found]:
-    """Finds many failed tries in the last minute. Also finds a few failed tries over a longer time, if none succeeded
-    and messages are pending."""
+    """Finds a handler that failed in many tries of the last minute, or that has failed in all tries for over 30 s while
+    messages are pending."""
     count = sum(each.recent_tries or 0 for each in sinkers.values())
     failures = {name: stats.recent_failures or 0 for name, stats in sinkers.items()}
     failed = sum(failures.values())
@@ -80,7 +80,7 @@ def _limit_seconds(stats: SinkerStats) -> float:
 
 
 def stored_words(storage: StorageReply) -> str | None:
-    """The number of messages in the storage; None without any, or if unknown."""
+    """Describes how many messages are in the storage; None if the number is 0 or unknown."""
     count = (storage.pending or 0) + (storage.processing or 0)
     if not count:
         return None

@@ -1,7 +1,7 @@
-"""The history of many partitions in a time window: bounded in memory. Pure.
+"""The history of many partitions in a time window, with bounded memory. Pure.
 
-Times are the caller's monotonic seconds. Everything is a column: a cycle over 100,000 partitions takes some hundred
-operations. An unknown time is NaN, an unknown offset `ABSENT`.
+Times are the caller's monotonic seconds. All values are in columns, so that a cycle over 100,000 partitions takes a few
+hundred operations. An unknown time is NaN, an unknown offset `ABSENT`.
 """
 
 from enum import IntEnum
@@ -15,27 +15,27 @@ from kctl.status.observations import Observations, whole
 
 _UNKNOWN = np.nan
 _PACE_SECONDS = 60.0
-"""Arrivals over a shorter time give no pace."""
+"""How long arrivals must be observed to estimate their pace."""
 _BETWEEN_REMOVALS_SECONDS = 300.0
-"""A broker's interval of removals (`log.retention.check.interval.ms`)."""
+"""How often a broker removes old messages (`log.retention.check.interval.ms`)."""
 _SILENCES = 8
 _SILENCES_LEARNED = 3
 _GAP_SECONDS = 10.0
 _GAP_INTERVALS = 3.0
-"""Offsets later than both were unavailable in between."""
+"""A gap in the observations is longer than `_GAP_SECONDS` and than this many previous intervals."""
 
 
 class Uncommitted(IntEnum):
     COMMITTED = 0
     NEVER = 1
     GONE = 2
-    """Deleted with its group, or expired."""
+    """The commit was deleted with its group, or has expired."""
 
 
 class SeenOffsets(NamedTuple):
     at: Reals
     committed: Ints
-    """Lag is counted from them."""
+    """The offsets from which lag is counted."""
     end: Ints
     start: Ints
 
@@ -48,11 +48,11 @@ class SeenOffsets(NamedTuple):
 class _Column(NamedTuple):
     fill: Any
     depth: int
-    """Number of values per partition; 0: one, without a dimension for it."""
+    """Number of values per partition; 0 for one value without a dimension of its own."""
     is_rare: bool
-    """Most partitions never need it: one read-only value for all, until the first differs."""
+    """Whether most partitions never need the column: all share one read-only value until the first differs."""
     is_reset: bool
-    """Whether it is reset with the observations."""
+    """Whether the column is reset with the observations."""
 
     def filled(self, size: int) -> NDArray[Any]:
         shape = (self.depth, size) if self.depth else (size,)
@@ -66,12 +66,12 @@ def _column(fill: object, depth: int = 0, *, is_rare: bool = False, is_reset: bo
 class History:
     """Observations of `size` partitions. Not thread-safe.
 
-    Columns are read-only. If `rows.count` is 0 nothing was observed yet, and `newest` is undefined.
+    Columns are read-only. If a partition's `rows.count` is 0, it was not observed yet and its `newest` is undefined.
     """
 
     uncommitted: NDArray[np.int8] = _column(np.int8(Uncommitted.COMMITTED), is_reset=False)
-    """Without a commit, `newest.committed` is the basis of the lag; if that is unknown too (`is_lag_known`), the log
-    start is."""
+    """Whether a commit exists. If not, lag counts from a position in `newest.committed`, or from the log start if
+    `is_lag_known` is false."""
     is_lag_known: Bools = _column(True, is_reset=False)
     moved_at: Reals = _column(_UNKNOWN)
     """When the committed offset was last seen to change."""
@@ -118,16 +118,16 @@ class History:
         self.rows.choose(rows)
 
     def begin(self, rows: Rows, uncommitted: NDArray[np.int8], is_lag_known: Bools, committed_at: Reals) -> None:
-        """Restarts without observations; `committed_at`: when the first commit was seen, if it was."""
+        """Restarts partitions without observations. `committed_at` is when their first commit was seen, or NaN."""
         self._forget(rows)
         self.uncommitted[rows], self.is_lag_known[rows] = uncommitted, is_lag_known
         self.moved_at[rows] = committed_at
 
     def add(self, new: SeenOffsets, is_known: Bools, keep_seconds: Reals, allowed_lag: Ints) -> None:
-        """Takes the latest known offsets, ignores older ones, and forgets what is older than `keep_seconds`.
+        """Adds the latest known offsets, ignores older ones, and forgets observations older than `keep_seconds`.
 
-        Up to `allowed_lag`, no message counts as pending. If both the log end and the commit are now below the old
-        commit, the log was recreated, and all observations of the old one are dropped. If only the end went back, as
+        A lag up to `allowed_lag` does not count as pending. If both the log end and the commit are now below the old
+        commit, the log was recreated, and all observations of the old log are dropped. If only the end went back, as
         after a change of leader, the log was truncated.
         """
         rows = np.flatnonzero(is_known & ~(new.at <= self.newest.at))
@@ -158,7 +158,7 @@ class History:
         self._look_for_the_end(rows, every, new, is_waiting)
 
     def excuse(self, is_excused: Bools) -> None:
-        """Restarts the silence of these partitions, which had no reader until now."""
+        """Restarts the measured silence of these partitions, because no commits were expected until now."""
         is_waiting = is_excused & ~np.isnan(self.waiting_since)
         self.waiting_since[is_waiting] = self.newest.at[is_waiting]
 
@@ -169,11 +169,10 @@ class History:
         return is_other
 
     def caught_up_at(self) -> Reals:
-        """Returns the last time at which the log ended at or before the committed offset: all pending messages came
-        later.
+        """Returns the last time at which the log ended at or before the committed offset; NaN if unknown.
 
-        If that time was before the oldest observation, it is estimated from the pace of arrivals since then. NaN:
-        unknown.
+        All pending messages arrived later. If that time was before the oldest observation, it is estimated from the
+        pace of arrivals since then.
         """
         first_at, first_end = self.rows.at[0], self.rows.end[0]
         rows = np.flatnonzero((self.newest.lag > 0) & (first_end > self.newest.committed) & (self.rows.count > 0))
@@ -213,6 +212,7 @@ class History:
         [chosen] = np.nonzero(is_seen & (new.committed != old.committed) & is_commit)
         moved, at, committed = rows[chosen], new.at[chosen], new.committed[chosen]
         waiting = self.waiting_since[moved]
+        # A silence that had already begun at the first observation was longer than observed.
         is_known = ~(np.isnan(self.moved_at[moved]) & (waiting == self.rows.at[0, moved]))
         silence = at - np.where(np.isnan(waiting), old.at[chosen], waiting)
         self._learn(moved[is_known], silence[is_known])
@@ -229,11 +229,8 @@ class History:
             self.rewind_at[every] = np.where(is_over, _UNKNOWN, self.rewind_at[every])
 
     def _learn(self, rows: Rows, silence_seconds: Reals) -> None:
-        """Learns the cadence: the second longest of the last silences, because one accident is no cadence.
-
-        Ignores a silence that had already begun at the first observation, because that silence was longer than
-        observed.
-        """
+        """Learns the cadence from silences that have ended: the second longest of the last eight, because one long
+        silence may be an accident."""
         if not len(rows):
             return
         count = self._silence_count[rows]

@@ -49,7 +49,7 @@ class JudgementReason(IntEnum):
 _SUMMED = frozenset(
     {JudgementReason.REMOVED, JudgementReason.OVERTAKEN, JudgementReason.TRANSACTION, JudgementReason.RISING}
 )
-"""Their `first` and `second` are numbers of messages."""
+"""Reasons whose `first` and `second` are numbers of messages, which can be summed."""
 
 
 class Judgements:
@@ -79,8 +79,8 @@ class Judgements:
                 column[rows] = values
 
     def reason(self, row: int, owner: Owner, others: Rows | None = None) -> str:
-        """Returns the reason in words. With `others`, which include `row`, the numbers are the sums of all of these
-        rows."""
+        """Returns the reason of `row` in words. If `others` is given, which includes `row`, the numbers are sums over
+        all of these rows."""
         reason, case = JudgementReason(int(self._reason[row])), _Case(self, row, owner)
         if others is not None:
             alike = others[self._reason[others] == reason]
@@ -227,11 +227,11 @@ class Hysteresis:
         self._better_since = rearranged(self._better_since, rows, np.nan)
 
     def settle(self, judged: NDArray[np.int8], now: float, hold_seconds: float, is_blind: Bools) -> NDArray[np.int8]:
-        """A change from trouble (`warn` and worse) to a better status takes `hold_seconds`.
+        """Updates `status` to the judged statuses; returns for each partition whether it keeps the old one (`Held`).
 
-        `unknown` is accepted at once unless `is_blind`, because trouble does not end when observations are missing. A
-        partition that moves to another host becomes that host's at once. If the status is not the judged one, `Held` is
-        the reason.
+        A change from trouble (`warn` and worse) to a better status takes `hold_seconds`. `unknown` is accepted at once
+        unless `is_blind`, because trouble does not end when observations are missing. `elsewhere` is always accepted at
+        once.
         """
         held = np.zeros(len(judged), np.int8)
         is_here = judged != NUMBERS[Status.ELSEWHERE]

@@ -1,4 +1,4 @@
-"""Observed offsets of many partitions over time: a window of 16 rows each, in columns. Pure.
+"""Observed offsets of many partitions over time: for each partition a window of 16 rows, in columns. Pure.
 
 As objects, the observations of 100,000 partitions would be millions, which the garbage collector would scan again and
 again.
@@ -31,7 +31,7 @@ class Observations:
 
     at: Reals
     committed: NDArray[np.signedinteger[Any]]
-    """32 bits, like `end`, while all offsets are small enough."""
+    """32 bits wide, like `end`, while all offsets are small enough."""
     end: NDArray[np.signedinteger[Any]]
     count: Numbers
     end_since: Reals
@@ -54,8 +54,8 @@ class Observations:
         self.end[:, rows] = np.minimum(self.end[:, rows], end)
 
     def add(self, rows: Rows, at: Reals, committed: Ints, end: Ints, is_same: Bools, is_end_same: Bools) -> None:
-        """Adds one row each, seen at `at` (seconds), which may have the same offsets, or the same end, as the newest.
-        Keeps no row in the middle of a run of equal offsets."""
+        """Adds a row to each partition, seen at `at` (seconds). `is_same` and `is_end_same`: whether offsets, or the
+        end, equal the newest row's. Drops rows in the middle of a run of equal offsets."""
         if self.end.itemsize < end.itemsize and max(_highest(committed), _highest(end)) > _SHORT:
             self.committed, self.end = self.committed.astype(np.int64), self.end.astype(np.int64)
         every = whole(rows, len(self.count))
@@ -81,18 +81,18 @@ class Observations:
             self._drop(rows, np.zeros(len(rows), np.int8))
 
     def held(self, rows: Rows, since: Reals) -> Numbers:
-        """Returns the last row, except the newest, that is not later than `since`; or the first row."""
+        """Returns the number of the last row that is not later than `since`, except the newest; 0 if all are later."""
         return np.maximum(self.below(self.at, rows, since) - 1, 0)
 
     def ended_at(self, rows: Rows, end: Ints) -> Reals:
-        """Returns when logs ended at offsets between the first row's end and the newest, interpolated."""
+        """Returns when each log ended at offset `end`, interpolated. `end` is between the first and the newest end."""
         row = self.below(self.end, rows, end) - 1
         (at, first), (next_at, last) = ((self.at[each, rows], self.end[each, rows]) for each in (row, row + 1))
         found: Reals = at + (next_at - at) * (end - first) / (last - first)
         return found
 
     def below(self, column: NDArray[Any], rows: Rows, values: NDArray[Any]) -> Numbers:
-        """Returns how many rows before the newest one have at most this value."""
+        """Counts each partition's rows, without the newest, whose value in `column` is at most that in `values`."""
         every, found = whole(rows, len(self.count)), np.zeros(len(rows), np.int8)
         last = self.count[every] - 1
         for number in range(int(last.max(initial=0))):
@@ -109,15 +109,15 @@ class Observations:
         self.count[rows] -= 1
 
     def _least_missed(self) -> Numbers:
-        """Returns the row that is missed the least, never the first or newest. The first row after a commit, which
-        shows the remaining lag, stays as long as a later row has the same commit."""
+        """Returns the number of the row that is missed the least, never the first or newest."""
         at, committed = self.at, self.committed
         least, found = np.full(at.shape[1], np.inf), np.ones(at.shape[1], np.int8)
         is_commit = committed[1] != committed[0]
         for number in range(1, WINDOW - 1):
             is_next_commit = committed[number + 1] != committed[number]
-            with np.errstate(divide="ignore", invalid="ignore"):  # windows that are not full hold anything
+            with np.errstate(divide="ignore", invalid="ignore"):  # unused rows have arbitrary values
                 gap = (at[number + 1] - at[number - 1]) / (at[-1] - at[number] + _EVEN_SECONDS)
+            # The first row after a commit shows the remaining lag, and stays while a later row has the same commit.
             is_less = (gap < least) & (is_next_commit | ~is_commit)
             np.copyto(found, np.int8(number), where=is_less)
             np.copyto(least, gap, where=is_less)
@@ -130,5 +130,5 @@ def _highest(column: Ints) -> int:
 
 
 def whole(rows: Rows, size: int) -> Rows | slice:
-    """Returns a slice if these are all rows, so that nothing is copied."""
+    """Returns `rows`, or a slice if these are all rows, so that indexing copies nothing."""
     return slice(None) if len(rows) == size else rows

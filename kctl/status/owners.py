@@ -22,25 +22,25 @@ class Owner:
     name: str | None
     """None if no worker answers for the partition."""
     state: str | None = None
-    """The reported state, or `UNSEEN`; without an owner, the fleet's: `starting`, `rebalancing`, or None."""
+    """The worker's reported state, or `UNSEEN`. Without a worker, the fleet's: `starting`, `rebalancing`, or None."""
     trigger_seconds: float | None = 0.0
     """Seconds between batches; None: unknown, as with other clients."""
     last_batch_seconds: float | None = None
     batch_running_seconds: float | None = None
-    """At the newest offsets."""
+    """How long the batch had been running at the time of the newest offsets."""
     waits_for: str | None = None
     behind_transaction: int = 0
     """Messages that no `read_committed` reader gets before an open transaction ends."""
     transaction_seconds: float | None = None
     """How long an open transaction has kept the last stable offset in place."""
     members: int | None = None
-    """Without an owner: the number of members by the group's coordinator.
+    """Without a worker, the number of members that the group's coordinator reports.
 
-    None if it did not answer, and for clients that choose their partitions themselves, whose group has no protocol type
-    and no members.
+    None if the coordinator did not answer. Also None for clients that choose their partitions themselves, because their
+    group has no protocol type and no members.
     """
     interval_seconds: float = 0.0
-    """Seconds between readings of its offsets, if longer than others'."""
+    """Seconds between readings of the partition's offsets, if longer than usual."""
 
 
 class Owners:
@@ -52,7 +52,8 @@ class Owners:
 
     @classmethod
     def of(cls, owners: Iterable[Owner], spread: Callable[[Rows], Rows] = lambda numbers: numbers) -> Owners:
-        """`owners` may contain one object many times. `spread` repeats the value of a group for its partitions."""
+        """Makes columns from one owner per partition, or per group if `spread` repeats a group's value for its
+        partitions. `owners` may contain one object many times."""
         distinct: dict[int, Owner] = {}
         found = [id(distinct.setdefault(id(owner), owner)) for owner in owners]
         numbers = {each: number for number, each in enumerate(distinct)}
@@ -89,5 +90,5 @@ class Owners:
         return np.array(of_owners, np.bool_)[self._numbers]
 
     def seconds(self, name: str) -> Reals:
-        """A field of all owners, such as `trigger_seconds`; NaN: unknown."""
+        """Returns a field of all owners, such as `trigger_seconds`; NaN if unknown."""
         return np.array([getattr(each, name) for each in self._owners], np.float64)[self._numbers]

@@ -37,7 +37,7 @@ _LONGER = 4.0
 _TRANSACTION_SECONDS = 60.0
 """How long a transaction may be open: a producer's default `transaction.timeout.ms`."""
 _HANGING_SECONDS = 900.0
-"""A broker's default `transaction.max.timeout.ms`; then an open transaction hangs."""
+"""A transaction that is open for longer hangs: a broker's default `transaction.max.timeout.ms`."""
 _MOST = int(np.iinfo(np.int64).max)
 
 
@@ -49,11 +49,11 @@ class StatusRules:
     hold_seconds: float = 5.0
     batch_limit_seconds: float = 600.0
     blind_seconds: float = inf
-    """Older offsets, and those older than the window, are too old for a judgement."""
+    """Offsets older than this, or than the window, are too old for a judgement."""
 
 
 def allowed_lag(settings: Sequence[str], group: str) -> int:
-    """The first matching `PATTERN=MESSAGES` counts; 0 without one."""
+    """Returns how many messages may remain, by the first `PATTERN=MESSAGES` that matches `group`; 0 without one."""
     pairs = (setting.rpartition("=") for setting in settings)
     return next((int(messages) for pattern, _, messages in pairs if fnmatchcase(group, pattern)), 0)
 
@@ -66,12 +66,12 @@ def cycle_seconds(seen: History, owners: Owners) -> Reals:
 
 
 def span_seconds(cycle: Reals, rules: StatusRules) -> Reals:
-    """A window with enough commits for a judgement."""
+    """Returns the length of a window with enough commits for a judgement."""
     return np.maximum(rules.window_seconds, np.minimum(_CYCLES_OF_A_WINDOW * cycle, _LONGEST_WINDOW_SECONDS))
 
 
 def kept_seconds(cycle: Reals) -> Reals:
-    """Long enough to reveal a reader that is only slightly too slow."""
+    """Returns how long to keep observations, so that they reveal a reader that is only slightly too slow."""
     return np.maximum(_LEAST_KEPT_SECONDS, np.minimum(_CYCLES_KEPT * cycle, _LONGEST_WINDOW_SECONDS))
 
 
@@ -96,20 +96,20 @@ class _Case(NamedTuple):
     """How long messages may be pending without a commit."""
 
     def quiet(self, rows: Rows) -> Reals:
-        """The silence at the newest offsets, because missing observations are not the consumer's fault."""
+        """Returns the silence up to the newest offsets, because missing observations are not the consumer's fault."""
         quiet = self.seen.newest.at[rows] - self.seen.waiting_since[rows]
         return np.where(np.isnan(quiet), 0.0, quiet)
 
 
 _Rule = Callable[[_Case, Rows, Judgements], Bools]
-"""Writes its findings for these rows; returns those that match."""
+"""Writes its findings for matching rows; returns which of the rows match."""
 
 
 def judge(
     seen: History, owners: Owners, rules: StatusRules, allowed_lag: Ints, now: float, stored: Ints | None = None
 ) -> Judgements:
-    """Returns the statuses at `now`, before hysteresis, by the first matching rule of each partition. `stored`:
-    messages in the storage, if there is one."""
+    """Judges each partition at `now`, before hysteresis, by the first matching rule. `stored`: messages in the storage,
+    if there is one."""
     cycle, lag = cycle_seconds(seen, owners), seen.newest.lag
     limit = _normal_silence(seen, owners, rules, cycle)
     case = _Case(seen, owners, rules, allowed_lag, now, cycle, span_seconds(cycle, rules), lag, limit)
@@ -122,13 +122,14 @@ def judge(
 
 
 def _normal_silence(seen: History, owners: Owners, rules: StatusRules, cycle: Reals) -> Reals:
-    """A batch past its limit is no excuse, however long batches are; and with a trigger of an hour, a warning must not
-    take three hours."""
+    """Returns how long messages may be pending without a commit: three cycles, but at most a cycle and the limit of a
+    batch, so that with a trigger of an hour a warning does not take three."""
     limit = np.maximum(rules.window_seconds, np.minimum(_CYCLES_OF_SILENCE * cycle, cycle + rules.batch_limit_seconds))
     is_learned = ~np.isnan(owners.seconds("trigger_seconds")) | ~np.isnan(seen.cadence_seconds)
     unlearned = np.where(owners.has_no_members, 0.0, rules.batch_limit_seconds)
     unlearned = np.where(np.isnan(seen.moved_at), unlearned, _UNLEARNED * rules.batch_limit_seconds)
     limit = np.where(is_learned, limit, np.maximum(limit, unlearned))
+    # A batch past its limit is no excuse, however long batches are.
     is_long = owners.seconds("batch_running_seconds") > rules.batch_limit_seconds
     return np.where(is_long, rules.window_seconds, limit)
 
@@ -172,10 +173,7 @@ def _overtaken(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _overtaken_soon(case: _Case, rows: Rows, found: Judgements) -> Bools:
-    """Finds partitions where each removal brings the log start nearer to the committed offset.
-
-    If more is removed at once than is pending, the log is short and the consumer keeps up.
-    """
+    """Finds partitions where each removal brings the log start nearer to the committed offset."""
     seen = case.seen
     fits: Bools = (case.lag[rows] > case.allowed_lag[rows]) & ~np.isnan(seen.removed_at[0, rows])
     if not fits.any():
@@ -186,6 +184,7 @@ def _overtaken_soon(case: _Case, rows: Rows, found: Judgements) -> Bools:
     seconds, removed, read = at[1] - at[0], start[1] - start[0], committed[1] - committed[0]
     horizon = np.maximum(_SOON_SECONDS, seconds)
     above = seen.newest.committed[these] - seen.start[these]
+    # If a removal is larger than the lag, the log is short and the consumer keeps up.
     is_near = (removed > read) & (case.lag[these] > removed) & (seen.newest.at[these] - at[1] <= horizon)
     with np.errstate(divide="ignore", invalid="ignore"):
         left = np.maximum(above / removed, (committed[1] - start[1]) / (removed - read)) * seconds
@@ -253,10 +252,9 @@ def _rewound(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _rising(case: _Case, rows: Rows, found: Judgements) -> Bools:
-    """Finds rising lag, over the window and over longer and longer times while there are observations. A consumer that
-    is much too slow is found soon. One that is slightly too slow is found later, when the lag has risen more than it
-    does between two commits.
-    """
+    """Finds rising lag, over the window and over longer and longer times while there are observations. Soon finds a
+    consumer that is much too slow; finds a slightly too slow one later, when the lag has risen more than it does
+    between two commits."""
     seen, fits = case.seen, np.zeros(len(rows), np.bool_)
     [left] = np.nonzero(seen.left_over[rows] > 0)
     cycle = np.maximum(np.maximum(case.cycle[rows], seen.interval_seconds[rows]), 1.0)
@@ -285,12 +283,10 @@ def _rising(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _rise(case: _Case, rows: Rows, first: Numbers, began: Reals, least: Reals) -> tuple[Bools, Ints]:
-    """Returns whether lag rises, and from which value: the least lag of the first half and the last lag, if lag never
-    was zero, has clearly risen from half to half, and still rises.
-
-    Compares halves, so that one dip does not hide a growing lag, and a burst that is being worked off does not look
-    like one. Compares lag right after commits, because every lag grows between commits.
-    """
+    """Returns whether the lag rises, and its least value in the first half of the window. A lag rises if it stayed
+    above the allowed lag, has clearly grown from the first half to the second, and still grows."""
+    # Compares halves, so that one dip does not hide a growing lag, and a burst that is being worked off does not look
+    # like one. Compares lag right after commits, because every lag grows between commits.
     seen, kept = case.seen, case.seen.rows
     last, count, middle = seen.left_over[rows], kept.count[rows], (began + seen.newest.at[rows]) / 2
     least_late, least_early, most_late, late_commits = (np.full(len(rows), fill) for fill in (_MOST, _MOST, 0, 0))
@@ -349,10 +345,10 @@ _RULES: tuple[_Rule, ...] = (
 
 
 def growth_per_second(seen: History, span: Reals) -> Reals:
-    """Growth of the lag in messages per second; NaN before a second observation.
+    """Returns the growth of the lag in messages per second; NaN before a second observation.
 
-    It is measured from the first commit in the window to the last, because lag always grows between commits; over the
-    whole window if there are not two.
+    It is measured from the first commit in the window to the last, because lag always grows between commits. Without
+    two commits, it is measured over the whole window.
     """
     kept, has_two = seen.rows, seen.rows.count > 1
     found = np.where(has_two, 0.0, np.nan)

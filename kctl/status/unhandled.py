@@ -11,16 +11,16 @@ _LEAST_WINDOW_SECONDS = 5.0
 _LEAST_FALL = 0.1
 """While a fleet catches up, the age falls by at least this many seconds per second."""
 _FALL_WINDOWS = 2.0
-"""Required fall in windows, because late or incomplete commits make a smaller difference."""
+"""The age must fall by this many windows, because late or incomplete commits cause smaller falls."""
 _NEAR_WINDOWS = 4.0
 """How long the age must stay below the limit while the next window may raise it again."""
 _MEMORY = _FALL_WINDOWS / _LEAST_FALL
-"""The age must fall so far within these windows."""
+"""The age must fall by `_FALL_WINDOWS` within this many windows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unhandled:
-    """The fleet's oldest unhandled message, without partitions that are paused on request."""
+    """The age of the fleet's oldest unhandled message, without partitions that are paused on request."""
 
     seconds: float | None = 0.0
     limit_seconds: float = _LEAST_LIMIT_SECONDS
@@ -32,7 +32,7 @@ UNJUDGED = Unhandled()
 
 
 def stored_seconds(storage: StorageReply) -> float | None:
-    """The age of the oldest stored message; 0 without pending messages, and for a table. None: unknown."""
+    """Returns the age of the oldest message in the storage: 0 without messages or for a table, None if unknown."""
     if storage.table is not None:
         return 0.0
     if storage.error is not None or storage.pending is None or storage.processing is None:
@@ -47,7 +47,7 @@ def older(*ages: float | None) -> float | None:
 
 
 def limit_seconds(configured: float, cycle_seconds: float) -> float:
-    """`configured`, or if that is 0, a limit derived from the usual cycle."""
+    """Returns `configured`, or if that is 0, a limit derived from the usual cycle."""
     return configured or max(_LEAST_LIMIT_SECONDS, _CYCLES * cycle_seconds)
 
 
@@ -66,12 +66,12 @@ class UnhandledTrend:
         self._low = self._last_low = inf
         self._is_falling = False
         self._turn, self._turned_at = -inf, -inf
-        """The highest low, or while they fall the lowest, and when it was seen."""
+        """The highest low, or while the age falls the lowest, and when it was seen."""
         self._last = UNJUDGED
         self._better_since: float | None = None
 
     def seen(self, seconds: float | None, limit: float, cycle_seconds: float, now: float) -> Unhandled:
-        """`seconds` is the age at `now` (monotonic). None, if the age is not known completely, leaves `is_late`
+        """Judges the age `seconds` at `now` (monotonic). If the age is not known completely (None), `is_late` stays
         unchanged.
 
         `is_late` ends once the age has been below the limit or falling for `hold_seconds`; if the age is less than one

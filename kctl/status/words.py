@@ -1,4 +1,4 @@
-"""The statuses of a partition and of a group, and an assessment of one."""
+"""Statuses and assessments of partitions and groups."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -40,11 +40,11 @@ class Assessment:
     reason: str
     """The reason in words, with the numbers behind it."""
     lag_seconds: float | None = None
-    """The time lag: the maximum time that the oldest waiting message has waited; 0 if none waits."""
+    """The time lag: how long the oldest pending message can have waited at most; 0 if no message is pending."""
     growth_per_second: float | None = None
     """Growth of the lag in messages per second, over the window; negative while it falls."""
     catchup_seconds: float | None = None
-    """Seconds until the lag is gone at that pace; 0 if it is gone, None while it does not fall."""
+    """Seconds until the lag is 0 at this pace; 0 without lag, None while it does not fall."""
     oldest_unhandled_seconds: float | None = None
     """The age of the oldest unhandled message: in Kafka, in the storage, in a handler, or waiting for a retry."""
 
