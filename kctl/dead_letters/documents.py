@@ -19,7 +19,7 @@ ROW_CHARACTERS = 200
 
 
 def dead_letter_row(dead_letter: DeadLetter) -> dict[str, Any]:
-    """The row of a list leaves out value, headers and traceback."""
+    """Returns a dead letter as a row of a list, without value, headers and traceback."""
     messages = _messages(dead_letter)
     key = messages[0].key if messages else None
     return {
@@ -34,8 +34,8 @@ def dead_letter_row(dead_letter: DeadLetter) -> dict[str, Any]:
 def dead_letter_document(
     dead_letter: DeadLetter, form: Form = "text", decoder: Decoder | None = None
 ) -> dict[str, Any]:
-    """Bytes become text if they are UTF-8, otherwise base64; other values of `form` make them JSON or hex. The name of
-    a field shows its form. `decoder` adds decoded keys and values."""
+    """Returns a dead letter with its message. In the form `text`, bytes that are not UTF-8 become base64. The name of a
+    field shows its form. `decoder` adds decoded keys and values."""
     document = {
         **_head(dead_letter),
         "error": sentence_of(dead_letter.error),

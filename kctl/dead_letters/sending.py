@@ -1,7 +1,7 @@
-"""Sends dead letters to a topic, at least once: one that was acknowledged but not yet removed is sent again.
+"""Sends dead letters to a topic at least once: a dead letter that was acknowledged but not yet removed is sent again.
 
 The header `HEADER` stays the same in every try, so that consumers can drop repeats. A null header becomes an empty one,
-because kafka-python cannot send nulls there.
+because kafka-python cannot send null headers.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Sender:
         self._reason = ""
 
     def __call__(self, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
-        """Returns the dead letters that the brokers acknowledged. Skips and counts those that can never be sent
-        (unreadable, without key and value, too large for the topic). Raises KctlError if brokers are away or reject it;
-        then the outcome of some is unknown."""
+        """Sends dead letters; returns those that the brokers acknowledged. Skips and counts those that can never be
+        sent (unreadable, without key and value, too large for the topic). Raises KctlError if brokers do not answer or
+        reject messages for another reason; then the outcome of some is unknown."""
         there = [
             each
             for each, futures in self._handed_over(dead_letters)
@@ -49,7 +49,8 @@ class Sender:
         return there
 
     def _is_there_alone(self, dead_letter: DeadLetter) -> bool:
-        """Retries a message alone, because a rejected message fails those sent with it."""
+        """Sends a dead letter again, alone; returns whether this succeeds."""
+        # A rejected message fails those sent with it.
         self._production.forget_retries()
         handed_over = self._handed_over([dead_letter])
         failed = [future for _, futures in handed_over for future in futures if future.failed()]
@@ -58,7 +59,7 @@ class Sender:
         return bool(handed_over) and not failed
 
     def check(self) -> None:
-        """Call it at the end. Raises OperationFailed if some can never be sent."""
+        """Checks at the end that no dead letter was skipped. Raises OperationFailed."""
         if self._refused:
             raise OperationFailed(
                 f"{self._sent} were sent, {self._refused} cannot be sent and stay, for example {self._reason}"
@@ -81,7 +82,7 @@ class Sender:
         return self._production.send(message.value, message.key, None, [*others, (HEADER, name.encode())])
 
     def _judge(self, error: Exception, dead_letter: DeadLetter) -> None:
-        """Counts an error that concerns this message alone; raises any other."""
+        """Counts a dead letter that can never be sent; raises any other error."""
         if not isinstance(error, StorageError | MessageTooLarge | _Unsendable):
             raise error
         self._reason = self._reason or f"{name_of(dead_letter)}: {error}"
@@ -90,8 +91,8 @@ class Sender:
 
 @contextmanager
 def sending(config: Config, topic: str) -> Iterator[Sender]:
-    """A sender to a topic of the fleet's cluster, for one thread. Raises KctlError, at the end also if some could not
-    be sent."""
+    """Yields a sender to a topic of the fleet's cluster, for one thread. Raises KctlError, at the end also if some dead
+    letters can never be sent."""
     from kctl.kafka.client.access import of_fleet
     from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.client.layout import require, topics_of
@@ -102,7 +103,7 @@ def sending(config: Config, topic: str) -> Iterator[Sender]:
         if require(topics_of(connection.open([topic])), topic).is_internal:
             raise OperationRefused(f"topic {topic} is internal to Kafka: send to another one")
     # Batches of 16 KiB, because a broker rejects a batch as a whole if it is larger than the topic accepts. Not
-    # idempotent, because such a producer stops after a rejected message, and the header reveals repeats anyway.
+    # idempotent, because an idempotent producer stops after a rejected message, and the header reveals repeats anyway.
     with Production(
         access, topic, acks="all", codec="none", timeout_seconds=TIMEOUT_SECONDS, is_bulk=False, is_idempotent=False
     ) as production:
@@ -112,6 +113,6 @@ def sending(config: Config, topic: str) -> Iterator[Sender]:
 
 
 def name_of(dead_letter: DeadLetter) -> str:
-    """`TOPIC-PARTITION@OFFSET/TIME`: its origin in Kafka, and when it died in milliseconds since 1970."""
+    """Returns `TOPIC-PARTITION@OFFSET/TIME`: the origin in Kafka, and when the message died, in Unix milliseconds."""
     block = dead_letter.block
     return f"{block.topic}-{block.partition}@{dead_letter.offset}/{dead_letter.at * 1000:.0f}"

@@ -20,12 +20,12 @@ Verb: TypeAlias = Literal["requeue", "delete", "send"]
 S = TypeVar("S", bound="Storage | LakeStorage")
 
 SERVED_REPLY_SECONDS = 10.0
-"""How long an ending master waits for a server that does not answer."""
+"""Time limit for a server's reply, which an ending master may have to wait for."""
 
 
 @contextmanager
 def opened(config: Config) -> Iterator[Storage]:
-    """Does not create a missing file. Raises StorageUnusable."""
+    """Opens a fleet's storage; does not create a missing file. Raises StorageUnusable."""
     with _prepared(_open(config)) as storage:
         yield storage
 
@@ -39,7 +39,7 @@ def opened_lake(config: Config) -> Iterator[LakeStorage]:
 
 @contextmanager
 def opened_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
-    """Opens a fleet's dead letters, in its storage or in the table next to its table. Raises as `opened` and
+    """Opens a fleet's dead letters, in its storage or in the table next to its table. Raises the errors of `opened` and
     `opened_lake`."""
     if not config.storage.kind.is_table:
         with opened(config) as storage:
@@ -51,8 +51,8 @@ def opened_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
 
 @contextmanager
 def served_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
-    """Like `opened_dead_letters`, but for any thread of a master: workers have prepared the storage, and the umask is
-    set."""
+    """Opens a fleet's dead letters on any thread of its master. Neither prepares the storage, which workers have done,
+    nor sets the umask, which the master has done."""
     storage: Storage | LakeStorage
     storage = _open_lake(config) if config.storage.kind.is_table else _open(config, SERVED_REPLY_SECONDS)
     try:
@@ -69,8 +69,8 @@ def changed(
     progress: Progress,
     sending: Callable[[], AbstractContextManager[Send]],
 ) -> int:
-    """Returns how many were changed. `sending` opens the sender to a topic. Raises what it and `DeadLetterStore`
-    raise."""
+    """Applies `verb` to the selected dead letters; returns how many were changed. `sending` opens a sender to a topic.
+    Raises the errors of `sending` and `DeadLetterStore`."""
     if verb == "requeue":
         return store.requeue_dead(selection, expect, progress)
     if verb == "delete":
@@ -114,7 +114,7 @@ def _beside(lake: LakeStorage, config: Config) -> DeadLetterStore:
 
 @contextmanager
 def _prepared(storage: S) -> Iterator[S]:
-    """Creates files for this user alone, as workers do."""
+    """Prepares a storage, and closes it at the end. New files are for this user alone, as in workers."""
     before = os.umask(PRIVATE)
     try:
         storage.prepare()

@@ -31,12 +31,12 @@ THREADS = 3
 """Two for reading, one for a change."""
 MOST_WAITING = 8
 _MESSAGES = frozenset({"key", "text"})
-"""Filters that quote messages: they go only into the audit log, because more people may read the list of operations."""
+"""Filters that quote messages. Only the audit log has them, because more people may read the list of operations."""
 Attend: TypeAlias = Callable[[str, dict[str, Any], str, Callable[[], object]], Callable[..., object]]
-"""(operation, parameters, token name, function to stop it) -> function that takes its text, and at the end its
-state."""
+"""Lists an operation: (name, parameters, token name, function that stops the operation) -> function that takes its
+text, and at the end its state."""
 CLOSE_SECONDS = 5.0
-"""How long to wait at the end for the current page of a change, which is then cut off as by a kill."""
+"""How long `close` waits for the current page of a change, which then ends as by a kill."""
 
 
 def _unlisted(*_: object) -> Callable[..., object]:
@@ -44,7 +44,7 @@ def _unlisted(*_: object) -> Callable[..., object]:
 
 
 class _Change:
-    """`on_page` and `on_end` run in the event loop."""
+    """A change in progress. `on_page` and `on_end` run in the event loop."""
 
     def __init__(self, verb: Verb, selection: Selection, expect: int, by: str, to: str) -> None:
         self.verb, self.selection, self.expect, self.by, self.to = verb, selection, expect, by, to
@@ -105,8 +105,8 @@ class Workbench:
             wait([self._change], CLOSE_SECONDS)
 
     async def read(self, work: Callable[[DeadLetterStore, Progress], T]) -> T:
-        """Runs `work` in a thread; if the caller leaves, its progress raises. Raises Busy, OperationRefused,
-        StorageError."""
+        """Runs `work` in a thread; returns its result. If the caller leaves, the progress function of `work` raises an
+        error. Raises Busy, OperationRefused, StorageError."""
         stop = threading.Event()
         try:
             return await asyncio.wrap_future(self._submitted(lambda store: work(store, partial(self._go_on, stop))))
@@ -116,8 +116,8 @@ class Workbench:
     async def change(
         self, verb: Verb, selection: Selection, expect: int, by: str, to: str = ""
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Yields `{"done": dead letters}` after each page; the last has `"complete": True`. `to` is the topic to send
-        to. Raises as `read`, and CountChanged if `expect` is not the number of matches."""
+        """Changes dead letters; yields `{"done": number}` after each page, at the end with `"complete": True`. `to` is
+        the topic to send to. Raises the errors of `read`, and CountChanged if not exactly `expect` match."""
         if self._change is not None and not self._change.done():
             raise OperationRefused("another request is changing dead letters: wait until it ends, or stop it")
         change = _Change(verb, selection, expect, by, to)

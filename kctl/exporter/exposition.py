@@ -10,8 +10,8 @@ from kctl.exporter.metric import Metric
 from kctl.exporter.text import OPENMETRICS, TEXT, Exposed, TextBlock, TextRenderer, gzipped, plain
 
 METRICS: tuple[Metric, ...] = (*of_partitions.METRICS, *of_groups.METRICS, *of_workers.METRICS, *of_master.METRICS)
-"""All metrics. An unknown value has no sample: never 0, never NaN. Nothing is kept between snapshots, so a series that
-is no longer true disappears with the next. docs/metrics.md is generated from this table."""
+"""All metrics. An unknown value has no sample, neither 0 nor NaN. Nothing is kept between snapshots, so an outdated
+series disappears with the next snapshot. docs/metrics.md is generated from this table."""
 _EOF = b"# EOF\n"
 Page: TypeAlias = tuple[bytes, str, bool]
 """Body, content type, and whether the body is gzipped."""
@@ -28,7 +28,7 @@ class Format(NamedTuple):
 
 
 def accepted(accept: str, accept_encoding: str) -> Format:
-    """OpenMetrics if the Accept header names it; gzipped if accepted."""
+    """Returns the format to send: OpenMetrics if the Accept header names it, gzipped if the scraper accepts that."""
     return Format("application/openmetrics-text" in accept, _takes_gzip(accept_encoding))
 
 
@@ -41,11 +41,11 @@ def _takes_gzip(accept_encoding: str) -> bool:
 
 
 _Pages: TypeAlias = tuple[Exposed | None, dict[Format, bytes]]
-"""A snapshot, and its pages that were requested."""
+"""A snapshot, and its pages that were rendered."""
 
 
 class Exposition:
-    """A cache of pages. A scrape asks no process and may run on any thread."""
+    """A cache of rendered pages. A scrape sends no request to a process, and may run on any thread."""
 
     def __init__(self, latest: Callable[[], Exposed | None]) -> None:
         self._latest = latest
@@ -56,12 +56,12 @@ class Exposition:
         """Pages of the last snapshot, and of the one that is about to replace it."""
 
     async def page(self, accept: str, accept_encoding: str) -> Page:
-        """Rendering many series takes time, so a page that is not ready is rendered in a thread."""
+        """Returns the page; renders one that is not ready in a thread, because many series take time."""
         made = self.ready(accept, accept_encoding)
         return await asyncio.to_thread(self.render, accept, accept_encoding) if made is None else made
 
     def render(self, accept: str = "", accept_encoding: str = "") -> Page:
-        """The last snapshot in a format that the scraper accepts."""
+        """Renders the last snapshot in a format that the scraper accepts."""
         page_format = accepted(accept, accept_encoding)
         self._asked[page_format] = _READY_COLLECTIONS
         with self._lock:
@@ -77,8 +77,8 @@ class Exposition:
         return page_format.page(body)
 
     def prepare(self, snapshot: Exposed) -> None:
-        """Renders recently requested pages before `snapshot` becomes the last one, so that no scrape waits. For any
-        thread."""
+        """Renders pages of `snapshot` in recently requested formats, before it becomes the last one, so that no scrape
+        waits. For any thread."""
         for page_format in list(self._asked):
             self._asked[page_format] -= 1
             if self._asked[page_format] <= 0:

@@ -16,7 +16,7 @@ GROUP = ("cluster", "group")
 PARTITION = (*GROUP, "topic", "partition")
 
 Sample: TypeAlias = tuple[tuple[str, ...], float]
-"""Label values in order, and the value. `cluster` and `group` are added in front."""
+"""Label values in order, and the value. The renderer adds `cluster` and `group` in front."""
 HistogramSample: TypeAlias = tuple[tuple[str, ...], Sequence[int], float]
 """Label values, counts per bucket (not cumulative, the last without a bound), and the sum."""
 
@@ -42,8 +42,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionColumn(Metric):
-    """A metric of partitions; unknown is `ABSENT` or NaN. Rendered separately, because there may be 100,000
-    partitions."""
+    """A metric with a value per partition; `ABSENT` and NaN are unknown."""
 
     labels: tuple[str, ...] = PARTITION
     values: Callable[[GroupColumns], Ints | Reals | None]
@@ -51,7 +50,7 @@ class PartitionColumn(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordColumn(Metric):
-    """A word of every partition, such as its status, as last label with value 1."""
+    """A metric whose last label is a word per partition, such as its status. The value is 1."""
 
     values: Callable[[GroupColumns], NDArray[np.int8]]
     """Indices into `words`, or negative."""
@@ -71,7 +70,7 @@ class OfGroup(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupValue(Metric):
-    """One value per group. Rendered faster than samples, because there may be tens of thousands."""
+    """A metric with one value per group. Rendered faster than samples, because there may be tens of thousands."""
 
     labels: tuple[str, ...] = GROUP
     value: Callable[[GroupSnapshot], float | None]
@@ -87,7 +86,7 @@ class OfCluster(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram(Metric):
-    """Durations in buckets with these upper bounds."""
+    """A metric of durations, in buckets with the upper `bounds`."""
 
     bounds: tuple[float, ...]
     samples: Callable[[FleetSnapshot], Iterable[HistogramSample]]

@@ -33,8 +33,8 @@ def _state(group: GroupSnapshot) -> list[Sample]:
 
 
 def _one_of(group: GroupSnapshot, words: Iterable[str], current: str) -> list[Sample]:
-    """A sample for every word if the group is the fleet's; only one for each other group, because there may be
-    thousands."""
+    """Returns a sample for every word if the group is the fleet's. Other groups, which may be thousands, get only the
+    `current` word's."""
     return by_label({word: float(word == current) for word in words} if group.is_own else {current: 1.0})
 
 

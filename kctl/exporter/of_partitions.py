@@ -36,7 +36,7 @@ def _lost(shown: GroupColumns) -> Ints:
 
 
 def _oldest_unhandled(shown: GroupColumns) -> Reals | None:
-    """Handlers of other groups are unknown."""
+    """Returns the column of the fleet's group; None for other groups, whose handlers are unknown."""
     is_known = shown.partitions.stored_messages is not None
     return shown.assessments.column("oldest_unhandled_seconds") if is_known else None
 

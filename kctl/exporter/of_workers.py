@@ -14,7 +14,7 @@ from kctl_agent.replies.workers import CommitStats, EngineStats, SinkerStats, Wo
 
 _WORKER = (*GROUP, "worker")
 _Named: TypeAlias = Callable[[FleetSnapshot], Iterable[tuple[tuple[str, ...], object]]]
-"""Replies of one type in a snapshot, each with label values."""
+"""Finds the replies of one type in a snapshot, each with its label values."""
 _Samples = Callable[[FleetSnapshot], Iterator[Sample]]
 
 
@@ -62,7 +62,7 @@ def _samples(of: Sequence[tuple[str, FieldMetric]], named: _Named) -> _Samples:
 
 
 def _workers(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], WorkerRow]]:
-    """Leaves out sinkers, whose calls have their own metrics, and engines."""
+    """Yields workers, without engines and without sinkers, whose calls have their own metrics."""
     for row in snapshot.workers.result.rows:
         if row.kind not in NOT_GROUP_MEMBERS:
             yield (row.name,), row

@@ -1,9 +1,8 @@
 """The text format of Prometheus: classic 0.0.4, or OpenMetrics 1.0.
 
-There may be 100,000 partitions, so the labels of a block stay one text between scrapes, into which one operation
-inserts name and values (benchmarks/scrape.py). Unchanged blocks are reused, and compressed only once: each ends with a
-flush after which nothing refers back (RFC 1951, Z_FULL_FLUSH), and the check sums combine. Clients see one gzip member,
-because some read only the first of several.
+There may be 100,000 partitions. So a block's labels stay one text between scrapes, and one operation inserts name and
+values into it (benchmarks/scrape.py). Unchanged blocks are reused and compressed only once: each ends with a full flush
+(RFC 1951, Z_FULL_FLUSH), so later blocks do not refer to it, and checksums are combined.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class TextBlock:
     __slots__ = ("_make", "_packed", "_text")
 
     def __init__(self, make: Callable[[], bytes]) -> None:
-        """`make` returns the same text each time."""
+        """`make` must return the same text each time."""
         self._make = make
         self._text: bytes | None = None
         self._packed: _Packed | None = None
@@ -80,6 +79,7 @@ def plain(blocks: Iterable[TextBlock]) -> bytes:
 
 
 def gzipped(blocks: Iterable[TextBlock]) -> bytes:
+    # One gzip member for all blocks, because some clients read only the first of several.
     packed = [block.packed() for block in blocks]
     crc = reduce(lambda crc, each: isal_zlib.crc32_combine(crc, each.crc, each.size), packed, 0)
     size = sum(each.size for each in packed) & 0xFFFFFFFF
@@ -93,7 +93,7 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _Labels: TypeAlias = tuple[str, list[tuple[str, int]], list[Partition]]
 """The cluster, its groups with their numbers of partitions, and all partitions in order."""
 _BLOCK_ROWS = 2_000
-"""A changed partition renders its block again."""
+"""Partitions per block. If one of them changes, the block is rendered again."""
 
 
 @dataclass(slots=True)
@@ -103,14 +103,14 @@ class _Kept:
 
 
 class TextRenderer:
-    """Keeps unchanged lines. Not thread-safe."""
+    """Renders snapshots; reuses blocks that have not changed. Not thread-safe."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self._metrics = metrics
         self._parts: dict[tuple[type, str], _Part] = {}
 
     def render(self, snapshot: Exposed, *, is_openmetrics: bool) -> list[TextBlock]:
-        """The whole page in UTF-8, without OpenMetrics' `# EOF`."""
+        """Returns the blocks of the whole page, without OpenMetrics' `# EOF`."""
         collections = collections_of(snapshot)
         old = self._parts
         self._parts = {
@@ -189,11 +189,11 @@ class _Part:
         return "".join([f"{name}{labels} {value}\n" for labels, value in each if value is not None])
 
     def _lines(self, metric: Metric) -> str:
-        """Labels rarely need escaping, which one check of the whole text reveals."""
         line = f"{metric.name}{{{_closing(metric.labels)}}} %s\n"
         samples = samples_of(metric, self._collection, self._groups)
         lines = [line % (*labels, value) for labels, value in samples]
         text = "".join(lines)
+        # Labels rarely need escaping, which one check of the whole text reveals.
         quotes = 2 * len(metric.labels) * len(lines)
         if "\\" not in text and text.count('"') == quotes and text.count("\n") == len(lines):
             return text
@@ -231,7 +231,7 @@ def _label_texts(labels: _Labels) -> list[bytes]:
 def _joined(
     labels: bytes, metric: PartitionColumn | WordColumn, values: NDArray[Any], is_known: NDArray[np.bool_]
 ) -> bytes:
-    """`labels` has one line per partition."""
+    """Returns a block's lines, without unknown values. `labels` has one line per partition."""
     if not is_known.all():
         labels, values = b"\n".join(compress(labels.split(b"\n"), is_known.tolist())), values[is_known]
     if not len(values):
@@ -254,20 +254,20 @@ def _is_same(old: NDArray[Any], new: NDArray[Any]) -> list[bool]:
 
 
 def _placeholder(metric: PartitionColumn | WordColumn, values: NDArray[Any]) -> bytes:
-    """The end of a line after the last label, with a place for `_texts`."""
+    """Returns the end of each line after the last label, with a placeholder for `_texts`."""
     if isinstance(metric, WordColumn):
         return f',{metric.labels[-1]}="%b"}} 1\n'.encode()
     return b"} %b\n" if values.dtype == np.float64 else b"} %d\n"
 
 
 def _texts(metric: PartitionColumn | WordColumn, values: NDArray[Any]) -> Iterable[Any]:
-    """Integers stay unchanged. Formatting a float is slow, and many are equal."""
+    """Returns the values for the places of `_placeholder`."""
     if isinstance(metric, WordColumn):
         words = [_escaped(word).encode() for word in metric.words]
         return map(words.__getitem__, values.tolist())
     if values.dtype != np.float64:
         return list[int](values.tolist())
-    numbers, places = np.unique(values, return_inverse=True)
+    numbers, places = np.unique(values, return_inverse=True)  # formatting a float is slow, and many are equal
     texts = [repr(number).encode() for number in numbers.tolist()]
     return map(texts.__getitem__, places.tolist())
 
@@ -317,7 +317,7 @@ def shown_of(collection: Collection, groups: Sequence[GroupSnapshot]) -> GroupCo
 
 
 def samples_of(metric: Metric, collection: Collection | None, groups: Sequence[GroupSnapshot]) -> Iterable[Sample]:
-    """Yields none if the metric does not apply to the collection."""
+    """Returns the samples of a metric with all labels; none if the metric does not apply to the collection."""
     match metric:
         case OfGroup():
             of_groups = ((group, sample) for group in groups for sample in metric.samples(group))

@@ -1,4 +1,4 @@
-"""The operations on a fleet: one file each, with its parameters, what it touches and what it does.
+"""The operations on a fleet: each file has one, with its parameters, the parts of the fleet it touches, and its work.
 
 Master and command line import the same files, which import at the top only what both need.
 """
@@ -37,5 +37,5 @@ def operation(name: str) -> type[FleetOperation]:
 
 
 def operations() -> dict[str, type[FleetOperation]]:
-    """A name from the wire is only looked up here."""
+    """Returns all operations by name. Names from the wire are looked up only here."""
     return {name: operation(name) for name in _CLASSES}

@@ -37,8 +37,8 @@ class ReloadConfig(FleetOperation, rpc="reload", for_all_hosts=True, limit_secon
         return frozenset({*context.supervisor.names, "scale"})
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """Processes that start later get the new settings. HTTP tokens and certificates are always read again, because
-        their files are renewed without a changed setting."""
+        """Applies changed settings; processes that start later get them. Always reads HTTP tokens and certificates
+        again, because their files are renewed without a changed setting."""
         wanted = await asyncio.to_thread(context.reread)
         found = changes(context.config, wanted)
         by_effect = {effect: [change for change in found if change.effect is effect] for effect in Effect}

@@ -39,7 +39,7 @@ class RestartProcesses(FleetOperation, rpc="restart", is_long=True, for_all_host
         return frozenset(process.name for process in self._chosen(context)) | {"scale"}
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """The first failure ends it."""
+        """Restarts the processes; the first failure ends the operation."""
         from kctl.master.operations.context import together
 
         processes = self._chosen(context) if self.name else restarted_by_all(context)
@@ -71,7 +71,7 @@ class RestartProcesses(FleetOperation, rpc="restart", is_long=True, for_all_host
 
 def restarted_by_all(context: Context) -> list[ProcessSupervisor]:
     """Returns the processes in the order of their restart: the engine if its JVM is down or would get other settings,
-    then `fatal` processes, then all others that an operation has not stopped."""
+    then `fatal` processes, then all others except stopped and unkillable ones."""
     processes = map(context.supervisor.process, context.supervisor.names)
     left_out = (SupervisionState.STOPPED, SupervisionState.UNKILLABLE)
     alive = [each for each in processes if each.state not in left_out and _is_taken(each)]
@@ -79,7 +79,7 @@ def restarted_by_all(context: Context) -> list[ProcessSupervisor]:
 
 
 def would_change(process: ProcessSupervisor) -> bool:
-    """Whether a restart would change settings. Log levels do not count, because they change without one."""
+    """Whether a restart would change settings. Log levels do not count, because they change without a restart."""
     settings = process.launch.settings.items()
     return any(value != process.started_with.get(key) for key, value in settings if key != "log_level")
 

@@ -43,7 +43,7 @@ class SeekTopic(FleetOperation, rpc="seek", for_all_hosts=True, shared_by_hosts=
         return frozenset({"reading"})
 
     async def shared(self, context: Context, _params: JsonObject, on_one: OnOne) -> dict[str, JsonObject]:
-        """Resolves all positions before the first host moves any."""
+        """Returns each host's parameters. Resolves all positions before the first host moves an offset."""
         owners, missing_hosts = await context.owners_on_hosts(self.topic)
         targets = _targets(self.to, self.partition, {*owners, *context.partitions(self.topic)})
         self._check_owned(targets, owners, missing_hosts)
@@ -73,8 +73,8 @@ class SeekTopic(FleetOperation, rpc="seek", for_all_hosts=True, shared_by_hosts=
             raise OperationRefused("; ".join([f"no worker owns {where} now: {why}", *missing_hosts]))
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """Changes nothing if a partition has no owner or target; resolves all targets before any owner starts to wait
-        for its batch."""
+        """Moves offsets at their owners. Resolves all targets before any owner starts to wait for its batch; changes
+        nothing if a partition has no owner or target."""
         from kctl.master.operations.context import ended, together
 
         owners = await context.owners(self.topic)
@@ -117,7 +117,7 @@ def _texts(outcomes: list[JsonObject]) -> str:
 
 
 def _targets(to: str, partition: int | None, all_partitions: Iterable[int]) -> dict[int, str]:
-    """`0=1200,3=55` names the partitions itself."""
+    """Returns the target of each partition. `0=1200,3=55` names the partitions itself."""
     if not _EACH.fullmatch(to):
         return dict.fromkeys(sorted(all_partitions) if partition is None else [partition], _wire_target(to))
     if partition is not None:
@@ -126,7 +126,7 @@ def _targets(to: str, partition: int | None, all_partitions: Iterable[int]) -> d
 
 
 def _wire_target(to: str) -> str:
-    """`2026-11-21T10:00` -> `@1795255200000` (UTC without a zone); leaves other texts unchanged."""
+    """Converts times: `2026-11-21T10:00` -> `@1795255200000` (UTC without a zone). Other positions stay unchanged."""
     if to in ("earliest", "latest") or to.isdecimal() or to.startswith("@"):
         return to
     try:

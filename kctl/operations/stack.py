@@ -32,7 +32,7 @@ class ShowStacks(FleetOperation, rpc="stack", changes=False):
 
 
 def _jvms(pid: int) -> list[int]:
-    """For an attached application, returns all JVMs of the session where it was started."""
+    """Returns the JVMs in the session of a process; an attached application's session may have JVMs of others."""
     from kctl.master.process import session_members
 
     found = []
@@ -46,7 +46,7 @@ def _jvms(pid: int) -> list[int]:
 
 
 async def _jvm_stack(pid: int) -> JsonObject:
-    """Returns `error` instead of `stack` if `jcmd` fails; a JRE does not include it."""
+    """Returns the JVM's `stack`, or an `error` if `jcmd`, which a JRE does not include, fails."""
     from kctl.jars.java import java_command
 
     try:

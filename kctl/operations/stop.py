@@ -20,7 +20,7 @@ class StopProcess(FleetOperation, rpc="stop"):
         return frozenset({context.supervisor.process(self.name).name})
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """Kills the process after `stop_timeout_seconds`."""
+        """Asks the process to leave, and kills it after `stop_timeout_seconds`."""
         from kctl.master.operations.context import goes_on
 
         process = context.supervisor.process(self.name)
