@@ -23,7 +23,7 @@ _NON_EMPTY_GROUP = 68
 
 
 class NewTopic(NamedTuple):
-    """A topic as created. An old broker does not report the fields that are None."""
+    """A created topic. Fields are None if an old broker does not report them."""
 
     topic: str
     partitions: int | None
@@ -40,8 +40,8 @@ def create_topic(
     *,
     is_dry_run: bool = False,
 ) -> NewTopic:
-    """Creates a topic, by default with the brokers' numbers, and waits until its partitions have leaders. Raises
-    KctlError."""
+    """Creates a topic and waits until its partitions have leaders. The brokers replace a number that is None by their
+    default. Raises KctlError."""
     topic = CreateTopicsRequest.CreatableTopic
     request = CreateTopicsRequest(
         topics=[
@@ -79,7 +79,7 @@ def delete_topic(connection: ClusterConnection, name: str) -> None:
 
 
 def add_partitions(connection: ClusterConnection, name: str, total: int, *, is_dry_run: bool) -> None:
-    """Increases the number of partitions; keys then map to other partitions. Raises KctlError."""
+    """Increases a topic's partitions to `total`; keys then map to other partitions. Raises KctlError."""
     topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=total, assignments=None)
     request = CreatePartitionsRequest(topics=[topic], timeout_ms=_milliseconds(connection), validate_only=is_dry_run)
     [result] = connection.ask(request, connection.controller_id).results
@@ -106,7 +106,7 @@ def alter_settings(
 
 
 def values_of(connection: ClusterConnection, name: str, keys: list[str]) -> dict[str, str | None]:
-    """Returns a topic's settings `keys`, also those with their default. Raises UsageError, KctlError."""
+    """Returns the values of a topic's settings `keys`, including defaults. Raises UsageError, KctlError."""
     known = {each.name: each.value for each in settings_of_topic(connection, name)}
     for key in keys:
         if key not in known:

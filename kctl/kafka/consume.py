@@ -29,13 +29,13 @@ class Record:
 
 
 Read: TypeAlias = Callable[[str, Mapping[int, int], Mapping[int, int] | None], Iterator[Record]]
-"""(topic, start offsets, end offsets by partition) -> messages; endless without ends."""
+"""Reads messages: (topic, start offsets, end offsets by partition) -> messages. Without end offsets it never ends."""
 
 
 @contextmanager
 def reading(access: ClusterAccess, *, is_read_committed: bool, timeout_seconds: float) -> Iterator[Read]:
-    """Yields a reusable consumer; a second `Read` ends the first. Iterating raises KctlError if a message that must
-    exist does not come in time, or brokers reject the request."""
+    """Yields a function that reads messages; a new call ends the previous one. Iterating raises KctlError if a message
+    that must exist does not come in time, or brokers reject the request."""
     milliseconds = int(timeout_seconds * 1000)
     consumer = _consumer(access, is_read_committed, milliseconds)
 

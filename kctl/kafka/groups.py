@@ -1,7 +1,7 @@
-"""Groups of every type: lists them, and describes members and their partitions.
+"""Lists groups of every type, and describes their members and partitions.
 
-To DescribeGroups, a group of the new protocol (KIP-848) or a share group is "not found", or dead on older brokers; each
-type has a request of its own, which also reveals the type.
+DescribeGroups reports a group of the new protocol (KIP-848) or a share group as "not found", or on older brokers as
+dead. Each type has its own request, which also reveals the type.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class ListedGroup(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A described group; with `error`, perhaps only the coordinator is known. `type` is `classic`, `consumer`, `share`
-    or `streams`; `members` None: not reported."""
+    """A described group. If it has an `error`, at most its coordinator is known. `type` is `classic`, `consumer`,
+    `share` or `streams`. `members` is None if not reported."""
 
     group: str
     coordinator: int | None
@@ -93,8 +93,8 @@ class MemberCounts:
     def read(
         self, connection: ClusterConnection, groups: Mapping[tuple[int, str], list[str]]
     ) -> dict[str, int | KctlError]:
-        """Counts the members of `groups`, which are by coordinator and type, and asks all brokers at once. A failed
-        count is an error."""
+        """Returns the number of members of each group, or its error. Asks all brokers at once. `groups` are by
+        coordinator and type."""
         known = {key: names for key, names in groups.items() if key[1] in _KINDS_BY_NAME}
         requests = [
             (node, self._requests.of(node, names, _count_request) if kind == "classic" else _requested(kind, names))
@@ -129,7 +129,7 @@ def _requested(kind: str, names: list[str]) -> Any:
 
 
 def _count_request(names: list[str]) -> Any:
-    """Returns the request that counts members. Classic groups may be thousands, so the answer is read as bytes."""
+    # Classic groups may be thousands, so the answer is read as bytes.
     low, high = DESCRIBE_VERSIONS[0], DESCRIBE_VERSIONS[-1]
     return DescribeGroupsRequest(groups=names, include_authorized_operations=False, min_version=low, max_version=high)
 
@@ -255,8 +255,8 @@ def _classic(each: Any, node: int) -> Group:
 
 
 def _classic_assignment(protocol_type: str, member: Any) -> dict[str, tuple[int, ...]] | None:
-    """Returns a member's topics and partitions. Decodes consumers only; what Connect or a schema registry assigns is
-    opaque, so this returns None."""
+    """Returns a consumer's topics and partitions; None for Connect or a schema registry, whose assignments are
+    opaque."""
     if protocol_type != "consumer":
         return None
     if not member.member_assignment:
@@ -298,8 +298,8 @@ def _modern(kind: str) -> Callable[[Any, int], Group]:
 
 
 def _streams(each: Any, node: int) -> Group:
-    """Makes a Group of a streams group, without partitions: such groups assign tasks, and only the topology has their
-    partitions."""
+    """Converts a streams group, without partitions."""
+    # Members are assigned tasks, and only the topology has a task's partitions.
     members = tuple(Member(m.member_id, m.client_id, m.client_host, m.instance_id, None) for m in each.members)
     return Group(each.group_id, node, each.group_state, "streams", "streams", None, members)
 

@@ -1,4 +1,4 @@
-"""The lag of groups per partition with the owning member: the rows of Kafka's own tool."""
+"""Reads the lag of groups per partition, with the owning member, like Kafka's own tool."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -77,8 +77,7 @@ def _share_starts(connection: ClusterConnection, group: Group) -> dict[Partition
 
 
 def _unknown(group: Group, known: dict[Partition, Committed]) -> KctlError | None:
-    """Returns the error of a group, or None: a group that cannot be described but has committed offsets is shown
-    without members."""
+    """Returns the group's error unless committed offsets are known, which are then shown without members."""
     has_offsets = any(each.offset is not None for each in known.values())
     return None if group.error is None or has_offsets else group.error
 

@@ -1,4 +1,4 @@
-"""Offsets of many partitions: one ListOffsets per leader, one OffsetFetch per coordinator, one error per partition."""
+"""Reads and commits offsets of many partitions, with one request per leader or coordinator, one error per partition."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ _MAX_VERSION_WITH_NAMES = 9
 
 
 class LogOffset(NamedTuple):
-    """An offset of a log. `offset` is None without an `error` if the log has no record at the requested time."""
+    """An offset of a log. `offset` and `error` are None if the log has no record at the requested time."""
 
     offset: int | None
     timestamp: int | None = None
@@ -36,8 +36,8 @@ class LogOffset(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A group's committed offset. `offset` None: nothing is committed. `lag` is the broker's, for share groups, which
-    may have processed messages above the offset."""
+    """A group's committed offset, None without a commit. `lag` is the broker's number for a share group, which may have
+    processed messages above the offset."""
 
     offset: int | None
     leader_epoch: int | None = None
@@ -54,7 +54,7 @@ def log_offsets(
     *,
     is_read_committed: bool = False,
 ) -> dict[Partition, LogOffset]:
-    """Returns an offset of each log. `at`: LATEST, EARLIEST, MAX_TIMESTAMP or a time in milliseconds. Follows leaders
+    """Returns an offset of each log. `at` is LATEST, EARLIEST, MAX_TIMESTAMP or a time in milliseconds. Follows leaders
     that have moved, and waits for elections for up to half of the connection's time."""
     offsets: dict[Partition, LogOffset] = {}
     missing = list(wanted)
@@ -111,8 +111,8 @@ def committed(
 
 
 class LogOffsets(NamedTuple):
-    """Offsets of many logs. `errors` has the broker's names of errors. A partition is in neither `offsets` nor `errors`
-    if it has no such record, or if its leader is in `failed`."""
+    """Offsets of many logs. `errors` has the brokers' names of errors, `failed` the reasons of failed leaders. A
+    partition is in neither `offsets` nor `errors` if it has no such record, or if its leader failed."""
 
     offsets: dict[Partition, int]
     errors: dict[Partition, str]
@@ -128,9 +128,9 @@ def log_offsets_on(
     is_read_committed: bool = False,
     kept: dict[tuple[int, int], Raw] | None = None,
 ) -> LogOffsets:
-    """Asks all leaders at once, without retries, for callers that poll and know the leaders. Takes LATEST or EARLIEST,
-    and partitions by leader and topic. `kept` has the last poll's requests by leader and `at`; the caller empties it
-    when partitions change."""
+    """Returns an offset of each log (`at`: LATEST or EARLIEST). Asks all leaders at once, without retries, for callers
+    that poll. `leaders` has partitions by leader and topic; `kept` has the last poll's requests by leader and `at`,
+    which the caller drops when partitions change."""
     logs, kept = LogOffsets({}, {}, {}), {} if kept is None else kept
     for node, topics in leaders.items():
         if (node, at) not in kept:
@@ -158,7 +158,7 @@ def log_offsets_on(
 
 
 def _list_request(topics: Mapping[str, Sequence[int]], at: int, is_read_committed: bool) -> Any:
-    """Makes a ListOffsets request. Partitions are tuples, because thousands of kafka-python's objects take 20 ms."""
+    # Partitions are tuples, because thousands of kafka-python's objects take 20 ms.
     topic = ListOffsetsRequest.ListOffsetsTopic
     return ListOffsetsRequest(
         replica_id=-1,
@@ -173,8 +173,8 @@ def _list_request(topics: Mapping[str, Sequence[int]], at: int, is_read_committe
 
 
 def commit(connection: ClusterConnection, group: str, offsets: Mapping[Partition, int]) -> dict[Partition, str | None]:
-    """Commits without being a member, which a group with live members rejects; returns each partition's error. Raises
-    KctlError."""
+    """Commits offsets without being a member; returns each partition's error, or None. A group with live members
+    rejects such commits. Raises KctlError."""
     topic = OffsetCommitRequest.OffsetCommitRequestTopic
     topics: dict[str, list[Any]] = defaultdict(list)
     for (name, partition), offset in offsets.items():
@@ -294,9 +294,10 @@ def _committed_of(group: Any) -> dict[Partition, Committed]:
 def share_starts(
     connection: ClusterConnection, groups: Mapping[int, Sequence[str]]
 ) -> dict[str, dict[Partition, Committed] | KctlError]:
-    """Start offsets of share groups (KIP-932), which commit nothing: all messages below the start are processed.
+    """Returns the start offsets of each share group (KIP-932), or its error.
 
-    Messages above the start may be processed too, so the broker reports the lag (Kafka 4.2, KIP-1226).
+    Share groups do not commit. Messages below the start are processed; messages above it may be, so the broker reports
+    the lag (Kafka 4.2, KIP-1226).
     """
     from kctl.kafka.protocol.messages import DescribeShareGroupOffsetsRequest
 

@@ -1,7 +1,7 @@
 """Sends messages to a topic at a pace, and reports exactly what the brokers acknowledged, or why they did not.
 
-Unless `acks` is less than all, kafka-python's producer is idempotent, so a retry creates no duplicates. Unlike it,
-`Production` limits unsent messages.
+With `acks` all, kafka-python's producer is idempotent, so a retry creates no duplicates. `Production` also limits the
+bytes of unsent messages.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class DeliveryReport:
 
 class RetryReasons(logging.Handler):
     """Finds the reasons of retries in the producer's log, because after its time limit the producer reports only a
-    time-out. `close` it."""
+    time-out. Call `close` at the end."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -168,7 +168,7 @@ class Production:
         return future
 
     def sent(self, future: Any) -> Sent:
-        """Waits for one message. Raises KctlError if it was not acknowledged."""
+        """Waits until one message is acknowledged; returns where it is stored. Raises KctlError."""
         try:
             self._producer.flush(self._timeout_seconds * 2)
             metadata = future.get(self._timeout_seconds)
@@ -224,12 +224,12 @@ class Production:
                 self._room.notify()
 
     def explained(self, error: BaseException) -> KctlError:
-        """Replaces a time-out by the broker's reason for the retries."""
+        """Returns our error for a client's; explains a time-out by the broker's reason for the retries."""
         reason = self._retry_reasons.last if isinstance(error, KafkaTimeoutError) else None
         return failure(reason or error, f"topic {self._topic}")
 
     def forget_retries(self) -> None:
-        """Forgets the broker's reason for earlier retries, so that later messages are not explained by it."""
+        """Forgets the broker's reason for earlier retries, so that it does not explain later errors."""
         self._retry_reasons.last = None
 
 

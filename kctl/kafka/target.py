@@ -10,8 +10,8 @@ _NAMED = ("earliest", "latest")
 
 
 class Target(NamedTuple):
-    """A position in a log. `kind`: `earliest`, `latest`, or with `number`: `offset`, `time` (milliseconds), `shift`,
-    `last` (this many before the end)."""
+    """A position in a log. `kind` is `earliest`, `latest`, or with a `number` `offset`, `time` (milliseconds), `shift`
+    or `last` (this many before the end)."""
 
     kind: str
     number: int = 0

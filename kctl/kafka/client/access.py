@@ -1,5 +1,5 @@
 """Access to a cluster: servers, TLS and SASL, from `kctl.toml` or the command line. Standard library only, because
-`kctl kafka` reads it before it imports a Kafka client."""
+`kctl kafka` needs it before it imports a Kafka client."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def plain(servers: str) -> ClusterAccess:
 
 
 def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """Returns the access of a context in `file`. Reads secrets from files. Raises ConfigError, UsageError."""
+    """Returns the access to the cluster of a context in `file`. Reads secrets from files. Raises ConfigError,
+    UsageError."""
     from kctl.config.load import contexts  # takes 17 ms, which `-b` alone does not need
 
     known = contexts(file)
@@ -88,7 +89,8 @@ def _secured(
 
 
 def _check_key(security: SecuritySection, path: Callable[[str], Path | None], where: str) -> None:
-    """Rejects a key that all users can read, because OpenSSL reads the file, not kctl."""
+    """Checks that not all users can read the key's file, because OpenSSL, which reads it, does not. Raises
+    ConfigError."""
     name = "tls_key_file" if security.tls_key_file else "tls_certificate_file"
     if (file := path(getattr(security, name))) is not None:
         try:

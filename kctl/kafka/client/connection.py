@@ -1,7 +1,7 @@
 """A connection to a cluster: sends requests to many brokers at once, under one deadline.
 
 kafka-python's admin client asks brokers one after another, raises the first error of a partition and drops the other
-answers. No thread is started here: kafka-python's loop runs on the asking thread while it waits.
+answers. This module starts no thread: kafka-python's loop runs on the calling thread while it waits.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ class Deadline:
 
     @property
     def may_wait(self) -> bool:
-        """Whether to wait for something that is starting: until a fifth of the time is left, so that one group that
-        loads forever leaves time for later questions."""
+        """Whether to wait for something that is starting: until a fifth of the time is left."""
+        # A group that loads forever must leave time for later requests.
         return self._retry_share > 0 and self.left_seconds > self.timeout_seconds * _RESERVE + PAUSE_SECONDS
 
 
 class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is not typed
-    """Keeps a broker's last bytes: kafka-python 3.0 drops what arrives together with the end of a connection, which is
-    how a broker reports a wrong password."""
+    """Keeps a broker's last bytes, such as its report of a wrong password."""
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        # kafka-python 3.0 drops bytes that arrive together with the end of a connection.
         transport = await super()._build_transport(node, timeout_at=timeout_at)
         receive = transport._sock_recv  # noqa: SLF001 - the only place between socket and loss
 
@@ -104,7 +104,7 @@ class ClusterConnection:
         self.access = access
         self.deadline = Deadline(timeout_seconds, has_retries=has_retries)
         self.asked: Counter[str] = Counter()
-        """By name, except for opening connections."""
+        """The number of requests by name, without those that open connections."""
         self._net = NetworkSelector(client_id=_CLIENT_ID)
         try:
             self._manager = _Manager(self._net, **access.client_settings() | _settings(timeout_seconds))
@@ -179,7 +179,7 @@ class ClusterConnection:
         return outcome
 
     def ask_anybody(self, request: Any) -> Any:
-        """Asks the first broker, or others if it is gone. Raises the last KctlError."""
+        """Asks the first broker, or the others if it does not answer. Raises the last KctlError."""
         for node in [self.first, *(node for node in self.brokers if node != self._same_as_first)]:
             [outcome] = self.ask_each([(node, request)])
             if not isinstance(outcome, BrokerUnreachable):
@@ -189,7 +189,7 @@ class ClusterConnection:
         return outcome
 
     def ask_each(self, questions: Iterable[tuple[Node, Any]]) -> list[Any]:
-        """Asks all brokers at once; returns responses in order, or their KctlErrors."""
+        """Sends all requests at once; returns for each, in order, the response or a KctlError."""
         outcomes: list[Any] = self._net.run(
             self._send_each, [(self._as_first(node), self._named(node), request) for node, request in questions]
         )
@@ -268,14 +268,13 @@ def _settings(timeout_seconds: float) -> dict[str, Any]:
 
 class _Coordinators:
     def __init__(self, *, takes_only_broker: bool) -> None:
-        """`takes_only_broker`: until the first `forget`, take a single broker as coordinator without asking."""
+        """`takes_only_broker`: whether a single broker is the coordinator without a request, until `forget`."""
         self._known: dict[str, int] = {}
         self._takes_only_broker = takes_only_broker
 
     def forget(self) -> None:
-        """Forgets coordinators. From now on even a single broker is asked for coordinators, because this request
-        creates a missing offsets topic."""
-        self._takes_only_broker = False
+        """Forgets coordinators. From now on even a single broker is asked for them."""
+        self._takes_only_broker = False  # the request creates a missing offsets topic
         self._known.clear()
 
     def drop(self, groups: Iterable[str]) -> None:

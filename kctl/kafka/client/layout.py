@@ -38,7 +38,7 @@ class Topic(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A setting of a topic, also one with its default. The broker hides values that are None."""
+    """A topic's setting or default. `value` is None if the broker hides it."""
 
     name: str
     value: str | None
@@ -46,7 +46,7 @@ class Setting(NamedTuple):
 
 
 class BrokerLoad(NamedTuple):
-    """How many partitions a broker leads and stores; `not_in_sync` are stored out of sync."""
+    """How many partitions a broker leads and stores, and how many stored ones are not in sync."""
 
     leaders: int
     replicas: int
@@ -102,8 +102,8 @@ def settings_of_topic(connection: ClusterConnection, topic: str) -> list[Setting
 
 
 def quorum_leader(connection: ClusterConnection) -> int | None:
-    """Returns the id of the controller; None if unknown. Asks the quorum, because KRaft hides the controller in
-    Metadata."""
+    """Returns the id of the controller; None if unknown."""
+    # Asks the quorum, because KRaft hides the controller in Metadata.
     from kafka.protocol.admin import DescribeQuorumRequest  # as above
 
     topic = DescribeQuorumRequest.TopicData

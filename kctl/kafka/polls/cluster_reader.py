@@ -51,7 +51,7 @@ class ClusterReader:
     def of_group(
         cls, access: ClusterAccess, group: str, topics: Iterable[str], isolation_level: str, timeout_seconds: float
     ) -> ClusterReader:
-        """Reads one group and all partitions of these topics, even without commits."""
+        """Returns a reader of one group and of all partitions of these topics, even without commits."""
         names = frozenset(topics)
         logs = WantedLogs(
             topics=names,
@@ -121,8 +121,8 @@ class ClusterReader:
             reading.share_lag[name] = {key: each.lag for key, each in wanted.items() if each.lag is not None}
 
     def _wanted(self, committed: dict[str, GroupOffsets]) -> dict[str, GroupOffsets]:
-        """Leaves out unwanted topics. Looks at distinct topics, because thousands of groups read a few topics, usually
-        all wanted."""
+        """Leaves out unwanted topics."""
+        # Looks at distinct topics, because thousands of groups read a few topics, usually all wanted.
         topics = {topic for each in committed.values() for topic, _ in each.topics}
         unwanted = {topic for topic in topics if not self._wants_topic(topic)}
         return {name: each.without(unwanted) for name, each in committed.items()} if unwanted else committed

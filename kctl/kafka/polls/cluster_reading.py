@@ -13,11 +13,11 @@ PARTS = ("groups", "committed", "members", "offsets")
 
 @dataclass(slots=True)
 class ClusterReading:
-    """One poll's answers. A missing entry was not answered this time. `errors`: part -> reason."""
+    """One poll's answers. If an entry is missing, it was not answered this time. `errors`: part -> reason."""
 
     groups: dict[str, ListedGroup] = field(default_factory=dict)
     is_listed_in_full: bool = True
-    """If every broker has listed its groups, a missing group does not exist, unless it is `unclear`."""
+    """Whether every broker has listed its groups. Then a missing group does not exist, unless it is `unclear`."""
     unclear: set[str] = field(default_factory=set)
     """Groups that no broker lists but that may exist, because their coordinator is moving."""
     members: dict[str, int] = field(default_factory=dict)
@@ -38,9 +38,9 @@ class ClusterReading:
     """Log starts. Only some polls read them."""
     unknown: set[Partition] = field(default_factory=set)
     unanswered: dict[Partition, str] = field(default_factory=dict)
-    """Partitions with their own error -> the broker's name of it."""
+    """Partition -> the broker's name of the error that only this partition has."""
     topic_ids: dict[str, str] = field(default_factory=dict)
-    """Reveal a recreated topic (KIP-516). Old brokers have none."""
+    """Topic ids, which reveal a recreated topic (KIP-516). Old brokers have none."""
     partitions: dict[str, int] = field(default_factory=dict)
     missing_topics: tuple[str, ...] = ()
     unclear_topics: set[str] = field(default_factory=set)

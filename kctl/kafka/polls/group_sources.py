@@ -19,7 +19,7 @@ _GONE_AFTER_SECONDS = 30.0
 """After this time a follower that delays the high watermark is out of sync (replica.lag.time.max.ms)."""
 _NO_MEMBERS = frozenset({"Empty", "Dead"})
 _ABSENT_SECONDS = 5.0
-"""A missing group counts as missing for this long without asking again, which takes five requests."""
+"""For this long a missing group counts as missing without new requests; asking takes five."""
 
 
 class MissingGroups:
@@ -28,7 +28,7 @@ class MissingGroups:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._coordinators: dict[str, int | None] = {}
-        """Over one connection. None after the group was missing or never seen, or for a new connection."""
+        """The coordinator of each group over this connection. None if the group was missing or not yet seen."""
         self._denied_since: dict[str, float] = {}
 
     def expect(self, names: Iterable[str]) -> None:
@@ -150,8 +150,8 @@ class NamedGroups:
         self._absent.clear()
 
     def find(self, connection: ClusterConnection, reading: ClusterReading) -> set[int]:
-        """Describes the groups and adds them to `reading`; returns brokers that did not answer. Raises KctlError if
-        none did."""
+        """Describes the groups and adds them to `reading`; returns brokers that did not answer. Raises KctlError if no
+        broker answered."""
         now = self._clock()
         self._absent = {n: each for n, each in self._absent.items() if now - each.described_at < _ABSENT_SECONDS}
         if self._is_first and len(connection.brokers) > 1:  # a single broker has no follower to wait for

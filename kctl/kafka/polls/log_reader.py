@@ -27,7 +27,7 @@ class WantedLogs:
     topics_seconds: float = 60.0
     """How long metadata is valid unless a broker contradicts."""
     starts_each_time: bool = True
-    """Whether each poll reads log starts; otherwise they are read with the leaders."""
+    """Whether each poll reads log starts; otherwise only polls with new metadata do."""
 
 
 class LogReader:
@@ -96,7 +96,7 @@ class LogReader:
             self._led = _led(self._topics, partitions)
 
     def _partitions(self, of_groups: Iterable[GroupOffsets]) -> set[Partition]:
-        """Returns the groups' partitions. Joins topics first, because many groups read the same ones."""
+        # Joins topics first, because many groups read the same ones.
         topics = {each for committed in of_groups for each in committed.topics}
         return set().union(*(self._keys.of(*topic) for topic in topics)) if topics else set()
 

@@ -1,1 +1,1 @@
-"""Kafka's protocol where kafka-python misses a message, or is too slow for 100,000 rows."""
+"""The parts of Kafka's protocol that kafka-python lacks, or decodes too slowly for 100,000 rows."""

@@ -1,7 +1,6 @@
 """Decodes committed offsets from the bytes of OffsetFetch responses. Pure. Encoding: KIP-482.
 
-kafka-python makes an object of each offset, which for 100,000 offsets takes ten times as long as everything else. A
-later response with the same groups and partitions differs only in offsets and is not parsed again.
+kafka-python makes an object of each offset, which for 100,000 offsets takes ten times as long as everything else.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class GroupOffsets(NamedTuple):
     topics: tuple[TopicPartitions, ...]
     """In response order; the same object in the next poll if unchanged."""
     offsets: NDArray[np.int64]
-    """One topic after the other."""
+    """The offsets of all partitions, one topic after the other."""
 
     def without(self, topics: Set[str]) -> GroupOffsets:
         is_left = [topic not in topics for topic, _ in self.topics]
@@ -71,6 +70,7 @@ def by_topic(offsets: Mapping[Partition, int]) -> GroupOffsets:
 class CommittedResponses:
     def __init__(self) -> None:
         self._layout: _Layout | None = None
+        """A later response with the same groups and partitions differs only in offsets, and is not parsed again."""
 
     def read(self, body: bytes) -> dict[str, FetchedGroup]:
         """Decodes a response, without partitions that have an error or no offset. Raises `UNREADABLE`."""
@@ -135,7 +135,7 @@ def _topics(body: bytes, at: int) -> tuple[list[tuple[str, tuple[int, ...], NDAr
 
 
 def _plain(body: bytes, at: int, count: int) -> tuple[tuple[int, ...], NDArray[np.intp], int] | None:
-    """Decodes entries that all have the same length, without metadata and tagged fields; otherwise returns None."""
+    """Decodes a topic's entries if all have the same length, without metadata and tagged fields; else returns None."""
     end = at + _PLAIN_BYTES * count
     block = body[at:end]
     if len(block) < end - at:

@@ -37,7 +37,7 @@ class CountedResponses:
         """Where each group starts, and where the last one ends."""
 
     def read(self, body: bytes, version: int) -> list[CountedGroup]:
-        """Decodes a response. All responses must have the same `version`. Raises `flexible.UNREADABLE`."""
+        """Decodes a response. All responses must have the same `version`. Raises `UNREADABLE`."""
         old, known = self._body, zip(self._groups, pairwise(self._bounds), strict=True)
         count, at = count_of(body, _THROTTLE_BYTES)
         groups, bounds = [], [at]

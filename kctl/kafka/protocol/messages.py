@@ -1,4 +1,4 @@
-"""Protocol messages that kafka-python 3.0 misses, made from `schemas/` by its own classes: descriptions of groups of
+"""Protocol messages that kafka-python 3.0 lacks, made from `schemas/` by its own classes: descriptions of groups of
 KIP-848 (key 69), share groups (77, 90; KIP-932) and streams groups (89; KIP-1071), which DescribeGroups reports as
 dead."""
 

@@ -1,7 +1,6 @@
 """Decodes log offsets from the bytes of ListOffsets responses. Pure. Encoding: KIP-482.
 
-kafka-python makes an object of each offset, which takes ten times as long as everything else. Without tagged fields all
-entries have the same length, so a topic's partitions are unpacked at once.
+kafka-python makes an object of each offset, which takes ten times as long as everything else.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,13 +32,14 @@ class PartitionKeys:
 
 
 def listed(body: bytes, keys: PartitionKeys) -> Iterator[tuple[Sequence[Partition], Sequence[int], Sequence[int]]]:
-    """Yields each topic: partitions, offsets (-1: none), error codes. Raises `UNREADABLE`."""
+    """Yields each topic's partitions, offsets (-1 for none) and error codes. Raises `UNREADABLE`."""
     count, at = count_of(body, 4)
     for _ in range(count):
         topic, at = text_of(body, at)
         partitions, at = count_of(body, at)
         end = at + _LISTED_BYTES * partitions
         block = body[at:end]
+        # Without tagged fields all entries have the same length, so they are unpacked at once.
         if len(block) == end - at and block[26::_LISTED_BYTES] == bytes(partitions):
             values = _block("ihqqix", partitions).unpack(block)
             at = end

@@ -17,8 +17,7 @@ class RawResponse(NamedTuple):
 
 
 class Raw:
-    """A kafka-python request answered by a `RawResponse`. It may be sent again, and encodes its body once, which for
-    10,000 partitions takes as long as reading the answer."""
+    """A kafka-python request answered by a `RawResponse`. It may be sent many times, and encodes its body once."""
 
     def __init__(self, request: Any) -> None:
         object.__setattr__(self, "_request", request)
@@ -33,7 +32,7 @@ class Raw:
     def encode(self, *, header: bool = False, framed: bool = False) -> bytes:
         request, body = object.__getattribute__(self, "_request"), object.__getattribute__(self, "_body")
         if body is None:
-            body = request.encode()
+            body = request.encode()  # for 10,000 partitions this takes as long as reading the answer
             object.__setattr__(self, "_body", body)
         head = request.encode_header(flexible=request.flexible_version_q(request.API_VERSION)) if header else b""
         size = struct.pack(">i", len(head) + len(body)) if framed else b""
@@ -45,8 +44,7 @@ class Raw:
 
 
 class KeptRequests:
-    """Keeps the last poll's requests, because encoding a request for thousands of groups takes as long as reading the
-    answer."""
+    """Keeps the last poll's requests, because for thousands of groups encoding takes as long as reading the answer."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, tuple[list[str], Raw]] = {}
@@ -81,7 +79,7 @@ class _Decoder:
 
 
 UNREADABLE = (IndexError, struct.error, UnicodeDecodeError)
-"""Truncated or malformed responses raise these."""
+"""The errors that truncated or malformed responses raise."""
 
 
 def varint(body: bytes, at: int) -> tuple[int, int]:

@@ -1,1 +1,1 @@
-"""JSON schemas of the messages that kafka-python 3.0 misses, for `kctl.kafka.protocol.messages`."""
+"""JSON schemas of the messages that kafka-python 3.0 lacks, for `kctl.kafka.protocol.messages`."""
