@@ -1,4 +1,4 @@
-"""The audit log: which user made which change, as JSON lines, by the master and by the command line. Lines contain no
+"""The audit log of the master and the command line: which user made which change, as JSON lines. Lines contain no
 secrets, and only ASCII, so that a terminal may show them."""
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def fleet_log(config: Config) -> Path:
 
 
 def user_log(env: Mapping[str, str]) -> Path:
-    """`$XDG_STATE_HOME/kctl/audit.jsonl`, by default below `~/.local/state`. Raises ConfigError as root if another user
-    owns it."""
+    """Returns `$XDG_STATE_HOME/kctl/audit.jsonl`, by default below `~/.local/state`. As root, raises ConfigError if
+    another user owns it."""
     home = env.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
     path = Path(env.get("XDG_STATE_HOME") or Path(home, ".local", "state"), "kctl", "audit.jsonl")
     refuse_others(path)
@@ -39,7 +39,7 @@ def user_log(env: Mapping[str, str]) -> Path:
 
 def append(path: Path, line: Mapping[str, Any]) -> None:
     """Writes one line atomically, because several processes append; first ends a line that a full disk cut off. Raises
-    OSError, also for a link, a file that is not regular, or another user's."""
+    OSError, also if the file is a link, not regular, or another user's."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
     descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
     try:

@@ -12,20 +12,22 @@ _PATH = "PYTHONPATH"
 
 
 def python_module(name: str, *arguments: str) -> tuple[str, ...]:
-    """`-P` keeps Python from importing from the working directory, where another user may have put code."""
+    """Returns the command line of a Python module."""
+    # `-P` keeps Python from importing from the working directory, where another user may have put code.
     return (sys.executable, "-P", "-m", name, *arguments)
 
 
 def dies_with_parent(signal_name: str) -> list[str]:
-    """A command prefix (util-linux) that makes the kernel send this signal when the starting thread ends
-    (PR_SET_PDEATHSIG); a preexec_fn is unsafe in a process with threads. Empty if not installed."""
+    """Returns a command prefix (util-linux) that makes the kernel send this signal when the starting thread ends
+    (PR_SET_PDEATHSIG); empty if not installed."""
+    # A preexec_fn is unsafe in a process with threads.
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", signal_name] if setpriv else []
 
 
 def safe_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of a child that reads the configuration itself. Python processes below it, including Spark's, do
-    not import from the working directory either."""
+    """The environment of a child that reads the configuration itself. Python processes that it starts, including
+    Spark's, do not import from the working directory either."""
     # Python treats an empty entry, as in `PYTHONPATH=$PYTHONPATH:/opt/lib`, as the working directory.
     path = os.pathsep.join(filter(os.path.isabs, env.get(_PATH, "").split(os.pathsep)))
     return {

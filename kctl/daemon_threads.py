@@ -14,8 +14,8 @@ DISK_SECONDS = 5.0
 
 
 class DaemonThreads:
-    """Threads that start with the first work and, unlike `concurrent.futures`, do not delay the end of the process. For
-    one submitting thread."""
+    """Threads that start with the first work and, unlike `concurrent.futures`, do not delay the end of the process.
+    Only one thread may submit work."""
 
     def __init__(self, number: int, name: str) -> None:
         self._number = number
@@ -33,7 +33,7 @@ class DaemonThreads:
         return future
 
     def close(self) -> None:
-        """Threads end after the submitted work; this does not wait."""
+        """Lets the threads end after the submitted work; does not wait."""
         for _ in range(self._number):
             self._work.put(None)
 
@@ -49,12 +49,12 @@ class DaemonThreads:
 
 
 _DISK = DaemonThreads(1, "kctl-disk")
+"""Separate from asyncio's few threads, which kctl needs to kill processes."""
 
 
 async def on_disk(work: Callable[..., T], *args: Any) -> T:
-    """Runs `work` with a small file of a fleet in one thread, so that a hanging disk blocks neither the event loop nor
-    asyncio's few threads, which kctl needs to kill processes. Raises TimeoutError (an OSError), and what `work`
-    raises."""
+    """Runs `work` on a small file of a fleet in one thread, so that a hanging disk does not block the event loop.
+    Raises TimeoutError (an OSError), and the errors of `work`."""
     try:
         async with asyncio.timeout(DISK_SECONDS):
             return await asyncio.wrap_future(_DISK.submit(partial(work, *args)))

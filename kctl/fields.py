@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
-    """Text if UTF-8, otherwise base64 with `_base64` added to the name."""
+    """Returns a named field: text if UTF-8, otherwise base64 with `_base64` added to the name."""
     if value is None:
         return {name: None}
     try:
@@ -22,7 +22,7 @@ def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
 
 
 def qualified(host: str, name: str) -> str:
-    """`node-2/worker-0`."""
+    """Returns a name with its host: `node-2/worker-0`."""
     return f"{host}/{name}"
 
 
@@ -32,12 +32,12 @@ def host_and_name(process: str) -> tuple[str, str]:
 
 
 def moment(unix_seconds: float) -> str:
-    """`2026-11-22T10:04:02Z`: the same on every host, and accepted by `--to` and `--time`."""
+    """Formats a time: `2026-11-22T10:04:02Z`, the same on every host, and accepted by `--to` and `--time`."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_seconds))
 
 
 def unix_seconds(given: datetime) -> float:
-    """A given time without a zone is in UTC, like all displayed times."""
+    """Converts a given time; without a zone it is in UTC, like all displayed times."""
     from datetime import UTC  # `rpc` and `status` do not need it
 
     return (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()

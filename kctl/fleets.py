@@ -23,8 +23,8 @@ class Fleet(NamedTuple):
 
 
 def registry_dir(env: Mapping[str, str] = os.environ) -> Path:
-    """`$XDG_RUNTIME_DIR/kctl`, or `/tmp/kctl-<uid>` if the variable is unset (cron, services) or names another user's
-    folder (`su` and `sudo` may keep it)."""
+    """Returns `$XDG_RUNTIME_DIR/kctl`, or `/tmp/kctl-<uid>` if the variable is unset (cron, services) or names another
+    user's folder (`su` and `sudo` may keep it)."""
     runtime = env.get("XDG_RUNTIME_DIR")
     if runtime and _is_own_folder(runtime):
         return Path(runtime, "kctl")
@@ -60,7 +60,7 @@ def unregister(entry: Path) -> None:
 
 
 def running(env: Mapping[str, str] = os.environ) -> list[Fleet]:
-    """This user's fleets with a live master, sorted by name and path. Raises PathError."""
+    """Returns this user's fleets with a live master, sorted by name and path. Raises PathError."""
     folder = registry_dir(env)
     if not folder.exists():
         return []
@@ -76,8 +76,8 @@ def running(env: Mapping[str, str] = os.environ) -> list[Fleet]:
 
 
 def named(config: Path | None, env: Mapping[str, str]) -> Path | None:
-    """Returns `config` (the value of `-c`), or KCTL_CONFIG, or the working directory's kctl.toml unless it is another
-    user's."""
+    """Returns `config` (the value of `-c`), or KCTL_CONFIG, or the working directory's kctl.toml unless another user
+    owns it; otherwise None. Raises UsageError."""
     if config == Path():
         raise UsageError("-c takes a FILE, not an empty text")
     if config is not None or env.get("KCTL_CONFIG"):

@@ -9,7 +9,7 @@ from logging.handlers import QueueHandler, QueueListener
 from queue import SimpleQueue
 
 _MOST_LINES = 10_000
-"""Further lines do not wait for a disk, but are dropped."""
+"""At most this many lines wait for a disk; further lines are dropped."""
 
 
 def configure(level: str) -> None:
@@ -28,8 +28,8 @@ class _Queued(QueueHandler):
 
 @contextmanager
 def written_behind() -> Iterator[None]:
-    """Writes the log in a thread, which only the end of the process waits for, because stderr may be a file on a
-    hanging disk."""
+    """Writes the log in a thread, because stderr may be a file on a hanging disk. Only the end of the process waits for
+    it."""
     handlers, lines = logging.root.handlers[:], SimpleQueue[object]()
     listener = QueueListener(lines, *handlers)
     logging.root.handlers[:] = [_Queued(lines)]

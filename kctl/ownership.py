@@ -44,7 +44,8 @@ def check_mode(setting: str, path: Path, mode: int) -> None:
 
 
 def others_can_write(path: Path, bits: int) -> bool:
-    """Always false on a read-only mount, because Kubernetes mounts a ConfigMap with mode 0777."""
+    """Whether others can write by these mode bits; false on a read-only mount."""
+    # Kubernetes mounts a ConfigMap read-only, with mode 0777.
     return bits != 0 and not os.statvfs(path).f_flag & os.ST_RDONLY
 
 
@@ -65,7 +66,7 @@ def _steps(path: Path) -> Iterator[Path]:
 
 
 def user_name(uid: int) -> str:
-    """A container's user may have none."""
+    """Returns the user's name, or `uid N` if it has none, as in a container."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -92,8 +93,8 @@ def _judge(path: Path, status: os.stat_result, forbidden: int) -> None:
 
 
 def open_regular(path: Path, flags: int, *, is_link_fine: bool = False) -> int:
-    """A file to write must be ours; a new one gets mode 0600. Raises OSError, also for pipes, folders, and links unless
-    `is_link_fine`."""
+    """Opens a regular file, which must be ours if it is to be written; a new file gets mode 0600. Raises OSError, also
+    for pipes, folders, and links unless `is_link_fine`."""
     flags |= os.O_CLOEXEC | os.O_NONBLOCK | (0 if is_link_fine else os.O_NOFOLLOW)
     try:
         descriptor = os.open(path, flags, 0o600)

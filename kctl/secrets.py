@@ -29,8 +29,8 @@ def secret_of(path: Path | None, what: str) -> str | None:
 
 
 def cluster_secret(config: Config, env: Mapping[str, str] = os.environ) -> str | None:
-    """The shared secret of a Spark cluster and its applications. Raises ConfigError, also if a standalone cluster,
-    which generates none, has no secret and no setting allows that."""
+    """Returns the shared secret of a Spark cluster and its applications. A standalone cluster does not generate one, so
+    this also raises ConfigError if it has no secret and `spark.authenticate` is not set."""
     name = config.spark.auth_secret_file
     path = config.path.parent / name if name else None
     secret = secret_of(path, f"{config.path}: spark.auth_secret_file") or env.get(CLUSTER_VARIABLE) or None

@@ -26,7 +26,7 @@ def _escaped(text: str, kept: str) -> str:
 
 
 def _is_harmless(character: str) -> bool:
-    """`isprintable` rejects wide spaces."""
+    # `isprintable` rejects wide spaces.
     return character.isprintable() or (character >= "\xa0" and character.isspace() and character not in "\u2028\u2029")
 
 
@@ -38,7 +38,7 @@ def _escape(character: str) -> str:
 
 
 class _Guarded(io.TextIOBase):
-    """Has no `buffer`, because bytes would bypass the guard."""
+    """A stream that escapes text; without `buffer`, because bytes would bypass the guard."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream

@@ -9,7 +9,7 @@ Decode = Callable[[bytes | None, Headers], Any]
 
 
 class _Decoding:
-    """Decodes a value once, when it is read."""
+    """Decodes a key or value once, when it is first read."""
 
     __slots__ = ("_decoded", "_decoded_key")
     _decoded: Any

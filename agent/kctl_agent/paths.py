@@ -193,7 +193,8 @@ def _remove_stale(path: Path) -> None:
 
 
 def remove_if_dead(run_dir: Path, name: str) -> bool:
-    """Removes the files of an agent that has ended; does not wait for the lock. Raises PathError."""
+    """Removes the files of an agent that has ended; returns whether it did. Does not wait for the lock. Raises
+    PathError."""
     path = socket_path(run_dir, name)
     try:
         with _locked(run_dir, is_blocking=False):

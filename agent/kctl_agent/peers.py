@@ -53,8 +53,7 @@ def is_own(connection: socket.socket) -> bool:
 
 
 def _owner(local: tuple[str, int], remote: tuple[str, int], state: int) -> int | None:
-    """Returns the uid of a socket in this state. Compares the state, because the kernel returns the listener on the
-    local address if the connection does not exist."""
+    """Returns the uid of a socket in this state; None if it does not exist. Raises OSError."""
     (family, source), (_, destination) = _packed(local[0]), _packed(remote[0])
     ports = (socket.htons(port) for _, port in (local, remote))
     question = _QUESTION.pack(family, socket.IPPROTO_TCP, _ANY_STATE, *ports, source, destination, 0, _ANY_COOKIE)
@@ -67,11 +66,13 @@ def _owner(local: tuple[str, int], remote: tuple[str, int], state: int) -> int |
             return None
         raise OSError(code, os.strerror(code))
     _, found, uid = _ANSWER.unpack_from(answer, _HEADER.size)
+    # If the connection does not exist, the kernel returns the listener on the local address.
     return uid if found == state else None
 
 
 def _packed(address: str) -> tuple[int, bytes]:
-    """Returns family and packed address. IPv4 in IPv6 becomes IPv4: the kernel finds such sockets by it too."""
+    """Returns family and packed address."""
+    # IPv4 in IPv6 becomes IPv4: the kernel finds such sockets by it too.
     packed = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
     packed = packed.removeprefix(_MAPPED)
     return (socket.AF_INET if len(packed) == 4 else socket.AF_INET6), packed  # struct pads it with zeros

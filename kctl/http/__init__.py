@@ -1,2 +1,2 @@
-"""The last fleet snapshot over HTTP: `app` builds it, `guard` controls access, `server` runs it in the master's
-loop."""
+"""Serves the last fleet snapshot over HTTP: `app` builds the application, `guard` controls access, `server` runs it in
+the master's loop."""

@@ -15,7 +15,7 @@ from kctl.errors import ConfigError
 from kctl_agent.secrecy import check_private, read_private
 
 AT_A_TIME: Final = 2
-"""Per file: during a rotation the old and the new token are valid."""
+"""The most tokens per file: during a rotation the old and the new token are valid."""
 
 _SHORTEST: Final = 16
 _LINE: Final = re.compile(r"(?:(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63})(?::[ \t]*|[ \t]+=[ \t]+))?(?P<secret>[!-~]+)")
@@ -24,7 +24,7 @@ _LINE: Final = re.compile(r"(?:(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63})(?::[ \t
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A valid token. All may read; with `may_act` also request operations."""
+    """A valid token. It permits reading, and with `may_act` also operations."""
 
     secret: str = field(repr=False)
     name: str = ""
@@ -56,9 +56,8 @@ def read_tokens(path: Path, setting: str, *, may_act: bool) -> tuple[Token, ...]
 
 
 def shown_token(given: str, tokens: Iterable[Token]) -> Token | None:
-    """Returns the token that was given; None if it is not valid. Compares all tokens in constant time, so that timing
-    reveals nothing."""
-    found = None
+    """Returns the token that was given; None if it is not valid."""
+    found = None  # compares all tokens in constant time, so that timing reveals nothing
     for token in tokens:
         if hmac.compare_digest(given.encode(), token.secret.encode()):
             found = token
@@ -93,7 +92,8 @@ class AccessRights:
     """Whether all users of this machine may read on loopback without a token."""
     tokens: tuple[Token, ...] = ()
     hosts: frozenset[str] = frozenset()
-    """Besides loopback's, for callers without a token: another site could point its own name at us."""
+    """Host names besides loopback's that callers without a token may use. Others are rejected, because another site
+    could point its own name at us."""
     certificate: Path | None = None
     key: Path | None = None
     fingerprint: str = ""

@@ -24,15 +24,14 @@ from kctl.http.server import App
 from kctl.http.source import SnapshotSource
 
 KEPT_SECONDS: Final = 0.25
-"""All pages ask when a new snapshot appears. Ages in an answer are late by up to this."""
+"""How long an answer is shared, because all pages ask when a new snapshot appears. Its ages are late by up to this."""
 Key: TypeAlias = tuple[str, bytes]
 KEPT_BYTES: Final = 8 * 1024 * 1024
 _PATHS: Final = frozenset(f"/api/v1/{name}" for name in ("history", "lag", "status", "workers"))
 
 
 class KeptAnswers:
-    """Shares answers between callers. Belongs to one event loop. All callers that pass the guard get the same
-    answers."""
+    """Shares answers between callers, because all that pass the guard get the same. Belongs to one event loop."""
 
     def __init__(self, app: ASGIApp, api: Api) -> None:
         self._app = app
@@ -149,12 +148,12 @@ def _served(source: SnapshotSource) -> Iterator[str]:
 
 
 def _described(app: FastAPI) -> dict[str, Any]:
-    """FastAPI's description without 422 for each path: invalid requests get 400 here."""
+    """Returns FastAPI's description of the routes."""
     if app.openapi_schema is None:
         described = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
         for methods in described["paths"].values():
             for operation in methods.values():
-                operation["responses"].pop("422", None)
+                operation["responses"].pop("422", None)  # invalid requests get 400 here
         schemas = described["components"]["schemas"]
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)

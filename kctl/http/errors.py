@@ -69,7 +69,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     431: {"model": Error, "description": "Too large"},
     503: {"model": Error, "description": "No snapshot yet, or too many questions"},
 }
-"""Any path may answer them."""
+"""The errors that any path may answer."""
 
 
 def error_body(code: str, message: str, retriable: bool) -> JsonObject:
@@ -87,7 +87,7 @@ def error_response(error: KctlError | AgentError, headers: Mapping[str, str] | N
 
 
 def answer_errors_in_one_shape(app: FastAPI) -> None:
-    """Makes all routes of `app` answer errors in this form; nothing from a request goes into a log."""
+    """Makes all routes of `app` answer errors in the form `Error`. Nothing from a request goes into a log."""
 
     @app.exception_handler(KctlError)
     @app.exception_handler(AgentError)
@@ -121,8 +121,7 @@ def _response(
 
 
 class JsonRoute(APIRoute):
-    """A route whose body is one JSON object. FastAPI's `json.loads` accepts NaN and Infinity, and takes a body without
-    content type for text."""
+    """A route whose body must be one JSON object."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
@@ -130,6 +129,7 @@ class JsonRoute(APIRoute):
         async def checked(request: Request) -> Response:
             if self.body_field is None:
                 return await answer(request)
+            # FastAPI's `json.loads` accepts NaN and Infinity, and FastAPI takes a body without content type for text.
             strict = _StrictRequest(request.scope, request.receive)
             await strict.json()  # here, because FastAPI replaces errors raised inside
             return await answer(strict)
@@ -141,7 +141,7 @@ class _StrictRequest(Request):
     _object: JsonObject | None = None
 
     async def json(self) -> JsonObject:
-        """Reads the body. Raises UnsupportedMediaType, BadParams."""
+        """Returns the body. Raises UnsupportedMediaType, BadParams."""
         if self._object is None:
             given = self.headers.get("content-type", "").partition(";")[0].strip().lower()
             if given != _MEDIA_TYPE:

@@ -1,5 +1,5 @@
-"""`/api/v1/groups` and `/api/v1/groups/{group}`: all groups of the clusters; for one group also its current members.
-And `kctl exporter`, which serves them without a fleet."""
+"""`/api/v1/groups` and `/api/v1/groups/{group}`: all groups of the clusters, and one group with its current members.
+Also the application of `kctl exporter`, which serves them without a fleet."""
 
 import asyncio
 import re
@@ -90,7 +90,7 @@ async def group_advice(
     group: Annotated[str, Query(max_length=300, description="Its full name.")],
     cluster: ClusterOfGroup = None,
 ) -> JSONResponse:
-    """The group is watched from the first request on."""
+    """Returns the advice for a group, which kctl watches from the first request on."""
     view: GroupsView = request.app.state.groups
     _, found = _only(_chosen(view, cluster), group)
     advice = view.advisers.advice(found)
@@ -123,7 +123,7 @@ class GroupsSource(GroupsView):
 
 
 def groups_app(source: GroupsSource, access: AccessRights) -> App:
-    """The application of `kctl exporter`, behind the same guard as a fleet's."""
+    """Makes the application of `kctl exporter`, behind the same guard as a fleet's."""
     app = FastAPI(title="kctl exporter", version=__version__, docs_url=None, redoc_url=None, responses=RESPONSES)
     app.state.source = app.state.groups = source
     app.state.serves = lambda: "groups"

@@ -1,7 +1,7 @@
-"""Checks every request before any route: caller, address, size. All rejections happen here.
+"""Checks caller, address and size of every request before any route.
 
-Headers that browsers set keep pages of other sites out; other clients may send anything, so tokens keep them out.
-`protocol` limits what a connection costs before its request is complete.
+Browsers' headers keep out pages of other sites. Other clients may send any header, so tokens keep them out. `server`
+limits what a connection costs before its request is complete.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CALLER_KEY: Final = "kctl.caller"
 HOLDER_KEY: Final = "kctl.holder"
 """ASGI scope key: whether the caller's token may act."""
 OTHER_KEY: Final = "kctl.other"
-"""ASGI scope key, set if another user asks without a token, who must not see error texts."""
+"""ASGI scope key, set if the caller is another user without a token, who must not see error texts."""
 
 _OF_HOLDERS: Final = ("/api/v1/dead-letters", "/api/v1/logs/", "/api/v1/settings", "/api/v1/operations/types")
 """Paths that need a token that may act, also to read: messages, logs that quote them, settings, and the forms of
@@ -53,7 +53,7 @@ _DECISIVE: Final = frozenset({b"host", b"origin", b"authorization", b"sec-fetch-
 """Headers that may appear only once. Otherwise kctl and a proxy could use different values."""
 
 _OPENED: Final = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
-"""A person follows a link or opens a window; other values are a frame's or a page's request."""
+"""Headers of a person who follows a link or opens a window. Requests of frames and pages have other values."""
 _HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
 _HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
@@ -161,8 +161,9 @@ class Guard:
             scope[OTHER_KEY] = True
 
     def _token(self, source: str, authorization: str, needs_acting: bool) -> Token:
-        """The caller's valid token. Raises Unauthorized. Wrong tokens lock no caller out: a token of 16 characters
-        cannot be guessed, and local users share one address, so one could lock out the others."""
+        """Returns the caller's token. Raises Unauthorized."""
+        # Wrong tokens do not lock a caller out: a token of 16 characters cannot be guessed, and local users share one
+        # address, so one could lock out the others.
         scheme, _, value = authorization.partition(" ")
         given = value.strip()
         if scheme.lower() == "basic":
@@ -200,8 +201,8 @@ class _Exchange:
         await self._send(message)
 
     async def receive(self) -> Message:
-        """Applies the limits. Raises RequestTooSlow, BodyTooLarge; once an answer has begun, the caller counts as gone
-        instead."""
+        """Receives the body within its limits. Raises RequestTooSlow, BodyTooLarge; once an answer has begun, reports
+        the caller as gone instead."""
         if self._is_whole:  # only the disconnect can follow, however late
             return await self._receive()
         try:
@@ -229,8 +230,8 @@ class _Exchange:
 
 
 def host_name(host: str) -> str | None:
-    """Name or address of a Host header in lower case, without the port; None if malformed. An IPv6 address keeps its
-    brackets, because without them it is not a valid host."""
+    """Returns a Host header's name or address in lower case, without the port; None if malformed. An IPv6 address keeps
+    its brackets, without which it is not a valid host."""
     match = _HOST.fullmatch(host)
     if match is None:
         return None

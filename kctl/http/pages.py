@@ -1,5 +1,5 @@
-"""`/`, its assets and `/docs`: pages whose policy runs only scripts that this server serves; and the answers for probes
-and scrapers."""
+"""`/`, its assets and `/docs`, whose policy permits only scripts from this server, and the answers for probes and
+scrapers."""
 
 import gzip
 import hashlib
@@ -17,7 +17,7 @@ from kctl.http.guard import OTHER_KEY
 from kctl_agent.errors import NotReady
 
 _TYPES = {".js": "text/javascript", "css": "text/css"}
-"""By the last three characters of a name; other files are not served on their own."""
+"""Content types by the last three characters of a name. Other files are not served on their own."""
 
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
@@ -27,14 +27,14 @@ _HEADERS = {
 
 
 async def home(request: Request) -> Response:
-    """`app.state.serves` returns the parts of the page to show: `fleet`, `groups`, `hosts`."""
+    """Returns the page with the parts that `app.state.serves` names: `fleet`, `groups`, `hosts`, `dead-letters`."""
     whole = _files()["index.html"].body.decode().replace("{assets}", f"/assets/{_digest()}")
     page = whole.replace("{serves}", request.app.state.serves())
     return HTMLResponse(page, headers=_HEADERS)
 
 
 async def asset(request: Request, digest: str, name: str) -> Response:
-    """A script or style. Its address changes with its content, so it can be cached for ever."""
+    """Returns a script or style. Its address changes with its content, so it can be cached for ever."""
     found = _files().get(name)
     if found is None or digest != _digest() or name[-3:] not in _TYPES:
         raise HTTPException(404, "there is no such file of the page")
@@ -103,7 +103,7 @@ async def healthz() -> dict[str, str]:
 
 
 async def readyz(request: Request) -> Response:
-    """200, or 503 with the reason."""
+    """Answers 200, or 503 with the reason."""
     is_other = OTHER_KEY in request.scope  # the reason may quote errors
     try:
         body = request.app.state.source.ready()

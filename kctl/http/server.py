@@ -1,8 +1,7 @@
-"""The HTTP socket and uvicorn in the master's loop, without signal handlers, loggers or threads of its own.
+"""Runs uvicorn on a socket in the master's loop, without signal handlers, loggers or threads of its own.
 
 uvicorn's HTTP/1.1 connection gets further limits: number of connections, time for a TLS handshake and a request, and
-how long a caller may leave its answer unread. Early errors have our form too. A connection counts from the moment it is
-accepted, because without a TLS handshake it already costs a descriptor.
+how long a caller may leave its answer unread. Early errors have our form too.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from kctl_agent.errors import BadRequest, Busy
 MAX_CONNECTIONS = 256
 HANDSHAKE_SECONDS = 10.0
 REQUEST_SECONDS = 10.0
-"""From the connection, or the first byte of another request, to the end of its headers."""
+"""Time limit for a request's headers, from the connection or the first byte of a later request."""
 UNREAD_SECONDS = 30.0
 LEAST_READ_BYTES = 65536
 """How much of a pending answer must be read in `UNREAD_SECONDS`."""
@@ -46,7 +45,7 @@ _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fie
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address is loopback; also true for a socket that is not TCP and has no address."""
+    """Whether an address is loopback; also true for a socket without an address, which is not TCP."""
     try:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
@@ -55,16 +54,17 @@ def is_loopback(address: str) -> bool:
 
 @dataclass(slots=True)
 class Door:
-    """Shared by all connections of one server, on one event loop."""
+    """The limits and TLS of all connections of one server, on one event loop."""
 
     refusals: Counter[str]
     tls: ssl.SSLContext | None = None
     """Secures new connections; may be replaced at any time."""
     max_connections: int = MAX_CONNECTIONS
     open: set[BoundedProtocol] = field(default_factory=set)
+    """All accepted connections, because a connection costs a descriptor even before its TLS handshake."""
 
     def why_refused(self, newest: BoundedProtocol) -> str | None:
-        """Why this connection, which is in `open`, exceeds a limit; None if it does not. One address may have half of
+        """Returns the limit that this connection, which is in `open`, exceeds, or None. One address may have half of
         all connections, except loopback, which proxies, scrapers and people share."""
         if len(self.open) > self.max_connections:
             return f"{self.max_connections} connections are open already"
@@ -93,7 +93,7 @@ class BoundedProtocol(H11Protocol):
     _unread_timer: asyncio.TimerHandle | None = None
     _handshake: asyncio.Task[None] | None = None
     _early = b""
-    """Arrived between the end of the handshake and our notification of it."""
+    """Bytes that arrived between the end of the handshake and our notification of it."""
 
     def __init__(self, *args: Any, door: Door, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -142,7 +142,7 @@ class BoundedProtocol(H11Protocol):
         super().resume_writing()
 
     def _expect_reader(self, waiting: float) -> None:
-        """Cuts the connection if too few of the `waiting` bytes were read."""
+        """Cuts the connection if too few of the `waiting` bytes were read, otherwise checks again later."""
         still = self.transport.get_write_buffer_size()
         if still > waiting - LEAST_READ_BYTES:
             self.transport.abort()
@@ -200,14 +200,14 @@ class BoundedProtocol(H11Protocol):
         self._refuse(408, RequestTooSlow.code, f"the request was not there within {self.request_seconds:g} s", True)
 
     def _refuse(self, status: int, code: str, message: str, retriable: bool) -> None:
-        """Sends an error and closes the connection. Bypasses h11, whose state machine may be in any state."""
+        """Sends an error and closes the connection."""
         self._door.refusals[code] += 1
         body = json.dumps(error_body(code, message, retriable)).encode()
         head = (
             f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         )
-        self.transport.write(head.encode() + body)
+        self.transport.write(head.encode() + body)  # bypasses h11, whose state machine may be in any state
         self.transport.close()
 
     @staticmethod
@@ -262,7 +262,7 @@ class App:
     restart: Callable[[], None] = lambda: None
     """Ends open streams, whose tokens are no longer valid."""
     close: Callable[[], None] = lambda: None
-    """Ends what would otherwise last long."""
+    """Ends streams and changes that would otherwise last long."""
 
 
 class HttpServer:
@@ -311,9 +311,9 @@ class HttpServer:
         await self._server.serve(sockets=[self._sock])
 
     def use(self, access: AccessRights) -> list[str]:
-        """Applies tokens, names and certificate; the address and whether TLS is used stay. New tokens end event
-        streams: browsers reconnect by themselves with a valid one. Returns which of `tokens`, `names`, `certificate`
-        changed. Raises ConfigError and then changes nothing."""
+        """Applies new tokens, names and certificate, but no other address and no change to or from TLS. New tokens end
+        event streams; browsers reconnect by themselves. Returns which of `tokens`, `names`, `certificate` changed.
+        Raises ConfigError and then changes nothing."""
         before = self._app.guarded.access
         if self._is_tls and access.certificate is not None:
             self._door.tls = _tls_of(access)
@@ -346,7 +346,8 @@ class _Server(uvicorn.Server):
             sock.listen(_BACKLOG)  # asyncio has set it to `_ACCEPTED_AT_ONCE`
 
     async def main_loop(self) -> None:
-        """Wakes once per second, for the date in the headers; uvicorn's own loop wakes ten times."""
+        """Waits until the server stops."""
+        # Wakes once per second, for the date in the headers; uvicorn's own loop wakes ten times.
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
@@ -354,7 +355,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """The master handles signals, because it stops the workers first."""
+        """Does not handle signals: the master does, because it stops the workers first."""
         yield
 
 

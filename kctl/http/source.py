@@ -1,4 +1,4 @@
-"""What the routes of a fleet answer from: the last snapshot, events, and live questions."""
+"""`SnapshotSource`, the data behind a fleet's routes."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ from kctl_agent.rpc.wire import JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotSource:
-    """The data behind a fleet's routes. Belongs to the master's event loop."""
+    """The last snapshot, events, and answers to live questions. Belongs to the master's event loop."""
 
     latest: Callable[[], FleetSnapshot | None]
     verdicts: Verdicts
@@ -36,7 +36,7 @@ class SnapshotSource:
     """Empty unless the mode is `lake`."""
     hosts: Hosts | None = None
     for_other_host: Callable[[str, str | None, float], Awaitable[HostReplies]]
-    """This host's replies, or one worker's, to a command of another host's master."""
+    """Returns the replies of this host's agents, or of one worker, to a command of another host's master."""
     groups: GroupsView | None = None
     operations: OperationLog | None = None
     dead_letters: Workbench | None = None

@@ -1,4 +1,4 @@
-"""What the API's routes share: the last snapshot, its age and tag, and rows encoded once."""
+"""`Api` and `Streams`, the state that the API's routes share."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ _SILENCE_SECONDS = 15.0
 
 
 class Streams:
-    """All open streams; belongs to one event loop. `life` differs for each master, because event numbers restart."""
+    """All open event streams, on one event loop. `life` differs for each master, because event numbers restart."""
 
     def __init__(self, source: SnapshotSource, life: str) -> None:
         self._source = source
@@ -45,8 +45,8 @@ class Streams:
         self._closing = asyncio.Event()
 
     def begin(self, last_event_id: str | None, recent: int) -> AsyncIterator[str]:
-        """Returns a new stream of events after `last_event_id` if that is this master's, otherwise from the `recent`
-        last events on. Raises Busy."""
+        """Returns a stream that begins after the event `last_event_id`, with the first event if another master gave
+        that id, or without an id with the `recent` last events. Raises Busy."""
         if self._open >= _AT_A_TIME:
             raise Busy(f"{_AT_A_TIME} event streams are open already")
         return self._lines(self._first(last_event_id, recent))
@@ -101,7 +101,8 @@ T = TypeVar("T")
 
 
 class Api:
-    """What the API's routes share. Belongs to one event loop. `life` distinguishes this master from its successors."""
+    """The last snapshot, live questions and shared answers for the API's routes, on one event loop. `life`
+    distinguishes this master from its successors."""
 
     def __init__(self, source: SnapshotSource, streams: Streams, life: str) -> None:
         self.source = source
@@ -142,12 +143,12 @@ class Api:
         return {}
 
     async def ask(self, command: str, params: JsonObject) -> Reduced[Any]:
-        """Asks a command of `kctl.master.reduction`. Raises Busy."""
+        """Returns the current answer to a command of `kctl.master.reduction`. Raises Busy."""
         with self._one_of_few():
             return await self.source.ask(_question(command, reducer_method(command), params))
 
     async def status(self, params: JsonObject) -> JsonObject:
-        """Verdict and processes of all hosts, with `complete` and `failed`. Raises Busy."""
+        """Returns verdict and processes of all hosts, with `complete` and `failed`. Raises Busy."""
         with self._one_of_few():
             answer = await self.source.answer(_question("status", wire_method("status"), params))
         beside = {name: answer.get(name, default) for name, default in (("complete", True), ("failed", []))}
@@ -174,7 +175,7 @@ class Api:
         return [{**row, "host": _host(row[key], hosts.me.name)} for row in rows]
 
     def own_name(self, name: str) -> str:
-        """The name without the host. Raises HTTPException for another host's process."""
+        """Returns the name without the host. Raises HTTPException for another host's process."""
         hosts = self.source.hosts
         if hosts is None:
             return name
@@ -194,11 +195,11 @@ class Api:
             self._asking -= 1
 
     def _share(self, key: Hashable, begun_at: float, done: asyncio.Future[Any]) -> None:
-        """Keeps a result for a while, longer if it took long, as with thousands of partitions; drops a failure at
-        once."""
+        """Keeps a result for a while; drops a failure at once."""
         if done.cancelled() or done.exception() is not None:
             del self._shared[key]
             return
+        # Longer if it took long, as with thousands of partitions.
         seconds = max(_SHARED_SECONDS, 4 * (self.source.clock() - begun_at))
         self._shared[key] = begun_at, begun_at + seconds, done
         asyncio.get_running_loop().call_later(seconds, self._drop, key, done)
@@ -216,8 +217,8 @@ class Api:
         return Response(status_code=304, headers={"etag": tag}) if tag in wanted else None
 
     def answer(self, snapshot: FleetSnapshot, body: JsonObject, *, is_live: bool = False) -> Response:
-        """Makes a response: adds the fields that every answer has, with the main verdict only. A live answer has no
-        tag, because the next one differs."""
+        """Makes a response of `body` and the fields that every answer has, such as the main verdict. A live answer has
+        no tag, because the next one differs."""
         whole = {
             "cluster": snapshot.cluster,
             "group": snapshot.group,
@@ -248,7 +249,7 @@ def _host(process: str | None, own: str) -> str | None:
 
 
 def api_of(request: Request) -> Api:
-    """Returns the API of a request. It is not a FastAPI dependency, which would take a tenth of the time of a small
-    answer."""
+    """Returns the API of a request."""
+    # As a FastAPI dependency, this would take a tenth of the time of a small answer.
     api: Api = request.app.state.api
     return api

@@ -53,7 +53,7 @@ _TYPES = MappingProxyType(
     }
 )
 PAGE_SECONDS = 0.1
-"""Limits a scan without an index; then the page has what was found, and `next` continues."""
+"""Time limit of a scan without an index. The page then has the rows found so far, and `next` continues."""
 MOST_GROUPS = 500
 EXPORT_ROWS = 500
 EXPORT_SECONDS = 1.0
@@ -121,8 +121,8 @@ class _Grouped(Filter):
 
 
 def _without_nulls(given: Any) -> Any:
-    """Rejects nulls: a null would match everything, although its sender probably meant a value missing in JSON. Raises
-    ValueError."""
+    """Returns `given`. Raises ValueError for a null, which would match everything, although its sender probably meant a
+    missing value."""
     if isinstance(given, dict) and (nulls := [name for name, value in given.items() if value is None]):
         raise ValueError(f"{', '.join(map(str, nulls))}: null; leave it out")
     return given
@@ -143,8 +143,8 @@ class _Sent(_Change):
 
 @router.get("", summary="Dead letters that match a filter, the oldest first")
 async def dead_letters(request: Request, given: Annotated[_Listed, Query()]) -> Response:
-    """A page reads for at most a tenth of a second. With `key`, `text`, `traceback`, tries or offsets it may be short
-    or empty; `next` continues."""
+    """Returns a page, read for at most a tenth of a second. With `key`, `text`, `traceback`, tries or offsets it may be
+    short or empty; `next` continues."""
     page = _page(dead_letter_row, selection_of(given), given.limit, PAGE_SECONDS, given.after)
     rows, behind = await _read(request, page)
     return _json({"rows": rows, "next": behind})

@@ -59,7 +59,8 @@ async def history(
 
 
 def _subject(topic: str | None, partition: int | None, worker: str | None) -> Subject:
-    """A worker with a topic or partition, or a partition without a topic, gives a subject that does not exist."""
+    """Returns the subject. A worker with a topic or partition, or a partition without a topic, gives one that does not
+    exist."""
     if worker is not None:
         return "worker", worker if topic is None and partition is None else None
     if partition is not None:

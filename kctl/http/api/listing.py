@@ -1,4 +1,4 @@
-"""What the lists of the API share: router, parameters, paging."""
+"""Router, parameters and paging that the API's lists share."""
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from kctl_agent.rpc.wire import JsonObject
 router = APIRouter(prefix="/api/v1", responses={404: {"model": Error, "description": "There is none of this name"}})
 Rows: TypeAlias = list[JsonObject]
 Read: TypeAlias = Callable[[Api, FleetSnapshot, JsonObject | None], Coroutine[Any, Any, tuple[JsonObject, Rows]]]
-"""Answers a question (None: from the snapshot): the fields besides the rows, and the sorted rows."""
+"""Answers a question, or None from the snapshot. Returns the fields besides the rows, and the sorted rows."""
 
 
 Local = Annotated[bool, Query(description="Of this host alone, where the fleet runs on several.")]
@@ -25,8 +25,6 @@ OfHost = Annotated[str | None, Query(max_length=64, description="Of this host of
 
 @dataclass(frozen=True, slots=True)
 class ListParams:
-    """Parameters of every list."""
-
     live: Annotated[bool, Query(description="Ask the agents now, for at most two seconds.")] = False
     limit: Annotated[int, Query(ge=1, le=MAX_ROWS, description="The most rows.")] = 1000
     local: Local = False

@@ -101,8 +101,8 @@ async def log(
     process: str,
     after: Annotated[int | None, Query(ge=0, description="`next` of the answer before.")] = None,
 ) -> JSONResponse:
-    """`text` has complete lines; `is_continued` is false if it does not follow the previous answer, for example after a
-    rotation."""
+    """Returns log `text` of complete lines. `is_continued` is false if it does not follow the previous answer, for
+    example after a rotation."""
     api = api_of(request)
     supervised, process = api.latest().supervised, api.own_name(process)
     path = next((Path(each.log) for each in supervised if each.name == process), None)

@@ -53,7 +53,7 @@ async def lag_of(api: Api, snapshot: FleetSnapshot, question: JsonObject | None)
 def _completed(api: Api, head: JsonObject, rows: Rows, *, has_history: bool) -> Rows:
     if has_history:
         lines = api.source.history.sparklines([(row["topic"], row["partition"]) for row in rows])
-        # Attached applications have none.
+        # Attached applications have no history.
         rows = [{**row, "history": [] if row.get("attached") else lags} for row, lags in zip(rows, lines, strict=True)]
     # Ages in a snapshot refer to the moment it was taken.
     return rows if "live" in head else [older(row, head["age_seconds"]) for row in rows]
