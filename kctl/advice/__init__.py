@@ -1,2 +1,2 @@
-"""How many workers and sinkers a fleet needs, and when more would not help: pure, without clock and I/O
-(docs/advice.md)."""
+"""Computes how many workers and sinkers a fleet needs, and when more would not help (docs/advice.md). Pure, without
+clock and I/O."""

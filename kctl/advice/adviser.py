@@ -23,11 +23,11 @@ _GAIN = 0.5
 _RISE = 1.2
 """The smallest rise whose gain is larger than the errors of its measurement."""
 _BATCHES_OF_EACH = 5
-"""A rise is judged after so many batches of each process on average."""
+"""A rise is judged after this many batches of each process on average."""
 _TOLERANCE = 0.1
 """A number that is too small by at most this share stays, so that a load near the limit causes no change."""
 _TRIED = 200
-"""How many numbers of workers are tried for one sample."""
+"""The most numbers of workers that are tried for one sample."""
 _NAMED = 10
 _ROUNDING = 1e-9
 _NORMAL_CYCLES = 2.0
@@ -37,7 +37,7 @@ _URGENT = frozenset({Answer.WORKERS, Answer.STORAGE, Answer.HANDLER})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The observations of a fleet at one moment. NaN: unknown."""
+    """The observations of a fleet at one moment. NaN is unknown."""
 
     at: float
     """Seconds of a monotonic clock."""
@@ -50,7 +50,7 @@ class Sample:
     work: Mapping[str, Work]
     full_batch: int
     cycle_seconds: float
-    """The usual time from one commit to the next. The messages of that time are not backlog."""
+    """The usual time from one commit to the next. Messages that arrive in that time are not backlog."""
     sinkers: int = 0
     handling: Mapping[str, Work] = field(default_factory=dict)
     full_call: int = 1
@@ -85,7 +85,7 @@ class _Need(NamedTuple):
     load: float
     """The load of the most loaded worker at present."""
     load_then: float
-    """The same with `number` workers."""
+    """The load of the most loaded worker if there were `number` workers."""
     hot: tuple[HotPartition, ...]
 
 
@@ -124,7 +124,7 @@ class _Kind:
 
     @property
     def capacity(self) -> Capacity:
-        """The capacity of one process with the current number of processes, or, if unknown, with any number."""
+        """The capacity of one process, measured with the current number of processes or, if unknown, with any."""
         now = self._now
         return now if now.per_second is not None else capacity(self._batches.moments(), self._full)
 

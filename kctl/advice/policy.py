@@ -1,4 +1,5 @@
-"""When the advised number changes: it rises after minutes of need, falls after an hour, and moves in steps. Pure."""
+"""Decides when the advised number changes: it rises after minutes of need, falls after an hour, and moves in steps.
+Pure."""
 
 from collections import deque
 from math import ceil, inf
@@ -7,7 +8,7 @@ from typing import NamedTuple
 from kctl.config.sections import AdviceSection
 
 _RECENT = 1 / 3
-"""The last part of the wait before a rise decides how large the rise is, because the need grows during a burst."""
+"""This last part of the wait before a rise decides how large the rise is, because the need grows during a burst."""
 
 
 class Policy:
@@ -64,7 +65,7 @@ class _Change(NamedTuple):
     after: int
     at: float
     is_step: bool
-    """Whether more was needed when it was advised. Then it is judged only if no more is needed afterwards."""
+    """Whether more than the advised number was needed; then the change is judged only if no more is needed after it."""
 
 
 class Expectation:
@@ -78,8 +79,9 @@ class Expectation:
     def outcome(
         self, at: float, current: int, advised: int | None, needed: int | None, waiting: float | None, allowed: float
     ) -> tuple[bool, str] | None:
-        """Returns whether the last advised change had the expected effect, with a sentence, as soon as this is known.
-        `waiting` has the pending messages, None while the effect cannot be judged; `allowed` of them are normal."""
+        """Returns whether the last advised change had the expected effect, with a sentence; None until this is
+        known. `waiting` is the number of pending messages, None while the effect cannot be judged; `allowed` of them
+        are normal."""
         if current != self._current:
             self._change = _Change(self._current, current, at, self._is_step) if current == self._advised else None
             self._current, self._advised = current, None

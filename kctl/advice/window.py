@@ -1,4 +1,4 @@
-"""Which messages arrived, and which batches ended, in the last minutes. Pure."""
+"""Counts the messages that arrived and the batches that ended in the last minutes. Pure."""
 
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,8 @@ _MOST_ERROR = 0.2
 
 
 def moments(batches: int, rows: int, seconds: float) -> Reals:
-    """Returns the sums over batches of which only the totals are known, as if all were equal: their number, rows,
-    seconds, rows², rows * seconds, and seconds². Sums of several such arrays can be added."""
+    """Returns sums over batches of which only the totals are known, as if all were equal: number, rows, seconds,
+    rows², rows * seconds, seconds². Several such arrays can be added."""
     return np.array([batches, rows, seconds, rows**2 / batches, rows * seconds / batches, seconds**2 / batches])
 
 
@@ -32,11 +32,11 @@ class Capacity(NamedTuple):
     per_second: float | None
     """The messages that one process can do per second, in full batches; None: unknown."""
     reason: str = ""
-    """Why it is unknown."""
+    """Why the capacity is unknown."""
 
 
 def capacity(seen: Reals, full_batch: int) -> Capacity:
-    """Estimates the capacity with full batches from the moments of the batches seen."""
+    """Estimates the capacity with full batches from the moments of the batches `seen`."""
     n = float(seen[0])
     if n < _LEAST_BATCHES or not seen[2]:
         return Capacity(None, f"fewer than {_LEAST_BATCHES} batches with messages have ended")
@@ -60,7 +60,7 @@ _STEPS = 30
 _SETTLING = 1 / 15
 """After an interruption, batches do not count for this part of the window."""
 _COLD_BATCHES = 2
-"""After an interruption, so many batches of each process do not count, because Spark is slow in them."""
+"""After an interruption, this many batches of each process do not count, because Spark is slow in them."""
 
 
 class Work(NamedTuple):
@@ -80,7 +80,7 @@ class Arrivals:
     _keys: tuple[Partition, ...] = ()
 
     def per_second(self, at: float, keys: tuple[Partition, ...], end: Reals) -> tuple[Reals, float]:
-        """Adds end offsets (NaN: unknown); returns the mean rates, and the seconds that they cover."""
+        """Adds end offsets (NaN is unknown). Returns the mean rates, and the seconds that they cover."""
         if keys != self._keys:
             self._keys = keys
             self._seen.clear()
@@ -94,14 +94,14 @@ class Arrivals:
 
 @dataclass(slots=True)
 class BatchWindow:
-    """The batches of all processes of one kind, by the number of processes at that time."""
+    """The batches of all processes of one kind, by the number of processes when each batch ended."""
 
     window_seconds: float
     _buckets: deque[tuple[float, int, Reals]] = field(default_factory=deque)
     _before: Mapping[str, Work] = field(default_factory=dict)
     _count: int = 0
     _warm: dict[str, int] = field(default_factory=dict)
-    """From how many batches on those of a process count."""
+    """Process -> its batches count from this number on."""
     _settled_at: float = 0.0
 
     def add(self, at: float, count: int, work: Mapping[str, Work], *, is_interrupted: bool = False) -> None:
@@ -126,17 +126,17 @@ class BatchWindow:
         self._buckets.append((at, count, done))
 
     def moments(self, count: int | None = None) -> Reals:
-        """Returns the sums over the window; with `count`, only over the time with so many processes."""
+        """Returns the sums over the window or, with `count`, over the time with that many processes."""
         return sum((sums for _, with_count, sums in self._buckets if count in (None, with_count)), np.zeros(6))
 
 
 _STATELESS: dict[str, Any] = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 _MOST_ASKED = 200
-"""The most partitions for which the assignor is called, which takes 10 ms; more count as dealt out in turn."""
+"""The most partitions for which the assignor is called, which takes 10 ms; more count as assigned in turn."""
 
 
 class Shares:
-    """Which worker would own each partition. Caches the answers of the assignor."""
+    """Predicts which worker would own each partition. Caches the answers of the assignor."""
 
     def __init__(self, assignor: str) -> None:
         self._assignor = assignor
@@ -153,7 +153,7 @@ class Shares:
         return float(np.bincount(self.of_each(count), load).max(initial=0.0))
 
     def of_each(self, count: int) -> Rows:
-        """Returns for each partition the index of its worker, if there are `count` workers."""
+        """Returns the index of each partition's worker if there are `count` workers."""
         if count not in self._kept:
             self._kept[count] = self._assigned(count)
         return self._kept[count]

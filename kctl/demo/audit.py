@@ -23,9 +23,9 @@ Place = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Message counts. `stored`: in the storage, handled, or dead letters; `lost`: found nowhere; `not_stored`: above
-    the stored offset; `duplicated`: twice in the storage, or there although handled. `handled` counts each once,
-    `handled_again` the repeats."""
+    """Counts of messages. `stored` are in the storage, handled, or dead letters. `lost` are missing below the stored
+    offset, `not_stored` above it. `duplicated` are in the storage twice, or there although handled. `handled` counts
+    each message once, `handled_again` the repeats."""
 
     produced: int
     stored: int
@@ -38,7 +38,7 @@ class Audit:
 
 
 def audit_table(storage: LakeStorage, owner: Binding, produced: Mapping[tuple[str, int], int]) -> Audit:
-    """Reads the table with delta-rs, which wrote none of its files. Raises StorageUnusable."""
+    """Audits a table, which it reads with delta-rs; delta-rs wrote none of its files. Raises StorageUnusable."""
     storage.bind(owner)
     stored_offsets = {tp: stored.next for tp, stored in storage.stored_offsets(produced).items()}
     with storage.table.latest() as table:
@@ -54,8 +54,8 @@ def audit(
     dead: Iterable[Place] = (),
     stored_offsets: Mapping[tuple[str, int], int] | None = None,
 ) -> Audit:
-    """`produced`: messages per partition, from offset 0. `stored_offsets`: up to where each partition should be stored;
-    by default all of it."""
+    """Compares stored, handled and dead messages with the produced ones. `produced` has each partition's number of
+    messages, from offset 0; `stored_offsets` has the offset up to which they should be stored, by default the end."""
     seen = _Seen(produced)
     times_handled = [seen.add(place) for place in handled]
     waiting = [seen.add(place) for place in stored]
@@ -77,7 +77,7 @@ def audit(
 
 
 def places(blocks: Iterable[Block]) -> Iterator[Place]:
-    """Decodes every record, so that a damaged block raises BadBlock."""
+    """Yields the place of every message. Decodes every record, so that a damaged block raises BadBlock."""
     for block in blocks:
         for record in block.messages():
             yield block.topic, block.partition, record.offset
@@ -102,19 +102,20 @@ class _Seen:
 
 HANDLER = "kctl.demo.audit:record"
 FOLDER_VARIABLE = "KCTL_DEMO_LEDGER"
-"""A variable, because a handler receives only messages."""
+"""The environment variable that names the folder of `record`, because a handler receives only messages."""
 _RECORD = struct.Struct("<qi")
 
 
 def record(messages: list[Message]) -> list[bool]:
-    """Writes to one file per process, once in each call, so that the records of a killed process survive."""
+    """Acknowledges all messages and records them in a file of its process, with one write per call, so that the
+    records survive a kill."""
     with Path(os.environ[FOLDER_VARIABLE], f"{os.getpid()}.ledger").open("ab", buffering=0) as ledger:
         ledger.write(b"".join(_RECORD.pack(message.offset, message.partition) for message in messages))
     return [True] * len(messages)
 
 
 def handled(folder: Path, topic: str) -> Iterator[Place]:
-    """Yields every message as often as it was handled."""
+    """Yields the place of every handled message, as often as it was handled."""
     for path in sorted(folder.glob("*.ledger")):
         body = path.read_bytes()
         for offset, partition in _RECORD.iter_unpack(body[: len(body) // _RECORD.size * _RECORD.size]):

@@ -29,7 +29,7 @@ _LOG_CONFIG = Path(__file__).with_name("broker-log4j2.properties")
 # With C1 alone and the serial collector, a new broker answers after 2.2 s instead of 2.7 s, and one of Kafka's tools
 # ends after 0.76 s instead of 0.9 s (2 cores, Java 17, medians).
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
-# Not the seeded one, with which two processes of a test run would choose the same ports.
+# Not the seeded generator, with which two processes of a test run would choose the same ports.
 _chance = random.SystemRandom()
 _POLL_SECONDS = 0.05
 _STARTED = "Kafka Server started"
@@ -60,13 +60,14 @@ _PROPERTIES = {
     "num.io.threads": "4",
     # With Kafka's 4 kB the first entries in the indexes of 400 partitions took 5 s of processor time.
     "log.index.interval.bytes": "131072",
-    # Taken from the heap at once; the default is 128 MB.
+    # The broker takes this buffer from the heap at once; the default is 128 MB.
     "log.cleaner.dedupe.buffer.size": "16777216",
 }
 
 
 def kafka_command(main_class: str, *arguments: str, heap: str = "256m", options: tuple[str, ...] = ()) -> list[str]:
-    """For a program in the jars of the lock `broker`; `options` are for its JVM. Raises JarsMissing, JavaMissing."""
+    """Returns the command for a Kafka program in the jars of the lock `broker`; `options` are for its JVM. Raises
+    JarsMissing, JavaMissing."""
     class_path = ":".join(str(jar) for jar in jar_paths("broker"))
     logging = f"-Dlog4j2.configurationFile={_LOG_CONFIG}"
     java = [str(java_command()), *_QUICK_START, *options, f"-Xmx{heap}", logging]
@@ -74,11 +75,11 @@ def kafka_command(main_class: str, *arguments: str, heap: str = "256m", options:
 
 
 class KafkaBroker:
-    """One broker with all its files in `directory`: data/, server.properties, broker.log. A formatted directory is
-    reused with its topics and groups.
+    """A broker with all its files in `directory`: data/, server.properties, broker.log. A formatted directory is reused
+    with its topics and groups.
 
-    Ports are chosen at the first start and then kept. Ctrl-C does not reach the process. It gets SIGKILL when the
-    *thread* that called `start` ends.
+    The first start chooses the ports; later starts reuse them. Ctrl-C does not reach the process. It gets SIGKILL when
+    the *thread* that called `start` ends.
     """
 
     heap = "512m"
@@ -86,7 +87,7 @@ class KafkaBroker:
     start_timeout_seconds = 60.0
 
     def __init__(self, directory: Path, properties: Mapping[str, str] | None = None, port: int | None = None) -> None:
-        """`properties` override ours; the default `port` is any free one."""
+        """`properties` override kctl's own; `port` defaults to any free port."""
         self._directory = directory.absolute()
         self._extra = dict(properties or {})
         self.cluster_id = new_cluster_id()
@@ -110,8 +111,8 @@ class KafkaBroker:
         return self._directory / "broker.log"
 
     def start(self) -> None:
-        """Formats a new data directory, starts, and returns when the broker answers (2 to 3 s). Raises StartError with
-        the end of its log, JarsMissing, JavaMissing."""
+        """Formats a new data directory, starts the broker, and returns when it answers (2 to 3 s). Raises StartError
+        with the end of its log, JarsMissing, JavaMissing."""
         broker, controller = self._ports or two_free_ports()
         self.launch((self._port or broker, controller))()
 
@@ -120,7 +121,7 @@ class KafkaBroker:
         return self._process.poll() if self._process else None
 
     def stop(self, timeout_seconds: float = 20.0) -> None:
-        """Asks the broker to shut down (0.3 s), then kills it. Does nothing when stopped."""
+        """Asks the broker to shut down (0.3 s); kills it after `timeout_seconds`. Does nothing if it is not running."""
         if self._process is None:
             return
         self._process.terminate()
@@ -131,7 +132,7 @@ class KafkaBroker:
         self._process = None
 
     def kill(self) -> None:
-        """Sends SIGKILL, without a flush. Does nothing when stopped."""
+        """Sends SIGKILL, so that the broker does not flush. Does nothing if it is not running."""
         if self._process is not None:
             if self._process.poll() is None:
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -148,8 +149,8 @@ class KafkaBroker:
         self.stop()
 
     def launch(self, ports: tuple[int, int]) -> Callable[[], None]:
-        """Starts without waiting, because brokers of a cluster answer only once most of them run; returns a function
-        that waits. Both raise as `start`."""
+        """Starts the broker and returns a function that waits for its answer, because brokers of a cluster answer
+        only once most of them run. Both raise what `start` raises."""
         if self._process is not None:
             raise RuntimeError("this broker runs already")
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -205,7 +206,7 @@ class KafkaBroker:
             try:
                 exit_code = process.wait(_POLL_SECONDS)
             except subprocess.TimeoutExpired:
-                # Its own log first, because another process may listen on this port.
+                # Check the broker's own log first, because another process may listen on this port.
                 if _STARTED in self._log_since(log_start) and _answers(port):
                     return
             else:
@@ -227,7 +228,7 @@ class KafkaBroker:
 
 
 def new_cluster_id() -> str:
-    """A leading dash would look like an option."""
+    """Returns a random id that begins with `k`: a leading dash would look like an option."""
     return "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
 
 
@@ -237,8 +238,8 @@ def two_free_ports() -> tuple[int, int]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns different free TCP ports of 127.0.0.1; a later call may return the same ones. They lie below the kernel's
-    ephemeral ports (32768 and up), which a client's outgoing connection could take while a broker is down."""
+    """Returns different free TCP ports of 127.0.0.1; a later call may return the same ports. They are below the
+    kernel's ephemeral ports (32768 and up), which a client's outgoing connection could take while a broker is down."""
     with ExitStack() as held:
         return [_bind_somewhere(held.enter_context(socket.socket())) for _ in range(count)]
 

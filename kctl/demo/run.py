@@ -45,13 +45,13 @@ from kctl_agent.storage.kinds import KINDS
 TICK_SECONDS = 0.05
 RUN = 16
 """Consecutive messages that go to one partition, as with Kafka's own partitioner (KIP-480). Otherwise, with many
-partitions, each would be its own batch and cost a core."""
+partitions, each message would be its own batch and cost a core."""
 BLOCK_SECONDS = 5.0
 """How long a client call may wait for metadata or room, and so how late `stop` may take effect."""
 
 
 class Producer(threading.Thread):
-    """Produces until `stop`. Idempotent, so retries in the client create no duplicates."""
+    """Produces messages until `stop`. Idempotent, so retries in the client create no duplicates."""
 
     def __init__(
         self, bootstrap_servers: str, topic: str, partitions: int, rate: float, value_bytes: int = 200
@@ -88,7 +88,7 @@ class Producer(threading.Thread):
 
     @property
     def not_acknowledged(self) -> int:
-        """Messages in flight, or given up after `stop`."""
+        """The number of messages in flight or, after `stop`, given up."""
         with self._lock:
             return self._sent - self._acknowledged.total()
 
@@ -113,7 +113,7 @@ class Producer(threading.Thread):
             self._producer.flush(self._flush_seconds)
 
     def stop(self, timeout_seconds: float = 30.0) -> None:
-        """Waits up to this long for acknowledgements. Use 0 for a broker that has ended."""
+        """Stops producing and waits up to `timeout_seconds` for acknowledgements. Pass 0 if the broker has ended."""
         self._flush_seconds = timeout_seconds
         self._stop_asked.set()
         if self.is_alive():
@@ -127,7 +127,7 @@ class Producer(threading.Thread):
                 self._producer.close(timeout=5)
 
     def _await_topic(self) -> None:
-        """A message without metadata would be given up."""
+        """Waits for the topic's metadata, because the client gives up a message without them."""
         while not self._stop_asked.is_set():
             with suppress(KafkaError):
                 if self._producer.partitions_for(self._topic):
@@ -161,7 +161,7 @@ class PartEnded(Exception):
 
 
 def ended_part(broker: KafkaBroker, master: DemoFleet | None = None) -> str | None:
-    """A sentence on a process that has ended. The broker comes first, because the master depends on it."""
+    """Returns a sentence about a process that has ended. Checks the broker first, because the master depends on it."""
     if (code := broker.ended()) is not None:
         return f"the broker (pid {broker.pid}) has ended: {cause(code)}"
     if master is not None and (code := master.ended()) is not None:
@@ -178,8 +178,8 @@ def bring_parts(storage: str) -> None:
 
 
 class Interrupts:
-    """Counts Ctrl-C and SIGTERM. The first ends the load and starts draining; the second ends the draining. Both shut
-    down cleanly. Before `is_something_to_end` it raises KeyboardInterrupt."""
+    """Counts Ctrl-C and SIGTERM. The first ends the load and starts draining; the second ends the draining. Both
+    shut down cleanly. Until `is_something_to_end` is set, a signal raises KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -207,8 +207,8 @@ class Interrupts:
 
 
 def main(options: DemoOptions, output: str, directory: Path | None) -> int:
-    """Runs the demo until its time is over or Ctrl-C, and prints the summary; returns 0 only if everything was stored
-    once and, with sinkers, handled. Raises KctlError if a part is missing or does not start."""
+    """Runs the demo until its time is over or Ctrl-C, and prints the summary. Returns 0 only if all messages were
+    stored once and, with a handler, handled. Raises KctlError if a part is missing or does not start."""
     bring_parts(options.storage)
     os.umask(PRIVATE)
     place = directory.absolute() if directory else Path(tempfile.mkdtemp(prefix="kctl-demo-"))
@@ -359,7 +359,8 @@ def _waiting(storage: Storage) -> int:
 
 
 def _audit(fleet: DemoFleet, producer: Producer, owner: Binding | None, ended: str | None) -> Audit | None:
-    """`owner` is that of a table. Returns None if a part has ended and the storage is unreadable."""
+    """Audits the storage, which is a table if there is an `owner`. Returns None if a part has ended and the storage
+    is unreadable."""
     produced = {tuple(tp): count for tp, count in producer.acknowledged.items()}
     try:
         if owner is not None:

@@ -14,7 +14,7 @@ from kctl_agent.storage.kinds import KINDS
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """The options of `kctl demo`. `seconds` None: until Ctrl-C."""
+    """The options of `kctl demo`. If `seconds` is None, the demo runs until Ctrl-C."""
 
     workers: int
     partitions: int
@@ -36,7 +36,7 @@ class DemoProgress:
     seconds_to_first_batch: float | None = None
     committed: int = 0
     handled: int | None = None
-    """By the sinkers that run now; None without sinkers."""
+    """Messages that the present sinkers have handled; None without sinkers."""
 
     @property
     def since(self) -> str:
@@ -62,7 +62,7 @@ class DemoProgress:
 
 
 def in_words(workers: list[dict[str, Any]]) -> str:
-    """`worker-0 running 1101 rows/s, worker-1 starting`"""
+    """Returns the state of each process: `worker-0 running 1101 rows/s, worker-1 starting`."""
     return ", ".join(
         f"{row['name']} {row['state'] or 'starting'}"
         + ("" if row["rows_per_second"] is None else f" {row['rows_per_second']:.0f} rows/s")
@@ -78,7 +78,7 @@ def summary(
     options: DemoOptions,
     ended: str | None = None,
 ) -> dict[str, Any]:
-    """Printed by `-o json`; null is unknown, such as the outcome of messages without an audit. `ended` names the part
+    """Returns what `-o json` prints. None is unknown, such as all outcomes without an audit. `ended` names a part
     that has ended by itself."""
     counts = dict.fromkeys(each.name for each in fields(Audit)) if found is None else asdict(found)
     first = progress.seconds_to_first_batch
@@ -98,8 +98,7 @@ def summary(
 
 
 def has_passed(summary: Mapping[str, Any], options: DemoOptions) -> bool:
-    """All messages must be stored once, and handled at least once if there is a handler, because the demo's handler
-    rejects none."""
+    """Whether all messages were stored once and, with a handler, handled: the demo's handler rejects none."""
     if summary["ended_by_itself"] is not None:
         return False
     is_stored = summary["lost"] == summary["duplicated"] == 0 and summary["stored"] == summary["produced"]

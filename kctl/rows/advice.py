@@ -72,7 +72,7 @@ class Advice(Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """`workers 4 -> 6: …`"""
+        """The advice in one sentence, such as `workers 4 -> 6: …`."""
         change = {
             Answer.WORKERS: f" {self.current} -> {self.workers}",
             Answer.SINKERS: f" {self.current_sinkers} -> {self.sinkers}",
@@ -80,6 +80,6 @@ class Advice(Struct, frozen=True):
         return f"{self.answer}{change}: {self.reason}"
 
     def asks_as(self, other: Advice) -> bool:
-        """Whether both ask for the same change."""
+        """Whether both pieces of advice ask for the same change."""
         asked = attrgetter("answer", "workers", "sinkers", "current", "current_sinkers")
         return bool(asked(self) == asked(other))

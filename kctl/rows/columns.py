@@ -1,4 +1,4 @@
-"""Partitions of groups in columns, the only form in which they are kept; rows are made on demand. Pure.
+"""The partitions of groups in columns, the only form in which kctl keeps them; rows are made on demand. Pure.
 
 100,000 partitions as objects would cost more per collection than everything that is computed about them.
 """
@@ -28,14 +28,14 @@ ABSENT = int(np.iinfo(np.int64).min)
 """Unknown offset, or other number of a partition."""
 _FIELDS = PartitionRow.__struct_fields__
 _RENAMED = {"current_offset": "committed", "kafka_max_offset": "end", "remaining_count": "lag"}
-"""Columns of fields that are sent with another name."""
+"""Field -> the column with its values, if the names differ."""
 
 
 class Names:
-    """The names of partitions by group, in order. Immutable."""
+    """The partitions of each group, in order. Immutable."""
 
     def __init__(self, groups: Mapping[str, Sequence[Partition]]) -> None:
-        """Each group's partitions must be sorted."""
+        """`groups` has the partitions of each group, sorted."""
         self.groups = tuple(groups)
         self.of_groups = tuple(groups.values())
         self.begins = [0, *accumulate(map(len, self.of_groups))]
@@ -69,11 +69,11 @@ class Names:
         return zip(self.spread(np.array(self.groups, np.object_)).tolist(), self.keys, strict=True)
 
     def is_of(self, groups: Mapping[str, Sequence[Partition]]) -> bool:
-        """Whether these are the same objects, so that no comparison is needed."""
+        """Whether these names were made from the same objects as in `groups`, so that a comparison is unnecessary."""
         return (*groups,) == self.groups and all(map(is_, self.of_groups, groups.values()))
 
     def moved_from(self, old: Names) -> Rows:
-        """Returns the index of each partition among the `old` ones; -1: not there."""
+        """Returns the index of each partition in `old`; -1 if it is not there."""
         places = dict(zip(old.groups, zip(old.of_groups, old.begins, strict=False), strict=True))
         found = np.full(len(self), -1, np.intp)
         for name, keys, begin in zip(self.groups, self.of_groups, self.begins, strict=False):
@@ -86,7 +86,6 @@ class Names:
         return found
 
     def only(self, is_shown: Bools) -> Names:
-        """Leaves out partitions that are not shown."""
         shown = is_shown.tolist()
         return Names(
             {
@@ -105,8 +104,8 @@ def _no_offsets() -> Ints:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionColumns:
-    """The partitions of one collection. Unknown is `ABSENT`, NaN or None; a column is None if it is unknown for all
-    partitions."""
+    """The partitions of one collection. An unknown value is `ABSENT`, NaN or None; a column is None if all its
+    values are unknown."""
 
     names: Names = field(default_factory=lambda: Names({"": ()}))
     now: float = 0.0
@@ -139,7 +138,8 @@ class PartitionColumns:
         return ages
 
     def chosen(self, names: Names, rows: Rows) -> PartitionColumns:
-        """Returns the columns of the partitions `names`, from these rows; row -1 makes a partition without values."""
+        """Returns the columns of the partitions `names`. `rows` has the present row of each; -1 makes a partition
+        without values."""
         columns: Iterator[tuple[str, Any]] = ((each.name, getattr(self, each.name)) for each in fields(self)[2:])
         chosen: dict[str, Any] = {
             name: None if column is None else rearranged(column, rows, _absent(column)) for name, column in columns
@@ -175,7 +175,7 @@ class PartitionColumns:
         return replace(total, behind_transaction=sum(known) if known else None)
 
     def oldest(self) -> list[float | None]:
-        """Returns the age of the oldest offsets of each group; None without partitions."""
+        """Returns the age of each group's oldest offsets; None without partitions."""
         bounds = np.array(self.names.begins, np.intp)
         has_any = bounds[1:] > bounds[:-1]
         ages = np.full(len(has_any), None, np.object_)
@@ -188,7 +188,7 @@ class PartitionColumns:
         return map(PartitionRow, *self._values(_FIELDS, part))
 
     def json_rows(self, *also: str, part: slice = slice(None)) -> list[JsonObject]:
-        """Returns rows as they are sent, with further columns."""
+        """Returns rows as they are sent, with the columns `also` added."""
         names = (*_FIELDS, *also)
         rows = [dict(zip(names, values, strict=True)) for values in zip(*self._values(names, part), strict=True)]
         for row in rows:
@@ -205,7 +205,7 @@ class PartitionColumns:
                 yield _listed(getattr(self, _RENAMED.get(name, name)), part, len(keys))
 
     def listed(self, name: str, absent: Any) -> list[Any]:
-        """Fills a missing column with `absent`."""
+        """Returns the column `name` as a list, filled with `absent` if the column is None."""
         column: NDArray[Any] | None = getattr(self, name)
         return [absent] * len(self.names) if column is None else column.tolist()
 
@@ -214,20 +214,21 @@ class PartitionColumns:
 
 
 def lag_from(committed: Ints, start: Ints, position: Ints | None, reset: ResetPolicy) -> Ints:
-    """Without a commit, the reset policy decides: `earliest` takes the log start, `latest` the position, if known."""
+    """Returns the offsets from which lag is counted. Without a commit, the reset policy decides: `earliest` takes
+    the log start, `latest` the position, if known."""
     first = {ResetPolicy.EARLIEST: start, ResetPolicy.LATEST: position}.get(reset)
     return committed if first is None else np.where(committed == ABSENT, first, committed)
 
 
 def rearranged(column: NDArray[Any], rows: Rows, fill: object) -> NDArray[Any]:
-    """Returns the partitions `rows` of a column, in this order; -1 is a new one, with the value `fill`."""
+    """Returns a column's values for the partitions `rows`, in this order; -1 is a new one, with the value `fill`."""
     found = np.full((*column.shape[:-1], len(rows)), fill, column.dtype)
     found[..., rows >= 0] = column[..., rows[rows >= 0]]
     return found
 
 
 def as_reals(offsets: Ints) -> Reals:
-    """NaN: unknown."""
+    """Returns offsets as floats; an unknown offset becomes NaN."""
     return np.where(offsets == ABSENT, np.nan, offsets)
 
 

@@ -20,8 +20,8 @@ class ResetPolicy(StrEnum):
 
 
 class PartitionRow(Struct, frozen=True, gc=False):
-    """A partition as it is sent. `PartitionColumns` has a column of each field's name, except for those renamed there.
-    None is unknown."""
+    """A partition as it is sent. `PartitionColumns` has a column of each field's name, except for fields renamed
+    there. None is unknown."""
 
     topic: str
     partition: int

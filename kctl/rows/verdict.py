@@ -28,7 +28,7 @@ class Level(StrEnum):
 
 
 UNOWNED = "unowned"
-"""The subject of a finding that every host of a fleet has: partitions that no host reads."""
+"""The `about` of a finding that all hosts of a fleet share: no host reads some partitions."""
 _SEVERITY = {level: number for number, level in enumerate(Level)}
 
 
@@ -64,7 +64,7 @@ class Verdict(Finding, frozen=True):
 
     @property
     def own_work(self) -> Finding:
-        """Returns the gravest finding about the host's own work."""
+        """The gravest finding about the host's own work."""
         own = (each for each in (self.main, *self.also) if each.about != UNOWNED)
         return next(own, Finding(Level.OK, "fleet", f"this host does its work; {self.reason}", self.since))
 

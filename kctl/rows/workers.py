@@ -21,7 +21,7 @@ NOT_GROUP_MEMBERS = frozenset({"sinker", "engine"})
 
 
 class AgentState(StrEnum):
-    """What a worker, a sinker or an attached application reports that it is doing, as of this release."""
+    """The activities that a worker, a sinker or an attached application reports, as of this release."""
 
     STARTING = "starting"
     JOINING = "joining"
@@ -117,7 +117,7 @@ class StatusAnswer(Statuses, frozen=True):
 
 
 def with_statuses(rows: Iterable[WorkerRow], statuses: Iterable[WorkerStatus]) -> list[WorkerRow]:
-    """Supervised processes in the supervisor's order, then attached applications."""
+    """Returns supervised processes in the supervisor's order, then attached applications."""
     own = {row.name: row for row in rows}
     supervised = [
         replace(own.pop(status.name, WorkerRow(status.name, status.kind, pid=status.pid)), supervisor=status)
@@ -127,7 +127,7 @@ def with_statuses(rows: Iterable[WorkerRow], statuses: Iterable[WorkerStatus]) -
 
 
 class MemberRow(Struct, frozen=True):
-    """Where a worker stands in its consumer group; ids are None before it has joined."""
+    """A worker's membership in its consumer group; ids are None before it has joined."""
 
     member_id: str | None
     worker: str
