@@ -1,5 +1,4 @@
 """Reads a checkpoint, in a folder or a bucket: what its query has processed, and how Spark would react at a restart.
-Changes nothing.
 
 Only the newest batch in `commits/` counts as processed. Spark's reactions were tested with 3.5 and 4.2
 (tests/acceptance/test_checkpoint_faults.py).
@@ -30,11 +29,12 @@ _STATE = re.compile(r"(?P<store>\d+/\d+(/.+)?)/(?P<version>\d+)(_[^./]+)?\.(delt
 _FOLDERS = ("", "file")
 _BUCKETS = ("s3", "s3a", "s3n")
 _SETTING = "storage.credentials_file, or "
-"""Part of a message about a fleet's table; a checkpoint uses AWS's own variables, files and roles."""
+"""A part of messages that applies only to a fleet's table: a checkpoint uses AWS's own variables, files and roles."""
 
 
 class Finding(NamedTuple):
-    """A fact that matters for a restart of the query. `starts` None: unknown from outside."""
+    """A fact that matters for a restart of the query. `starts`: whether Spark would start; None if unknown from
+    outside."""
 
     starts: bool | None
     text: str
@@ -78,11 +78,11 @@ def starts(findings: tuple[Finding, ...]) -> bool | None:
 
 
 def read(folder: Folder, *, with_state: bool = True, last: Checkpoint | None = None) -> Checkpoint:
-    """Reads a checkpoint, also while its query runs. Raises CheckpointUnreadable.
+    """Reads a checkpoint, even while its query runs. Raises CheckpointUnreadable.
 
-    Costs two listings and four files, besides a possibly long listing of `state/`. If nothing was planned or committed
-    since `last`, which had no findings, it costs two listings and a stamp, which reveals a recreated or restored
-    checkpoint.
+    Costs two listings and four files, besides a possibly long listing of `state/`. If `last` had no findings and
+    nothing was planned or committed since, returns `last` after two listings and a stamp, which reveals a recreated or
+    restored checkpoint.
     """
     with reading(folder):
         try:
@@ -171,7 +171,8 @@ class _Reader:
         return self._entries[number]
 
     def _done(self, planned: int | None, committed: int | None, newest: Planned | None) -> Planned | None:
-        """Returns the newest committed batch's offsets; before the first batch, those where the query began."""
+        """Returns the newest committed batch or, before the first, the offsets where the query began; None if
+        unknown."""
         if committed is None:
             if planned:
                 self._found(True, f"commits/ is empty: Spark takes batch {planned - 1} for done, and repeats {planned}")
@@ -237,7 +238,7 @@ class _Reader:
         return newest
 
     def _check_state(self, version: int, newest: Planned | None) -> None:
-        """Checks that each store has the version with which the next batch begins: batch N reads version N."""
+        """Checks that each state store has the version that the next batch reads: batch N reads version N."""
         versions: defaultdict[str, int] = defaultdict(int)
         for file in self._folder.subfolder("state").files():
             found = _STATE.fullmatch(file.name)
@@ -256,7 +257,7 @@ class _Reader:
 
 
 def place(uri: str) -> Folder:
-    """Takes a path, `file://…`, or `s3://BUCKET/PREFIX`. Raises UsageError."""
+    """Returns the folder for a path, `file://…`, or `s3://BUCKET/PREFIX`. Raises UsageError."""
     found = urlsplit(uri)
     if found.scheme in _FOLDERS:
         from kctl_agent.storage.lake.folder.local import LocalFolder
@@ -273,7 +274,7 @@ def place(uri: str) -> Folder:
 
 
 def store_of(uri: str) -> str:
-    """Returns the bucket or mount of a checkpoint without accessing a disk, which may hang."""
+    """Returns the bucket or mount point of a checkpoint. Does not access its disk, which may hang."""
     found = urlsplit(uri)
     if found.scheme in _BUCKETS:
         return found.netloc

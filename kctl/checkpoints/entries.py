@@ -30,7 +30,7 @@ class Planned:
     """Seconds since 1970."""
     watermark_ms: int = 0
     conf: Mapping[str, str] = field(default_factory=dict)
-    """Spark takes them from the checkpoint at a restart."""
+    """Settings that Spark takes from the checkpoint at a restart."""
 
 
 def query_id(text: str) -> str:
@@ -58,13 +58,13 @@ def planned(text: str) -> Planned:
 
 
 def is_commit(text: str) -> bool:
-    """Checks a file of `commits/`. Raises BadEntry."""
+    """Checks a file of `commits/`. Returns True, or raises BadEntry."""
     lines = _lines(text, _COMMIT_VERSIONS)
     return len(lines) < 2 or isinstance(_json(lines[1]), dict)
 
 
 def initial(text: str) -> Offsets | None:
-    """Parses `sources/I/0`; None if it is not a Kafka source's. Raises BadEntry."""
+    """Parses `sources/I/0`; returns None if the source is not Kafka. Raises BadEntry."""
     return _source(_lines(text.lstrip("\0"), _OFFSETS_VERSIONS)[-1])
 
 
@@ -78,8 +78,8 @@ def merged(sources: Iterable[Offsets | None]) -> Offsets:
 
 
 def unread(offsets: Offsets, counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Returns partitions above those that a query reads; `counts` has the number of each topic. If the query does not
-    read a lower partition, that is on purpose (Spark's option `assign`)."""
+    """Returns the partitions above those that a query reads; `counts` has each topic's number of partitions. If the
+    query does not read a lower partition, that is on purpose (Spark's option `assign`)."""
     highest: dict[str, int] = {}
     for topic, partition in offsets:
         highest[topic] = max(partition, highest.get(topic, 0))

@@ -41,8 +41,8 @@ _FINE = ("ok", "new partition")
 
 
 class Row(NamedTuple):
-    """A partition of a query. `error` is the reason for a None. `record_at`: time of the last processed record, in
-    seconds since 1970."""
+    """A partition of a query. `error` is why a value is None. `record_at` is the time of the last processed record,
+    in seconds since 1970."""
 
     topic: str
     partition: int
@@ -62,7 +62,7 @@ def read_rows(
     *,
     is_read_committed: bool = False,
 ) -> list[Row]:
-    """Returns a row for each partition, also of those that the query has not read yet. Raises KctlError."""
+    """Returns a row for each partition, including those that the query has not read yet. Raises KctlError."""
     offsets = {key: offset for key, offset in checkpoint.offsets.items() if not only or key[0] in only}
     topics = topics_of(connection.open(sorted({topic for topic, _ in offsets})))
     new = unread(offsets, {topic.name: len(topic.partitions) for topic in topics.values()})
@@ -88,7 +88,7 @@ def judged(
     record_at: float | None,
     processed_at: float | None,
 ) -> Row:
-    """Judges a partition; without an `offset`, the query does not know it yet."""
+    """Returns a partition's row with its verdict. `offset` is None if the query does not know the partition yet."""
     error = start.error or end.error
     if error == _GONE:
         return Row(*key, offset, None, None, None, None, "gone")
@@ -128,7 +128,8 @@ def _record_times(
     starts: Mapping[Partition, LogOffset],
     ends: Mapping[Partition, LogOffset],
 ) -> dict[Partition, float]:
-    """Returns times in seconds; omits offsets outside the log, and those that cannot be read in time."""
+    """Returns the time of each last processed record, in seconds. Omits offsets outside the log, and records that
+    cannot be read in time."""
     wanted: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for (topic, partition), offset in offsets.items():
         start, end = starts[topic, partition].offset, ends[topic, partition].offset

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _THREADS = 4
-"""Per mount or bucket."""
+"""The most threads per mount or bucket."""
 _FRESH_INTERVALS = 3
-"""After so many intervals without an answer, the offsets are unknown."""
+"""After this many intervals without an answer, the offsets are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class _Seen:
     at: float
     at_unix: float
     planned_after: float
-    """The batch was not planned earlier, by our clock, which may differ from the driver's; seconds since 1970."""
+    """The batch was planned no earlier, by our clock, which may differ from the driver's; in seconds since 1970."""
 
     @property
     def running_seconds(self) -> float | None:
-        """How long a batch has been planned and not committed."""
+        """How long a batch has been planned and not committed; None without such a batch."""
         found = self.checkpoint
         if found.planned == found.committed or found.planned_at is None:
             return None
@@ -52,7 +52,7 @@ class _Seen:
 
 
 class _Store:
-    """The threads of a mount or bucket. A hanging checkpoint keeps its thread, so no other one reads it."""
+    """The threads of a mount or bucket. A hanging checkpoint keeps its thread, so no other thread reads it."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -63,7 +63,8 @@ class _Store:
         self._threads = 0
 
     def serve(self, read: Callable[[str, str], None], intervals: Mapping[tuple[str, str], float]) -> None:
-        """`intervals`: the seconds between two reads of each checkpoint; if empty, the threads end."""
+        """Calls `read` periodically. `intervals` has the seconds between two reads of each checkpoint; if empty, the
+        threads end."""
         with self._changed:
             self._read, self._intervals = read, intervals
             self._due = {name: self._due.get(name, 0.0) for name in intervals}
@@ -97,7 +98,7 @@ class CheckpointWatcher:
     """Reads checkpoints on its own threads; any thread may take its results."""
 
     def __init__(self, watched: Mapping[str, CheckpointSection]) -> None:
-        """`watched`: checkpoints by the group that represents each."""
+        """`watched` has each checkpoint by the group that represents it."""
         self._watched = watched
         self._seen: dict[str, _Seen] = {}
         self._errors: dict[str, str] = {}
@@ -118,12 +119,12 @@ class CheckpointWatcher:
             self._stores.setdefault(name, _Store()).serve(self._read, intervals)
 
     def close(self) -> None:
-        """Threads end once they have an answer; this does not wait."""
+        """Ends the threads without waiting: each ends once it has an answer."""
         for store in self._stores.values():
             store.serve(self._read, {})
 
     def take_over(self, old: CheckpointWatcher) -> None:
-        """Keeps another watcher's threads, and its results for the same checkpoints."""
+        """Takes over another watcher's threads, and its results for the same checkpoints."""
         self._stores, old._stores = old._stores, {}
         self._partitions, self._reading = old._partitions, old._reading
         same = {name for name, each in self._watched.items() if old._watched.get(name) == each}
@@ -131,8 +132,8 @@ class CheckpointWatcher:
         self._seen = {name: each for name, each in seen.items() if name in same} | self._seen
 
     def add_to(self, reading: ClusterReading) -> None:
-        """Adds each checkpoint as a group with the offsets of its newest committed batch. Topics that the section does
-        not name are in another cluster."""
+        """Adds each checkpoint as a group with the offsets of its newest committed batch. If the section names
+        topics, all others are in another cluster."""
         now = time.monotonic()
         self._partitions |= self._reading.partitions
         self._reading = reading

@@ -19,7 +19,7 @@ _NEVER_BUSY = "in the window, messages did not wait in every partition long enou
 
 
 class GroupAdvisers:
-    """Watches the fifty groups for which advice was requested last. For any thread."""
+    """Advises on the fifty groups for which advice was requested last. For any thread."""
 
     def __init__(self, rules: AdviceSection | None = None) -> None:
         self._rules = rules or AdviceSection()

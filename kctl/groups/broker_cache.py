@@ -1,4 +1,4 @@
-"""A cache of the brokers' reports on a fleet's group, part by part with their ages; no loop waits for a broker.
+"""Caches the brokers' reports on a fleet's group in parts, each with its age; no event loop waits for a broker.
 
 During an outage old offsets stay and age; they never become zeros. A failed part, or an unanswered partition, keeps its
 old offsets and does not affect others.
@@ -46,8 +46,8 @@ def _stats(reading: ClusterReading, group: str) -> GroupStats | None:
 
 
 def _errors(reading: ClusterReading, group: str) -> dict[str, str]:
-    """Returns the errors by part. Ignores a temporary error of a single partition, because the others, and the broker,
-    may be fine."""
+    """Returns the errors by part. Ignores a temporary error of a single partition, because the other partitions and
+    the broker may be fine."""
     errors = {_PART_OF[part]: why for part, why in reading.errors.items()}
     if group in reading.unclear:
         why = f"group {group}: its coordinator does not know it, but may have just taken over; believed after 30 s"
@@ -77,7 +77,7 @@ class BrokerCache:
         interval_seconds: float = 1.0,
         reset: ResetPolicy = ResetPolicy.EARLIEST,
     ) -> None:
-        """`interval_seconds`: between calls of `refresh`. `reset`: where the group begins."""
+        """`interval_seconds` is the time between calls of `refresh`; `reset` decides where the group begins."""
         self.nothing_known = BrokerSnapshot(PartitionColumns(Names({group: ()})), reset=reset)
         self._interval_seconds = interval_seconds
         self._kept_interval_seconds = 0.0
@@ -110,10 +110,8 @@ class BrokerCache:
         return cls(reader, kafka.bootstrap_servers, kafka.group, interval_seconds=interval_seconds, reset=reset)
 
     async def check(self) -> None:
-        """Polls once, before anything starts.
-
-        Raises: BrokerUnreachable, WrongProtocol, AuthenticationFailed, NotAuthorised, TopicMissing.
-        """
+        """Polls once, before anything starts. Raises BrokerUnreachable, WrongProtocol, AuthenticationFailed,
+        NotAuthorised, TopicMissing."""
         now = self._clock()
         reading = await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.read)
         self._known.add(reading, now)  # later polls read log starts only with new leaders
@@ -125,8 +123,8 @@ class BrokerCache:
             )
 
     async def refresh(self, timeout_seconds: float) -> None:
-        """Polls again and waits for at most `timeout_seconds`; a longer poll continues in the background, and while it
-        runs, later calls return at once."""
+        """Polls again and waits for at most `timeout_seconds`. A longer poll continues in the background; until it
+        ends, later calls return at once."""
         if self._clock() < self._not_before or not (self._running is None or self._running.done()):
             return
         self._running = asyncio.ensure_future(self._poll())
@@ -150,14 +148,14 @@ class BrokerCache:
         )
 
     async def close(self) -> None:
-        """Waits for a running poll, for a few request time-outs at most."""
+        """Closes the connections. Waits for a running poll, for a few request time-outs at most."""
         if self._running is not None:
             await self._running
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)
         self._thread.shutdown(wait=False)
 
     async def _poll(self) -> None:
-        now, unix = self._clock(), time.time()  # when it was asked: no offset is newer
+        now, unix = self._clock(), time.time()  # the time of the request, because no offset may seem newer than it is
         try:
             reading = await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.read)
         except Exception as error:  # a boundary: a failing client library must not stop the master
@@ -189,8 +187,8 @@ class BrokerCache:
         return self._known.partitions(now, lambda _: False)
 
     def _answered(self, at: float) -> None:
-        """Measures the real interval between two polls without a failure. The measured interval is bounded, because a
-        pause after a hanging broker is not an interval."""
+        """Measures the real interval between two polls without a failure. It is bounded, because a pause after a
+        hanging broker is not an interval."""
         if self._answered_at is not None and self._failures == 0:
             self._kept_interval_seconds = min(at - self._answered_at, _BACKOFF_MAX_SECONDS)
         self._answered_at = at

@@ -1,6 +1,5 @@
-"""The collector of a cluster: takes snapshots periodically on its own thread; a scrape reads the last one. Each cluster
-has its own collector, so a silent cluster does not delay others; clusters are added, removed and changed at run
-time."""
+"""Collects a cluster: takes snapshots periodically on its own thread; a scrape reads the latest. Each cluster has
+its own collector, so a silent cluster does not delay others. Clusters are added, removed and changed at run time."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ class CollectedCluster:
     status: StatusSection
     excluded: Collection[str] = ()
     checkpoints: Mapping[str, CheckpointSection] = field(default_factory=dict)
-    """By the group that represents each checkpoint; a group of Kafka with this name is not collected."""
+    """Checkpoints by the groups that represent them; a Kafka group with such a name is not collected."""
 
 
 class ClusterCollector:
@@ -68,7 +67,7 @@ class ClusterCollector:
         )
         """Asks the brokers for a group and its members, by a connection of its own; blocks and raises KctlError."""
         self.prepare: list[Callable[[ClusterSnapshot], None]] = []
-        """Functions that are given every snapshot, on the collector's thread, after it has become the last one."""
+        """Functions that get every snapshot, on the collector's thread, after it has become the latest."""
         self._reader = ClusterReader(
             collected.access,
             exporter.timeout_seconds,
@@ -115,7 +114,7 @@ class ClusterCollector:
         await other.close()
 
     async def close(self) -> None:
-        """Waits for a running poll, for a few request time-outs at most."""
+        """Closes the connections. Waits for a running poll, for a few request time-outs at most."""
         self._watcher.close()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)
         self._thread.shutdown(wait=False)
@@ -233,7 +232,7 @@ def _described(watcher: CheckpointWatcher, access: ClusterAccess, timeout_second
 
 @lru_cache(_KEPT_OWNERS)
 def _owner(protocol_type: str | None, stats: GroupStats | None) -> Owner:
-    """The owner that represents a group; cached, because comparing the same object is fast.
+    """Returns the owner that represents a group. Cached, because comparing the same object is fast.
 
     If clients choose their partitions themselves, the coordinator knows no protocol type and no members.
     """
@@ -265,11 +264,12 @@ class Collectors:
         self._whole = Clusters(())
 
     def latest(self) -> dict[str, ClusterSnapshot | None]:
-        """The last snapshot by cluster, in the order of the settings; None before the end of the first poll."""
+        """Returns the latest snapshot by cluster, in the order of the settings; None before the end of the first
+        poll."""
         return {cluster: each.latest() for cluster, each in self._running.items()}
 
     def whole(self) -> Clusters:
-        """Returns the last snapshots as one object; a new snapshot of any cluster gives a new object."""
+        """Returns the latest snapshots as one object; a new snapshot of any cluster gives a new object."""
         latest = tuple(each for each in self.latest().values() if each is not None)
         whole = self._whole
         if whole.clusters != latest:
@@ -277,7 +277,7 @@ class Collectors:
         return whole
 
     def describe(self, cluster: str, group: str) -> Group:
-        """Asks the cluster's brokers for a group and its members; blocks, on any thread. Raises KctlError."""
+        """Asks the cluster's brokers for a group and its members. Blocks; for any thread. Raises KctlError."""
         return self._running[cluster].describe(group)
 
     def prepared(self, wanted: Iterable[CollectedCluster]) -> Prepared:
@@ -287,10 +287,10 @@ class Collectors:
         return Prepared(by_name, changed)
 
     async def use(self, prepared: Prepared) -> None:
-        """Collects these clusters from now on.
+        """Collects the prepared clusters from now on.
 
-        Unchanged ones continue. If only the settings for collecting or judging changed, the knowledge about the groups
-        stays. Returns when unneeded collectors are closed, which takes a few request time-outs if brokers hang.
+        Unchanged clusters continue. If only the settings for collecting or judging changed, the knowledge about the
+        groups stays. Returns when unneeded collectors are closed, which takes a few request time-outs if brokers hang.
         """
         async with self._changing:
             old, self._wanted = self._wanted, dict(prepared.wanted)
@@ -310,7 +310,7 @@ class Collectors:
         await self._has_failed.wait()
 
     async def close(self) -> None:
-        """Waits for running polls, for a few request time-outs at most."""
+        """Closes all collectors. Waits for running polls, for a few request time-outs at most."""
         await self.use(Prepared({}, {}))
 
     def _start(self, name: str) -> None:

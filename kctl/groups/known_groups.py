@@ -1,8 +1,8 @@
 """The state of a cluster's groups and logs after many polls, each value with its own time. No clock, no I/O.
 
-An unanswered part keeps its old values, which are omitted when they are too old. A fleet's own group includes every
-partition of its topics, however old its values are, because workers report the rest. A checkpoint includes every
-partition too: without a lag if its log does not exist, ends before the offset, or is in another cluster.
+An unanswered part keeps its old values until they are too old. A fleet's own group includes every partition of its
+topics, however old its values are, because workers report the rest. A checkpoint includes every partition too; one has
+no lag if its log does not exist, ends before the offset, or is in another cluster.
 """
 
 import re
@@ -45,7 +45,7 @@ class KnownGroup:
     """Committed offsets in the order of `partitions`."""
     _reported: tuple[TopicPartitions, ...] = ()
     _order: Rows | None = None
-    """Indices of `partitions` among the reported ones; None: the same order."""
+    """Indices of `partitions` among the reported partitions; None: the order is the same."""
 
     def commit(
         self,
@@ -54,7 +54,7 @@ class KnownGroup:
         at: float | None,
         same: dict[Partition, Partition],
     ) -> None:
-        """Replaces the committed offsets. `same` has one object for each partition, to save memory, because many groups
+        """Replaces the committed offsets. `same` has one object for each partition, to save memory if many groups
         read it."""
         if committed.topics != self._reported:
             known = [same.setdefault(key, key) for key, _ in committed.items()]
@@ -66,8 +66,8 @@ class KnownGroup:
         self.share_lag, self.committed_at, self.read_at = share_lag, at, at
 
     def commit_whole(self, reading: ClusterReading, committed: GroupOffsets | None, at: float, gone: set[str]) -> None:
-        """Replaces the committed offsets, and adds every partition of the topics without `gone` topics. If `committed`
-        is None, the brokers did not answer, and old offsets stay."""
+        """Replaces the committed offsets, and adds every other partition of the topics. If `committed` is None, the
+        brokers did not answer: old offsets stay, except of `gone` topics."""
         whole = {topic: tuple(range(count)) for topic, count in reading.partitions.items()}
         for topic, number in self.partitions:
             if topic in reading.unclear_topics and topic not in reading.partitions:
@@ -80,7 +80,7 @@ class KnownGroup:
 
 
 class _Logs:
-    """Offsets of logs in columns, with the time of the report; unknown: `ABSENT`, or NaN."""
+    """Offsets of logs in columns, with the time of each report. An unknown value is `ABSENT` or NaN."""
 
     def __init__(self) -> None:
         self.places: dict[Partition, int] = {}
@@ -129,8 +129,8 @@ class KnownGroups:
     def __init__(
         self, stale_after_seconds: float, own: str | None = None, reset: ResetPolicy = ResetPolicy.NONE
     ) -> None:
-        """`own`: a fleet's group; then this is the only group, with every partition. `reset`: where lag begins without
-        a commit."""
+        """`own` is a fleet's group, which is then the only group and has every partition. `reset` decides where lag
+        begins without a commit."""
         self.stale_after_seconds = stale_after_seconds
         self._own, self._reset = own, reset
         self.groups: dict[str, KnownGroup] = (
@@ -173,11 +173,11 @@ class KnownGroups:
         return None if is_stale else group.members
 
     def partitions(self, now: float, reads_committed: Callable[[str], bool]) -> PartitionColumns:
-        """Returns each group's committed partitions, sorted; none if they are too old.
+        """Returns each group's committed partitions, sorted, except those with too old offsets.
 
         If the log is unknown, or its last report is too old, there is no end and no lag. Omits a partition that does
-        not exist, unless a checkpoint names it. `reads_committed`: whether a group's lag counts to the last stable
-        offset.
+        not exist, unless a checkpoint names it. If `reads_committed` is true for a group, its lag counts to the last
+        stable offset.
         """
         names, logs, places = self._names, self._logs, self._places
         groups, limit = [self.groups[name] for name in names.groups], now - self.stale_after_seconds

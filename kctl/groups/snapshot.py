@@ -39,8 +39,6 @@ class GroupSnapshot:
 
 
 class GroupColumns(NamedTuple):
-    """Columns of the partitions of many groups, with their assessments."""
-
     partitions: PartitionColumns
     assessments: Assessments
 

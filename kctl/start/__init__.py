@@ -1,2 +1,2 @@
-"""The command `kctl start`: checks, wiring of a master's parts, and the master's life. Only this package knows master,
-HTTP and exporter alike."""
+"""The command `kctl start`: checks, wiring of a master's parts, and the master's life. Only this package depends on
+all of master, HTTP and exporter."""

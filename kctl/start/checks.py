@@ -1,4 +1,4 @@
-"""Checks before anything starts: each raises one sentence and leaves nothing behind."""
+"""Checks before anything starts. A check that fails raises an error of one sentence and leaves nothing behind."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def own_run_dir(run_dir: Path) -> Iterator[None]:
-    """Locks `run_dir`; removes the lock file at the end, and after an error a folder that it created. Raises
+    """Locks `run_dir`. Removes the lock file at the end and, after an error, a folder that it created. Raises
     RunDirUnusable, AlreadyRunning."""
     is_new = not run_dir.exists()
     try:
@@ -92,8 +92,8 @@ def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
 
 
 def refusals(config: Config, timeout_seconds: float = 30.0) -> Iterator[KctlError]:
-    """Yields everything that `kctl start` rejects before it asks a broker. `timeout_seconds` limits the import of the
-    handler."""
+    """Yields every error with which `kctl start` would end before it asks a broker. `timeout_seconds` limits the
+    import of the handler."""
     attempts: tuple[Callable[[], object], ...] = (
         _check_kernel,
         lambda: _check_socket_paths(config.fleet.run_dir, names(config)),
@@ -161,7 +161,7 @@ async def await_former_workers(
     run_dir: Path, names: list[str], timeout_seconds: float, stop: asyncio.Event
 ) -> dict[str, int]:
     """Waits for the processes of a killed master, which end by themselves, perhaps after a batch. After
-    `timeout_seconds` kills those that hang, and JVMs without a worker. Returns the sessions of survivors by name,
+    `timeout_seconds`, kills those that hang, and JVMs without a worker. Returns the sessions of survivors by name,
     because two processes of one name must never run. Returns early when `stop` is set. Raises AlreadyRunning if a
     process of another kind uses a name."""
     deadline = time.monotonic() + timeout_seconds
@@ -183,8 +183,9 @@ async def await_former_workers(
 
 
 async def _survives(run_dir: Path, name: str, owner: ProcessIdentity) -> bool:
-    """Kills only processes of a master of this run_dir, because another user's agent may have the same name. The kernel
-    does not reuse the session id, which is the worker's pid, while the session exists."""
+    """Kills a former process with its session; returns whether any process of it survives. Kills only processes of
+    this run_dir, because another user's agent may have the same name. While the session exists, the kernel does not
+    reuse its id, the worker's pid."""
     path = socket_path(run_dir, name)
     killed, survivors = await kill_session(owner.pid, mark=str(path))
     if survivors:
@@ -201,8 +202,8 @@ async def _survives(run_dir: Path, name: str, owner: ProcessIdentity) -> bool:
 
 
 def make_folders(config: Config) -> None:
-    """A local table's folders are created with the table, except in a shared folder such as /tmp, where another user
-    could create them first. Raises RunDirUnusable."""
+    """Creates the fleet's folders; warns if others can access them. A local table's folders are created with the
+    table, except in a shared folder such as /tmp, where another user could create them first. Raises RunDirUnusable."""
     table = table_folder(config)
     shared = (table, dead_letters_of(table)) if table is not None and _is_shared(table.parent) else ()
     for setting, folder in (*_own_folders(config), *(("storage.uri", each) for each in shared)):
@@ -258,7 +259,8 @@ def _own_folders(config: Config) -> tuple[tuple[str, Path], ...]:
 
 
 def _mode_of(setting: str, folder: Path) -> int | None:
-    """None if the folder is missing. Raises RunDirUnusable if another user owns it, or the link to it."""
+    """Returns the mode of a folder; None if it is missing. Raises RunDirUnusable if another user owns the folder or
+    a link to it."""
     try:
         for found in (folder.lstat(), folder.stat()):
             if found.st_uid not in (os.geteuid(), 0):

@@ -48,11 +48,11 @@ def run(
     worker_command: Sequence[str] = WORKER_COMMAND,
     reread: Callable[[], Config] | None = None,
 ) -> int:
-    """Runs the fleet until SIGTERM or SIGINT; returns 0 after an orderly stop, 1 if a part of the master failed, or a
+    """Runs the fleet until SIGTERM or SIGINT. Returns 0 after an orderly stop, 1 if a part of the master failed, or a
     worker was given up and `workers.on_fatal` is `exit`.
 
     The caller sets up logging. A second signal kills what is left. SIGHUP reloads, by default from `config_path` and
-    the environment. Raises StartError, ConfigError; nothing was started.
+    the environment. Raises StartError or ConfigError before anything starts.
     """
     os.umask(PRIVATE)
     again = reread or (lambda: load(config_path, os.environ))
@@ -170,7 +170,7 @@ class Master:
                 return
 
     async def _reload(self, hangup: asyncio.Event) -> None:
-        """Runs it as an operation of this process's owner."""
+        """Runs the operation `reload` for this process's owner on each SIGHUP."""
         while True:
             await hangup.wait()
             hangup.clear()

@@ -62,7 +62,7 @@ class StopSignals:
 
 
 def notify(*words: str, env: Mapping[str, str] = os.environ) -> bool:
-    """Sends `READY=1`, `STOPPING=1`, `STATUS=…`; returns whether systemd listens."""
+    """Sends words to systemd: `READY=1`, `STOPPING=1`, `STATUS=…`; returns whether systemd listens."""
     path = env.get("NOTIFY_SOCKET", "")
     if not path.startswith(("/", "@")):
         return False
@@ -77,7 +77,7 @@ def notify(*words: str, env: Mapping[str, str] = os.environ) -> bool:
 
 
 def watchdog_seconds(env: Mapping[str, str] = os.environ) -> float | None:
-    """How often to report: half of WatchdogSec=; None if systemd does not watch."""
+    """Returns how often to report to systemd: half of WatchdogSec=; None if systemd does not watch."""
     if env.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     try:
@@ -87,7 +87,7 @@ def watchdog_seconds(env: Mapping[str, str] = os.environ) -> float | None:
 
 
 async def pet_watchdog() -> None:
-    """Reports to systemd's watchdog periodically; without a watchdog, waits forever."""
+    """Reports to systemd's watchdog periodically. Never returns."""
     seconds = watchdog_seconds()
     while True:
         if seconds is not None:

@@ -27,15 +27,16 @@ def check_handler(config: Config, timeout_seconds: float) -> None:
 
 
 def check_transform(config: Config, timeout_seconds: float) -> None:
-    """Imports the transform and calls it with no records in a Spark. Raises ConfigError, with the traceback on
-    stderr."""
+    """Imports the transform and calls it with no records in a Spark session. Raises ConfigError, with the traceback
+    on stderr."""
     of_table = "typed_transform" if config.kafka.value_format == "avro" else "batch_transform"
     kind = of_table if config.storage.kind.is_table else "transform"
     _check(kind, "workers.transform", config.workers.transform, config, timeout_seconds)
 
 
 def _check(kind: str, setting: str, name: str, config: Config, timeout_seconds: float) -> None:
-    """Output goes to files, because the code may leave a process that would keep a pipe open."""
+    """Imports `name` in its own process. Output goes to files, because the code may leave a process that would keep
+    a pipe open."""
     if not name:
         return
     what = f"{setting} {name!r}"

@@ -186,8 +186,8 @@ _PORT = re.compile(r":\d+\Z")
 
 
 def hosts_of(config: Config, port: int) -> Hosts | None:
-    """Makes the connection to the other hosts, which starts nothing yet; None if the fleet runs on one host. `port` is
-    the HTTP port. Raises ConfigError."""
+    """Returns the connection to the other hosts, not yet started; None if the fleet runs on one host. `port` is the
+    HTTP port. Raises ConfigError."""
     settings = config.hosts
     if not settings.url:
         return None
