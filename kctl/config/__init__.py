@@ -1,1 +1,1 @@
-"""The settings of a fleet: `sections` declares them, `load` reads and checks, `schema` is for editors."""
+"""The settings of a fleet: `sections` declares them, `load` reads and checks them."""

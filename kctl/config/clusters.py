@@ -1,5 +1,5 @@
-"""The sections `[contexts.NAME]` and `[clusters.NAME]` with the servers, TLS and SASL of a Kafka cluster, and
-`[checkpoints.NAME]` with the checkpoint of a Spark query that reads from a cluster."""
+"""The sections `[contexts.NAME]` and `[clusters.NAME]`: servers, TLS and SASL of a Kafka cluster; and
+`[checkpoints.NAME]`: the checkpoint of a Spark query."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -83,7 +83,7 @@ def by_group(checkpoints: Mapping[str, CheckpointSection]) -> dict[str, Checkpoi
 
 
 def place_hint(uri: str) -> str:
-    """Returns advice for a place that kctl does not read; empty if the mistake is another one."""
+    """Returns advice on a URI that kctl cannot read; empty if its scheme is not the mistake."""
     scheme, colon, _ = uri.partition("://")
     if scheme == "hdfs":
         return "kctl does not read HDFS: copy the checkpoint (hdfs dfs -get), or mount it"
@@ -95,7 +95,7 @@ def place_hint(uri: str) -> str:
 def checkpoint_mistakes(
     checkpoints: Mapping[str, CheckpointSection], clusters: Collection[str], own_group: str = ""
 ) -> Iterator[str]:
-    """Yields sections whose cluster does not exist, and those that would share a group."""
+    """Yields a sentence for each section whose cluster does not exist or that would share a group."""
     shown: dict[tuple[str, str], str] = {}
     for name, each in checkpoints.items():
         cluster, group = each.cluster or ("" if len(clusters) > 1 else next(iter(clusters))), each.group or name
@@ -108,7 +108,7 @@ def checkpoint_mistakes(
 
 
 def seconds_of(text: str) -> float | None:
-    """`15m` -> 900.0; None for the empty text."""
+    """Converts `15m` to 900.0; returns None for the empty text."""
     return float(text[:-1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[text[-1]] if text else None
 
 

@@ -30,8 +30,8 @@ class Effect(StrEnum):
 
 
 class Form(NamedTuple):
-    """A regular expression that must match the whole text, and its description for errors. Used instead of `Meta`,
-    which would compile the expression at once, half of the time that the import of the settings would take."""
+    """A regular expression that must match the whole text, and its description for errors. `Meta` would compile the
+    expression at once and double the time of importing the settings."""
 
     pattern: str
     words: str
@@ -67,7 +67,7 @@ def number(least: float, most: float | None = None) -> Meta:
 
 
 def size_bytes(text: str) -> int | None:
-    """`512m` -> 536870912; None for the empty text."""
+    """Converts `512m` to 536870912; returns None for the empty text."""
     return int(text[:-1]) << {"k": 10, "m": 20, "g": 30, "t": 40}[text[-1].lower()] if text else None
 
 
@@ -88,7 +88,7 @@ Seconds = Annotated[float, Meta(ge=0)]
 
 
 def default_of(setting: Field[Any]) -> Any:
-    """The default as declared, so a path may be relative; None: the setting is required."""
+    """Returns the default as declared, so a path may be relative; None if the setting is required."""
     if setting.default_factory is not MISSING:
         return setting.default_factory()
     return None if setting.default is MISSING else setting.default
@@ -100,7 +100,7 @@ def mark(kind: Any, of: type[T]) -> T | None:
 
 
 def plain(kind: Any) -> Any:
-    """`tuple` for `Annotated[tuple[Path, ...], …]`."""
+    """Returns the type without annotations and items: `tuple` for `Annotated[tuple[Path, ...], …]`."""
     return get_origin(_bare(kind)) or _bare(kind)
 
 
@@ -109,14 +109,14 @@ def items(kind: Any) -> tuple[Any, ...]:
 
 
 def kind_words(kind: Any) -> str:
-    """`a list of texts`."""
+    """Describes a type, such as `a list of texts`."""
     if plain(kind) is tuple:
         return f"a list of {kind_words(items(kind)[0]).removeprefix('a ')}s"
     return _WORDS[plain(kind)]
 
 
 def allowed(kind: Any) -> str:
-    """`a whole number from 0 to 65535`; the words of `kind_words` if the type sets no limits."""
+    """Describes the allowed values, such as `a whole number from 0 to 65535`; without limits as `kind_words`."""
     words, bounds = kind_words(kind), mark(kind, Meta) or Meta()
     if plain(kind) is tuple:
         item = allowed(items(kind)[0])

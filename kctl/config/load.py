@@ -1,6 +1,6 @@
-"""Loads a checked `Config` from a TOML file, `KCTL_*` variables and flags, in order of increasing priority; also the
-configuration of `kctl exporter`, whose file needs clusters, but no fleet; and `[contexts.NAME]`: clusters for `kctl
-kafka`, besides the fleet's own."""
+"""Loads a checked `Config` from a TOML file, `KCTL_*` variables and flags, in order of increasing priority. Also
+loads the configuration of `kctl exporter`, whose file needs clusters but no fleet, and `[contexts.NAME]`, clusters
+for `kctl kafka`."""
 
 import json
 import os
@@ -34,12 +34,12 @@ SETTINGS: dict[str, Field[Any]] = {
 
 
 def variable(name: str) -> str:
-    """`kafka.group` -> `KCTL_KAFKA_GROUP`."""
+    """Returns the environment variable of a setting: `kafka.group` -> `KCTL_KAFKA_GROUP`."""
     return "KCTL_" + name.replace(".", "_").upper()
 
 
 class Findings:
-    """Settings by `section.key`, also `contexts.NAME.key`. Collects mistakes, each as one sentence, so that all can be
+    """Collects settings by `section.key` or `contexts.NAME.key`, and mistakes, one sentence each, so that all can be
     reported at once. Relative paths are relative to the folder of `path`."""
 
     def __init__(self, path: Path) -> None:
@@ -61,11 +61,11 @@ class Findings:
                 self.take_unknown(f"{self.path}: there is no section [{section}]", section, known)
 
     def take_text(self, name: str, text: str, origin: str, source: str) -> None:
-        """`origin` names the variable or flag in messages."""
+        """Takes a setting from a variable or flag, whose name in messages is `origin`."""
         self._take(name, SETTINGS[name], text, origin, source)
 
     def take_unknown(self, sentence: str, word: str, known: Mapping[str, Iterable[str]], otherwise: str = "") -> None:
-        """Reports an unknown word; the settings of the nearest known word do not count as missing."""
+        """Reports an unknown word. The settings of the nearest known word then do not count as missing."""
         import difflib  # only needed for an error
 
         close = difflib.get_close_matches(word, list(known), n=1)
@@ -83,8 +83,8 @@ class Findings:
         return sentences
 
     def built(self, section: str, kind: type[T]) -> T:
-        """Fills in defaults and makes paths absolute. If there are mistakes, use the section only to find more
-        mistakes."""
+        """Returns a section with its defaults and absolute paths. If there are mistakes, use the section only to
+        find more mistakes."""
         chosen = {each.name: self.values.get(f"{section}.{each.name}", default_of(each)) for each in fields(kind)}
         return kind(**{key: _anchored(value, self.path.parent) for key, value in chosen.items()})
 
@@ -92,7 +92,7 @@ class Findings:
         return {name: self.built(f"{section}.{name}", kind) for name in self.names[section]}
 
     def refuse(self) -> None:
-        """Ends with the mistakes, one per line, if there are any. Raises ConfigError."""
+        """Ends the loading if there are mistakes. Raises ConfigError with one mistake per line."""
         if self.mistakes:
             raise ConfigError("\n".join(self.mistakes))
 
@@ -150,7 +150,7 @@ def _elsewhere(key: str) -> str:
 
 
 def _given(value: object) -> str:
-    """Formats a value as in TOML, shortened, and without a password."""
+    # As in TOML, shortened, and without a password.
     text = json.dumps(shown_url(value) if isinstance(value, str) else value, ensure_ascii=False, default=str)
     return text if len(text) <= 80 else f"{text[:79]}…"
 
@@ -162,7 +162,7 @@ def _anchored(value: Any, folder: Path) -> Any:
 
 
 LAKE_TRIGGER_SECONDS = 20.0
-"""A batch leaves three inodes for the week that a table keeps older versions: 93,000 (benchmarks/README.md)."""
+"""Each batch leaves three inodes for the week that a table keeps old versions: 93,000 (benchmarks/README.md)."""
 _EXPORTER_PORT = 9751
 """Differs from the default of `http.port`, because a fleet's master may run on the same machine."""
 _LIMIT_BYTES = 1024 * 1024
@@ -175,7 +175,7 @@ def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None
     """Reads and checks a configuration: defaults < file < environment < overrides (`section.key` -> text, from flags).
 
     Relative paths are relative to the file's folder and become absolute. Raises ConfigError with all mistakes, one per
-    line; also as root if the file or a folder of the fleet belongs to another user.
+    line; for root also if the file or a folder of the fleet belongs to another user.
     """
     path = path.absolute()
     document = read_document(path)
@@ -201,7 +201,7 @@ def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None
 def read(
     path: Path, document: Mapping[str, Any], env: Mapping[str, str], overrides: Mapping[str, str] | None = None
 ) -> Findings:
-    """Collects the settings of file, variables and flags; rejects nothing yet."""
+    """Collects the settings of file, variables and flags. Mistakes raise no error yet."""
     findings = Findings(path)
     findings.take_document(document)
     for origin, text in env.items():
@@ -227,13 +227,13 @@ def contexts(path: Path) -> dict[str, ContextSection]:
 
 
 def contexts_alone(path: Path) -> tuple[str, ...]:
-    """Returns the contexts of a file that has nothing else. Raises ConfigError."""
+    """Returns the contexts of a file that has nothing else, otherwise none. Raises ConfigError."""
     document = read_document(path)
     return tuple(document[_CONTEXTS]) if document.keys() == {_CONTEXTS} else ()
 
 
 def is_setting_variable(name: str) -> bool:
-    """Whether an environment variable is a setting, or is rejected because it looks like one."""
+    """Whether an environment variable is a setting, or looks like one and is rejected."""
     return name.startswith(_SECTION_PREFIXES)
 
 
@@ -247,7 +247,7 @@ def _missing(findings: Findings, document: Mapping[str, Any]) -> list[str]:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Checks nothing but the syntax. Raises ConfigError, also as root for another user's file."""
+    """Reads a file and checks only its syntax. Raises ConfigError, for root also for another user's file."""
     try:
         with open(open_regular(path, os.O_RDONLY, is_link_fine=True), encoding="utf-8") as file:
             refuse_others(path, file.fileno())
@@ -267,7 +267,7 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def _line_first(message: str, text: str) -> str:
-    """`Expected '=' (at line 3, column 7)` -> `line 3, column 7: Expected '='`."""
+    """Moves the place to the front: `Expected '=' (at line 3, column 7)` -> `line 3, column 7: Expected '='`."""
     what, _, where = message.rstrip(")").rpartition(" (at ")
     if where == "end of document":
         where = f"line {text.count(chr(10)) + (not text.endswith(chr(10)))}"
@@ -291,9 +291,9 @@ class ExporterConfig:
 def load_exporter(
     path: Path | None, env: Mapping[str, str], overrides: Mapping[str, str] | None = None, servers: str | None = None
 ) -> ExporterConfig:
-    """Loads the sections of the exporter, as `kctl.config.load`; without a `[clusters.NAME]` the cluster is that of
-    `[kafka]`. With `servers` the cluster is at these, unencrypted, and `path` may be None. Raises ConfigError, also if
-    there is no cluster, if the file names clusters besides `servers`, or if a checkpoint has no cluster."""
+    """Loads the sections of the exporter, as `load` does. Without `[clusters.NAME]` the cluster is that of
+    `[kafka]`. With `servers` the cluster is at these, unencrypted, and `path` may be None. Raises ConfigError, also
+    if there is no cluster, if the file names clusters besides `servers`, or if a checkpoint has no cluster."""
     where = path.absolute() if path is not None else Path.cwd() / "kctl.toml"
     findings = read(where, {} if path is None else read_document(where), env, overrides)
     findings.refuse()

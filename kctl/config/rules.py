@@ -1,5 +1,5 @@
-"""The rules for settings that depend on each other; each message names all settings concerned. For a table also checks
-its location, and rejects settings that do not apply to it."""
+"""The rules for settings that depend on each other; each message names all settings concerned. For a table, also
+checks its location and rejects settings that do not apply to it."""
 
 import re
 from collections.abc import Iterator
@@ -163,7 +163,7 @@ def uri_hint(uri: str) -> str:
 
 
 def _is_folder(path: str) -> bool:
-    """Whether a path names a folder of its own, and always the same one."""
+    """Whether a path names a folder below the root, without `.`, `..` and control characters."""
     return not ({".", ".."} & set(path.split("/")) or not path.strip("/") or re.search(r"[\x00-\x1f\x7f]", path))
 
 

@@ -1,7 +1,7 @@
 """The sections of kctl.toml: each field is a key, with its type and bounds, its default, and a sentence below it.
 
-`load`, docs/configuration.md and the JSON Schema derive from it. A type also declares when a change takes effect,
-unless the section does (`effects`).
+`load`, docs/configuration.md and the JSON Schema derive from it. The section, or a setting's type, declares when a
+change takes effect (`effects`).
 """
 
 # Without `from __future__ import annotations`, so that a field's type is a type, not a text that must be evaluated.

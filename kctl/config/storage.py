@@ -14,7 +14,7 @@ _NOT_SENT = ("format", "min_free", "maintenance")
 
 
 def table_folder(config: Config) -> Path | None:
-    """Returns the folder of a table; None if it is not on this machine."""
+    """Returns the folder of a table; None without a table on this machine."""
     uri = urlsplit(config.storage.uri)
     return Path(unquote(uri.path)) if config.storage.kind.is_table and uri.scheme == "file" else None
 

@@ -1,6 +1,6 @@
 """Converts a setting's value from TOML, or from the text of a variable or flag, to its type, and checks it.
 
-An invalid value is a plain ValueError; `findings` makes the sentence.
+An invalid value raises a plain ValueError; `Findings` makes the sentence.
 """
 
 import math
@@ -25,14 +25,14 @@ def as_json(value: Any) -> Any:
 
 
 def shown(setting: Field[Any], value: Any) -> Any:
-    """Returns a value for display, without passwords inside a URL and secret entries of a table."""
+    """Returns a value for display; passwords inside a URL and secret entries of a table are hidden."""
     if isinstance(value, Mapping):
         return {name: _shown_entry(name, text) for name, text in value.items()}
     return shown_url(value) if mark(setting.type, Secrecy) and isinstance(value, str) else value
 
 
 def _shown_entry(name: str, text: str) -> str:
-    """Redacts an entry as Spark does: a text that mentions a secret, such as Java options, is hidden as a whole."""
+    """Hides a secret entry as Spark does: a text that mentions a secret, such as Java options, is hidden as a whole."""
     is_secret = any(re.search(SECRET_NAMES, each) for each in (name, text))
     return HIDDEN if is_secret and text else shown_url(text)
 
@@ -96,7 +96,7 @@ def wrong_entry(setting: Field[Any], value: object) -> object:
 
 
 def _flattened(table: Mapping[str, object], prefix: str = "") -> dict[str, str]:
-    """Joins nested tables, because for TOML `spark.ui.enabled = false` without quotes is nested tables."""
+    # For TOML, `spark.ui.enabled = false` without quotes is nested tables.
     flat: dict[str, str] = {}
     for key, value in table.items():
         if isinstance(value, Mapping):

@@ -1,5 +1,5 @@
-"""The other hosts of a fleet: who is there, and their answers. A master answers another host from its own agents only,
-so there are no loops."""
+"""Asks the other hosts of a fleet, and knows which are present. A master answers another host from its own agents
+only, so there are no loops."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class HostsOutcome:
         return [each for each, _ in self.replies if each.host not in silent]
 
     def joined(self, own: FanOut[Raw], host: str) -> FanOut[Raw]:
-        """Returns the replies of all agents, named with their hosts; `host` is the one that asks."""
+        """Returns the replies of all agents, named with their hosts; `own` are those of `host`, which asks."""
         answers: list[Answer[Raw]] = []
         failed: list[Failed] = []
         stopped: list[str] = []
@@ -110,7 +110,7 @@ class _Known:
     silent_since: float | None = None
     """Unix seconds."""
     failed_at: float = 0.0
-    """A host that has joined the group since is no longer silent."""
+    """A host that has joined the group after this time is no longer silent."""
     reason: str | None = None
     last: dict[str, tuple[float, HostReplies]] = field(default_factory=dict)
 
@@ -145,8 +145,8 @@ class Hosts:
 
     @property
     def leader(self) -> str | None:
-        """The host that leads the work of all hosts. None while the roster is in doubt: without a heartbeat for the
-        session time, another host may lead by now."""
+        """The host that leads the work of all hosts. None while the roster is in doubt, or without a heartbeat for
+        the session time: then another host may lead."""
         seen = self._member.seen
         age = self._age(seen)
         return None if age is None or age >= SESSION_SECONDS or self.doubt is not None else seen.roster.leader
@@ -167,10 +167,8 @@ class Hosts:
         return next((each.url for each in self._member.seen.roster.hosts if each.name == name), None)
 
     async def submit(self, host: str, operation: JsonObject) -> JsonObject:
-        """Starts an operation on a host and returns its state.
-
-        Raises: AgentUnreachable: nothing was sent. AgentError: it may have begun.
-        """
+        """Starts an operation on a host and returns its state. Raises AgentUnreachable if nothing was sent, another
+        AgentError if the operation may have begun."""
         return await self._operate("POST", host, "", json.encode(operation))
 
     async def operation(self, host: str, id_: str, *, cancel: bool = False) -> JsonObject:
@@ -225,7 +223,7 @@ class Hosts:
         )
 
     def check_known(self, name: str) -> None:
-        """Checks that there is such a host. Raises BadParams."""
+        """Checks that a host has this name. Raises BadParams."""
         known = sorted(each.name for each in self.answer().rows)
         if name not in known:
             raise BadParams(f"there is no host {printable_name(name)}; there are {', '.join(known) or 'none'}")
@@ -239,7 +237,7 @@ class Hosts:
         return bool(found)
 
     async def ask(self, command: str, seconds: float, *, host: str | None = None, worker: str = "") -> HostsOutcome:
-        """Asks one or all other hosts for their agents' replies. Raises BadParams if there is no such host."""
+        """Asks one other host, or all of them, for their agents' replies. Raises BadParams if there is no such host."""
         if host is not None:
             self.check_known(host)
         seen = self._member.seen

@@ -2,8 +2,8 @@
 the roster. Measured with Kafka 4.3, session 6 s: 20 masters know each other after 4 s, and notice a killed one after 7
 s.
 
-Members of the newer protocol (KIP-848) carry no description. Members are not static, because a newer one would fence an
-older one of its name silently, and after a rejoin without a rebalance others would keep an old address.
+Members of the newer protocol (KIP-848) would carry no description. Members are not static, because a newer one would
+silently fence an older one of its name, and after a rejoin without a rebalance others would keep an old address.
 """
 
 import logging
@@ -75,7 +75,7 @@ class HostsMember:
         self._thread.start()
 
     def close(self) -> None:
-        """Leaves with notice to the others. Blocks for a few seconds."""
+        """Leaves the group with notice to the other hosts. Blocks for a few seconds."""
         if not self._thread.is_alive():
             return
         self._describe(is_leaving=True)
@@ -154,7 +154,7 @@ class HostsMember:
                 return ConsumerProtocolSubscription(0, sorted(topics), msgspec.json.encode(member._me))
 
             def assign(self, _cluster: Any, members: Any) -> Mapping[str, Any]:
-                """Runs only on the leader, on kafka-python's I/O thread."""
+                """Gives every member the new roster. Runs only on the leader, on kafka-python's I/O thread."""
                 described = [decoded(Host, bytes(each.metadata.user_data or b"")) for each in members]
                 note = msgspec.json.encode(member._roster(described))
                 return {each.member_id: ConsumerProtocolAssignment(0, [], note) for each in members}

@@ -26,7 +26,7 @@ class PeersAccess:
     """Tried in turn, because during a replacement a host may know only the second."""
     operations_tokens: tuple[str, ...] = ()
     ca: str | None = None
-    """Default: the system's certificates."""
+    """The file of the trusted certificates; None: the system's."""
     allow_plain: bool = False
 
 
@@ -61,10 +61,8 @@ class Peers:
             await pool.aclose()
 
     async def get(self, url: str, path: str, seconds: float) -> bytes:
-        """Returns the body of a successful answer.
-
-        Raises: AgentUnreachable, AgentTimeout, NotPermitted. BadRequest: the host rejects the request.
-        """
+        """Returns the body of a successful answer. Raises AgentUnreachable, AgentTimeout, NotPermitted, or
+        BadRequest if the host rejects the request."""
         status, body = await self._exchanged("GET", url, path, seconds, self._access.tokens)
         if status != 200:
             kind = NotPermitted if status in (401, 403) else BadRequest if status < 500 else AgentUnreachable
@@ -72,17 +70,15 @@ class Peers:
         return body
 
     async def operate(self, method: str, url: str, path: str, seconds: float, body: bytes = b"") -> bytes:
-        """Sends a request for an operation and returns the body, whatever its status.
-
-        Raises: AgentUnreachable, NotPermitted: nothing was sent. AgentTimeout: no answer, or an incomplete one.
-        """
+        """Sends a request for an operation and returns the body, whatever its status. Raises AgentUnreachable or
+        NotPermitted if nothing was sent, AgentTimeout without a complete answer."""
         _, answer = await self._exchanged(method, url, path, seconds, self._access.operations_tokens, body)
         return answer
 
     async def _exchanged(
         self, method: str, url: str, path: str, seconds: float, tokens: Sequence[str], body: bytes = b""
     ) -> tuple[int, bytes]:
-        """Returns status and body of an answer. Uses the first token that the host knows; no redirects, no proxy.
+        """Returns status and body of an answer. Uses the first token that the host knows, no redirects and no proxy.
         Raises as `operate`."""
         if url.startswith("http://") and not self._access.allow_plain:
             raise NotPermitted("its address is http://, and hosts.allow_plain is not set: nothing was sent")

@@ -28,8 +28,8 @@ _AMOUNT = re.compile(r"(?<![\w-])\d[\d,.]*")
 def joined_verdict(heard: Mapping[str, Verdict], failed: Collection[Failed], now: float) -> Verdict:
     """Joins the verdicts of all hosts. Gives the same result on any host.
 
-    Hosts that `failed` to answer become findings. All hosts report partitions without a reader; the result names these
-    partitions once.
+    Hosts that `failed` to answer become findings. All hosts report partitions without a reader; the result has one
+    finding about them.
     """
     missing = [Finding(Level.DEGRADED, "hosts", each.message, now) for each in failed]
     if not heard:
@@ -50,7 +50,7 @@ def joined_verdict(heard: Mapping[str, Verdict], failed: Collection[Failed], now
 
 
 def _findings(in_order: Sequence[tuple[str, Verdict]]) -> Iterator[Finding]:
-    """Merges equal findings. A finding about work that another host does is at most `degraded`."""
+    """Yields all findings, equal ones merged. A finding about work that another host does is at most `degraded`."""
     done = {about for _, verdict in in_order for about in verdict.works}
     alike: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
     for host, verdict in in_order:
@@ -102,7 +102,7 @@ def _well(in_order: Sequence[tuple[str, Verdict]], is_shared: bool) -> Iterator[
 
 
 def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.0) -> tuple[WorkerStatus, ...]:
-    """Returns the statuses with the names of processes in the fleet. With `age_seconds`, the host is silent, so the
+    """Returns the statuses with the processes' names in the fleet. With `age_seconds` the host is silent, so the
     state of its processes is `unknown`."""
     named = (replace(row, name=qualified(host, row.name)) for row in rows)
     if not age_seconds:
@@ -111,7 +111,7 @@ def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.
 
 
 def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now: float) -> StatusAnswer:
-    """Joins the answers of all hosts; `host` was asked, `now` in Unix seconds. Shows a silent host's last report
+    """Joins the answers of all hosts. `host` was asked; `now` is in Unix seconds. Shows a silent host's last report
     without judging it. May be slow. Raises BadResult."""
     answers = {each.host: (decoded(StatusAnswer, each.status), age) for each, age in others.replies}
     if own is not None:
@@ -132,7 +132,7 @@ def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now
 
 
 def _lag(glances: Mapping[str, LagGlance], host: str) -> LagGlance | None:
-    """Joins the lag of the hosts. Their total lag is equal, because it comes from the brokers."""
+    # The total lag of all hosts is equal, because it comes from the brokers.
     if not glances:
         return None
     seconds = [each.seconds for each in glances.values() if each.seconds is not None]

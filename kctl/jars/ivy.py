@@ -1,4 +1,4 @@
-"""Downloads jars with the Apache Ivy in PySpark's wheel, so that our code contains no registry address.
+"""Downloads jars with the Apache Ivy in PySpark's wheel, so that kctl contains no registry address.
 
 KCTL_MAVEN_REPOSITORY may name another repository (an http(s) or file URL, or a folder, in Maven's layout). Ivy follows
 no dependencies and checks no checksums: the lock names all jars, and `fetch_jars` verifies their bytes.
@@ -33,8 +33,8 @@ def fetch_jars(jars: Iterable[Jar], progress: Callable[[str], object] | None = N
     its place, verified by sha256, and renamed into place, so that a cached file is complete even after a power cut.
 
     If none is missing, this costs one stat per jar and starts no Java. `verify` also reads existing jars and replaces
-    those with a wrong sha256. `progress` is called with lines. Raises JarsMissing (verified
-    jars are kept), JavaMissing.
+    those with a wrong sha256. `progress` is called with lines. Raises JarsMissing (verified jars are kept),
+    JavaMissing.
     """
     locked = tuple(dict.fromkeys(jars))
     if not missing_jars(locked, verify):
@@ -104,7 +104,7 @@ _SETTINGS = """<ivysettings>
 
 
 def repository() -> str | None:
-    """KCTL_MAVEN_REPOSITORY as a URL; None for Ivy's default."""
+    """Returns KCTL_MAVEN_REPOSITORY as a URL; None for Ivy's default."""
     configured = os.environ.get("KCTL_MAVEN_REPOSITORY")
     if configured and "://" not in configured and not configured.startswith("file:"):
         return Path(configured).expanduser().absolute().as_uri()
@@ -112,8 +112,8 @@ def repository() -> str | None:
 
 
 def download(jars: Sequence[Jar], directory: Path) -> Iterator[Jar]:
-    """Yields each jar, in Ivy's order, as soon as its file is complete. Closing the iterator ends the download. Raises
-    JavaMissing, JarsMissing with Ivy's reason."""
+    """Downloads jars and yields each, in Ivy's order, as soon as its file is complete. Closing the iterator ends the
+    download. Raises JavaMissing, JarsMissing with Ivy's reason."""
     by_coordinate = {jar.coordinate: jar for jar in jars}
     output: list[str] = []
     with subprocess.Popen(
@@ -162,7 +162,7 @@ def _ivy_command(jars: Sequence[Jar], directory: Path) -> list[str]:
 
 
 def _artifact(jar: Jar) -> str:
-    """Names the file of a coordinate that is not its jar."""
+    """Returns the XML for a file that is not its coordinate's main jar."""
     classifier, _, extension = jar.kind.partition("@")
     name = f'name="{jar.artifact}" type="{extension}" ext="{extension}" m:classifier="{classifier}"'
     return f"<artifact {name}/>" if jar.kind else ""

@@ -26,7 +26,7 @@ _LINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """`kind`: `CLASSIFIER@EXTENSION` if the file is not the main jar."""
+    """A locked file. `kind`: `CLASSIFIER@EXTENSION` if it is not the main jar."""
 
     group: str
     artifact: str
@@ -46,8 +46,8 @@ class Jar:
 
 
 def parse_lock(text: str) -> tuple[Jar, ...]:
-    """Parses lines `group:artifact:version sha256:HEX BYTES`, also with `:CLASSIFIER@EXTENSION` after the version; `#`
-    starts a comment line. Raises ValueError."""
+    """Parses lines `group:artifact:version sha256:HEX BYTES`; `:CLASSIFIER@EXTENSION` may follow the version, and
+    `#` starts a comment line. Raises ValueError."""
     jars = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line or line.startswith("#"):
@@ -66,7 +66,7 @@ def read_lock(name: LockName) -> tuple[Jar, ...]:
 
 
 def jars_dir() -> Path:
-    """$KCTL_CACHE_DIR/jars, or $XDG_CACHE_HOME/kctl/jars, or ~/.cache/kctl/jars."""
+    """Returns $KCTL_CACHE_DIR/jars, or $XDG_CACHE_HOME/kctl/jars, or ~/.cache/kctl/jars."""
     if own := os.environ.get("KCTL_CACHE_DIR"):
         return Path(own).absolute() / "jars"
     if shared := os.environ.get("XDG_CACHE_HOME"):
@@ -81,7 +81,7 @@ def missing_jars(jars: tuple[Jar, ...], verify: bool = False) -> list[Jar]:
 
 
 def jar_paths(lock: LockName) -> list[Path]:
-    """Returns the paths of the jars of a lock. Costs one stat per file. Raises JarsMissing, RunDirUnusable, ConfigError
+    """Returns the paths of a lock's jars. Costs one stat per file. Raises JarsMissing; RunDirUnusable or ConfigError
     if other users could replace a jar."""
     jars = read_lock(lock)
     if missing := missing_jars(jars):

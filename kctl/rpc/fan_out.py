@@ -1,7 +1,7 @@
 """Asks all agents the same question at once, under one deadline, and names each agent that does not answer.
 
-Each agent has one kept connection: requests are pipelined, and replies are matched by id. A question is a plain future,
-not a task, because the number of tasks determines the cost of an idle master.
+Each agent has one persistent connection: requests are pipelined, and replies are matched by id. A request is a plain
+future, not a task, because the number of tasks determines the cost of an idle master.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BACKLOG_RETRY_SECONDS = 0.005
 
 
 class AgentConnection(asyncio.Protocol):
-    """One kept connection to an agent. Ends only in `connection_lost`, which fails every pending request."""
+    """A persistent connection to an agent. Ends only in `connection_lost`, which fails every pending request."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -41,8 +41,8 @@ class AgentConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def send(self, frame: bytes, request_id: str) -> asyncio.Future[Reply]:
-        """Returns the future reply to an encoded request; ids of pending requests must differ. Cancelling the future
-        drops a late reply. Raises AgentUnreachable."""
+        """Sends an encoded request and returns its future reply; ids of pending requests must differ. Cancelling the
+        future drops a late reply. Raises AgentUnreachable."""
         if self._transport is None or self._transport.is_closing():
             raise AgentUnreachable("the connection has ended")
         loop = asyncio.get_running_loop()
@@ -85,8 +85,8 @@ class AgentConnection(asyncio.Protocol):
                 reply.set_exception(self._broken or AgentUnreachable("the agent closed the connection"))
 
     def _answered(self, reply: Reply) -> None:
-        """An error without an id concerns the connection (rejected, busy, not a frame), so all pending requests get
-        it."""
+        """Passes a reply to its request. An error without an id concerns the connection (rejected, busy, not a
+        frame), so all pending requests get it."""
         if reply.id is None:
             waiting, self._waiting = list(self._waiting.values()), {}
         else:
@@ -136,7 +136,7 @@ R = TypeVar("R")
 
 
 class Failed(Struct, frozen=True, rename={"sender": "from"}):
-    """An agent without an answer. `code` is `timeout`, `unreachable`, a wire error's, or the agent's own."""
+    """An agent without an answer. `code` is `timeout`, `unreachable`, the code of a wire error, or the agent's own."""
 
     sender: str
     code: str
@@ -157,8 +157,8 @@ class FanOut(Generic[R]):
 
 
 def typed(outcome: FanOut[Raw], kind: type[R]) -> FanOut[R]:
-    """Decodes results; one that does not fit fails with `bad_result`. Pure, for any thread; slow with thousands of
-    partitions."""
+    """Decodes results to `kind`. An agent whose result does not fit counts as failed with `bad_result`. Pure, for
+    any thread; slow with thousands of partitions."""
     answers: list[Answer[R]] = []
     failed: list[Failed] = []
     for answer in outcome.answers:
@@ -173,7 +173,7 @@ def typed(outcome: FanOut[Raw], kind: type[R]) -> FanOut[R]:
 
 
 class AgentPool:
-    """Kept connections to agents. Belongs to one running loop; `close` it there."""
+    """Persistent connections to agents. Belongs to one running loop; `close` it there."""
 
     def __init__(self) -> None:
         self._connections: dict[Path, AgentConnection] = {}
@@ -184,13 +184,13 @@ class AgentPool:
         return connection if connection is not None and connection.is_usable else None
 
     async def ask(self, path: Path, frame: bytes, request_id: str, deadline: float) -> Reply:
-        """Connects if no connection is kept; `deadline` limits only that. Raises AgentUnreachable, AgentTimeout,
-        WireError."""
+        """Sends a request and returns the reply. Connects if needed; `deadline` limits only that. Raises
+        AgentUnreachable, AgentTimeout, WireError."""
         connection = self.kept(path) or await self._connected(path, deadline)
         return await connection.send(frame, request_id)
 
     def close(self) -> None:
-        """The loop finishes closing in its next round."""
+        """Closes all connections. The loop finishes closing in its next round."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -208,8 +208,8 @@ class AgentPool:
 async def fan_out(
     pool: AgentPool, targets: Mapping[str, Path], rpc: str, params: JsonObject | None = None, *, deadline: float
 ) -> FanOut[Raw]:
-    """Asks every agent in `targets` (name -> socket) until `deadline`, a time of the running loop. After a dead
-    connection it asks again, so ask only what may be asked twice. Raises FrameTooLarge if the parameters do not fit."""
+    """Asks every agent in `targets` (name -> socket) until `deadline`, a time of the running loop. Asks again after
+    a dead connection, so ask only what may be asked twice. Raises FrameTooLarge if the parameters do not fit."""
     loop = asyncio.get_running_loop()
     remaining = deadline - loop.time()
     request_id = f"{next(pool.ids):x}"  # one for all, because it must be unique only on each connection
