@@ -1,5 +1,2 @@
-"""The master process: supervises workers, asks agents and brokers, serves `master.sock`.
-
-`restart` decides (pure), `process` controls one child, `supervisor` reconciles them, `collector` takes the fleet's
-snapshot, `control` answers on the socket; `kctl.start` wires, starts and stops them.
-"""
+"""The master process: supervises workers, asks agents and brokers, serves `master.sock`. `kctl.start` wires, starts
+and stops its parts."""

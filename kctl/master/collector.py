@@ -56,8 +56,8 @@ from kctl_agent.replies.workers import PingReply
 log = logging.getLogger(__name__)
 
 _ASKED: tuple[ReducedCommand[Any, Any], ...] = (BLOCK_SIZE, OFFSET_CHECKER, PING, WORKERS)
-"""In the order of `_Replies`. `kafka_lag` is another view of `offset_checker` and derived from it, so that the two
-cannot disagree."""
+"""The commands of each collection, in the order of `_Replies`. `kafka_lag` is derived from `offset_checker`, so that
+the two cannot disagree."""
 _KEPT = tuple(
     name
     for name, each in QUESTIONS.items()
@@ -97,7 +97,7 @@ class Collector:
         self._groups = groups
         self._hosts = hosts
         self.prepare: list[Callable[[FleetSnapshot], None]] = []
-        """Each gets every snapshot, on a thread, before that becomes the last one."""
+        """Functions that get every snapshot, on a thread, before it becomes the latest."""
         self._changes = Changes(started_at=time.time())
         rules = config.status
         allowed = allowed_lag(rules.allowed_lag, config.kafka.group)
@@ -144,7 +144,7 @@ class Collector:
             await asyncio.sleep(max(self._config.collect.interval_seconds - took, took))
 
     async def _aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs `work`, in a thread if the last snapshot has thousands of partitions; for few, the hand-over would cost
+        """Runs `work`, in a thread unless the last snapshot has few partitions, for which the hand-over would cost
         more."""
         latest = self._latest
         if latest is not None and not latest.clusters and len(latest.partitions) <= _FEW_PARTITIONS:
@@ -160,7 +160,7 @@ class Collector:
         outcomes = await asyncio.gather(*(self._ask(sockets, each.name, started + timeout) for each in _ASKED))
         answered, is_held_up = asyncio.get_running_loop().time(), not brokers.done()
         replies = await self._aside(_decoded, *outcomes)
-        # As of the question, because a silent agent delays the answers of the others.
+        # Heartbeats have the time of the question, because a silent agent delays the answers of the others.
         self._supervisor.on_heartbeats({each.sender: each.result for each in replies.ping.answers}, started)
         await self._refresh_cached(sockets, replies, started + timeout)
         await brokers

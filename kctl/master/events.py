@@ -1,5 +1,4 @@
-"""The fleet's events in order: the last ones are kept, all are counted, and listeners are woken. Events between two
-snapshots of the fleet."""
+"""Keeps the fleet's latest events, counts all, and wakes listeners. Finds the events between two snapshots."""
 
 import asyncio
 from collections import Counter, deque
@@ -51,8 +50,8 @@ class EventFeed:
         return [(its, event) for its, event in self._events if its > number]
 
     def marks(self, since: float, until: float) -> list[Event]:
-        """Returns rebalances, restarts, operations and resets between two Unix times, which are kept longer than other
-        events."""
+        """Returns rebalances, restarts, operations and resets between two Unix times. They are kept longer than
+        other events."""
         return [event for event in self._marks if since <= event.at <= until]
 
     async def wait_beyond(self, collections: int) -> int:
@@ -67,13 +66,13 @@ _IN_TROUBLE = frozenset({Status.WARN, Status.STALLED, Status.STOPPED, Status.REW
 
 
 class Changes:
-    """Compares each snapshot with the previous one. Not thread-safe."""
+    """Finds the events between each snapshot and the previous one. Not thread-safe."""
 
     def __init__(self, started_at: float) -> None:
         self._started_at = started_at
         self._reported: dict[str, float] = {}
         self._advice: Advice | None = None
-        """The last one that was known."""
+        """The last advice that was not unknown."""
 
     def between(self, before: FleetSnapshot | None, after: FleetSnapshot) -> list[Event]:
         events = [*self._of_agents(after), *self._of_advice(after)]

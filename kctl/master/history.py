@@ -1,4 +1,5 @@
-"""The last day of a fleet in the master's memory: lag, rates, batches and memory, with least and most of each step.
+"""Keeps the last day of a fleet in memory: lag, rates, batches and memory, with the least and greatest value of each
+step.
 
 Older values have coarser steps but keep all extremes. With too many partitions, only 15 minutes of their lag are kept.
 """
@@ -34,7 +35,7 @@ class Ring:
         self._values = chosen
 
     def add(self, at: float, values: Reals) -> None:
-        """`values` has a row per metric. If the clock was set back, drops steps after `at`."""
+        """Adds values, with a row per metric. If the clock was set back, drops steps after `at`."""
         step = int(at // self.step_seconds)
         if self._last is not None and step != self._last:
             low, high = sorted((step, self._last))
@@ -48,7 +49,7 @@ class Ring:
         return self._last is None or since // self.step_seconds > self._last - self.slots
 
     def window(self, place: int, since: float, until: float) -> tuple[int, Reals, Reals]:
-        """The first step, and least and most of each metric from it on."""
+        """Returns the first step, and the least and greatest values of each metric from that step on."""
         last = self._last or 0
         first = max(int(since // self.step_seconds), last - self.slots + 1)
         steps = np.arange(first, max(min(int(until // self.step_seconds), last), first - 1) + 1)
@@ -56,8 +57,8 @@ class Ring:
         return first, values[:, 0].T, values[:, 1].T
 
     def last_most(self, places: NDArray[np.intp], ratio: int, count: int) -> Reals:
-        """The greatest values of the first metric in the last `count` groups of `ratio` steps, oldest first: one row
-        per group."""
+        """Returns the greatest values of the first metric in the last `count` groups of `ratio` steps, oldest first,
+        a row per group."""
         last = self._last or 0
         steps = np.arange((last // ratio - count + 1) * ratio, (last // ratio + 1) * ratio)
         most = self._values[(steps % self.slots)[:, None], 1, 0, places].astype(np.float64)
@@ -67,8 +68,8 @@ class Ring:
 
 
 class StepRates:
-    """Rates of counters between the first snapshots of two steps; over shorter times they would jump with each
-    commit."""
+    """Computes rates of counters between the first snapshots of two steps; over shorter times they would jump with
+    each commit."""
 
     def __init__(self, step_seconds: float) -> None:
         self._step_seconds = step_seconds
@@ -105,7 +106,7 @@ _COARSE = ((30.0, 241), (300.0, 289))
 _MOST_GROUPS = 20
 """kctl keeps the groups with the most lag; a known group stays until twice as many have more."""
 _MOST_SERIES = 5000
-"""711 steps of two float32 each, 28 MB in all rings. Further partitions have only lag in steps of 15 s: 0.5 kB each."""
+"""The most series with 711 steps of two float32: 28 MB. Further partitions have only lag in steps of 15 s: 0.5 kB."""
 
 _SPARE_SERIES = 500
 """Extra room for known series, so that a process that comes and goes does not reset others."""
@@ -182,7 +183,7 @@ class FleetHistory:
         self._groups: list[GroupSnapshot] = []
 
     def add(self, snapshot: FleetSnapshot) -> None:
-        """If the clock was set back, drops later values."""
+        """Adds a snapshot. If the clock was set back, drops later values."""
         values = self._values(snapshot)
         left = _MOST_SERIES
         with self._lock:
@@ -196,7 +197,7 @@ class FleetHistory:
                 table.add(columns, snapshot.taken_at_unix)
 
     def read(self, subject: Subject, since: float, until: float) -> Window | None:
-        """Values in the finest steps that reach back far enough; None for an unknown subject."""
+        """Returns values in the finest steps that reach back far enough; None for an unknown subject."""
         kind, key = subject
         with self._lock:
             table = self._tables[kind]
@@ -210,7 +211,8 @@ class FleetHistory:
         return Window(table.began_at, first * ring.step_seconds, ring.step_seconds, *columns)
 
     def sparklines(self, partitions: Sequence[Hashable]) -> list[list[int | None]]:
-        """Each partition's greatest lag per 15 s of the last 15 minutes, oldest first, from the first known value."""
+        """Returns each partition's greatest lag per 15 s of the last 15 minutes, oldest first, from the first known
+        value."""
         with self._lock:
             table = self._tables["partition"]
             if not table.places:
@@ -295,7 +297,7 @@ def _of_processes(snapshot: FleetSnapshot, of_workers: Columns) -> dict[str, Rea
 
 
 def _summed(values: Columns, begins: Sequence[int]) -> dict[str, Reals]:
-    """Sums known values over consecutive partitions, but takes the greatest time lag."""
+    # Known values of consecutive partitions are summed; of the time lags, the greatest counts.
     found, starts = {}, np.array(begins, np.intp)
     for name, column in values.items():
         if name == "lag_seconds":

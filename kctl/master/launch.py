@@ -103,7 +103,7 @@ def _policy(config: Config) -> SupervisionPolicy:
 
 
 def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObject:
-    """Returns a worker's settings, which it reads as a JSON line from stdin; see `kctl_agent.worker.settings`."""
+    """Returns a worker's settings, a JSON line on its stdin; see `kctl_agent.worker.settings`."""
     kafka, workers = config.kafka, config.workers
     return {
         **_process(config, name),
@@ -127,8 +127,7 @@ def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObjec
 
 
 def _instance_id(config: Config, name: str) -> str:
-    """Returns a member's instance id, unique among all hosts: the broker would fence one of two members that share
-    it."""
+    # Unique among all hosts, because the broker would fence one of two members with the same id.
     return "-".join(filter(None, (config.fleet.name, config.hosts.own_name, name)))
 
 
@@ -146,7 +145,7 @@ def _fields(section: object, *names: str) -> JsonObject:
 
 
 def engine_settings(config: Config, jars: Sequence[str]) -> JsonObject:
-    """Returns an engine's settings, which it reads as a JSON line from stdin; see `kctl_agent.engine.main`."""
+    """Returns an engine's settings, a JSON line on its stdin; see `kctl_agent.engine.main`."""
     workers = max(config.workers.count, 1)
     driver = _spark(config, jars)
     return {
@@ -176,8 +175,7 @@ def _spark(config: Config, jars: Sequence[str]) -> JsonObject:
 
 
 def _of_executors(config: Config) -> JsonObject:
-    """Returns Spark settings for executors on a cluster. When they write a table, they need no module of kctl, so
-    PySpark's daemon serves their Pythons."""
+    # Executors on a cluster need no module of kctl to write a table, so PySpark's daemon serves their Pythons.
     is_spread = config.storage.kind.is_table and _LOCAL.fullmatch(config.spark.master) is None
     return {"spark.python.daemon.module": "pyspark.daemon"} if is_spread else {}
 
@@ -187,8 +185,9 @@ def _has_engine(config: Config) -> bool:
 
 
 def _for_all(config: Config, workers: int) -> str:
-    """Returns the Spark master for all workers. A local one gets k tasks for each worker (`local[k]`); if workers call
-    the handler, so many that one slow handler leaves enough to the others (`kctl_agent.sinker.inline_handler`)."""
+    """Returns the Spark master for all workers. A local one gets k tasks for each worker (`local[k]`); if workers
+    call the handler, enough tasks that one slow handler does not block the others
+    (`kctl_agent.sinker.inline_handler`)."""
     found = _LOCAL.fullmatch(config.spark.master)
     if found is None:
         return config.spark.master
@@ -197,8 +196,7 @@ def _for_all(config: Config, workers: int) -> str:
 
 
 def _tasks_of_a_batch(config: Config) -> JsonObject:
-    """Returns the Spark setting by which a worker's batch takes as many of the engine's tasks as it would have
-    alone."""
+    """Returns the Spark setting that gives a worker's batch as many tasks in the engine as in its own driver."""
     is_local = _LOCAL.fullmatch(config.spark.master) is not None
     return {"spark.default.parallelism": str(_tasks(config.spark.master))} if is_local else {}
 
@@ -214,7 +212,7 @@ def _heap(driver_bytes: int, workers: int) -> str:
 
 
 def sinker_settings(config: Config, name: str) -> JsonObject:
-    """Returns a sinker's settings, which it reads as a JSON line from stdin; see `kctl_agent.sinker.sinker`."""
+    """Returns a sinker's settings, a JSON line on its stdin; see `kctl_agent.sinker.sinker`."""
     sinkers = config.sinkers
     return {
         **_handler_settings(config),
@@ -227,7 +225,7 @@ def sinker_settings(config: Config, name: str) -> JsonObject:
 
 
 def _random_id(data_dir: Path) -> str:
-    """Returns the id of this fleet or host among others that share a storage, because hosts may share a system
+    """Returns the random id of this fleet or host among those that share a storage, because hosts may share a system
     hostname. Replaces the id if a power cut left the file empty or damaged."""
     path = data_dir / "owner-id"
     with suppress(FileNotFoundError):
@@ -249,7 +247,7 @@ def _handler_settings(config: Config) -> JsonObject:
 
 
 def _handler_inside(config: Config, name: str) -> JsonObject:
-    """Settings for a worker in mode `directly`, which gets as many tasks at a time as it would have alone."""
+    """Returns settings for a worker in mode `directly`, which gets as many tasks at a time as it would have alone."""
     if not config.storage.kind.is_handled_inside:
         return {}
     folder = config.fleet.data_dir / "scratch" / name

@@ -33,12 +33,12 @@ class Members:
     _kinds: Callable[[], Mapping[str, str]]
     """Supervised name -> kind."""
     _statuses: Callable[[], Iterable[WorkerStatus]]
-    """Only explain failures."""
+    """Used only to explain failures."""
     _pool: AgentPool
     _attached: set[str] = field(default_factory=set)
 
     async def sockets(self) -> dict[str, Path]:
-        """Returns the sockets by name, also of supervised processes that have none yet. Raises PathError."""
+        """Returns the socket paths by name, also of supervised processes without a socket yet. Raises PathError."""
         found = list_agents(self._run_dir)  # listing one local folder is faster than handing it to a thread
         self._attached &= set(found)
         return {name: socket_path(self._run_dir, name) for name in sorted({*self._kinds(), *found})}
@@ -50,7 +50,7 @@ class Members:
             raise BadParams(f"there is no worker, sinker or application {printable_name(name)}; there are {listed}")
 
     def concerned(self, sockets: Mapping[str, Path], rpc: str) -> dict[str, Path]:
-        """Returns the sockets of processes that can answer the question; the others need not answer."""
+        """Returns the sockets of the processes that can answer the question."""
         kinds, asked = self._kinds(), QUESTIONS[rpc].kinds
         return {name: path for name, path in sockets.items() if kinds.get(name, "worker") in asked}
 
@@ -72,7 +72,7 @@ class Members:
         return FanOut(outcome.answers, failed, tuple(stopped))
 
     async def _is_missed(self, failure: Failed) -> bool:
-        """Whether the silent agent is an attached one. Forgets it and removes its files if its process has ended."""
+        """Whether a silent agent is an attached one. If its process has ended, forgets it and removes its files."""
         name = failure.sender
         # Only if no process listens, because the pid of a process in another container means nothing here.
         with suppress(TimeoutError):
@@ -94,13 +94,13 @@ class Agents:
     _pool: AgentPool
 
     async def ping(self, name: str, timeout_seconds: float) -> PingReply | None:
-        """Returns None if the agent does not answer in time."""
+        """Pings an agent. Returns None if it does not answer in time."""
         pings = typed(await self._asked(name, "ping", {}, timeout_seconds), PingReply).answers
         return pings[0].result if pings else None
 
     async def operate(self, name: str, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
-        """Returns the agent's answer. Raises AgentRefused if the agent rejects the operation or does not exist,
-        OperationUnknown if it does not answer in time."""
+        """Sends an operation to an agent and returns the answer. Raises AgentRefused if the agent rejects the
+        operation or does not exist, OperationUnknown if it does not answer in time."""
         outcome = await self._asked(name, rpc, params, timeout_seconds)
         for failed in outcome.failed:
             error = OperationUnknown if failed.code == AgentTimeout.code else AgentRefused

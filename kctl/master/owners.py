@@ -24,8 +24,8 @@ def owners(
     transaction_seconds: Mapping[Partition, float] = MappingProxyType({}),
 ) -> Callable[[Partition, str | None, int], Owner]:
     """Returns a function (partition, worker, messages behind a transaction) -> owner. `members`: the coordinator's
-    count, if it answered; `others`: from `read_elsewhere`; `transaction_seconds`: how long open transactions have kept
-    partitions' ends in place."""
+    count, if it answered; `others`: from `read_elsewhere`; `transaction_seconds`: how long open transactions have
+    kept partitions' ends in place."""
     rows, statuses = list(rows), list(statuses)
     paused = {status.name: status.paused for status in statuses if status.paused}
     nobody = Owner(None, _of_fleet(rows, statuses), trigger_seconds, members=members)
@@ -62,9 +62,9 @@ def owners(
 def read_elsewhere(
     brokers: BrokerSnapshot, hosts: HostsAnswer | None, now_unix: float, session_seconds: float
 ) -> dict[tuple[str, int], str]:
-    """Partitions that workers of other hosts read -> worker as `node-2/worker-0`. Comes from the group's coordinator,
-    so it is the same on every host. A dead worker keeps its partitions until its session expires; then, if its host is
-    gone too, this host judges the partitions."""
+    """Returns the partitions that workers of other hosts read, with workers such as `node-2/worker-0`. It comes from
+    the group's coordinator, so it is the same on every host. A dead worker keeps its partitions until its session
+    expires; then, if its host is gone too, this host judges them."""
     if hosts is None:
         return {}
     present = {

@@ -49,7 +49,7 @@ class Pauses:
     """All pauses of a fleet. Belongs to one event loop."""
 
     def __init__(self, path: Path) -> None:
-        """Reads the pauses from the file. If it is unreadable, everything is paused until it is resumed."""
+        """Reads the pauses from the file. If the file is unreadable, everything is paused until it is resumed."""
         self._path = path
         self.draining: dict[str, JsonObject] = {}
         """Scopes of processes that are being drained; not kept in the file."""
@@ -97,8 +97,8 @@ class Pauses:
         return self._pauses[pause.key]
 
     def remove(self, worker: str | None, topic: str | None, partition: int | None) -> list[Pause]:
-        """Ends the pauses of this worker, topic with its partitions, or partition; if all are None, ends all pauses.
-        Raises OperationRefused if a wider pause would remain, there is none, or the file cannot be written."""
+        """Ends the pauses of a worker, topic with its partitions, or partition; if all are None, ends all pauses.
+        Raises OperationRefused if a wider pause would remain, there is no such pause, or the file cannot be written."""
         ended = [
             pause
             for pause in self._pauses.values()

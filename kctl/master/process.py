@@ -28,9 +28,9 @@ from kctl_agent.paths import remove_files, socket_owner
 log = logging.getLogger(__name__)
 
 LOG_LIMIT_BYTES = 16 * 1024 * 1024
-"""Above this size all but the end moves to NAME.log.1, replacing it."""
+"""Above this size, all of a log but its end moves to NAME.log.1, whose old content is lost."""
 _FLOOD_LIMITS = 4
-"""Maximum size of NAME.log.1 in limits; in a flood faster than the rotation, its oldest part is dropped."""
+"""The maximum size of NAME.log.1 is this many limits. If a log grows faster than that, its oldest part is dropped."""
 KEPT_BYTES = 64 * 1024
 """A rotation leaves this much in the log."""
 _COPY_BYTES = 1024 * 1024
@@ -42,12 +42,12 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class ProcessLog:
-    """The log of one incarnation, to which the process, its JVM and its executors append; kept within limits while they
-    run. For any thread.
+    """The log to which one incarnation, its JVM and its executors append. It is kept within limits meanwhile. For any
+    thread.
 
-    They share the open file, which must outlive the master. Like `logrotate` with `copytruncate`, kctl copies old lines
-    to NAME.log.1 and removes them from the file's start: `fallocate(FALLOC_FL_COLLAPSE_RANGE)` removes exactly those
-    (ext4, XFS), whereas a truncation loses lines that are written meanwhile.
+    The processes share the open file, which must outlive the master. Like `logrotate` with `copytruncate`, kctl copies
+    old lines to NAME.log.1 and removes them from the file's start: `fallocate(FALLOC_FL_COLLAPSE_RANGE)` removes
+    exactly those (ext4, XFS), whereas a truncation loses lines that are written meanwhile.
     """
 
     def __init__(self, path: Path) -> None:
@@ -72,7 +72,7 @@ class ProcessLog:
             return removed
 
     def last_lines(self, count: int) -> list[str]:
-        """The last lines of this incarnation, without empty lines and control characters."""
+        """Returns the last lines of this incarnation, without empty lines and control characters."""
         try:
             with self._lock, open(open_regular(self.path, os.O_RDONLY), "rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -105,8 +105,8 @@ class LogRotation:
 
 
 def rotate(path: Path, limit_bytes: int | None = None) -> int:
-    """Moves all but the last lines of a large log to NAME.log.1 while processes append; returns how many bytes. A line
-    may span both files. Raises OSError; then nothing is lost."""
+    """Moves all but the last lines of a large log to NAME.log.1 while processes append; returns the bytes moved. A
+    line may span both files. If it raises OSError, nothing is lost."""
     limit = LOG_LIMIT_BYTES if limit_bytes is None else limit_bytes
     try:
         if os.lstat(path).st_size <= limit:
@@ -148,7 +148,7 @@ def _copy(file: BinaryIO, target: Path, begin: int, end: int) -> None:
 
 
 def _collapse(file: BinaryIO, size: int) -> bool:
-    """Removes the first bytes of a file; False if the file system cannot (tmpfs, overlays over it, NFS)."""
+    """Removes the first bytes of a file; returns False if the file system cannot (tmpfs, overlays over it, NFS)."""
     failed = _LIBC.fallocate(file.fileno(), _COLLAPSE_RANGE, ctypes.c_int64(0), ctypes.c_int64(size))
     return not failed
 
@@ -180,7 +180,8 @@ class Child:
         cls, command: Sequence[str], settings: Mapping[str, object], log_path: Path, mark: str = ""
     ) -> Child:
         """Starts `command` in a new session. stdin gets `settings` as a JSON line and stays open; its end shows the
-        child that the master is gone. A later master knows the child by `mark` in its environment. Raises OSError."""
+        child that the master is gone. A later master recognises the child by `mark` in its environment. Raises
+        OSError."""
         log = ProcessLog(log_path)
         output = await on_disk(log.open)
         try:
@@ -205,7 +206,7 @@ class Child:
         return self._process.pid
 
     async def wait(self) -> int:
-        """Returns the exit code, or minus the signal; may be cancelled and repeated."""
+        """Waits for the end and returns the exit code, or minus the signal. May be cancelled and repeated."""
         return await self._process.wait()
 
     async def stop(self, timeout_seconds: float, *signals: signal.Signals) -> bool:
@@ -228,8 +229,8 @@ class Child:
 async def kill_session(
     session: int, mark: str | None = None, seconds: float = KILL_SECONDS
 ) -> tuple[int, Mapping[int, str]]:
-    """Kills what is left of a session, with `mark` only processes started with this mark and their children, and waits
-    up to `seconds`. Returns how many were killed, and surviving pids with the reason. Repeats until it finds none,
+    """Kills what is left of a session, with `mark` only processes started with it and their children, and waits up
+    to `seconds`. Returns how many were killed, and surviving pids with the reason. Repeats until it finds none,
     because a process may fork between search and kill."""
     killed: set[int] = set()
     deadline = time.monotonic() + seconds
@@ -254,8 +255,8 @@ def _kill(process: Process) -> str:
 
 
 def _members(session: int, mark: str | None = None, known: Collection[int] = ()) -> list[Process]:
-    """Returns the living processes of a session, with `mark` only those that carry it. `known` pids have had the mark
-    before, because an ending process shows no environment any more."""
+    """Returns the living processes of a session, with `mark` only those that carry it. `known` pids had the mark
+    before; an ending process no longer shows its environment."""
     found = [each for each in processes() if each.session == session and not each.is_dead]
     if mark is None:
         return found
@@ -283,8 +284,8 @@ def session_members(session: int) -> list[int]:
 
 
 def remove_socket(path: Path, pid: int) -> None:
-    """Removes a socket's files if `pid` owns it. Call it after the process has ended; a socket that stays would make a
-    killed worker look like a hung one."""
+    """Removes a socket's files if `pid` owns it. Call it after the process has ended: a remaining socket would make
+    a killed worker look like a hung one."""
     owner = socket_owner(path)
     if owner is not None and owner.pid == pid:
         remove_files(path)

@@ -1,6 +1,6 @@
 """Keeps one process in its desired state: `restart` decides, `process` acts, and this module connects them.
 
-One task reads one queue, so a worker's events never overlap. The state that is entered determines the action.
+One task reads one queue, so a worker's events never overlap.
 """
 
 import asyncio
@@ -71,7 +71,8 @@ class SupervisionPolicy:
 
 
 class ProcessSupervisor:
-    """Supervises one process on one event loop. `run` is its life; `start`, `restart` and `stop` are requests to it."""
+    """Supervises one process on one event loop. `run` does the work; `start`, `restart` and `stop` send requests to
+    it."""
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class ProcessSupervisor:
         self.started_with: Mapping[str, object] = {}
         self._events: asyncio.Queue[tuple[int | None, Event]] = asyncio.Queue()
         self.incarnation = 0
-        """Other objects only read it, and `health`."""
+        """The number of starts. Other objects only read it and `health`."""
         self._child: Child | None = None
         self._survivors: Mapping[int, str] = {}
         self._duties: asyncio.TaskGroup | None = None
@@ -147,8 +148,8 @@ class ProcessSupervisor:
             self._request(Replace(cause))
 
     async def stop(self, timeout_seconds: float | None = None) -> None:
-        """Stops the process, and kills it after `timeout_seconds` (None: `stop_timeout_seconds`). Returns when no
-        process of it is left. Raises OperationUnknown if something survives SIGKILL."""
+        """Stops the process, and kills it after `timeout_seconds` (None: `stop_timeout_seconds`). Returns when all
+        its processes have ended. Raises OperationUnknown if one survives SIGKILL."""
         if not self._has_ended:
             self._request(Stop(timeout_seconds))
             await self._has_stopped.wait()
@@ -170,7 +171,7 @@ class ProcessSupervisor:
         self._judge()
 
     def on_heartbeat(self, beat: PingReply, at: float) -> None:
-        """Records an answer to a ping that was sent at `at`; ignores one of another process."""
+        """Records an answer to a ping that was sent at `at`; ignores the answer of another process."""
         if self.health is not None and beat.pid == self.pid and at > self.health.heartbeat_at:
             self.health = on_heartbeat(self.health, beat, at)
 
@@ -361,7 +362,7 @@ class ProcessSupervisor:
         started = time.monotonic()
         if isinstance(event, Replace) and event.at_once:
             if event.cause is Cause.UNRESPONSIVE:
-                # faulthandler writes where its threads stand; a stopped process takes no signal but SIGKILL.
+                # faulthandler writes the stacks of its threads. SIGCONT, because a stopped process takes only SIGKILL.
                 await child.stop(_ABORT_SECONDS, signal.SIGABRT, signal.SIGCONT)
         else:
             given = event.timeout_seconds if isinstance(event, Stop) else None
@@ -381,7 +382,7 @@ class ProcessSupervisor:
             await asyncio.sleep(_SURVIVORS_POLL_SECONDS)
 
     async def _survives(self, session: int) -> bool:
-        """Kills the session; returns whether something survives, which a later master finds by its pid file."""
+        """Kills the session; returns whether a process survives, which a later master finds by its pid file."""
         _, self._survivors = await kill_session(session, seconds=0.0 if self._survivors else KILL_SECONDS)
         tidy = record_session if self._survivors else remove_socket
         with suppress(OSError):  # the disk is full or hangs: the next try records survivors

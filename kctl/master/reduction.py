@@ -134,8 +134,8 @@ def with_gaps(rpc: str, whole: Reduced[T], freshness: Freshness, *of_partitions:
 
 
 def gaps(rpc: str, brokers: Freshness, ages: Reals = _NO_AGES, unknown: Sequence[str] = ()) -> tuple[Failed, ...]:
-    """Reports stale offsets of the brokers, and unknown lags. `ages`: the ages of the answer's partitions; `unknown`:
-    partitions without a lag."""
+    """Reports stale offsets of the brokers, and unknown lags. `ages` are those of the answer's partitions; `unknown`
+    are partitions without a lag."""
     part_of_answer = QUESTIONS[rpc].age
     if not part_of_answer:
         return ()
@@ -176,7 +176,7 @@ def _of_storage(storage: StorageReply) -> Iterator[Failed]:
 
 
 def with_supervisor(reduced: Reduced[Workers], statuses: Iterable[WorkerStatus]) -> Reduced[Workers]:
-    """Adds the supervisor's view, and a row for each supervised worker with a silent agent. Pure."""
+    """Adds the supervisor's view, and a row for each supervised worker whose agent is silent. Pure."""
     rows = sorted(with_statuses(reduced.result.rows, statuses), key=attrgetter("name"))
     return replace(reduced, result=Workers(tuple(rows)))
 

@@ -1,7 +1,7 @@
 """The state machine of a supervised process over a `SupervisionStatus`. Pure: time and jitter are passed to `step`.
 
-The entered state determines the action of `process_supervisor`: `starting` spawn, `stopping` terminate, `unkillable`
-wait for its end, `backoff` wait until `next_try_at`.
+`process_supervisor` acts on the state that is entered: `starting` spawns, `stopping` terminates, `unkillable` waits for
+the end, `backoff` waits until `next_try_at`.
 """
 
 import re
@@ -70,8 +70,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A request to end the process. `timeout_seconds`: time to leave before the process is killed; None: as
-    configured."""
+    """A request to end the process. `timeout_seconds` is its time before it is killed; None: as configured."""
 
     timeout_seconds: float | None = None
 
@@ -98,7 +97,7 @@ class Exited:
 
 @dataclass(frozen=True, slots=True)
 class Survived:
-    """Something survives SIGKILL, so no other process may start yet."""
+    """A process survives SIGKILL, so no other may start yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ def backoff_seconds(policy: RestartPolicy, failures: int, jitter: float) -> floa
 def step(
     policy: RestartPolicy, status: SupervisionStatus, event: Event, now: float, jitter: float
 ) -> SupervisionStatus:
-    """Returns the status after an event; the same object if the event means nothing in this state (a late answer, a
+    """Returns the status after an event; the same object if the event has no effect in this state (a late answer, a
     second stop)."""
     at = _Step(policy, status, now, jitter)
     match status.state, event:
@@ -211,8 +210,8 @@ def cause(code: int) -> str:
 
 
 def why(code: int, last_line: str | None) -> str:
-    """Returns why a process has ended: its last line, where our processes write the reason, or else the code. After a
-    signal, the last line counts only if it is an error."""
+    """Returns why a process has ended: the last line of its log, where kctl's processes write the reason, or else
+    the code. After a signal, the last line counts only if it is an error."""
     if last_line is None:
         return f"{cause(code)}; its log is empty"
     if _QUIET.match(last_line) or (code < 0 and not _ERROR.search(last_line)):

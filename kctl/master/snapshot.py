@@ -1,6 +1,6 @@
 """The master's immutable snapshot of the whole fleet; RPC, HTTP and Prometheus encode from it.
 
-The collector writes it; any thread may read it. None: unknown.
+The collector writes it; any thread may read it. None is unknown.
 """
 
 from collections.abc import Mapping
@@ -43,9 +43,9 @@ class Reduced(Generic[T]):
     age_seconds: float | None = None
     """Age of the oldest answer and offsets, at the snapshot; None without answers."""
     stopped: tuple[str, ...] = ()
-    """By request: neither asked nor missing."""
+    """Agents that were stopped by request: neither asked nor missing."""
     verdict: Verdict | None = None
-    """On all hosts that were asked; None inside a snapshot, which has a verdict itself."""
+    """The verdict on all hosts that were asked; None inside a snapshot, which has its own verdict."""
     judged: Mapping[tuple[str, int], Assessment] = field(default_factory=dict)
     """Other hosts' assessments of the partitions that they read, for `offset_checker`."""
 
@@ -87,7 +87,7 @@ class FleetSnapshot:
     collect_seconds: float
     supervised: tuple[WorkerStatus, ...]
     resident_bytes: Mapping[str, int]
-    """Includes the JVM; absent without a process."""
+    """Memory by worker, including its JVM; absent for a worker without a process."""
     last_success: Mapping[str, float]
     """Part (`agents`, `committed`, `offsets`, `group`) -> Unix seconds; absent before the first success."""
     offset_checker: Reduced[PartitionColumns] = Reduced(PartitionColumns())
@@ -99,7 +99,7 @@ class FleetSnapshot:
     ping: Reduced[Pings] = Reduced(Pings())
     workers: Reduced[Workers] = Reduced(Workers())
     assessments: Assessments = NOT_ASSESSED
-    """Has the order of `offset_checker`: first the group's own."""
+    """In the order of `offset_checker`: first those of the group's own partitions."""
     group_assessment: Assessment = UNKNOWN
     unowned: Assessment | None = None
     """With several hosts, the assessment of the partitions that no host reads, which `group_assessment` excludes unless
@@ -137,7 +137,6 @@ class FleetSnapshot:
 
     @property
     def columns(self) -> GroupColumns:
-        """The partitions of all `groups`, one group after the other."""
         return GroupColumns(self.offset_checker.result, self.assessments)
 
     @property
@@ -159,7 +158,7 @@ class FleetSnapshot:
         return kafka_lag(replace(partitions, end=end, behind_transaction=of_now))
 
     def lasting(self, name: str, what: str) -> float:
-        """Returns for how many seconds an agent has been `silent`, or has waited for something; else 0."""
+        """Returns the seconds for which an agent has been `silent`, or has waited for `what`; else 0."""
         return self.taken_at - self.since.get((name, what), self.taken_at)
 
     @property

@@ -18,9 +18,9 @@ from kctl_agent.replies.workers import PingReply, Scope
 from kctl_agent.rpc.messages import printable_name
 
 SCAN_SECONDS = 10.0
-"""A scan of all processes costs by their number; in between, new processes do not count."""
+"""The time between scans of all processes, whose cost grows with their number; a new process counts after a scan."""
 SHARED_SECONDS = 60.0
-"""Measuring the shared size costs up to a millisecond for each fork."""
+"""The time between two measurements of shared sizes, each of which costs up to a millisecond per fork."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -42,8 +42,8 @@ class Memory:
         self._scanned_at = float("-inf")
 
     def measured(self, sessions: Iterable[int], *, scan_all: bool = False) -> dict[int, int]:
-        """Returns the bytes that each session uses, without sessions that have no live process. Use `scan_all` while
-        something starts, so that its first size includes its JVM."""
+        """Returns the bytes that each session with a live process uses. Use `scan_all` while something starts, so
+        that its first size includes its JVM."""
         session_ids = set(sessions)
         now = self._clock()
         if scan_all or now - self._scanned_at >= SCAN_SECONDS or not session_ids <= self._members.keys():
@@ -77,8 +77,8 @@ class Memory:
 
 
 def shared_bytes(pid: int) -> int:
-    """Resident minus PSS; 0 if unknown (before Linux 4.14, another user's, ended). Walks all pages: 3 ms for a JVM of
-    850 MB, a thousand times the cost of /proc/PID/stat."""
+    """Returns resident bytes minus PSS; 0 if unknown (before Linux 4.14, another user's, ended). Walks all pages: 3
+    ms for a JVM of 850 MB, a thousand times the cost of /proc/PID/stat."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb", buffering=0) as file:
             lines = file.read(4096).splitlines()
@@ -103,8 +103,8 @@ class Supervisor:
         at_start: Callable[[str], Mapping[str, object]] = lambda _: {},
         paused: Callable[[str], tuple[Scope, ...]] = lambda _: (),
     ) -> None:
-        """`policies` by kind. For a process name, `at_start` returns further settings of a new process, and `paused`
-        returns what it must not read."""
+        """`policies` are by kind. For a process name, `at_start` returns further settings of a new process, `paused`
+        what it must not read."""
         self._policies = policies
         self._probe = probe
         self._at_start = at_start
@@ -141,14 +141,14 @@ class Supervisor:
         return process
 
     async def run(self) -> None:
-        """Supervises all processes until cancelled, which kills what still lives."""
+        """Supervises all processes until cancelled, then kills those that still live."""
         async with asyncio.TaskGroup() as self._group:
             self._group.create_task(self._sample_memory(), name="memory")
             for process in self._processes.values():
                 self._run(process)
 
     async def stop(self) -> None:
-        """Stops all processes at once, the engine after its workers. Returns when only survivors of SIGKILL are
+        """Stops all processes at once, but the engine after its workers. Returns when only survivors of SIGKILL are
         left."""
         engines = self._engines
         await asyncio.gather(*(_stopped(process) for process in self._processes.values() if process not in engines))
@@ -164,7 +164,7 @@ class Supervisor:
         return process
 
     async def remove(self, name: str) -> None:
-        """Stops a process and forgets it. Raises OperationUnknown, and does not forget it, if it survives SIGKILL."""
+        """Stops a process and forgets it. If it survives SIGKILL, raises OperationUnknown and does not forget it."""
         await self.process(name).stop()
         del self._processes[name]
         task = self._running.pop(name)
@@ -172,7 +172,7 @@ class Supervisor:
         await asyncio.wait([task])
 
     def reconfigure(self, launches: Iterable[Launch], policies: Mapping[str, SupervisionPolicy]) -> None:
-        """Applies `policies` now, launches at the next start of each process."""
+        """Applies `policies` now, and `launches` at the next start of each process."""
         self._policies = policies
         for process in self._processes.values():
             process.policy = policies[process.launch.kind]
@@ -187,7 +187,7 @@ class Supervisor:
         return await self._given_up.get()
 
     async def resident_bytes(self) -> dict[str, int]:
-        """Memory of each worker, including its JVM; a worker without a process is absent."""
+        """Returns the memory of each worker, including its JVM; a worker without a process is absent."""
         pids = {process.name: process.pid for process in self._processes.values() if process.pid is not None}
         is_old = time.monotonic() - self._sampled_at > min(_OLD_SECONDS, 0.9 * self._memory_interval_seconds)
         if is_old or not self._resident.keys() >= set(pids.values()):
@@ -236,8 +236,8 @@ class Supervisor:
         )
 
     def _on_stalled_from_start(self, name: str, since: float) -> None:
-        """Replaces the engine if a worker never progresses from its start and no worker has finished a batch in it
-        since: the engine may be broken although it answers."""
+        """Replaces the engine if a worker has made no progress from its start and no worker has finished a batch in
+        it since: the engine may be broken although it answers."""
         if self.process(name).launch.kind != "worker":
             return
         healths = [process.health for process in self._processes.values() if process.launch.kind == "worker"]

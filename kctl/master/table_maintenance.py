@@ -1,8 +1,7 @@
-"""Maintenance of the fleet's table (mode `lake`): when workers report small files, at a quiet time, and at least once a
-day.
+"""Maintains the fleet's table (mode `lake`): at a quiet time if workers report small files, and at least once a day.
 
-The master starts it as a child process, because a worker's memory limit would include it, each worker's end would kill
-it, and only the master knows the whole group's lag.
+The maintenance is a child process of the master, because a worker's memory limit would include it, each worker's end
+would kill it, and only the master knows the whole group's lag.
 """
 
 import asyncio
@@ -30,11 +29,11 @@ PATIENCE_SECONDS = 3600.0
 """After this time the table is compacted although the lag is constant."""
 LONGEST_SECONDS = 86_400.0
 LIMIT_SECONDS = 21_600.0
-"""A store may accept a connection and never answer. Commits remain."""
+"""The longest run, because a store may accept a connection and never answer. What the run has committed stays."""
 
 
 class Schedule:
-    """When to maintain the table. Pure. Times are seconds of a monotonic clock."""
+    """Decides when to maintain the table. Pure. Times are seconds of a monotonic clock."""
 
     def __init__(self, now: float) -> None:
         self._last_at = now
@@ -98,8 +97,8 @@ class TableMaintenance:
             log.info("action=maintenance table=%s: %s", config.storage.uri, text)
 
     async def _carried_out(self, settings: str) -> tuple[int, str]:
-        """Returns exit code and last line of a run. Its stdin stays open, so that its end shows the child that the
-        master is gone. Raises TimeoutError, OSError."""
+        """Runs the maintenance; returns its exit code and last line. Its stdin stays open: its end shows the child
+        that the master is gone. Raises TimeoutError, OSError."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *self._command,

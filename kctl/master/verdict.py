@@ -1,7 +1,7 @@
-"""The verdict on a fleet: pure rules over its snapshot, and the current one (docs/status.md).
+"""Judges a fleet by pure rules over its snapshot (docs/status.md).
 
-It is made once per collection, so page, API, command line, `/readyz`, metrics and events show the same. Stale data
-never counts as healthy.
+A verdict is made once per collection, so page, API, command line, `/readyz`, metrics and events show the same. Stale
+data never counts as healthy.
 """
 
 import time
@@ -69,7 +69,8 @@ class Verdicts:
 
 
 def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
-    """Returns the verdict on a snapshot. `before`: the previous collection's verdict, whose findings continue."""
+    """Returns the verdict on a snapshot. A finding that is also in `before`, the previous verdict, keeps its start
+    time."""
     began = {} if before is None else {(each.about, each.level): each.since for each in (before.main, *before.also)}
     group, storage = snapshot.group_assessment, snapshot.block_size.result
     outside = [*_brokers(snapshot), *_storage(snapshot), *_engine(snapshot)]
@@ -189,7 +190,7 @@ def _waiting(snapshot: FleetSnapshot, known: Container[str]) -> Iterator[Found]:
 
 
 def _waits_for(snapshot: FleetSnapshot, row: WorkerRow | None) -> WaitingFor | None:
-    """Returns what a worker waits for. Ignores the first seconds of an outage, which may be a moving coordinator."""
+    """Returns what a worker waits for. Ignores the first seconds of an outage, in which a coordinator may be moving."""
     waiting = None if row is None else row.waiting_for
     if row is None or waiting is None or snapshot.lasting(row.name, waiting.what) <= STALE_SECONDS:
         return None
@@ -289,7 +290,7 @@ def _attached(snapshot: FleetSnapshot) -> Iterator[Found]:
 
 
 def _beside(snapshot: FleetSnapshot) -> Iterator[Found]:
-    """Finds failing attached applications. They only degrade the fleet, because they are not part of its work."""
+    # Failing attached applications only degrade the fleet, because they are not part of its work.
     for group in snapshot.attached:
         if _OF_STATUS.get(group.assessment.status) is Level.FAILING:
             what, _, why = group.assessment.reason.partition(": ")

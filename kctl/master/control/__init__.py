@@ -1,2 +1,1 @@
-"""`master.sock`: `server` reads frames and writes replies, `router` finds who answers, `service` answers questions,
-`kctl.master.operations` takes operations."""
+"""`master.sock`: `server` reads frames and writes replies, `router` finds who answers, `service` answers questions."""

@@ -1,5 +1,5 @@
-"""Routes requests of `master.sock`, operations to the operation log and questions to the service, and counts questions.
-No socket here."""
+"""Routes requests of `master.sock`: operations to the operation log, questions to the service. Counts questions. No
+sockets."""
 
 import time
 from bisect import bisect_left
@@ -33,7 +33,7 @@ class RpcCounts:
         self._stats: dict[str, RpcStats] = {}
 
     def count(self, command: str, outcome: Outcome, seconds: float) -> None:
-        """Counts a request. Pass one word for all unknown commands, because each `command` becomes a lasting series."""
+        """Counts a request. Pass the same `command` for all unknown ones, because each becomes a lasting series."""
         known, bucket = self._stats.get(command, _NONE), bisect_left(RPC_BUCKETS_SECONDS, seconds)
         self._stats[command] = RpcStats(
             {**known.outcomes, outcome: known.outcomes[outcome] + 1},
@@ -84,7 +84,7 @@ _QUESTIONS = methods(
 
 
 class Router:
-    """Finds who answers a request. Belongs to one event loop."""
+    """Passes requests to the operation log or the service. Belongs to one event loop."""
 
     def __init__(self, service: Callable[[Request], Awaitable[JsonObject]], operations: OperationLog) -> None:
         self._service = service

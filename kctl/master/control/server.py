@@ -1,7 +1,7 @@
 """The server of `master.sock`: accepts, reads frames, writes replies, and limits what a caller can make it spend.
 
-Each connection answers one request after another and does not read meanwhile, so a caller that pipelines without
-reading fills the kernel's buffers, not ours.
+A connection is not read while a request is answered, so a caller that pipelines without reading fills the kernel's
+buffers, not kctl's.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class ControlServer:
 
     async def start(self, run_dir: Path) -> None:
         self._bound = await asyncio.to_thread(bind_socket, run_dir, MASTER_NAME, _BACKLOG)
-        # A duplicate: asyncio closes the socket that it serves, but the file must go while the inode is still ours.
+        # A duplicate, because asyncio closes the socket that it serves, but kctl must remove the file before that.
         self._server = await asyncio.start_unix_server(self._accepted, sock=self._bound.socket.dup(), backlog=_BACKLOG)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The master's answers: live questions to the fleet, reduced, and its own knowledge. No sockets."""
+"""Answers questions: asks the fleet and reduces the replies, or answers from the master's own knowledge. No sockets."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LONGEST_DEADLINE_SECONDS = 60.0
 _OWN_SHARE = 0.1
 """Reserved for reducing and sending, at most 0.1 s: a partial answer in time is better than a complete late one."""
 _SENDING_SHARE = 0.2
-"""The same for another host's question, whose answer must also travel, at most 0.2 s."""
+"""Reserved for sending the answer to another host, at most 0.2 s."""
 _FOR_OTHERS_AT_A_TIME = 64
 _seen = attrgetter("name", "desired", "state", "pid", "paused")
 
@@ -104,7 +104,7 @@ class MasterService:
     _for_others: int = 0
 
     async def answer(self, request: Request) -> JsonObject:
-        """Returns the reply before the request's deadline. Raises UnknownMethod, BadParams."""
+        """Answers a request before its deadline. Raises UnknownMethod, BadParams."""
         method = METHODS.get(request.method)
         if method is None or method.rpc != request.rpc:
             raise UnknownMethod(
@@ -286,7 +286,7 @@ def _seconds(request: Request) -> float:
 
 
 def _missed_if_stopped(outcome: FanOut[Raw]) -> FanOut[Raw]:
-    """Reports stopped agents as failed, because the caller asked one by name; the error gives the reason."""
+    # The caller asked a stopped agent by name, so the agent counts as failed, with the reason.
     failed = [
         Failed(name, "stopped", f"it was stopped by request: `kctl start {name}` starts it") for name in outcome.stopped
     ]

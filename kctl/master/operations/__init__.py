@@ -1,2 +1,1 @@
-"""Execution of operations: conflicting ones one at a time, each with an outcome. `kctl.operations` has the
-operations."""
+"""Executes operations, conflicting ones one at a time; each has an outcome. `kctl.operations` has the operations."""

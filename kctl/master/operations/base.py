@@ -1,4 +1,4 @@
-"""What an operation is: its caller, its parameters, what it touches, its progress. No I/O."""
+"""The data of an operation: caller, parameters, what it touches, and progress. No I/O."""
 
 import math
 from collections.abc import Callable

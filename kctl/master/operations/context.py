@@ -1,4 +1,4 @@
-"""The context of operations: the master's parts, and agents that execute their share."""
+"""The context of operations: the master's parts, and the agents that execute their share."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @contextmanager
 def goes_on(what: str) -> Iterator[None]:
-    """Wraps an irreversible step: if it is cancelled, raises OperationUnknown(`what`)."""
+    """Wraps an irreversible step. If the step is cancelled, raises OperationUnknown(`what`)."""
     try:
         yield
     except asyncio.CancelledError as cancelled:
@@ -46,7 +46,7 @@ def goes_on(what: str) -> Iterator[None]:
 
 
 async def ended(work: Iterable[Coroutine[object, object, T]]) -> list[T | BaseException]:
-    """Returns each result or error. If cancelled, cancels all and waits for them."""
+    """Runs all coroutines and returns each result or error. If cancelled, cancels them and waits for them."""
     tasks = [asyncio.ensure_future(each) for each in work]
     with suppress(asyncio.CancelledError):  # the next line returns it, unless all were done
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -81,7 +81,7 @@ async def _nothing() -> None: ...
 
 @dataclass(slots=True)
 class Context:
-    """What operations act on. Belongs to the master's event loop. `scale` and `reload` replace `config`."""
+    """The parts on which operations act. Belongs to the master's event loop. `scale` and `reload` replace `config`."""
 
     config: Config
     supervisor: Supervisor
@@ -112,10 +112,11 @@ class Context:
         return launches(config, self.jars, self.worker_command, names)
 
     async def run_on(self, name: str, rpc: str, params: JsonObject, report: Report) -> JsonObject:
-        """Has one agent execute an operation to its end. If the operation is given up while it waits at the agent, the
-        agent drops it.
+        """Has one agent execute an operation, and returns its outcome. If the operation is given up while it waits at
+        the agent, the agent drops it.
 
-        Raises: AgentRefused: rejected or failed. OperationUnknown: the agent does not report the outcome.
+        Raises AgentRefused if the operation is rejected or fails, OperationUnknown if the agent does not report the
+        outcome.
         """
         # Unique across restarts of the master, because an agent does not repeat an operation of a known id.
         operation = f"{os.getpid()}-{next(self._ids)}-{asyncio.get_running_loop().time():.3f}"
@@ -161,8 +162,8 @@ class Context:
         raise OperationUnknown(f"{name} has begun it")
 
     async def send_pauses(self, name: str, report: Report) -> str:
-        """Sends a process its pauses, and waits until they apply. A process that is not running gets them at its
-        start."""
+        """Sends a process its pauses, waits until they apply, and returns a report. A process that is not running
+        gets them at its start."""
         process = self.supervisor.process(name)
         while True:
             if process.state is SupervisionState.STARTING:
@@ -232,8 +233,8 @@ class Context:
         self.supervisor.reconfigure(launches, supervision_policies(config))
 
     async def file_changed(self) -> str:
-        """`; kctl.toml has changed since: …` if a starting process would not get the file's current settings, else
-        empty."""
+        """Returns `; kctl.toml has changed since: …` if a starting process would not get the file's current
+        settings, else ""."""
         name = self.config.path.name
         try:
             found = changes(self.config, await asyncio.to_thread(self.reread))
@@ -244,8 +245,7 @@ class Context:
         return f"; {name} has changed since: `kctl reload`" if is_new else ""
 
     async def up(self, process: ProcessSupervisor, before: int, report: Report) -> None:
-        """Waits for the process that follows incarnation `before`, until its supervisor and its agent report that it is
-        up.
+        """Waits until the supervisor and the agent report that the process after incarnation `before` is up.
 
         Raises OperationRefused if the supervisor stops or no longer restarts the process. Raises OperationUnknown if
         the operation is given up, or if the previous process survives SIGKILL, so that the new one starts later.

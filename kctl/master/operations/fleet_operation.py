@@ -39,8 +39,8 @@ def described(kind: type[FleetOperation]) -> JsonObject:
 
 
 def with_host(params: JsonObject) -> JsonObject:
-    """Moves the host in names such as `HOST/NAME` to the parameter `host`. Raises BadParams if there are several
-    hosts."""
+    """Moves the host in names such as `HOST/NAME` to the parameter `host`. Raises BadParams if the names are of
+    several hosts."""
     names = {key: value.split(",") for key in ("name", "worker") if isinstance(value := params.get(key), str)}
     found = {host_and_name(each)[0] for value in names.values() for each in value}
     if not any(found):
@@ -55,8 +55,8 @@ def with_host(params: JsonObject) -> JsonObject:
 @dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
 class FleetOperation:
-    """An operation: its fields are the parameters, and its docstring is the help text. A caller
-    gets the id of an `is_long` operation while it runs; without `changes` it is a question."""
+    """The base of operations: fields are parameters, the docstring is the help text. A caller gets the id of an
+    `is_long` operation while it runs; without `changes` it is a question."""
 
     rpc: ClassVar[str]
     is_long: ClassVar[bool] = False
@@ -68,7 +68,7 @@ class FleetOperation:
     """The deadline, unless the caller sets one."""
 
     def __init_subclass__(cls, **declared: str | bool | float) -> None:
-        """Makes each operation a frozen dataclass. `declared`: the variables above, in the line of its class."""
+        """Makes each operation a frozen dataclass. `declared` has the variables above, in the line of its class."""
         for name, value in declared.items():
             assert name in FleetOperation.__annotations__, name
             setattr(cls, name, value)
@@ -76,7 +76,8 @@ class FleetOperation:
 
     @classmethod
     def given(cls, params: JsonObject) -> FleetOperation:
-        """Checks parameters and bounds, including `deadline_seconds` and `host`. Raises BadParams."""
+        """Checks parameters, including `deadline_seconds` and `host`, and returns the operation with them. Raises
+        BadParams."""
         check_params(cls.rpc, (*listed(cls), *_FOR_EVERY), params)
         if params.get("deadline_seconds", 1) <= 0:
             raise BadParams(f"{cls.rpc}: deadline_seconds must be above 0")
@@ -87,7 +88,7 @@ class FleetOperation:
         return found
 
     async def shared(self, context: Context, params: JsonObject, _on_one: OnOne) -> dict[str, JsonObject]:
-        """Returns each host's share, in order. Raises KctlError."""
+        """Returns the parameters for each host, in order. Raises KctlError."""
         assert context.hosts is not None
         return dict.fromkeys(context.hosts.names, params)
 
@@ -98,11 +99,11 @@ class FleetOperation:
         return self.limit_seconds
 
     def problem(self, mark: str = "") -> str | None:  # noqa: ARG002 - for those that name parameters
-        """Checks the parameters by themselves; on a command line `mark` precedes a name."""
+        """Returns what is wrong with the parameters, or None. On a command line `mark` precedes a name."""
         return None
 
     def touches(self, context: Context) -> frozenset[str]:
-        """Names what no other operation may touch meanwhile: processes, `reading`, `scale`. Raises BadParams."""
+        """Returns what no other operation may touch meanwhile: processes, `reading`, `scale`. Raises BadParams."""
         raise NotImplementedError
 
     async def carry_out(self, context: Context, caller: Caller, report: Report) -> Done:

@@ -1,4 +1,4 @@
-"""Operations that another host's master, or the masters of all hosts one after another, execute.
+"""Operations that another host's master executes, or the masters of all hosts one after another.
 
 The roster's leader leads operations of all hosts, so that no two conflict; a former leader starts no more of them.
 """
@@ -47,8 +47,8 @@ class OnHosts:
     async def carry_out(self, host: str, params: JsonObject) -> Done:
         """Executes the operation on a host or on all. If cancelled, cancels it on the executing host.
 
-        Raises: OperationRefused, OperationFailed: the operation has ended, and the message names what was done.
-        OperationUnknown: the operation may still be executed.
+        Raises OperationRefused or OperationFailed if it has ended, with what was done, and OperationUnknown if it may
+        still be executed.
         """
         if host != ALL_HOSTS:
             return await self._on_one(host, params)

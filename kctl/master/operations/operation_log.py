@@ -1,7 +1,7 @@
-"""Requested operations and their state; prevents conflicts between operations.
+"""Runs operations, records their state, and prevents conflicts between them.
 
-Operations that were running when a master was killed are found in its audit log: one line at the start of each, one at
-the end.
+The audit log has a line at the start and at the end of each operation, so it shows those that were running when a
+master was killed.
 """
 
 import asyncio
@@ -79,9 +79,7 @@ class OperationLog:
 
     async def submit(self, name: str, params: JsonObject, caller: Caller, wait_seconds: float) -> Operation:
         """Starts an operation, and returns it at its end or after `wait_seconds`; returns a long operation at once.
-
-        Raises: UnknownMethod, BadParams. OperationRefused: it conflicts with a running one, or is impossible.
-        """
+        Raises UnknownMethod, BadParams, or OperationRefused if it conflicts with a running one or is impossible."""
         kind = self.types.get(name)
         if kind is None:
             raise UnknownMethod(
@@ -254,7 +252,7 @@ class OperationLog:
         del self._given_up[operation.id], self._tasks[operation.id]
 
     def _give_up(self, id_: str, why: str) -> None:
-        """Stops an operation, once: reverting may take a while, and a second stop must not interrupt it."""
+        # A second stop must not interrupt the reverting, which may take a while.
         if id_ not in self._given_up:
             self._given_up[id_] = why
             stop = self._stops.get(id_) or self._tasks[id_].cancel
@@ -284,7 +282,7 @@ class OperationLog:
             listener(operation)
 
     async def _write_down(self, operation: Operation) -> None:
-        """Appends an operation to the audit log. A full or hanging disk does not prevent the operation."""
+        # A full or hanging disk does not prevent the operation.
         if self._audit_path is None:
             return
         try:
@@ -299,12 +297,12 @@ class OperationLog:
 
 
 _BYTES = 256 * 1024
-"""The end of the log, enough for the 500 known operations."""
+"""How much is read from the end of the log: enough for the 500 known operations."""
 _TEXT = "interrupted: the master was killed while this was under way"
 
 
 def interrupted(path: Path, now: float) -> list[Operation]:
-    """Returns operations whose end is missing from the audit log, as `unknown`; `now` in Unix seconds. Raises
+    """Returns operations whose end is missing from the audit log, as `unknown`; `now` is in Unix seconds. Raises
     OSError."""
     begun: dict[tuple[str, float], JsonObject] = {}
     for line in _lines(path):
