@@ -1,5 +1,5 @@
-"""Declares commands: their options and help as data for help pages and completion; and parses a command line by them
-with argparse. Standard library only, so that `kctl rpc` and `kctl kafka lag` start fast."""
+"""Declares commands as data, for help pages and completion, and parses command lines with argparse. Standard library
+only, so that `kctl rpc` and `kctl kafka lag` start fast."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kctl.cli.table import cell
 from kctl.errors import UsageError
 
 _FILLED = frozenset({"GROUP", "ID", "NAME", "TEXT", "TOPIC"})
-"""Never an empty text, which usually comes from an unset shell variable."""
+"""Values that must not be empty: an empty text usually comes from an unset shell variable."""
 _FORMATTER = partial(argparse.HelpFormatter, width=80)
 """Finding the terminal's width would import shutil with four codecs, 4 of 60 ms."""
 
@@ -33,7 +33,7 @@ class Option(NamedTuple):
     choices: tuple[str, ...] = ()
     is_required: bool = False
     bare: object = None
-    """Its value if given without one."""
+    """The value of an option that is given without a value."""
     completed: tuple[tuple[str, str], ...] = ()
     least: float | None = None
     """By default 0 for an `int`, above 0 for others."""

@@ -114,8 +114,7 @@ def _schema(_options: argparse.Namespace, _env: Mapping[str, str]) -> None:
 
 
 def _table_refusals(config: Config) -> Iterator[str]:
-    """Yields what a worker would reject about the table, as far as kctl can check it without writing and without the
-    store."""
+    # Only what kctl can check without writing and without the store.
     if not config.storage.kind.is_table:
         return
     from kctl_agent.errors import StorageError

@@ -12,7 +12,7 @@ _WIDEST_NAME = 32
 
 
 def page(node: Command | CommandGroup, path: str) -> str:
-    """Returns a help page as wide as the terminal, up to 120 columns; `path` is what one types for the command."""
+    """Returns the help page of a command, as wide as the terminal, up to 120 columns."""
     width = min(shutil.get_terminal_size().columns, _MOST_COLUMNS)
     arguments = [each for each in node.options if each.is_argument]
     options = [each for each in node.options if not each.is_argument]

@@ -23,7 +23,7 @@ def columns(headings: str) -> tuple[Column, ...]:
 
 
 def render(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[str]:
-    """The lines have no trailing blanks. Prints None as `-`."""
+    """Returns the lines of a table, without trailing blanks. None becomes `-`."""
     lines = list(rows)
     return render_columns(columns, [[row[i] for row in lines] for i in range(len(columns))])
 
@@ -48,7 +48,7 @@ def cell(value: object) -> str:
 
 
 def _set_column(column: Column, values: Sequence[Any]) -> tuple[str, Sequence[object]]:
-    """Returns how `%` formats a cell, and the cells, heading first. There may be 100,000."""
+    """Returns a `%` format for the cells, and the cells, heading first. There may be 100,000."""
     types = set(map(type, values))
     if types <= _NUMBERS:
         return _set_numbers(column, values, has_unknown=type(None) in types)
@@ -58,7 +58,7 @@ def _set_column(column: Column, values: Sequence[Any]) -> tuple[str, Sequence[ob
 
 
 def _set_numbers(column: Column, values: Sequence[Any], *, has_unknown: bool) -> tuple[str, Sequence[object]]:
-    """Leaves numbers unformatted until their line is printed: the least or the greatest is the widest."""
+    # Numbers are formatted when their line is printed. The least or the greatest is the widest.
     known = [value for value in values if value is not None] if has_unknown else values
     extremes = [str(extreme(known)) for extreme in (min, max) if known]
     widest = max(map(len, (column.heading, UNKNOWN, *extremes)))
@@ -67,7 +67,7 @@ def _set_numbers(column: Column, values: Sequence[Any], *, has_unknown: bool) ->
 
 
 def _set_names(column: Column, values: Sequence[str | None]) -> list[str]:
-    """Formats each distinct name once, because thousands of cells usually have only a few different names."""
+    # Each distinct name is formatted once, because thousands of cells usually have few names.
     distinct = list(dict.fromkeys(values))
     heading, *texts = _set([column.heading, *map(cell, distinct)], column)
     of = dict(zip(distinct, texts, strict=True))
@@ -132,7 +132,7 @@ def _character_width(character: str) -> int:
 
 
 def _set(texts: list[str], column: Column) -> list[str]:
-    """Pads a whole column, because thousands of rows are measured together."""
+    # Pads a whole column at once, because thousands of rows are faster to measure together.
     if all(map(str.isascii, texts)):
         widest = max(map(len, texts))
         return [text.rjust(widest) if column.is_number else text.ljust(widest) for text in texts]

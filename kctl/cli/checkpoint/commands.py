@@ -1,4 +1,4 @@
-"""The commands of `kctl checkpoint`: the function and the module that run each have its name."""
+"""The commands of `kctl checkpoint`, each run by the function and module of its name."""
 
 import argparse
 from collections.abc import Mapping

@@ -33,9 +33,9 @@ def of_hosts(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def ask(fleet: Fleet, rpc: str, params: Mapping[str, Any], timeout_seconds: float, *, of_master: bool = False) -> Reply:
-    """Returns the master's reply, complete or not; `of_master`: from itself, not from its agents. Raises NoMaster,
-    UsageError (unknown parameter, name or id), CommandRejected (the master answered with an error), AgentError (no
-    answer in time, or not a frame)."""
+    """Asks the master and returns its reply, complete or not. With `of_master` it answers without its agents. Raises
+    NoMaster, UsageError (unknown parameter, name or id), CommandRejected (the master answered with an error),
+    AgentError (no answer in time, or not a frame)."""
     request = Request(
         id="1",
         role=Role.EXTERNAL,
@@ -56,7 +56,7 @@ def ask(fleet: Fleet, rpc: str, params: Mapping[str, Any], timeout_seconds: floa
 
 
 def incomplete(reply: Reply) -> IncompleteAnswer | None:
-    """Returns an error that names what is missing, to raise after printing the answer."""
+    """Returns an error that names what is missing, to raise after printing the answer; None if complete."""
     if reply.complete:
         return None
     return IncompleteAnswer("; ".join(lacks(reply)))
@@ -74,7 +74,7 @@ def lacks(*replies: Reply, known: Collection[str] = ()) -> list[str]:
 
 
 def remark(reply: Reply) -> str | None:
-    """The verdict in one line; None if the fleet is healthy or the answer has no verdict."""
+    """Returns the verdict in one line; None if the fleet is healthy or the answer has no verdict."""
     verdict = verdict_of(reply)
     if verdict is None or verdict.level == "ok":
         return None

@@ -1,7 +1,7 @@
-"""`kctl logs`: the end of a process's log, and what follows.
+"""`kctl logs`: prints the end of a process's log, and follows it.
 
-The master moves the older part of a large log to NAME.log.1 while it is written (`kctl/master/process.py`); that
-file and then the log are read as one stream of bytes.
+The master moves the older part of a large log to NAME.log.1 while it is written (`kctl/master/process.py`). That file
+and then the log are read as one stream of bytes.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def _known(fleet: Fleet, env: Mapping[str, str]) -> dict[str, Path]:
 
 
 class _Lines:
-    """Writes bytes to stdout; with a prefix line by line, so that lines of several logs do not mix."""
+    """Writes bytes to stdout; with a prefix it writes whole lines, so that lines of several logs do not mix."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -175,7 +175,7 @@ def _from_end(path: Path, end: int, lines: int) -> bytes:
 
 
 class Follower:
-    """Reads what is appended after a position, across rotations."""
+    """Reads the bytes that are appended to a log after a position, across rotations."""
 
     def __init__(self, path: Path, position: int, settled_seconds: float = 1.0) -> None:
         """Begins at `position`. A NAME.log.1 newer than `settled_seconds` may belong to a rotation in progress."""

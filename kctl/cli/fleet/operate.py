@@ -28,7 +28,7 @@ _SHORT = {"topic": ("-t",), "partition": ("-p",)}
 _KINDS = {"str": "text", "int": "int", "bool": "flag"}
 _KEYS = ("topic", "partition", "from", "to", "skipped", "again")
 _COLUMNS = columns("topic >partition >from >to >skipped >again")
-"""Of a seek; `again`: how many offsets will be handled a second time."""
+"""The columns of a seek; `again` is how many offsets will be handled a second time."""
 _WAIT = Option(("--wait",), "wait for the outcome and show progress; otherwise print the id", "flag")
 
 

@@ -93,8 +93,7 @@ def _storage(storage: StorageReply | None) -> Iterator[str]:
 
 
 def _master(fleet: fleets.Fleet) -> dict[str, Any]:
-    """Returns the fields of `master.json`. If the file cannot be read, every field is None, because the master may
-    still answer."""
+    # If the file cannot be read, every field is None, because the master may still answer.
     try:
         about = json.loads((fleet.run_dir / "master.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -112,8 +111,7 @@ def _joined(supervised: list[dict[str, Any]], reported: dict[str, dict[str, Any]
 
 
 def _remarks(statuses: Iterable[WorkerStatus]) -> Iterator[str]:
-    """Yields warnings, pauses and logs of failing processes. A topic's pause appears once, without a worker, because it
-    applies to any worker that gets the topic."""
+    # A topic's pause appears once, without a worker, because it applies to any worker that gets the topic.
     statuses = list(statuses)
     yield from dict.fromkeys(pause_text(pause) for each in statuses for pause in each.paused if pause.topic is not None)
     for status in statuses:

@@ -28,7 +28,8 @@ _LINE_COLUMNS = 120
 
 
 def compact_partitions(partitions: Iterable[TopicPartition], longest: float = inf) -> str:
-    """`orders[0-3,6] payments[1]`, or `orders[500 partitions]` if longer; empty if none."""
+    """Formats partitions as `orders[0-3,6] payments[1]`; numbers longer than `longest` become `orders[500
+    partitions]`."""
     topics: dict[str, list[int]] = {}
     for each in partitions:
         topics.setdefault(each.topic, []).append(each.partition)
@@ -147,11 +148,11 @@ def read(command: str, result: Any) -> Any:
 class View(NamedTuple):
     lines: Callable[[Any], list[str]] = listed
     wide: Callable[[Any], list[str]] | None = None
-    """For `-o wide`, if different."""
+    """The lines for `-o wide`, if different."""
     compared: str = ""
-    """What `--fail-above` compares, in words; empty: it cannot."""
+    """What `--fail-above` compares, in words; empty if it does not support the command."""
     values: Callable[[Any], list[int | None]] = lambda _: []
-    """What it compares."""
+    """The values that `--fail-above` compares."""
 
 
 VIEWS = {
@@ -172,8 +173,8 @@ def lines_of(command: str, result: Any, *, is_wide: bool = False) -> list[str]:
 
 
 def check(command: str, result: Any, limit: int) -> None:
-    """Compares a result's values with the limit. Raises ThresholdExceeded, IncompleteAnswer (no known value is above
-    it, but some are unknown, which must not pass for healthy)."""
+    """Compares a result's values with the limit. Raises ThresholdExceeded, or IncompleteAnswer if some are unknown
+    and no known one is above it: that must not pass for healthy."""
     what, values = VIEWS[command].compared, VIEWS[command].values(result)
     highest = max((value for value in values if value is not None), default=None)
     if highest is not None and highest > limit:

@@ -52,7 +52,7 @@ _READ_BYTES = 256
 _TIMEOUT_SECONDS = 2.0
 _ASKED = ("workers", "offset_checker", "block_size")
 _THREADS = DaemonThreads(len(_ASKED), "kctl-top")
-"""They ask at once, so that a frozen process delays a screen by one time-out, and Ctrl-C by none."""
+"""They ask at the same time, so that a frozen process delays a screen by one time-out, and Ctrl-C not at all."""
 _FRAME_LINES = 6
 _PARTITION_COLUMNS = columns("partition >committed >end >lag worker")
 _STYLES = {Level.OK: "", Level.DEGRADED: "yellow", Level.UNKNOWN: "yellow", Level.FAILING: "red"}
@@ -110,7 +110,7 @@ def _name(row: PartitionRow) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class FleetTopView:
-    """The answers; a missing part is empty, and `problem` is the reason."""
+    """The answers for one screen. A missing part is empty, and `problem` is the reason."""
 
     processes: tuple[WorkerRow, ...] = ()
     partitions: tuple[PartitionRow, ...] = ()
@@ -184,7 +184,8 @@ def _of_now(offsets: Offsets) -> tuple[PartitionRow, ...]:
 
 
 def summary(glance: FleetTopView) -> str:
-    """`3 of 4 workers run · 0 of 1 engines run · lag 1,200 · 5,000 rows/s · 17 wait in the storage`"""
+    """Formats the answers as `3 of 4 workers run · 0 of 1 engines run · lag 1,200 · 5,000 rows/s · 17 wait in the
+    storage`."""
     if glance.problem is not None:
         return clean(glance.problem)
     sinkers, engines = ([row for row in glance.processes if row.kind == kind] for kind in ("sinker", "engine"))
@@ -252,7 +253,7 @@ def _screen(fleet: Fleet, glance: FleetTopView, sort: SortOrder, columns: int, l
 
 
 def _workers(rows: Sequence[WorkerRow], columns: int) -> list[Text]:
-    """Formats the table of workers. The error comes last, so that name and state are always visible."""
+    # The error comes last, so that name and state are always visible.
     lines = worker_table(map(_with_pause, rows), TOP)
     return [
         line(lines[0], columns, "bold"),
@@ -261,7 +262,7 @@ def _workers(rows: Sequence[WorkerRow], columns: int) -> list[Text]:
 
 
 def _with_pause(row: WorkerRow) -> WorkerRow:
-    """Shows a running process with paused partitions as paused; there is no room for the partitions."""
+    # A process with paused partitions is shown as paused, because there is no room for the partitions.
     is_paused = row.state == AgentState.RUNNING and row.supervisor is not None and row.supervisor.paused
     return replace(row, state=AgentState.PAUSED) if is_paused else row
 
@@ -296,7 +297,7 @@ def _is_stopped(row: WorkerRow) -> bool:
 
 
 def _state(row: WorkerRow) -> str | None:
-    """Returns a process's state as the supervisor sees it, or as an attached application reports it."""
+    # Without a supervisor, it is an attached application, which reports its own state.
     return row.state if row.supervisor is None else row.supervisor.state
 
 

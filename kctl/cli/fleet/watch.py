@@ -20,8 +20,8 @@ _HOME, _TO_END_OF_LINE, _TO_END_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 def watch(poll: Callable[[], View], seconds: float, title: str, separator: str) -> None:
-    """Shows what `poll` returns every `seconds` until Ctrl-C, with exit code 0. On a terminal an absent master is only
-    a remark; elsewhere its error ends a script."""
+    """Shows what `poll` returns every `seconds`, until Ctrl-C ends it with exit code 0. On a terminal an absent
+    master is only a remark; elsewhere its error ends a script."""
     pause, is_terminal = Event(), sys.stdout.isatty()
     with suppress(KeyboardInterrupt):
         while True:
@@ -40,7 +40,7 @@ def watch(poll: Callable[[], View], seconds: float, title: str, separator: str) 
 
 
 def _redraw(lines: list[str]) -> None:
-    """Overwrites the old text, because clearing it first would flicker; cuts what does not fit."""
+    """Overwrites the screen with `lines`, because clearing it first would flicker; cuts what does not fit."""
     columns, rows = shutil.get_terminal_size()
     if len(lines) >= rows:
         lines = [*lines[: rows - 2], f"… {len(lines) - rows + 2} more lines"]

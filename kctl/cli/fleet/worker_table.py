@@ -1,5 +1,5 @@
-"""The table of workers and sinkers: defines the columns of `kctl status`, `kctl rpc workers` and `kctl top`. `state` is
-the supervisor's view, `doing` the worker's; `rss` covers all its processes if known."""
+"""Defines the columns of `kctl status`, `kctl rpc workers` and `kctl top`. `state` is the supervisor's view, `doing`
+the worker's; `rss` covers all its processes if known."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _pid(row: WorkerRow) -> int | None:
 
 
 def _causes(supervisor: WorkerStatus) -> str:
-    """Counts restarts by cause: `2 signal, 1 memory`, or `0`. Not `signal 2`, which would read as SIGINT."""
+    # `2 signal, 1 memory`, or `0`. Not `signal 2`, which would read as SIGINT.
     return ", ".join(f"{count} {cause}" for cause, count in supervisor.restarts_by_cause.items() if count) or "0"
 
 
@@ -74,7 +74,7 @@ def _resident(row: WorkerRow) -> str | None:
 
 
 def _last_error(row: WorkerRow) -> str | None:
-    """Returns the worker's own error, which is newer, or else the supervisor's: why the last process ended."""
+    # The worker's own error is newer. The supervisor's is why the last process ended.
     return row.last_error or (None if row.supervisor is None else row.supervisor.last_error)
 
 

@@ -30,7 +30,7 @@ TOKEN_FILE = Option(("--token-file",), "a file with the bearer token", "path")
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect, because it would send the token elsewhere."""
+    """Follows no redirect, because a redirect would send the token elsewhere."""
 
     def redirect_request(self, *_: object) -> None:
         return None
@@ -47,12 +47,12 @@ class GroupsApi:
         return self._get("/api/v1/groups", {"cluster": cluster, "group": list(patterns), "sort": sort, "limit": limit})
 
     def group(self, cluster: str | None, name: str) -> dict[str, Any]:
-        """Returns a group with partitions and members. Raises GroupMissing, IncompleteAnswer (not known yet), and as
-        `groups`."""
+        """Returns a group with partitions and members. Raises GroupMissing, IncompleteAnswer (not known yet), and
+        what `groups` raises."""
         return self._get(f"/api/v1/groups/{urllib.parse.quote(name, safe='')}", {"cluster": cluster})
 
     def advice(self, cluster: str | None, name: str) -> dict[str, Any]:
-        """Returns the advice on a group. Raises as `group`; IncompleteAnswer: it is unknown."""
+        """Returns the advice on a group. Raises what `group` raises."""
         return self._get("/api/v1/group-advice", {"cluster": cluster, "group": name})
 
     def _get(self, path: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class GroupsApi:
 
 
 def unanswered(answer: dict[str, Any]) -> str | None:
-    """Returns which parts of the clusters are unknown or unanswered."""
+    """Returns which parts of the clusters are unknown or unanswered; None if all answered."""
     missing = []
     for cluster in answer["clusters"]:
         if cluster["not_ready"] is not None:

@@ -57,7 +57,7 @@ def _growth(per_second: float | None) -> str | None:
 
 
 def _cut(answer: dict[str, Any]) -> str | None:
-    """Returns a remark on omitted groups. They are not a failure, because the limit was requested."""
+    # Omitted groups are not a failure, because the limit was requested.
     shown, total = len(answer["rows"]), answer["total"]
     if shown >= total:
         return None

@@ -1,4 +1,4 @@
-"""Changes of a cluster by `kctl kafka`: shows the plan, asks for confirmation, and audits the change.
+"""Changes a cluster for `kctl kafka`: shows the plan, asks for confirmation, and audits the change.
 
 Nothing changes without `--execute` or a yes at the terminal. Programs (`-o json`, or no terminal) are not asked: they
 get the plan, with exit code 2 unless they passed `--dry-run`.

@@ -26,8 +26,8 @@ _NO_CLUSTER = (
 
 
 def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess:
-    """Uses `-b` (with the TLS and SASL of `--context` if given), or the context, or the fleet. Raises UsageError,
-    ConfigError."""
+    """Returns the access to the cluster of `-b` (with the TLS and SASL of `--context` if given), of the context, or
+    of the fleet. Raises UsageError, ConfigError."""
     context = options.context or env.get(_CONTEXT_VARIABLE)
     if context:
         known = of_context(_file_of_contexts(options, env), context, env)
@@ -41,8 +41,8 @@ def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess
 
 
 def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str) -> str:
-    """Returns the fleet's group. `named`: how to name another group, for the message. Raises UsageError,
-    ConfigError."""
+    """Returns the fleet's group. If it is unknown, the error quotes `named`: how to name another group. Raises
+    UsageError, ConfigError."""
     cluster = _named_cluster(options, env)
     if cluster is None:
         return _fleet_config(options, env).kafka.group
@@ -81,7 +81,7 @@ def _named_cluster(options: argparse.Namespace, env: Mapping[str, str]) -> str |
 
 
 def _fleet_config(options: argparse.Namespace, env: Mapping[str, str], no_fleet: str = _NO_CLUSTER) -> Config:
-    """Loads the fleet's configuration. `no_fleet`: the message of the UsageError if no fleet is named or running."""
+    """Loads the fleet's configuration. `no_fleet` is the message of the UsageError if no fleet is named or running."""
     from kctl import fleets
     from kctl.config.load import load
 
@@ -122,18 +122,18 @@ def _file_of_contexts(options: argparse.Namespace, env: Mapping[str, str]) -> Pa
 
 
 def required_topics(connection: ClusterConnection, names: list[str]) -> dict[str, Topic]:
-    """Opens the connection; checks that the named topics exist."""
+    """Opens the connection and returns the named topics, which must exist."""
     topics = topics_of(connection.open(names))
     return {name: require(topics, name) for name in names}
 
 
 def required_topic(connection: ClusterConnection, name: str, partition: int | None = None) -> Topic:
-    """Opens the connection; checks that the topic exists and has `partition`."""
+    """Opens the connection and returns the topic, which must exist and have `partition`."""
     return require(topics_of(connection.open([name])), name, partition)
 
 
 def wanted_partitions(connection: ClusterConnection, words: list[str]) -> tuple[dict[str, Topic], list[Partition]]:
-    """Opens the connection; returns topics and partitions of `-t TOPIC[:0,2]`, which must exist."""
+    """Opens the connection and returns the topics and partitions of `-t TOPIC[:0,2]`, which must exist."""
     chosen = [topic_and_partitions(word) for word in words]
     topics = topics_of(connection.open(sorted({name for name, _ in chosen})))
     wanted: set[Partition] = set()

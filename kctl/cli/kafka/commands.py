@@ -1,4 +1,4 @@
-"""The commands of `kctl kafka`: the function that runs each has its name, with `_` for `-`."""
+"""The commands of `kctl kafka`, each run by the function of its name, with `_` for `-`."""
 
 import argparse
 from collections.abc import Mapping

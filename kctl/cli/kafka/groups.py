@@ -143,7 +143,7 @@ def reset_offsets(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _audit_params(group: str, changes: list[OffsetChange]) -> dict[str, Any]:
-    """Returns the parameters for the audit log, with the old offsets, so that a mistake can be undone."""
+    # The old offsets are included, so that a mistake can be undone.
     return {"group": group, "offsets": [[each.topic, each.partition, each.old, each.new] for each in changes]}
 
 

@@ -18,8 +18,8 @@ def show(
     problems: Iterable[KctlError] = (),
     **more: Any,
 ) -> None:
-    """`columns` are keys of the rows; written with dashes, they are the headings. Raises IncompleteAnswer after
-    printing, if a row has an error or there are `problems`."""
+    """Prints rows. `columns` are keys of the rows; written with dashes, they are the headings. Raises
+    IncompleteAnswer after printing, if a row has an error or there are `problems`."""
     problems = list(problems)
     if options.output == "table":
         echo("\n".join(table(columns, rows)))

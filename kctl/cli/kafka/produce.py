@@ -119,7 +119,8 @@ def _progress(
 
 
 def line(messages: int, size: int, total_bytes: int | None, seconds: float) -> str:
-    """`[### ] 12% 40,000 messages 5.1 MB/s 21,000 a second 4 s left`; without a total no bar and no remaining time."""
+    """Formats the progress: `[### ] 12% 40,000 messages 5.1 MB/s 21,000 a second 4 s left`; without a total no bar
+    and no remaining time."""
     seconds = max(seconds, 0.001)
     speed = f"{messages:,} messages  {size / seconds / 1e6:.1f} MB/s  {messages / seconds:,.0f} a second"
     if not total_bytes:
