@@ -44,6 +44,12 @@ def test_a_handler_that_hangs_while_the_fleet_catches_up_is_seen_within_two_cycl
     assert min(now for now in times(found, "is_late") if now >= 60) <= 70
 
 
+def test_an_age_that_falls_by_less_than_a_tenth_of_a_second_per_second_is_not_catching_up() -> None:
+    found = judged(lambda now: 1000.0 - 0.05 * now, 3600)
+
+    assert (times(found, "is_late"), times(found, "is_catching_up")) == (list(range(3600)), [])
+
+
 def sawtooth(start: float, rate: float, cycle: float, seed: int) -> Callable[[int], float]:
     """Batches of 0.7 to 1.3 cycles; the age after each is within 0.3 cycles of the rate."""
     chance, ends, left = Random(seed), 0.0, start

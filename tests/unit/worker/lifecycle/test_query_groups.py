@@ -68,6 +68,7 @@ def test_a_partition_is_left_out_until_it_is_answered_for_and_its_growing_back_o
         pauses.append(now - began)
         assert left.still({T1}, now) == {T0}, "its leader does not answer"
         left.take_in({T0})
+        left.keep({T0}, now + RETRY_SECONDS[-1])
     assert pauses == [*RETRY_SECONDS, RETRY_SECONDS[-1]]
 
     left.keep({T0}, now + RETRY_SECONDS[-1] + 1)  # the leader stays
