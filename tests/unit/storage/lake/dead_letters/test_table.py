@@ -1,5 +1,6 @@
 import operator
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from pathlib import Path
@@ -55,6 +56,16 @@ def test_dead_letters_come_before_rows_and_once(storage: LakeStorage, table: Dea
     assert dead(table) == [101, 103, 105, 112]
     assert storage.stored_offsets([TP])[TP].next == 115
     assert table.earlier_try(begun(storage, 115, 120)).messages == ()
+
+
+def test_an_earlier_try_on_another_cluster_leaves_out_no_message(tmp_path: Path, storage: LakeStorage) -> None:
+    there = opened(tmp_path / "orders", replace(GROUP, cluster_id="cluster-2"))
+    there.init_offsets([StoredOffset(*TP, None, 100)])
+    other = DeadLetterTable(there, GROUP.group)
+    written(DeadLetterTable(storage, GROUP.group), begun(storage, 100, 110), [101, 105]).commit()
+    written(other, begun(there, 100, 110), [103], cluster="cluster-2").commit()
+
+    assert other.earlier_try(begun(there, 100, 110)).messages == (("t", 0, 103),)
 
 
 def test_a_message_is_in_one_table_after_a_stale_query(storage: LakeStorage, table: DeadLetterTable) -> None:
