@@ -31,7 +31,7 @@ _PATHS: Final = frozenset(f"/api/v1/{name}" for name in ("history", "lag", "stat
 
 
 class KeptAnswers:
-    """Shares answers between callers, because all that pass the guard get the same. Belongs to one event loop."""
+    """Shares answers between callers, because all that pass the guard get the same ones. Belongs to one event loop."""
 
     def __init__(self, app: ASGIApp, api: Api) -> None:
         self._app = app

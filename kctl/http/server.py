@@ -299,7 +299,7 @@ class HttpServer:
 
     @property
     def connections(self) -> frozenset[object]:
-        """The open connections, from the moment they were accepted."""
+        """All accepted connections that are still open."""
         return frozenset(self._door.open)
 
     @property

@@ -89,8 +89,7 @@ def _secured(
 
 
 def _check_key(security: SecuritySection, path: Callable[[str], Path | None], where: str) -> None:
-    """Checks that not all users can read the key's file, because OpenSSL, which reads it, does not. Raises
-    ConfigError."""
+    """Checks that not all users can read the key's file, which OpenSSL reads without this check. Raises ConfigError."""
     name = "tls_key_file" if security.tls_key_file else "tls_certificate_file"
     if (file := path(getattr(security, name))) is not None:
         try:

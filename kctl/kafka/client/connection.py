@@ -67,7 +67,7 @@ class Deadline:
 
 
 class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is not typed
-    """Keeps a broker's last bytes, such as its report of a wrong password."""
+    """Keeps the last bytes before a broker closes the connection, such as its report of a wrong password."""
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         # kafka-python 3.0 drops bytes that arrive together with the end of a connection.

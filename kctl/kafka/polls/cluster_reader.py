@@ -51,7 +51,7 @@ class ClusterReader:
     def of_group(
         cls, access: ClusterAccess, group: str, topics: Iterable[str], isolation_level: str, timeout_seconds: float
     ) -> ClusterReader:
-        """Returns a reader of one group and of all partitions of these topics, even without commits."""
+        """Returns a reader of one group and all partitions of these topics, even without commits."""
         names = frozenset(topics)
         logs = WantedLogs(
             topics=names,

@@ -40,7 +40,7 @@ class MissingGroups:
         self._coordinators = dict.fromkeys(self._coordinators)
 
     def remember(self, listed: Mapping[str, ListedGroup]) -> None:
-        """Records the groups of some brokers when others have not answered."""
+        """Records the coordinators of listed groups."""
         self._coordinators |= {name: group.coordinator for name, group in listed.items()}
 
     def of(self, listed: Mapping[str, ListedGroup]) -> list[str]:

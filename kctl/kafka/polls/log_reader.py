@@ -55,7 +55,7 @@ class LogReader:
         not answer.
 
         Each poll asks again for topics with a missing or leaderless partition. After an error of a partition, such as a
-        new leader, it asks at once, and then reads the logs again. Raises KctlError if no broker answered.
+        new leader, the poll asks at once and reads the logs again. Raises KctlError if no broker answered.
         """
         committed = {topic for of_group in reading.committed.values() for topic, _ in of_group.topics}
         names = committed.union(self._wanted.topics)

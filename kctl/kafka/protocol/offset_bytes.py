@@ -19,7 +19,7 @@ _LISTED_ONE = Struct(">ihqqi")
 
 
 class PartitionKeys:
-    """Keeps the keys of partitions, because each response has the same ones."""
+    """Keeps the keys of partitions, which are the same in each response."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[tuple[int, ...], list[Partition]]] = {}
