@@ -1,1 +1,1 @@
-"""Checkpoints of Spark Structured Streaming queries that kctl does not run: read, never written."""
+"""Checkpoints of Spark Structured Streaming queries that kctl does not run. kctl only reads them."""

@@ -292,8 +292,9 @@ def load_exporter(
     path: Path | None, env: Mapping[str, str], overrides: Mapping[str, str] | None = None, servers: str | None = None
 ) -> ExporterConfig:
     """Loads the sections of the exporter, as `load` does. Without `[clusters.NAME]` the cluster is that of
-    `[kafka]`. With `servers` the cluster is at these, unencrypted, and `path` may be None. Raises ConfigError, also
-    if there is no cluster, if the file names clusters besides `servers`, or if a checkpoint has no cluster."""
+    `[kafka]`. With `servers` the cluster is at these brokers, unencrypted, and `path` may be None. Raises
+    ConfigError, also if there is no cluster, if the file names clusters besides `servers`, or if a checkpoint has no
+    cluster."""
     where = path.absolute() if path is not None else Path.cwd() / "kctl.toml"
     findings = read(where, {} if path is None else read_document(where), env, overrides)
     findings.refuse()

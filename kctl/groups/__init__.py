@@ -1,1 +1,2 @@
-"""All consumer groups of a cluster, of any client: collected periodically, judged, kept as one snapshot."""
+"""Collects all consumer groups of a cluster periodically, of any client, judges them, and keeps them as one
+snapshot."""

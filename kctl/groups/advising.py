@@ -1,4 +1,4 @@
-"""The advice on groups of other clients, from their offsets alone. A member's capacity is known only while all members
+"""Advises on groups of other clients from their offsets alone. A member's capacity is known only while all members
 are busy."""
 
 from threading import Lock

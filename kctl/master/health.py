@@ -1,4 +1,4 @@
-"""Whether a running process is healthy, judged from heartbeats and memory samples. Pure.
+"""Judges from heartbeats and memory samples whether a running process is healthy. Pure.
 
 `process_supervisor` asks and measures, and passes the verdict to `restart` as a `Replace`.
 """

@@ -1,4 +1,4 @@
-"""The worker that reads each partition, and its state, for the rules of `kctl.status`. Pure."""
+"""Finds the worker that reads each partition, and its state, for the rules of `kctl.status`. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace

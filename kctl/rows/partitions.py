@@ -1,4 +1,4 @@
-"""Partitions: how far they are read, by which member, and their lag; the lag of a group, in total and at a glance."""
+"""Types for partitions (how far they are read, by which member, and their lag) and for the lag of a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers, sinkers and attached applications: their own report, and their supervisor's view."""
+"""Types for workers, sinkers and attached applications: their own reports, and their supervisor's view."""
 
 from __future__ import annotations
 

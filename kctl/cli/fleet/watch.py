@@ -20,7 +20,7 @@ _HOME, _TO_END_OF_LINE, _TO_END_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 def watch(poll: Callable[[], View], seconds: float, title: str, separator: str) -> None:
-    """Shows what `poll` returns every `seconds`, until Ctrl-C ends it with exit code 0. On a terminal an absent
+    """Every `seconds`, shows what `poll` returns, until Ctrl-C ends it with exit code 0. On a terminal an absent
     master is only a remark; elsewhere its error ends a script."""
     pause, is_terminal = Event(), sys.stdout.isatty()
     with suppress(KeyboardInterrupt):
