@@ -66,7 +66,7 @@ def socket_path(run_dir: Path, name: str) -> Path:
 
 
 def list_agents(run_dir: Path) -> list[str]:
-    """Returns sorted names of the sockets in `run_dir`; only a ping shows that an agent answers. Raises PathError."""
+    """Returns sorted names of the sockets in `run_dir`. Only a ping shows that an agent answers. Raises PathError."""
     try:
         names = [entry[: -len(_SUFFIX)] for entry in os.listdir(run_dir) if entry.endswith(_SUFFIX)]
     except OSError as error:

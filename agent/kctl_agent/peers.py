@@ -38,7 +38,7 @@ def owner_of_peer(theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
 
 
 def are_shown() -> bool:
-    """Whether the kernel shows owners: without its module `tcp_diag` it answers as if no socket were there."""
+    """Whether the kernel shows owners. Without its module `tcp_diag` it answers as if no socket existed."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as peer:
         peer.connect(server.getsockname())
         with server.accept()[0] as accepted:

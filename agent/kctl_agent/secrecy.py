@@ -20,8 +20,7 @@ def read_private(path: Path) -> str:
 
 
 def check_private(path: Path) -> None:
-    """Checks the rights of a secret file that another program reads, such as OpenSSL or Java. Raises OSError like
-    `read_private`."""
+    """Like `read_private`, checks the rights of a file that another program reads (OpenSSL, Java). Raises OSError."""
     _judge(path.stat(), path)
 
 

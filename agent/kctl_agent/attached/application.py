@@ -53,7 +53,7 @@ class _Query:
 
 
 class Queries:
-    """The state of an application's queries, from the JSON of their progress, where any field may be missing. For one
+    """The state of an application's queries, from the JSON of their progress. Any field may be missing. For one
     thread."""
 
     def __init__(self, name: str) -> None:
@@ -75,7 +75,7 @@ class Queries:
             self._progressed(query, json.loads(progress, parse_constant=lambda _: None))  # a rate over no time
 
     def _progressed(self, query: _Query, progress: Mapping[str, Any]) -> None:
-        """Counts the last batch. Rows of earlier batches that Spark no longer shows are counted by their offsets."""
+        """Counts the last batch. For earlier batches that Spark no longer shows, counts rows by their offsets."""
         batch_id = progress.get("batchId")
         if batch_id is None or (query.batch_id is not None and batch_id <= query.batch_id):
             return
@@ -112,8 +112,7 @@ class Queries:
         return set(self.positions())
 
     def positions(self) -> dict[Partition, int]:
-        """Returns the end offsets of the last finished batches. If two queries read a partition, the lower one
-        counts."""
+        """Returns the end offsets of the last finished batches; the lower one if two queries read a partition."""
         merged: dict[Partition, int] = {}
         for query in (each for id_, each in self._queries.items() if id_ not in self._elsewhere):
             for partition, offset in query.positions.items():
@@ -169,7 +168,7 @@ def sources_of(progress: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def offsets_of(offsets: object) -> dict[Partition, int]:
-    """Parses offsets such as `{"orders": {"0": 17}}`, an object or, in some versions, its text. Empty if malformed."""
+    """Parses offsets such as `{"orders": {"0": 17}}`, an object or (in some versions) text. Empty if malformed."""
     if isinstance(offsets, str):
         try:
             offsets = json.loads(offsets)
@@ -193,7 +192,7 @@ _REQUEST_MS: Final = 5000
 
 
 class Attached:
-    """The handle that `attach` returns; `close` ends it, as does the end of the application."""
+    """The handle that `attach` returns. `close` ends it, as does the end of the application."""
 
     def __init__(
         self,

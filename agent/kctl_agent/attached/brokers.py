@@ -16,7 +16,7 @@ Partition = tuple[str, int]
 
 
 def log_bounds(admin: Any, partitions: Collection[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
-    """Returns the start offsets and the end offsets of partitions that answer."""
+    """Returns the start offsets and the end offsets of partitions whose leader answers."""
     from kafka import TopicPartition
     from kafka.admin import OffsetSpec
 
@@ -115,7 +115,7 @@ _EMPTY: Final = frozenset({"Empty", "Dead", ""})
 
 
 class ShadowGroup:
-    """A consumer group without members, whose committed offsets show ordinary tools how far an application has read:
+    """A consumer group without members, whose committed offsets show ordinary tools how far an application has read.
     Spark itself commits nothing. For one thread."""
 
     def __init__(self, admin: Any, group: str) -> None:

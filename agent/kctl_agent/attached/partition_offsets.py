@@ -1,4 +1,4 @@
-"""Log offsets of all partitions that answer; kafka-python's admin client raises the first error of any partition."""
+"""Log offsets of all partitions that answer. kafka-python's admin client raises the first error of any partition."""
 
 from __future__ import annotations
 

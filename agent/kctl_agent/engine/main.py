@@ -121,7 +121,7 @@ class Guests:
 
 
 def held_port() -> socket.socket:
-    """Binds a loopback port where only this user's processes may also listen (SO_REUSEPORT)."""
+    """Binds a loopback port where only processes of this user may also listen (SO_REUSEPORT)."""
     held = socket.socket()
     try:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -222,7 +222,7 @@ class Engine:
         self._is_stop_requested = True
 
     def run(self) -> None:
-        """Serves workers until `stop`, on the main thread. If the JVM ends, raises errors of PySpark and Py4J."""
+        """Serves workers until `stop`, on the main thread. If the JVM ends, raises an error of PySpark or Py4J."""
         self._spark = session(self._settings.spark)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # PySpark would have it cancel all jobs
         guests = Guests(self._spark)

@@ -79,7 +79,7 @@ def name_of(error: BaseException | type[BaseException]) -> str | None:
 
 
 def without_class_names(text: str) -> str:
-    """`KafkaConnectionError: unable to connect: [Errno 111] ECONNREFUSED` -> `unable to connect: connection refused`"""
+    """Removes class names, and turns error numbers into words: `unable to connect: connection refused`."""
     plain = _CLASS_NAME.sub("", text)
     return _ERRNO.sub(lambda found: _strerror(int(found[1])) or found[0], plain).strip().rstrip(".:")
 

@@ -109,5 +109,5 @@ def _jaas(security: Security) -> str:
 
 
 def _quoted(text: str | None) -> str:
-    """Quotes a text for JAAS: StreamTokenizer's rules, where a backslash escapes."""
+    """Quotes a text for JAAS by StreamTokenizer's rules: a backslash escapes."""
     return '"' + (text or "").replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,4 +1,4 @@
-"""Starts a kctl process with settings from the first line of stdin; log and agent socket come before anything that may
+"""Starts a kctl process with settings from the first line of stdin. Log and agent socket start before anything that may
 hang.
 
 Exit codes: 0 stopped as requested; 78 (EX_CONFIG) cannot start as configured, or a worker was fenced; 1 any other
@@ -101,8 +101,8 @@ def leave(code: int) -> NoReturn:
 
 
 def log_trace(error: BaseException, *expected: type[Exception]) -> None:
-    """Logs a traceback: at DEBUG if the error is `expected` or its message explains it; at ERROR otherwise, and for
-    what the user's module raised at import."""
+    """Logs a traceback, at DEBUG if the error is `expected` or its message explains it. Logs at ERROR otherwise, and if
+    the user's module raised at import."""
     cause = error.__cause__ if isinstance(error, BootstrapError) else None
     is_plain = cause is None and isinstance(error, (AgentError, *expected))
     trace = traceback_of(cause or error, own_frames=cause is None)
@@ -110,7 +110,7 @@ def log_trace(error: BaseException, *expected: type[Exception]) -> None:
 
 
 def loaded(setting: str, name: str, folder: Path | None) -> Any:
-    """Imports the user's `module:attribute`, from `folder` first, and calls a class. Raises BootstrapError."""
+    """Imports the user's `module:attribute`, from `folder` first; calls it if it is a class. Raises BootstrapError."""
     if folder is not None and str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     module, _, attribute = name.partition(":")

@@ -19,7 +19,7 @@ def go_on(begun: tuple[float, float]) -> None:
 
 
 def left() -> float:
-    """Seconds until the deadline: infinite without one, negative when it is over."""
+    """Seconds until the deadline; infinite without a deadline, negative after it."""
     at: float = getattr(_of, "at", _NEVER)
     return at - time.monotonic()
 

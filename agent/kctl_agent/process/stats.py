@@ -166,7 +166,7 @@ class ProcessStats(ABC):
 
 
 class StoringStats(ProcessStats):
-    """Counts the storage in a thread, so that a hang does not delay snapshots; the age of the count shows it."""
+    """Counts the storage in a thread, so that a hang does not delay snapshots. The age of the count shows a hang."""
 
     def __init__(self, name: str, server: AgentServer, storage: OffsetStore, inbox: Inbox) -> None:
         super().__init__(name, server, inbox)
@@ -218,7 +218,7 @@ class StoringStats(ProcessStats):
             self._count_now.clear()
 
     def _count(self) -> None:
-        """Counts the storage. A bug, ours or a storage's, must not end the thread."""
+        """Counts the storage. A bug in kctl or a storage must not end the thread."""
         try:
             self._storage_stats = self._storage.stats()
             stored = counted(self._storage.identity, self._storage_stats)
@@ -239,7 +239,7 @@ class StoringStats(ProcessStats):
             self._stored = StorageReply(self._storage.identity, error=why)
 
     def _read_recent_dead(self, dead: int | None) -> None:
-        """Counts recent dead letters if the number of dead letters has changed; the count costs a query."""
+        """Counts recent dead letters if the number of dead letters has changed, because the count costs a query."""
         if dead is None or dead == self._dead_known or time.monotonic() < self._read_dead_at:
             return
         store = self._storage.dead_letter_store()

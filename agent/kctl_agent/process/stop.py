@@ -1,4 +1,4 @@
-"""Ends a process on request, and with its master. Dumps the stacks of one that hangs."""
+"""Ends a process on request, and with its master. Dumps the stacks of a hung process."""
 
 import ctypes
 import faulthandler
@@ -16,8 +16,8 @@ _PR_SET_PDEATHSIG = 1
 
 
 class StopRequest:
-    """A flag for signal handlers and threads. A signal handler that sets a `threading.Event` can deadlock with the
-    `wait` that it interrupts."""
+    """A flag for signal handlers and threads. A `threading.Event` set by a signal handler can deadlock with the `wait`
+    that the handler interrupts."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()

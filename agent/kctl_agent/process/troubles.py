@@ -31,7 +31,7 @@ class Troubles:
     def met(
         self, part: str, why: str, now: float, at: float, outside: Outside | None = None, grace_seconds: float = 0.0
     ) -> bool:
-        """Records a trouble; returns whether to log it, which is true once for each trouble."""
+        """Records a trouble. Returns whether to log it, which is true once for each trouble."""
         before = self._of.get(part)
         trouble = _Trouble(why, outside, now, at, grace_seconds)
         if before is not None and before.outside == outside:

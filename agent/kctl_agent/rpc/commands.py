@@ -160,8 +160,8 @@ PING = AgentCommand("ping", _ping, QUESTIONS["ping"].summary, deadline_ms=1000, 
 
 
 def ping_of(inbox: Inbox) -> AgentCommand:
-    """Makes a ping that also reports the main thread's last turn. It comes from the inbox, because the thread that
-    publishes the snapshot may wait for a storage while the main thread runs."""
+    """Makes a ping that also reports the main thread's last turn. The inbox knows this time, even while the thread that
+    publishes the snapshot waits for a storage."""
 
     def measured(snapshot: Snapshot, params: JsonObject, now: float) -> JsonObject:
         return _ping(snapshot, params, now, inbox.taken_at)

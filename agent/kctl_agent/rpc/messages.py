@@ -27,7 +27,7 @@ def wire_method(rpc: str) -> str:
 
 
 def reducer_method(rpc: str) -> str:
-    """Returns the master's method, which asks all agents and reduces the answers: `kafka_lag` -> `onKafkaLag`."""
+    """Returns the master's method, which asks all agents and reduces their answers: `kafka_lag` -> `onKafkaLag`."""
     return "on" + _camel(rpc)
 
 
@@ -66,7 +66,7 @@ class Request:
 
 
 def check_request(frame: JsonObject) -> None:
-    """Checks a frame without making an object: this is the hot path."""
+    """Checks a frame without making an object, because this is the hot path."""
     get = frame.get
     version, role, id_, deadline_ms = get("v", PROTOCOL_VERSION), get("role"), get("id"), get("deadline_ms")
     if version != PROTOCOL_VERSION or type(version) is not int:
@@ -110,7 +110,7 @@ class PublicError(Protocol):
 
 
 def reply_error(id: str | None, error: PublicError) -> JsonObject:  # noqa: A002 - the wire's own word
-    """Makes the reply that reports an error, whose message must be fit to leave the process."""
+    """Makes the reply that reports an error. Its message must be fit to leave the process."""
     failure = {"code": error.code, "message": str(error), "retriable": error.retriable}
     return {"v": PROTOCOL_VERSION, "id": id, "ok": False, "error": failure}
 

@@ -73,7 +73,7 @@ _PENDING: Final = ("waiting", "running")
 
 
 class Inbox:
-    """Operations that the agent's thread accepts and their owner takes and reports. For any thread."""
+    """Operations that the agent's thread accepts, and that their owner takes and reports. For any thread."""
 
     def __init__(self, paused: Sequence[Scope] = ()) -> None:
         self._lock = threading.Lock()
@@ -91,8 +91,8 @@ class Inbox:
         self._paused = tuple(scopes)
 
     def accept(self, operation: AcceptedOperation, first: Callable[[], None] = lambda: None) -> None:
-        """Accepts an operation once. If `first` raises, the operation is not accepted. Ignores a known id: the request
-        was repeated over a new connection, or cancelled before it arrived."""
+        """Accepts an operation once. If `first` raises, the operation is not accepted. Ignores a known id, because the
+        request was repeated over a new connection, or cancelled before it arrived."""
         with self._lock:
             if operation.id in self._outcomes:
                 return
@@ -116,7 +116,7 @@ class Inbox:
             return self._dropped(operation)
 
     def begin(self, operation: AcceptedOperation) -> Outcome | None:
-        """Begins an operation, so that it cannot be cancelled, and returns None; or returns why it was dropped."""
+        """Begins an operation, so that it cannot be cancelled, and returns None. If it was dropped, returns why."""
         with self._lock:
             dropped = self._dropped(operation)
             if dropped is None:
@@ -124,7 +124,7 @@ class Inbox:
             return dropped
 
     def cancel(self, id_: str) -> Outcome:
-        """Cancels an operation that has not begun; returns its outcome, `running` if it has begun, `unknown` if it was
+        """Cancels an operation that has not begun. Returns its outcome: `running` if it has begun, `unknown` if it was
         never accepted here."""
         with self._lock:
             outcome = self._outcomes.get(id_)

@@ -1,5 +1,5 @@
-"""The agent's socket: one daemon thread, one epoll loop, bounded connections. A guest in other processes: standard
-library only, no signal handler, no umask, no fork."""
+"""The agent's socket: one daemon thread, one epoll loop, bounded connections. As a guest in other processes, it uses
+only the standard library, and no signal handler, umask or fork."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class AgentService:
 
 class AcceptedConnection:
     """An accepted socket, whose replies are sent in the order of requests. It is dropped when `on_event` returns False,
-    or at `deadline` (monotonic) if nothing happens before. Memory per peer is bounded by one receive, one batch of
-    replies and the reply that overfilled it."""
+    or at `deadline` (monotonic) if nothing happens before. A peer uses at most the memory of one receive, one batch of
+    replies and the reply that overfilled the batch."""
 
     __slots__ = ("_decoder", "_is_ending", "_out", "_peer_is_done", "_service", "_waiting", "deadline", "fd", "socket")
 
@@ -114,7 +114,7 @@ class AcceptedConnection:
         return self._advance(now)
 
     def _wait_for_more(self, now: float) -> None:
-        """Sets the deadline: the frame time-out inside a frame, from its first byte, else the idle time-out."""
+        """Sets the deadline: within a frame, the frame time-out from its first byte; otherwise the idle time-out."""
         service = self._service
         is_idle = self._decoder.at_boundary
         self.deadline = now + (service.idle_timeout_seconds if is_idle else service.frame_timeout_seconds)
@@ -316,7 +316,7 @@ class AgentServer:
         return is_there and len(self._connections) <= self._max_connections + _LINGER_SLOTS
 
     def _pause_accepting(self, now: float) -> None:
-        """Stops accepting until the next sweep: without free descriptors the listener stays readable, a busy loop."""
+        """Stops accepting until the next sweep. Without free descriptors the listener stays readable: a busy loop."""
         self._faults.note("no descriptor or memory for another connection")
         self._epoll.modify(self._bound.socket.fileno(), 0)
         self._is_accepting = False
@@ -347,7 +347,7 @@ class AgentServer:
         _SERVERS.discard(self)  # last: until here a fork has something to forget
 
     def _forget(self) -> None:
-        """In a forked child: closes the inherited descriptors; the files and the epoll set stay the parent's."""
+        """Closes the inherited descriptors in a forked child. The files and the epoll set stay the parent's."""
         self._bound.socket.close()
         for connection in self._connections.values():
             connection.socket.close()

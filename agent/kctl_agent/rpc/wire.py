@@ -43,8 +43,7 @@ def frame_of(text: str, limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
 
 
 class FrameDecoder(Generic[_T]):
-    """Splits the bytes of one connection into frames, for one thread. However the bytes arrive in parts, the frames and
-    the error are the same."""
+    """Splits the bytes of one connection into frames, for one thread. The bytes may arrive divided in any way."""
 
     __slots__ = ("_buffer", "_limit_bytes", "_parse", "error")
 
@@ -112,7 +111,7 @@ def _finite(text: str) -> float:
 
 
 def _json_encoder() -> Callable[[object], str]:
-    """Makes the encoder once. `JSONEncoder.encode` makes a new C encoder for each message, which costs as much as
+    """Makes an encoder for all messages. `JSONEncoder.encode` makes a C encoder for each, which costs as much as
     encoding 200 more bytes."""
     encoder = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
     make = getattr(json.encoder, "c_make_encoder", None)  # CPython only, and not documented

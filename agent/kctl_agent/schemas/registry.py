@@ -60,8 +60,7 @@ class Registry:
         self._unknown: dict[str, tuple[float, str]] = {}
 
     def by_prefix(self, prefix: bytes) -> Schema:
-        """Returns the schema of a framed key or value. Raises Undecodable if the registry does not know the schema or
-        it is not Avro, RegistryUnusable."""
+        """Returns a key's or value's schema. Raises Undecodable if it is unknown or not Avro, RegistryUnusable."""
         path, label = path_of(prefix), named(prefix)
         found: Schema = self._once(f"avro {path}", lambda: self._schema(self._get(path), label))
         return found
@@ -88,7 +87,7 @@ class Registry:
         return texts
 
     def _once(self, key: str, fetch: Callable[[], Any]) -> Any:
-        """Calls `fetch` once for each key. Threads that ask for the same key share the result; an error is not kept."""
+        """Calls `fetch` once for each key. Threads that ask for the same key share the result. Errors are not kept."""
         with self._lock:
             future = self._found.get(key)
             is_first = future is None
@@ -104,7 +103,7 @@ class Registry:
         return future.result()
 
     def _get(self, path: str) -> dict[str, Any]:
-        """Requests a document with a schema. Raises Undecodable if the registry does not know it, RegistryUnusable."""
+        """Requests a document with a schema. Raises Undecodable if it is unknown, RegistryUnusable."""
         until, why = self._unknown.get(path, (0.0, ""))
         if self._clock() < until:
             raise Undecodable(why)

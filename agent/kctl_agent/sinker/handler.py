@@ -85,8 +85,7 @@ def described(messages: Sequence[Message]) -> str:
 
 
 class Handler:
-    """Calls the user's handler, on the thread that made it. Async handlers run in one event loop, which `close`
-    ends."""
+    """Calls the user's handler on the thread that made it. Async handlers run in one event loop, ended by `close`."""
 
     def __init__(self, name: str, target: Any, timeout_seconds: float) -> None:
         self.name = name
@@ -106,7 +105,7 @@ class Handler:
 
     def __call__(self, messages: list[Message]) -> list[Ack]:
         """Calls the handler and returns the result for each message. Raises HandlerError, also after a time-out;
-        RegistryUnusable if a value cannot be decoded at the moment."""
+        RegistryUnusable if a value cannot be decoded at present."""
         try:
             returned = self._handle(messages)
             if inspect.isawaitable(returned):

@@ -39,11 +39,11 @@ UNKNOWN = "the handler failed with this message alone, and the sinker died befor
 
 
 class Journal:
-    """The messages that a sinker has handled alone, and the one in flight when it died, which may have killed it: for
-    its successor. For the main thread.
+    """The messages that a sinker has handled alone, and the one in flight when it died, which may have killed it. Its
+    successor reads them. For the main thread.
 
-    It is written only while messages are handled one by one: the claim as one line of JSON, then one byte per note.
-    Their space is allocated with the claim, so a full disk cannot keep a handled message from being noted.
+    The file is written only while messages are handled one by one: the claim as one line of JSON, then one byte per
+    note. Space for the notes is allocated with the claim, so a full disk cannot prevent a note.
     """
 
     def __init__(self, path: Path) -> None:
@@ -51,7 +51,7 @@ class Journal:
         self._file: BinaryIO | None = None
 
     def open(self, claim: Claim) -> None:
-        """Writes the claim. Raises OSError, mostly because the disk is full."""
+        """Writes the claim. Raises OSError, usually because the disk is full."""
         self.clear()
         line = _line(claim)
         self._file = open(os.open(self._path, _WRITE, 0o600), "wb", buffering=0)  # noqa: SIM115 - until `clear`
@@ -90,7 +90,7 @@ class Journal:
 
 
 def _own_bytes(path: Path) -> bytes:
-    """Reads a regular file of this user with one link. Raises OSError for any other."""
+    """Reads a regular file of this user with one link. Raises OSError for any other file."""
     with open(os.open(path, _READ), "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:

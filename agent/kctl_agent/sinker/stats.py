@@ -64,7 +64,6 @@ class SinkerProcessStats(StoringStats):
                 self._troubles.met("handler", error, time.monotonic(), time.time())
 
     def worked(self, seconds: float) -> None:
-        """Adds the time in which claimed messages were handled and settled."""
         with self._lock:
             self._batch_seconds_total += seconds
 

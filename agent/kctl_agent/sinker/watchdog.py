@@ -1,4 +1,4 @@
-"""The watchdog of a sinker renews leases, and ends the process if a call hangs: a thread cannot be killed."""
+"""The watchdog of a sinker renews leases. If a call hangs, it ends the process, because a thread cannot be killed."""
 
 import logging
 import threading
@@ -16,8 +16,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Watchdog:
-    """`lost` receives a claim whose lease is lost; `timed_out` the parts of a call that took too long, and must not
-    return. Both run on the watchdog's thread."""
+    """Renews leases and limits calls. `lost` receives a claim whose lease is lost, `timed_out` the parts of a call that
+    took too long; `timed_out` must not return. Both run on the watchdog's thread."""
 
     _storage: Storage
     _lease_seconds: float
@@ -51,13 +51,12 @@ class Watchdog:
             self._in_flight.add(claimed)
 
     def drop(self, claimed: InFlightClaim) -> None:
-        """Stops renewing a claim. Call it before the claim is settled: a later renewal would look like a lost lease."""
+        """Stops renewing a claim. Call it before the claim is settled; a later renewal would look like a lost lease."""
         with self._lock:
             self._in_flight.discard(claimed)
 
     def renew_due(self) -> None:
-        """Renews leases that are due. Also called before each handler call, so that a frozen process notices lost
-        leases."""
+        """Renews leases that are due. Also called before each handler call, so that a frozen process notices a loss."""
         with self._lock:
             now = time.monotonic()
             for claimed in [each for each in self._in_flight if each.renew_at <= now]:

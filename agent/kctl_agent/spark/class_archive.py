@@ -54,8 +54,8 @@ def is_private(path: Path) -> bool:
 
 @contextmanager
 def recording(path: Path, kept: int) -> Iterator[Path]:
-    """Moves a JVM's archive from a temporary file to `path` and keeps the `kept` newest archives there. Raises OSError,
-    or RuntimeError if the JVM wrote no archive."""
+    """Yields a temporary path for a JVM's archive, then moves it to `path` and keeps the `kept` newest archives there.
+    Raises OSError, or RuntimeError if the JVM wrote no archive."""
     with TemporaryDirectory(prefix=".record-", dir=path.parent, ignore_cleanup_errors=True) as folder:
         fresh = Path(folder, path.name)
         yield fresh
@@ -111,7 +111,7 @@ def record() -> Path:
 
 @contextmanager
 def _later(number: signal.Signals) -> Iterator[None]:
-    """Delays a signal to the end: an exception while PySpark waits for its JVM would leave the JVM running."""
+    """Delays a signal to the end, because an exception while PySpark waits for its JVM would leave the JVM running."""
     came: list[int] = []
     handler = signal.signal(number, lambda *_: came.append(number))
     try:

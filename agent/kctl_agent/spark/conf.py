@@ -1,4 +1,4 @@
-"""The settings of a Spark driver, and its properties, passed in a file: every user could read a command line."""
+"""The settings of a Spark driver, and its properties, passed in a file because every user can read a command line."""
 
 from __future__ import annotations
 
@@ -92,13 +92,13 @@ class SparkSettings:
 
 
 def use_this_python(of_executors: str | None = None) -> None:
-    """Makes executors use this interpreter, if they have none of their own, rather than any `python3` of the PATH."""
+    """Makes executors use `of_executors`, by default this interpreter, instead of any `python3` of the PATH."""
     os.environ["PYSPARK_PYTHON"] = of_executors or sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
 def configuration(settings: SparkSettings) -> dict[str, str]:
-    """Returns all properties except `spark.driver.extraJavaOptions`. The user's take precedence."""
+    """Returns all properties except `spark.driver.extraJavaOptions`. The user's properties take precedence."""
     return {
         "spark.app.name": f"kctl {settings.name}",
         "spark.jars": ",".join(settings.jars),
@@ -148,7 +148,7 @@ def properties_file(conf: Mapping[str, str], folder: Path) -> Iterator[Path]:
 
 
 def _history(settings: SparkSettings) -> dict[str, str]:
-    """Limits the number of finished jobs kept; Spark's default is 1,000 of each kind."""
+    """Returns properties that limit the number of finished jobs kept; Spark's default is 1,000 of each kind."""
     if settings.conf.get("spark.ui.enabled", "false").lower() == "true":
         return {}
     return dict.fromkeys(
@@ -171,8 +171,8 @@ def heap_of(settings: SparkSettings) -> str:
 
 
 def _kept_consumers(noted: Path) -> dict[str, str]:
-    """Closes consumers that are unused for a minute: with Spark's default of five, ten kills in a row left 16 MB and
-    160 descriptors in use. Keeps fetched records for the next batch unless memory is short."""
+    """Returns properties that close consumers unused for a minute. With Spark's default of five, ten kills in a row
+    left 16 MB and 160 descriptors in use. Fetched records are kept for the next batch unless memory is short."""
     if noted.exists() and time.time() - noted.stat().st_mtime > MEMORY_EXITS_SECONDS:
         noted.unlink()
     exits = noted.stat().st_size if noted.exists() else 0
@@ -187,7 +187,8 @@ def _kept_consumers(noted: Path) -> dict[str, str]:
 
 
 def _sharing(settings: SparkSettings) -> dict[str, str]:
-    """Shares an engine fairly and limits idle Pythons: by default, Spark keeps as many as all workers had tasks."""
+    """Returns properties to share an engine fairly and limit idle Pythons. Spark's default is as many as all workers
+    had tasks."""
     if settings.workers == 1:
         return {}
     return {
@@ -197,8 +198,8 @@ def _sharing(settings: SparkSettings) -> dict[str, str]:
 
 
 def _authentication(settings: SparkSettings) -> dict[str, str]:
-    """Makes Spark's processes authenticate. A local JVM, YARN and Kubernetes generate a secret for each application. A
-    standalone cluster has its own secret, which also encrypts messages."""
+    """Returns properties that make Spark's processes authenticate. A local JVM, YARN and Kubernetes generate a secret
+    for each application. A standalone cluster has its own secret, which also encrypts messages."""
     if settings.auth_secret is not None:
         return {
             "spark.authenticate": "true",
@@ -223,8 +224,8 @@ def _escaped(text: str) -> str:
 
 
 def limit_kept_consumers(session: SparkSession, topics: Collection[int]) -> str | None:
-    """Limits the consumers that Spark keeps, by `topics`, the number of partitions of each. Returns a sentence if not
-    all are kept. Call it before the first batch, because the pool of consumers reads its limit once."""
+    """Limits the consumers that Spark keeps, by `topics`, the number of partitions of each topic. Returns a sentence if
+    Spark cannot keep all. Call it before the first batch, because the pool of consumers reads its limit once."""
     context = session.sparkContext
     if not is_local(context.master):
         return None

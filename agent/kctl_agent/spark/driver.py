@@ -51,7 +51,7 @@ class Driver(ABC):
 
     @abstractmethod
     def connect(self) -> str | None:
-        """Gets a session if that needs no waiting; otherwise returns why there is none yet."""
+        """Gets a session and returns None, or returns why there is none yet; never waits."""
 
     @abstractmethod
     def check(self) -> None: ...
@@ -75,8 +75,8 @@ class OwnDriver(Driver):
         return None
 
     def check(self) -> None:
-        """Checks that Spark's application still runs; `lost_jvm` finds an ended JVM. Raises ApplicationEnded if this
-        process needs another JVM."""
+        """Checks that Spark's application still runs. Raises ApplicationEnded if this process needs another JVM.
+        `lost_jvm` finds an ended JVM."""
         if self.session is None:
             return
         try:
@@ -181,8 +181,8 @@ class EngineDriver(Driver):
 
 
 def _shared_context() -> type[SparkContext]:
-    """Returns a class of contexts whose `stop` leaves the shared context running, both when its constructor fails and
-    when the user's code calls `frame.sparkSession.stop()`."""
+    """Returns a class of contexts whose `stop` leaves the shared context running, when its constructor fails or the
+    user's code calls `frame.sparkSession.stop()`."""
     from pyspark import SparkContext
 
     class Shared(SparkContext):  # type: ignore[misc]

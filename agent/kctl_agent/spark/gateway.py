@@ -89,7 +89,7 @@ def launched() -> Any:
 
 
 def connected(port: int, token: str) -> Any:
-    """Returns PySpark's gateway, as in a process that Spark has started. Main thread."""
+    """Returns PySpark's gateway, as PySpark makes it in a process that Spark has started. Main thread."""
     from pyspark.java_gateway import launch_gateway
 
     with exported("PYSPARK_GATEWAY_PORT", str(port)), exported("PYSPARK_GATEWAY_SECRET", token):
@@ -115,8 +115,8 @@ class Gateway:
 
 
 class GatewayRequest:
-    """Asks the engine for a gateway until there is one, over its agent socket: so port and token appear in no file,
-    command line or environment. For one thread; never waits long."""
+    """Asks the engine for a gateway until there is one, over its agent socket, so that port and token appear in no
+    file, command line or environment. For one thread; never waits long."""
 
     def __init__(self, run_dir: Path, name: str) -> None:
         self._path = socket_path(run_dir, ENGINE_NAME)

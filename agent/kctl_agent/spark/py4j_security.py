@@ -54,8 +54,8 @@ def _listen(gateway: Any, port: int) -> None:
 
 @contextmanager
 def _port_shared() -> Iterator[None]:
-    """Makes Py4J bind ports with SO_REUSEPORT, for which it has no option. The engine reserves the port too: the JVM
-    executes what a callback connection returns, and after a worker's end any user could listen there."""
+    """Makes Py4J bind ports with SO_REUSEPORT, for which it has no option. The engine reserves the port too, because
+    the JVM executes what a callback connection returns, and after a worker's end any user could listen there."""
     from py4j import java_gateway as module
 
     reuse_address = module.set_reuse_address

@@ -32,7 +32,7 @@ def convert_without_pandas() -> None:
 
 
 def map_in_arrow(frame: DataFrame, task: Callable[[Iterator[Any]], Iterator[Any]], schema: str) -> DataFrame:
-    """Does `frame.mapInArrow(task, schema)` without PySpark's check of pandas' version
+    """Like `frame.mapInArrow(task, schema)`, without PySpark's check of pandas' version
     (pyspark/sql/pandas/map_ops.py)."""
     from pyspark.sql import DataFrame
     from pyspark.sql.pandas.functions import vectorized_udf  # type: ignore[attr-defined]

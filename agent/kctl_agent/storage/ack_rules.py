@@ -17,7 +17,7 @@ MAX_ERROR_BYTES = 8192
 
 @dataclass(frozen=True, slots=True)
 class AckVerdict:
-    """What becomes of a claimed block: one transaction replaces it with `again` (None: removes it) and stores
+    """The result of `settle` for a block: one transaction replaces it with `again` (None: removes it) and stores
     `dead`."""
 
     again: Block | None
@@ -54,7 +54,7 @@ def given_up(
 def requeued(
     dead_letters: Iterable[DeadLetter], block_messages: int, block_bytes: int, codec: str
 ) -> tuple[list[Block], list[str]]:
-    """Packs dead letters into blocks in offset order, one topic id per block; also returns the ids of readable ones."""
+    """Packs dead letters into blocks in offset order, one topic id per block. Also returns the ids of readable ones."""
     ids, found = [], []
     for dead_letter in dead_letters:
         with suppress(BadBlock):
@@ -72,7 +72,7 @@ def requeued(
 
 
 def _kept(error: str) -> str:
-    """Cuts an error to size and escapes lone surrogates, which would make each settle fail."""
+    """Cuts an error to size and escapes lone surrogates, because these would make each `settle` fail."""
     return error.encode("utf-8", "backslashreplace")[:MAX_ERROR_BYTES].decode("utf-8", "ignore")
 
 

@@ -7,19 +7,19 @@ For the workers that put messages:
   rejected, because messages would be lost.
 - **Only `init_offsets` moves a stored offset backwards** and gives it a new version. Puts planned on another version
   are rejected, so a frozen worker cannot interfere with the next owner.
-- **One storage, one group.** `bind` ties a storage to one group of one cluster. A table keeps the stored offsets of
-  each group and cluster apart.
-- **Durable once the writer is closed.** Only then may an offset be committed. A returned stored offset is durable too.
+- **One storage, one group.** `bind` ties a storage to one group of one cluster. A table keeps stored offsets for each
+  group and cluster.
+- **Durable once the writer is closed.** Only then may an offset be committed. Returned stored offsets are durable too.
 
 For the sinkers that claim messages:
 
 - **At least once, normally once.** A block has one owner at a time. It is delivered again only if its lease expired,
   its owner was released, or some of its messages failed.
-- **The lease decides.** Without it, `settle` changes nothing. An expired lease is valid until another owner gets the
-  block.
+- **The lease decides.** Without a lease, `settle` changes nothing. An expired lease is valid until another owner gets
+  the block.
 - **A message is always in one place.** One transaction takes it out of its block and removes it, retries it in a
   smaller block, or stores it as a dead letter, replacing an older one.
-- **Order.** Without failures, blocks of a partition are delivered in offset order; retried blocks precede later puts.
+- **Order.** Without failures, a partition's blocks are delivered in offset order; retried blocks precede later puts.
   With `ordered`, a partition delivers no block while an earlier one is leased or delayed.
 - **Time never goes back.** Setting the wall clock does not move leases and delays.
 - **Damage stays local.** An unreadable block becomes a dead letter with its bytes.
@@ -106,22 +106,21 @@ class OffsetStore(ABC):
 
     @abstractmethod
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:
-        """Ties a new storage to `owner`, or with `take_over` any storage; returns the storage's random id.
-
-        A copy has the same id, an emptied storage a new one; a storage that keeps nothing has an empty id. For a table,
-        `owner` selects the stored offsets of the other calls, which raise StorageUnusable before `bind`. Raises
+        """Ties a new storage, or with `take_over` any storage, to `owner`; returns the storage's random id. Raises
         OtherGroup.
+
+        A copied storage keeps its id, an emptied one gets a new id; a storage that keeps nothing has an empty id. For a
+        table, `owner` selects the stored offsets of the other methods, which raise StorageUnusable before `bind`.
         """
 
     def moved_from(self) -> Binding | None:
-        """Returns the owner's group in another cluster, if that has stored offsets in this table and the owner has
-        none."""
+        """Returns the owner's group in another cluster if only that one has stored offsets in this table, or None."""
         return None
 
     @abstractmethod
     def init_offsets(self, stored_offsets: Collection[StoredOffset], seen: StoredOffsets = NONE_STORED) -> None:
-        """Writes stored offsets in one transaction, also backwards, and gives each the next `version`. Raises
-        StoredOffsetMoved, and writes nothing, if a stored offset is not the one in `seen` (or missing in both)."""
+        """Writes stored offsets in one transaction, backwards too, and gives each the next `version`. Raises
+        StoredOffsetMoved, and writes nothing, if a stored offset, or its absence, differs from `seen`."""
 
     @abstractmethod
     def advance_offsets(self, advances: Collection[Advance]) -> None:
@@ -130,13 +129,13 @@ class OffsetStore(ABC):
 
     @abstractmethod
     def stats(self) -> StorageStats | TableStats:
-        """Returns the counts without reading messages; cheap enough for a call every second."""
+        """Returns the counts without reading messages; cheap enough for one call per second."""
 
     def expire_dead(self) -> int:
         return 0
 
     def dead_letter_store(self) -> DeadLetterStore | None:
-        """The dead letters of this storage; None until a table knows its owner."""
+        """Returns the dead letters of this storage; None until a table knows its owner."""
         return None
 
     def close(self) -> None:  # noqa: B027 - not every storage holds something open
@@ -159,8 +158,8 @@ class DeadLetterStore(ABC):
         limit: int = PAGE,
         seconds: float | None = None,
     ) -> DeadLetterPage:
-        """Returns up to `limit` dead letters, oldest first. `after` is the `next` of the previous page. After
-        `seconds`, returns those found so far. Raises BadParams if `after` is malformed."""
+        """Returns up to `limit` dead letters, oldest first; after `seconds`, those found so far. `after` is the `next`
+        of the previous page. Raises BadParams if `after` is malformed."""
 
     def dead(
         self, selection: Selection = EVERYTHING, limit: int | None = None, progress: Progress = silent
@@ -182,11 +181,11 @@ class DeadLetterStore(ABC):
     def dead_groups(
         self, selection: Selection = EVERYTHING, hours: int = 0, progress: Progress = silent
     ) -> list[DeadLetterGroup]:
-        """Counts dead letters by cause, most frequent first, and per hour for the last `hours`. Calls `progress` with 0
-        now and then."""
+        """Counts dead letters by cause, most frequent first, and per hour for the last `hours`. Calls `progress(0)`
+        repeatedly, which may raise to stop."""
 
     def recent_dead(self) -> RecentDeadLetters | None:
-        """Counts the dead letters of the last minutes. A date in the future, by another clock, counts as now. Raises
+        """Counts the dead letters of the last minutes. A date in the future, from another clock, counts as now. Raises
         StorageError, also if the count takes longer than `_RECENT_DEAD_READ_SECONDS`."""
         now, deadline = time.time(), time.monotonic() + _RECENT_DEAD_READ_SECONDS
 
@@ -207,14 +206,14 @@ class DeadLetterStore(ABC):
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
         """Deletes dead letters, except requeued ones; returns how many. Calls `progress` with the number deleted so
-        far; if that raises, these stay deleted. Raises CountChanged, and deletes none, if `expect` is wrong."""
+        far; if it raises, these stay deleted. Raises CountChanged, and deletes none, if `expect` is wrong."""
 
     @abstractmethod
     def requeue_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Requeues dead letters for sinkers, or for a worker that writes them to the table; returns how many. Damaged
-        ones stay. Raises StorageError if the storage has no queue, and the errors of `remove_dead`."""
+        """Requeues dead letters for sinkers, or for a worker that writes them to the table; returns how many. Does not
+        requeue damaged ones. Raises StorageError if the storage has no queue, and the errors of `remove_dead`."""
 
     @abstractmethod
     def move_dead(
@@ -226,8 +225,8 @@ class DeadLetterStore(ABC):
     ) -> int:
         """Removes dead letters that `send` has stored elsewhere; returns how many.
 
-        `send` gets some at a time and returns those it stored. After a crash it may get the same ones again, and one
-        requeued meanwhile may be in both places. Damaged ones stay. Otherwise as `remove_dead`.
+        `send` gets some at a time and returns those it stored. After a crash it may get the same dead letters again,
+        and one that was requeued meanwhile may be in both places. Damaged ones stay. Otherwise like `remove_dead`.
         """
 
 
@@ -248,9 +247,9 @@ class Storage(OffsetStore, DeadLetterStore):
     def claim(
         self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None
     ) -> list[Claim]:
-        """Leases blocks with up to `limit` messages and `limit_bytes` as stored, but at least one block if any is
-        pending. Before that, ends expired leases (which count as a try) and delays. With `ordered`, on which all
-        sinkers should agree, leases one block per partition."""
+        """Leases pending blocks: up to `limit` messages and `limit_bytes` as stored, or one larger block. First ends
+        expired delays and leases; an expired lease counts as a try. With `ordered`, on which all sinkers should agree,
+        leases one block per partition."""
 
     @abstractmethod
     def settle(
@@ -266,16 +265,16 @@ class Storage(OffsetStore, DeadLetterStore):
 
     @abstractmethod
     def release(self, owner: str, *, count_try: bool = False) -> int:
-        """Makes blocks leased to `owner` claimable; returns the number of messages. If `owner` died, pass `count_try`,
-        so that a message cannot kill its handler for ever."""
+        """Makes blocks leased to `owner` claimable again; returns the number of messages. If `owner` died, pass
+        `count_try`, so that a message cannot kill its handler for ever."""
 
     @abstractmethod
     def dead_letter(
         self, messages: Sequence[Message], error: Errors, topic_id: str | None = None, advance: Advance | None = None
     ) -> None:
-        """Stores messages as dead letters, even ones that are not in the storage. With `advance`, moves the stored
-        offset over them in the same transaction. Raises StoredOffsetMissing, or StoredOffsetMoved if it is not at the
-        start of `advance`."""
+        """Stores messages as dead letters, even if they are not in the storage. With `advance`, also moves the stored
+        offset over them in the same transaction. Raises StoredOffsetMissing; StoredOffsetMoved if the stored offset is
+        not `advance.start`."""
 
     @abstractmethod
     def clear(self, selection: Selection = EVERYTHING) -> int:
@@ -283,8 +282,8 @@ class Storage(OffsetStore, DeadLetterStore):
 
     @abstractmethod
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
-        """Makes delayed blocks and expired leases claimable, with `older_than_seconds` also leases taken that long ago,
-        even if renewed. Returns the number of messages."""
+        """Makes delayed blocks and expired leases claimable, and with `older_than_seconds` leases taken that long ago,
+        even if they were renewed. Returns the number of messages."""
 
     def dead_letter_store(self) -> DeadLetterStore:
         return self
@@ -302,7 +301,7 @@ class Writer(ABC):
         self.close()
 
     def portions(self, chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
-        """Divides chunks into parts to put in turn, each with at most one chunk of a partition."""
+        """Divides chunks into portions to put one after the other. A portion has at most one chunk of a partition."""
         yield chunks
 
     def put(self, chunk: Chunk) -> Put:
@@ -310,12 +309,12 @@ class Writer(ABC):
 
     @abstractmethod
     def put_all(self, chunks: Sequence[Chunk]) -> list[Put]:
-        """Stores chunks, at most one per partition, and moves the stored offsets to their ends, in one transaction.
-        Raises GapRefused, StoredOffsetMissing, StoredOffsetMoved, StorageUnusable; then nothing was written."""
+        """Stores chunks, at most one per partition, and moves the stored offsets to their ends, in one transaction. If
+        it raises GapRefused, StoredOffsetMissing, StoredOffsetMoved or StorageUnusable, nothing was written."""
 
     @abstractmethod
     def close(self) -> None:
-        """Makes the puts durable. Raises StorageUnusable; then no put counts as stored."""
+        """Makes the puts durable. If it raises StorageUnusable, no put counts as stored."""
 
 
 @dataclass(frozen=True, slots=True)

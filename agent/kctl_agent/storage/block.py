@@ -53,7 +53,7 @@ class BadBlock(StorageError, code="bad_block"):
 
 @dataclass(frozen=True, slots=True)
 class BinaryColumn:
-    """Bytes of messages. In order, `lengths[i]` bytes of `data` belong to message i; -1 is null, not empty."""
+    """Byte strings of messages, joined in order. Message i has `lengths[i]` bytes of `data`; -1 is null, not empty."""
 
     lengths: NDArray[np.int32]
     data: Bytes
@@ -91,7 +91,7 @@ class Columns:
         )
 
     def split(self, size: int, most_bytes: int | None = None) -> Iterator[Columns]:
-        """Yields runs of at most `size` messages and `most_bytes`. A larger message is a run of its own."""
+        """Yields runs of at most `size` messages and `most_bytes`. A single message may exceed `most_bytes`."""
         return self.cut(self._edges(size, most_bytes))
 
     def cut(self, edges: Sequence[int]) -> Iterator[Columns]:
@@ -212,8 +212,7 @@ def encode(columns: Columns, codec: str = "none") -> bytes:
 
 
 def _checksum(*pieces: Bytes) -> int:
-    """Returns zlib's CRC-32 in a tenth of the time, because zlib-ng uses the CPU's CRC instructions
-    (benchmarks/README.md)."""
+    """Returns zlib's CRC-32, in a tenth of the time by the CPU's CRC instructions (benchmarks/README.md)."""
     found = 0
     for piece in pieces:
         found = zlib_ng.crc32(piece, found)

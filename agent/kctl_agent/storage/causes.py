@@ -22,7 +22,7 @@ _RAISED = re.compile(r"\braised ([A-Za-z_][\w.]*)(?=:| on |$)|^([A-Za-z_][\w.]*)
 _MESSAGES = re.compile(r" on \S+ offsets? [^()]*\(\d+ messages?\)$")
 """The end of a handler error's sentence, see `kctl_agent.sinker.handler.described`."""
 _EXCEPTION = re.compile(r"\w*(Error|Exception|Exit|Interrupt|Timeout|Warning)|([A-Z][a-z0-9]+){2,}")
-"""A class name; a reason that a user wrote may contain any word."""
+"""Matches a class name. A reason that a user wrote may contain any word."""
 _TIMED_OUT = re.compile(r"the handler \S+ did not return within \S+ s")
 RETURNED_FALSE = "the handler returned False"
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")

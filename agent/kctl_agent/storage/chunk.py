@@ -43,8 +43,8 @@ class _OfPartition:
 
 @dataclass(frozen=True, slots=True)
 class StoredOffset(_OfPartition):
-    """A partition's stored offset. `next` is the first offset not stored, `topic_id` (KIP-516) reveals a recreated
-    topic, `version` counts writes by `init_offsets`, because `next` may repeat."""
+    """A partition's stored offset. `next` is the first offset not stored. `topic_id` (KIP-516) reveals a recreated
+    topic. `version` counts writes by `init_offsets`, because `next` may repeat."""
 
     topic_id: str | None
     next: int
@@ -72,7 +72,7 @@ class Binding:
     cluster_id: str | None
 
     def differs_from(self, other: Binding) -> bool:
-        """Whether the owners differ. An unknown cluster id equals any."""
+        """Whether the owners differ. An unknown cluster id matches any."""
         ids = {self.cluster_id, other.cluster_id} - {None}
         return self.group != other.group or len(ids) > 1
 
@@ -85,7 +85,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Chunk(_OfPartition):
-    """Messages in offset order, from `start` to before `end` (with gaps), planned on this `version` of the stored
+    """Messages in offset order, from `start` to before `end`, with gaps, planned on this `version` of the stored
     offset."""
 
     topic_id: str | None

@@ -22,7 +22,7 @@ NONE_DEAD: Mapping[int, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A leased block. A claim at the limit of `tries` has killed its owners; settle it with every message False."""
+    """A leased block. `tries` counts earlier deliveries that failed or whose owner died."""
 
     id: str
     token: str
@@ -77,7 +77,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPage:
-    """A page of dead letters, oldest first; `next` is None on the last. A page whose time ran out may be empty."""
+    """A page of dead letters, oldest first. `next` is None on the last page. A page whose time ran out may be empty."""
 
     rows: list[DeadLetter]
     next: str | None
@@ -85,7 +85,7 @@ class DeadLetterPage:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterGroup:
-    """Dead letters with the same cause; times in Unix seconds."""
+    """Dead letters with the same cause. Times are Unix seconds."""
 
     cause: DeathCause
     count: int

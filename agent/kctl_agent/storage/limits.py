@@ -115,13 +115,13 @@ class TableStats:
     counts: TableCounts | None = None
     dead: int | None = None
     commits_failed: int = 0
-    """By this process. `commits_retried`: another writer's commit made this process repeat its own."""
+    """Commits of this process. `commits_retried`: those that it repeated because of another writer's commit."""
     commits_retried: int = 0
 
 
 def why_full(stats: StorageStats | TableStats, share: float = 1.0) -> str | None:
     """Returns why there is no room for a batch, or None. A `share` below 1 lowers the limits, so that waiting workers
-    do not start and stop."""
+    do not start and stop repeatedly."""
     if not isinstance(stats, TableStats) and (why := _why_queue_full(stats, share)) is not None:
         return why
     dead, limit = stats.dead, stats.limits.dead

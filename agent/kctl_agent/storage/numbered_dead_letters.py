@@ -1,5 +1,5 @@
-"""Dead letters with numbers. A change to all matches covers only dead letters that existed when it began; otherwise a
-handler that fails at once would keep the change going for ever."""
+"""Dead letters with numbers. A change to all matches covers only dead letters that existed when the change began.
+Otherwise a handler that fails at once would keep the change going for ever."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class NumberedDeadLetters(DeadLetterStore):
 
     @abstractmethod
     def _indexed_groups(self, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
-        """Counts by cause, for a selection of `counted` criteria only."""
+        """Counts dead letters by cause, for a selection that has only `counted` criteria."""
 
     @abstractmethod
     def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int: ...
@@ -111,8 +111,8 @@ class NumberedDeadLetters(DeadLetterStore):
         return grouped(self.dead(selection, None, progress), hours, now)
 
     def recent_dead(self) -> RecentDeadLetters | None:
-        """Counts at most `RECENT_DEAD_COUNTED` dead letters, and reads a few for the class. Leaves out dead letters
-        dated later than the storage's own clock, which was then set back."""
+        """Counts at most `RECENT_DEAD_COUNTED` dead letters, and reads a few for the class. Leaves out dates later than
+        the storage's own clock, which was set back since."""
         now = self._dead_now()
         recent = Selection(died_from=now - RECENT_DEAD_SECONDS, died_to=now)
         if not (places := self._dead_places(recent, None, RECENT_DEAD_COUNTED)):

@@ -56,8 +56,7 @@ class StoreKeys:
 
 @dataclass(frozen=True, slots=True)
 class ObjectStore:
-    """A bucket. Without `keys`, each client finds its own. `endpoint`: URL of an S3-compatible server other than
-    AWS."""
+    """A bucket, at AWS or at the URL `endpoint` of a compatible server. Without `keys`, each client finds its own."""
 
     bucket: str
     endpoint: str | None
@@ -66,7 +65,7 @@ class ObjectStore:
 
     @classmethod
     def of(cls, storage: Mapping[str, Any], env: Mapping[str, str] = os.environ) -> ObjectStore:
-        """Reads `[storage]` and, if a value is missing there, AWS' own variables. Raises StorageMisconfigured."""
+        """Reads `[storage]`; missing values come from AWS' own variables. Raises StorageMisconfigured."""
         endpoint = storage["endpoint"] or env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or None
         region = storage["region"] or env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or _REGION
         _check(endpoint, region)

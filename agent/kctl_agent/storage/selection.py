@@ -23,8 +23,7 @@ def _by(help_: str, **more: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Selects messages. None does not restrict; bounds are inclusive. A block that overlaps the offsets counts
-    whole."""
+    """Selects messages. None does not restrict; bounds are inclusive. Blocks that overlap the offsets count whole."""
 
     topic: str | None = _by("Only this topic.", metavar="NAME")
     partition: int | None = _by("Only this partition.", metavar="N")

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class Worker:
-    """A worker without Spark session, socket and exit code. `run` and `close` are for the main thread."""
+    """A worker's parts, except Spark session, socket and exit code. `run` and `close` are for the main thread."""
 
     def __init__(self, settings: WorkerSettings, stats: WorkerStats, storage: OffsetStore, inbox: Inbox) -> None:
         self._settings = settings
@@ -81,8 +81,7 @@ class Worker:
             open_, self._stats, self._stop, lambda error: describe(error, "the group cannot be joined", servers)
         )
 
-    def _batch_done(self, batch: Batch) -> None:
-        """Records a stored batch, on Spark's callback thread."""
+    def _batch_done(self, batch: Batch) -> None:  # on Spark's callback thread
         self._stored.append(frozenset(batch.ends))
         self._stats.batch(batch)
 

@@ -1,7 +1,7 @@
 """Copies a file storage's write-ahead log into the database file, avoiding SQLite's WAL-reset bug.
 
-The bug (https://sqlite.org/wal.html#walresetbug; SQLite 3.7.0 to 3.51.2, except 3.44.6 and 3.50.7): the whole log was
-copied, a second checkpoint starts, and at that moment another connection commits and thereby restarts the log. The
+The bug (https://sqlite.org/wal.html#walresetbug; SQLite 3.7.0 to 3.51.2, except 3.44.6 and 3.50.7): the whole log is
+copied, a second checkpoint starts, and at that moment another connection commits, which restarts the log. The
 checkpoint records frames of the new log as copied; a later one skips them, and they are lost.
 
 Two of SQLite's own locks prevent a commit that restarts the log during a checkpoint:
@@ -54,8 +54,8 @@ def copy(path: Path) -> None:
     """Copies the log while others read and write, then the rest while no connection writes, so that the log can
     restart.
 
-    The second copy takes its turn among the puts, or it would hardly ever get the write lock. After a disk error
-    nothing is copied, because `recover` may replace the log.
+    The second copy takes its turn among the puts, because otherwise it would hardly ever get the write lock. Copies
+    nothing after a disk error, because `recover` may replace the log.
     """
     if sync_failures(path):
         return
@@ -73,7 +73,7 @@ def copy(path: Path) -> None:
 
 @contextmanager
 def in_turn(folder: int) -> Iterator[None]:
-    """Holds the kernel's lock on the folder. When it is released, the next waiter wakes at once."""
+    """Holds the kernel's lock on the folder. On release, the next waiter wakes at once."""
     fcntl.flock(folder, fcntl.LOCK_EX)
     try:
         yield

@@ -18,12 +18,12 @@ COLUMNS = "id, topic, topic_id, partition, first, last, count, body, tries, erro
 OF_RUNS = {"topic", "partition", "error_class", "line"}
 BEHIND = "(at, id)>(?, ?) and at>=? and at<=? order by at, id limit ?"
 HOLDS = "(substr(body, 4, 1)<>x'00' or instr(body, ?))"
-"""A compressed block may contain any text; the fourth byte is its codec."""
+"""Selects blocks that may contain a text: a compressed one may contain any. The fourth byte is the codec."""
 OF_NUMBERS = "id in (select value from json_each(?))"
 
 
 def insert(db: sqlite3.Connection, dead_letters: Collection[DeadLetter]) -> None:
-    """Stores dead letters within the caller's transaction, in place of older ones of the same messages."""
+    """Stores dead letters within the caller's transaction. They replace older ones of the same messages."""
     db.executemany(
         "delete from dead where topic=? and partition=? and first=? and last=? and topic_id is ?",
         ((b.topic, b.partition, b.first, b.last, b.topic_id) for b in (x.block for x in dead_letters)),

@@ -33,7 +33,7 @@ _FORGET = "import sys; open(sys.argv[1], 'r+b').write(bytes(int(sys.argv[2])))"
 
 @contextmanager
 def noting_disk_errors(path: Path) -> Iterator[None]:
-    """Notes disk errors that SQLite meets: it syncs the log too, and the kernel reports an error only once."""
+    """Notes disk errors that SQLite meets, because it syncs the log too, and the kernel reports an error only once."""
     try:
         yield
     except sqlite3.Error as error:
@@ -81,8 +81,7 @@ def _folder(path: Path) -> Path:
 
 
 def recover(path: Path) -> None:
-    """Repairs the log after a failed sync; otherwise does nothing. Waits up to 30 s. Raises OSError or sqlite3.Error if
-    this fails; then call it again."""
+    """Repairs the log after a failed sync, if any; waits up to 30 s. After OSError or sqlite3.Error, call it again."""
     if not sync_failures(path):
         return
     index = Path(f"{path}-shm")
@@ -99,8 +98,8 @@ def recover(path: Path) -> None:
 
 
 def _begin(db: sqlite3.Connection, index: Path) -> None:
-    """Takes the write lock. If SQLite finds the file damaged, clears the index first: page 1, which `begin immediate`
-    reads, may be a lost one."""
+    """Takes the write lock. If SQLite finds the file damaged, clears the index first, because `begin immediate` reads
+    page 1, which may be a lost page."""
     try:
         db.execute("begin immediate")
     except sqlite3.OperationalError:
@@ -122,7 +121,7 @@ def _rewrite(log: Path) -> None:
 
 
 def _forget(index: Path) -> None:
-    """Clears the index in another process: if this process closed the file, it would lose SQLite's locks on it."""
+    """Clears the index in another process. If this process closed the file, it would lose SQLite's locks on it."""
     command = [sys.executable, "-I", "-S", "-c", _FORGET, str(index), str(INDEX_HEADERS_BYTES)]
     subprocess.run(command, check=True, capture_output=True)
 
@@ -156,7 +155,7 @@ class Log:
         return noted(self._path) == self._noted
 
     def begin_sync(self) -> None:
-        """Starts a sync in a thread. `sync` then has less to do, and raises the error that the thread got."""
+        """Starts a sync in a thread, so that `sync` has less to do. `sync` raises the error of this thread."""
         begun = self._begun
         if begun is None or (begun.done() and begun.exception() is None):  # an error stays for `sync`
             self._thread = self._thread or ThreadPoolExecutor(1, "storage-sync")
@@ -166,10 +165,9 @@ class Log:
         """Makes durable what any process has committed so far. A commit is still in the log, which this method syncs,
         or was synced when it was copied.
 
-        SQLite has already synced the log's header and folder
-        (https://sqlite.org/pragma.html#pragma_synchronous). Raises OSError if a sync failed, even one in
-        another process that already received the error. Then call `recover`, make a new `Log` and check what is
-        stored.
+        SQLite has already synced the log's header and folder (https://sqlite.org/pragma.html#pragma_synchronous).
+        Raises OSError if a sync failed, even one in another process that already received the error. Then call
+        `recover`, make a new `Log` and check what is stored.
         """
         begun, self._begun = self._begun, None
         if begun is not None:

@@ -27,7 +27,7 @@ FIRST = "select id, count, bytes from queue where state='pending' order by id"
 
 
 class MachineClock:
-    """Seconds since boot, including suspend. Setting the wall clock does not move them."""
+    """Counts seconds since boot, including suspend. Setting the wall clock does not affect it."""
 
     def now(self) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -133,7 +133,7 @@ def dead_letter_damaged(db: sqlite3.Connection, token: str, damaged: Iterable[tu
 
 
 def note_boot(db: sqlite3.Connection, clock: MachineClock) -> None:
-    """Makes all blocks pending after a reboot: lease holders are dead, and times of an earlier boot are void."""
+    """Makes all blocks pending after a reboot, because lease holders are dead and times of an earlier boot are void."""
     boot_id = clock.boot_id()
     if db.execute("select id from boot").fetchone() == (boot_id,):
         return
@@ -212,7 +212,7 @@ def free(db: sqlite3.Connection, where: str, *values: object, count_try: bool = 
 
 
 def _condition(selection: Selection) -> tuple[str, list[object]]:
-    """Returns the SQL condition of a selection and its values; ignores its times. Raises StorageError for criteria that
+    """Returns the SQL condition of a selection without its times, and the values. Raises StorageError for criteria that
     only dead letters have."""
     chosen = selection.of_blocks()
     return dead_letter_table.where(

@@ -117,7 +117,7 @@ def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """Takes the write lock before the first read, so that nothing changes between read and write."""
+    """Begins a transaction with the write lock, so that nothing changes between its first read and its writes."""
     db.execute("begin immediate")
     try:
         yield

@@ -234,8 +234,8 @@ class FileStorage(NumberedDeadLetters, Storage):
 
     @contextmanager
     def _session(self, is_durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """Yields the connection, to one thread at a time. If `is_durable`, first recovers from a failed sync and syncs
-        the log afterwards. After an error the next call opens a new connection."""
+        """Yields the connection to one thread at a time. If `is_durable`, first recovers from a failed sync, and syncs
+        the log at the end. After an error the next call opens a new connection."""
         if self._pid != os.getpid():
             self._pid, self._lock = os.getpid(), threading.Lock()
             if self._log is not None:
@@ -298,7 +298,7 @@ class FileStorage(NumberedDeadLetters, Storage):
 
 
 class DirectlyStorage(FileStorage):
-    """Mode `directly`: the handler runs inside the batch. The file keeps stored offsets and dead letters."""
+    """The storage of mode `directly`, whose handler runs inside the batch. Keeps stored offsets and dead letters."""
 
     @property
     def identity(self) -> str:

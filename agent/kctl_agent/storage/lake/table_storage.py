@@ -70,7 +70,7 @@ class TableStorage(OffsetStore):
         return TableStorage(folder, target_file_bytes=self.target_file_bytes, limits=self.limits)
 
     def check_folders(self) -> None:
-        """If the table is on this machine, checks its folder without writing. Raises StorageUnusable, TableRefused."""
+        """Checks the table's folder without writing, if it is on this machine. Raises StorageUnusable, TableRefused."""
         if self.folder.local is not None:
             self.folder.check()
 
@@ -88,7 +88,7 @@ class TableStorage(OffsetStore):
             return list(table.fields)
 
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:  # noqa: ARG002
-        """Sets the owner; returns the table's id. Rejects no group, as each has its own names in the table's log."""
+        """Sets the owner; returns the table's id. Any group may bind; each has its own names in the table's log."""
         self._owner = owner.known_from(self._owner)
         with self.table.state() as table:
             return table.id
@@ -186,8 +186,8 @@ class TableStorage(OffsetStore):
         self.table.commit(id_, partial(self._check, moves, claims), written, files)
 
     def claim(self, batch: LakeBatch) -> None:
-        """Prevents the commit of earlier batches of these offsets. Raises StoredOffsetMoved if `batch` may not commit
-        either, StorageUnusable if the result is unknown."""
+        """Claims the offsets of `batch`, so that no earlier batch of them can commit. Raises StoredOffsetMoved if
+        `batch` cannot commit either, StorageUnusable if the result is unknown."""
         claims = {tp: secrets.randbits(62) for tp in batch.moves}
         written = {claim_id(self.owner, tp): number for tp, number in claims.items()}
         self.table.commit(batch.table_id, partial(self._check, batch.moves, batch.claims), written)
@@ -229,8 +229,8 @@ class TableStorage(OffsetStore):
 
 @dataclass(eq=False)
 class LakeBatch:
-    """A batch to commit. Offsets under `below` are stored already. `claims` are the table's last claims on these
-    partitions, by batches about to store dead letters."""
+    """A batch to commit. Messages below the offsets in `below` are stored already. `claims` are the table's last claims
+    on these partitions, by batches about to store dead letters."""
 
     _storage: TableStorage
     table_id: str
@@ -243,8 +243,8 @@ class LakeBatch:
 
     def commit(self, written: Written | None = None) -> list[DataFile]:
         """Adds the files and moves the stored offsets to the batch's ends. If `written` is None, adds all files of the
-        folder. If it raises StoredOffsetMoved (another owner was faster) or TableRefused, nothing is visible. After
-        StorageUnusable the stored offsets show the result."""
+        folder. After StoredOffsetMoved (another owner was faster) or TableRefused, nothing is visible. After
+        StorageUnusable, the stored offsets show the result."""
         files = written_files(self._storage.folder, self.folder, written)
         if files is None:
             raise StorageUnusable(f"{self.folder}, what a batch has written, is gone: nothing of it was stored")

@@ -22,7 +22,7 @@ OLDEST_SERVER = (6, 2)
 CONNECT_SECONDS = 5.0
 REPLY_SECONDS = 30.0
 RETRIES = 6
-"""For a broken connection. A call to a hung server is not retried after this: 7 x 30 s in all."""
+"""Retries after a broken connection. A call to a hung server ends after these: 7 x 30 s in all."""
 FREE_SHARE = 0.1
 RETRY_SECONDS = (0.05, 2.0)
 """About four seconds in total, as long as Redis takes to restart with a small AOF."""
@@ -122,7 +122,7 @@ def check_server(client: Any, place: str) -> None:
 
 
 def free_memory(client: Any, place: str) -> Free | None:
-    """Returns the free part of `maxmemory`, counted as Redis does; a tenth should stay free. None if it is not set."""
+    """Returns the free part of `maxmemory` as Redis counts it; None if it is not set. A tenth should stay free."""
     info = client.info("memory")
     most = int(info.get("maxmemory") or 0)
     if not most:
@@ -132,7 +132,7 @@ def free_memory(client: Any, place: str) -> Free | None:
 
 
 def _appendfsync(client: Any) -> str | None:
-    """Returns the server's `appendfsync`; None if the user may not read the configuration, as on a hosted Redis."""
+    """Returns the server's `appendfsync`; None if the user may not read it, as on a hosted Redis."""
     import redis
 
     try:
@@ -168,7 +168,7 @@ class RedisSession:
         return f"{self.prefix}{kind}:{which}"
 
     def replies(self, things: Iterable[T], ask: Callable[[Any, T], object]) -> list[Any]:
-        """Calls `ask` with one pipeline for each of `things`; returns the replies to all commands."""
+        """Calls `ask` for each of `things` to fill one pipeline; returns the replies to all commands."""
         with as_unusable(self.place), self.client.pipeline(transaction=False) as pipeline:
             for each in things:
                 ask(pipeline, each)
@@ -179,7 +179,7 @@ class RedisSession:
             return self._script(name)(keys=[self.prefix], args=args)
 
     def run_with(self, values: Mapping[str, bytes], seconds: int, name: str, *args: object) -> Any:
-        """Sets `values`, which expire after `seconds`, and runs a script, in one transaction."""
+        """Sets `values`, which expire after `seconds`, and runs a script, in one transaction; returns its reply."""
         import redis
 
         own = self._script(name)
@@ -200,8 +200,8 @@ class RedisSession:
         return self._scripts[name]
 
     def run_once(self, name: str, *args: object) -> Any:
-        """Runs a script that changes something only once: its first argument is a token, by which the script recognizes
-        a call that redis-py repeated."""
+        """Runs a script that may change something only once. Its first argument is a token, by which the script
+        recognizes a call that redis-py repeated."""
         return self.run(name, uuid.uuid4().hex, *args)
 
     def server_time(self) -> float:

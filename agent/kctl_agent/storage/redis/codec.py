@@ -16,7 +16,7 @@ def words(*values: object) -> list[object]:
 
 
 def name_of(tp: TopicPartition) -> str:
-    """Formats a partition as `TOPIC:PARTITION`, because a topic name contains no colon."""
+    """Formats a partition as `TOPIC:PARTITION`. A topic name contains no colon."""
     return f"{tp[0]}:{tp[1]}"
 
 

@@ -1,4 +1,4 @@
-"""The dead letters of a Redis storage. Each run, the dead letters of one cause and partition, is a sorted set scored by
+"""The dead letters of a Redis storage. A run is the dead letters of one cause and partition, in a sorted set scored by
 time of death."""
 
 import heapq
@@ -29,7 +29,7 @@ class RedisDeadLetters(NumberedDeadLetters):
         return self._session.server_time()
 
     def _last_dead(self) -> int:
-        """Returns the highest number given out; dead letters and blocks share the numbers."""
+        """Returns the highest number assigned so far; dead letters and blocks share the numbers."""
         with as_unusable(self._session.place):
             return int(self._session.client.get(self._session.prefix + "seq") or 0)
 
@@ -86,7 +86,7 @@ class RedisDeadLetters(NumberedDeadLetters):
         return done if done >= 0 else self._put_back_dead(self._left(dead_letters))
 
     def _remove_dead(self, dead_letters: list[DeadLetter]) -> int:
-        """Removes dead letters, by a requeue that makes no blocks; returns how many."""
+        """Removes dead letters with the script that requeues, but makes no blocks; returns how many."""
         removed = int(self._session.run_once("requeue_dead", len(dead_letters), *(each.id for each in dead_letters)))
         return removed if removed >= 0 else self._remove_dead(self._left(dead_letters))
 
@@ -98,7 +98,7 @@ def _behind(
     session: RedisSession, keys: list[str], selection: Selection, after: Place | None, limit: int
 ) -> list[list[Place]]:
     """Finds up to `limit` places after `after` in each sorted set. If a set does not contain `after`, this function
-    compares places of the same millisecond itself."""
+    itself compares places of the same millisecond."""
     least, most = _scores(selection)
     begin = least if after is None or least > after.at * 1000 else f"{after.at * 1000:.0f}"
     found: list[list[Place]] = []
@@ -131,8 +131,8 @@ def _scores(selection: Selection) -> tuple[float, float]:
 
 
 def _runs(session: RedisSession, selection: Selection) -> list[Run]:
-    """Returns the runs that may match a selection. Unless it names a partition or a cause, this is one run of all dead
-    letters, without a cause."""
+    """Returns the runs that may match a selection. Without partition and cause, this is one run of all dead letters,
+    without a cause."""
     if not {"topic", "partition", "error_class", "line"} & set(selection.named):
         return [(session.prefix + "dead", DeathCause("", ""))]
     return _separate_runs(session, selection)

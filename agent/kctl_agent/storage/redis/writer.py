@@ -13,7 +13,7 @@ from kctl_agent.storage.redis.client import RedisSession
 from kctl_agent.storage.redis.codec import name_of, stored_offset_of
 
 SENT_SECONDS = 600
-"""Bytes on which no script has decided expire: Redis forgot the script, and then their sender died."""
+"""Bytes expire after this time if no script has decided on them: Redis forgot the script, then the sender died."""
 PORTION_BYTES = 2 << 20
 """Above about 4 MB a transaction, Redis needs twice the kernel time for each byte of its append-only file, because its
 buffers are freed and allocated again (benchmarks/README.md)."""

@@ -26,7 +26,7 @@ PARTITION_ERRORS: dict[int, type[KafkaError]] = {
         UnknownTopicOrPartitionError,
     )
 }
-"""Other errors concern the member, the group or its coordinator."""
+"""Errors that concern one partition. Others concern the member, the group or its coordinator."""
 
 
 class PendingCommit(dict[TopicPartition, OffsetAndMetadata]):
@@ -97,7 +97,7 @@ class Commits:
         return time.monotonic() - self._changed_at >= QUIET_SECONDS
 
     def answered(self, offsets: Offsets, refused: Collection[TopicPartition], now: float) -> None:
-        """Records the answer to a commit: all `offsets` but those of `refused` are committed. Main thread only."""
+        """Records the answer to a commit. All `offsets` but those of `refused` are committed. Main thread only."""
         self.done({tp: offset for tp, offset in offsets.items() if tp not in refused})
         still = {tp: before for tp, before in self._refused.items() if tp not in offsets}
         for tp in refused:
@@ -106,7 +106,7 @@ class Commits:
         self._refused = still
 
     def waiting(self, assigned: Collection[TopicPartition], now: float) -> frozenset[TopicPartition]:
-        """Returns the rejected partitions in back-off. Forgets rejected partitions that are no longer assigned."""
+        """Returns the rejected partitions in back-off; forgets those that are no longer assigned."""
         self._refused = {tp: refused for tp, refused in self._refused.items() if tp in assigned}
         return frozenset(tp for tp, refused in self._refused.items() if now < refused.retry_at)
 
@@ -115,6 +115,6 @@ class Commits:
         return bool(self._refused)
 
     def done(self, offsets: Offsets) -> None:
-        """Records committed offsets. Never blocks: kafka-python's I/O thread calls it too."""
+        """Records committed offsets. Never blocks, because kafka-python's I/O thread calls it too."""
         self.known = {**self.known, **offsets}
         self._changed_at = time.monotonic()

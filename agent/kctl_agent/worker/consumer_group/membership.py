@@ -46,13 +46,13 @@ def leader_announcing(
     owned: Callable[[], Collection[TopicPartition]],
     on_leader: Callable[[int, str | None, dict[str, int]], None],
 ) -> type[AbstractPartitionAssignor]:
-    """Returns assignor `name` as a class that also announces the leader to every member, and claims what it owns: the
-    leader writes its member id and the partition counts into the user data of every assignment, which other clients
-    ignore. The subscription's user data is not free: sticky uses it.
+    """Returns a subclass of assignor `name` that announces the leader to every member, and claims what this member
+    owns. The leader writes its member id and the partition counts into the user data of every assignment, which other
+    clients ignore. The subscription's user data is not free, because sticky uses it.
 
     `own_member_id` is called in `assign`, `owned` at each join, `on_leader(generation, leader, partitions)` on
-    kafka-python's I/O thread at every assignment: `leader` is None if the leader is a client that writes no note;
-    `partitions` counts those of each topic.
+    kafka-python's I/O thread at every assignment. `leader` is None if the leader is a client that writes no note;
+    `partitions` has the partition count of each topic.
     """
 
     stock: Any = ASSIGNORS[name]
@@ -112,11 +112,11 @@ class MemberFenced(Exception):
 
 
 class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
-    """`poll`, `commit` and `close` are for the main thread; the rest is safe from any thread.
+    """Membership in the group. `poll`, `commit` and `close` are for the main thread; the rest is safe from any thread.
 
-    `on_revoked(partitions)` runs in a thread and returns the offsets to commit; `on_lost()` runs in a thread, with
-    nothing to commit. `note(partition)`, the metadata of a commit, and `on_committed(offsets)` run on the I/O thread
-    and must not block.
+    `on_revoked(partitions)` runs in a thread and returns the offsets to commit; `on_lost()` runs in a thread, without a
+    commit. `note(partition)`, for the metadata of a commit, and `on_committed(offsets)` run on the I/O thread and must
+    not block.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         )
 
     def poll(self, timeout_seconds: float) -> None:
-        """Takes part in the group: polls for up to `timeout_seconds`. Raises MemberFenced, KafkaError."""
+        """Polls the group for up to `timeout_seconds`. Raises MemberFenced, KafkaError."""
         take_up_forgotten_join(self._consumer)
         try:
             self._consumer.poll(timeout_ms=int(timeout_seconds * 1000))
@@ -266,7 +266,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     @property
     def _is_eager(self) -> bool:
-        """Whether the protocol is eager: after a revocation, no partition is ours until the next assignment."""
+        """Whether the protocol is eager. Then no partition is ours from a revocation to the next assignment."""
         return self._settings.assignor != "cooperative-sticky"
 
     def _metadata(self) -> Any:
@@ -289,8 +289,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             watch_metadata(self._consumer, partitions)
 
     def _is_self(self, leader: str) -> bool:
-        """Whether this member id is ours or our predecessor's: the broker makes it from `group.instance.id` and a UUID,
-        and a restarted leader may lead under its old id."""
+        """Whether `leader` is this member's id or its predecessor's. The broker makes the id from `group.instance.id`
+        and a UUID, and a restarted leader may lead under its old id."""
         instance = self._settings.group_instance_id
         return leader == self._metadata().member_id or (instance is not None and leader[:-_UUID_CHARS] == instance)
 
@@ -319,14 +319,14 @@ def take_in_metadata(consumer: Any) -> None:
 
 def watch_metadata(consumer: Any, partitions: Mapping[str, int]) -> None:
     """Makes a leader join again, and so reassign, as soon as partition counts of topics differ from these. kafka-python
-    3.0.12 does this only in a leader that has made an assignment, which a restarted static leader has not."""
+    3.0.12 does this only in a leader that has made an assignment, unlike a restarted static leader."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._assignment_snapshot = {topic: set(range(count)) for topic, count in partitions.items()}  # noqa: SLF001
 
 
 def prepare_each_join(consumer: Any) -> None:
     """Makes a member that is evicted between JoinGroup and SyncGroup learn its losses before it joins again. Otherwise,
-    in kafka-python 3.0.12, a cooperative member claims partitions that another may have owned meanwhile."""
+    in kafka-python 3.0.12, a cooperative member claims partitions that another member may have owned meanwhile."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to see it
     reset = coordinator.reset_generation
 
@@ -338,7 +338,7 @@ def prepare_each_join(consumer: Any) -> None:
 
 
 def has_given_up_heartbeats(consumer: Any) -> bool:
-    """Whether the member counts as stable without heartbeats, as kafka-python 3.0.12 does after a heartbeat that is
+    """Whether the member counts as stable but sends no heartbeats. kafka-python 3.0.12 does this after a heartbeat is
     answered by FENCED_INSTANCE_ID."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to ask
     with coordinator._lock:  # noqa: SLF001

@@ -1,8 +1,7 @@
 """The state machine of a worker: events in, actions out.
 
 Pure; times are the caller's monotonic seconds. Each method is an event and returns the actions that follow, in order.
-Events are facts; decisions are made at `tick` (what must end) and `start_due` (what may begin), so that one turn does
-at most one slow thing.
+Decisions fall at `tick` (what must end) and `start_due` (what may begin), so a turn does at most one slow thing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -51,7 +50,7 @@ class LogsObserved:
     is_leaderless: bool = False
     """A partition has been without a leader for longer than an election takes."""
     is_hopeless: bool = False
-    """The leader is gone for so long that a running batch waits in vain."""
+    """The leader has been gone for so long that a running batch waits in vain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ class ReportQueryFailed(Action):
 
 
 class Lifecycle:
-    """The first event is `polled`. For the main thread, or in a revocation for the thread that it waits for."""
+    """A worker's state. The first event is `polled`. Runs on the main thread, or during a revocation on its thread."""
 
     def __init__(self) -> None:
         self.state = WorkerState.JOINING
@@ -147,7 +146,7 @@ class Lifecycle:
 
     @property
     def is_drained(self) -> bool:
-        """Whether no batch runs, and none will begin while this member keeps its partitions."""
+        """Whether no batch runs, and none will start while this member keeps its partitions."""
         return not self._is_rebalancing and all(phase is Phase.DRAINED for phase in self.queries.values())
 
     def left_out(self, seconds: float, now: float) -> dict[TopicPartition, str]:
@@ -171,12 +170,12 @@ class Lifecycle:
         return [*self._enter(WorkerState.REBALANCING), *self._stop_reading(is_waited_for=True)]
 
     def lost(self) -> list[Action]:
-        """Stops reading without a commit: the session expired, and the group continues without this member."""
+        """Stops reading without a commit, because the session expired and the group continues without this member."""
         report = ReportEvent("lost", "the group went on without this worker; it joins again")
         return [report, *self._stop_reading()]
 
     def fenced(self, why: str) -> list[Action]:
-        """Stops reading for good: another member reads these partitions now, and this one must not join again."""
+        """Stops reading for good. Another member reads these partitions now, and this one must not join again."""
         self._is_rebalancing = False
         return [ReportEvent("fenced", why), *self._stop_reading()]
 
@@ -191,7 +190,7 @@ class Lifecycle:
         self._groups.stored(partitions)
 
     def read_carefully(self, cleared: Group, unreadable: Mapping[TopicPartition, UnreadPartition]) -> None:
-        """Records the careful query's result: good partitions, and partitions with an unreadable record."""
+        """Records the careful query's result: cleared partitions, and partitions with an unreadable record."""
         self._groups.clear(cleared)
         self._unreadable = unreadable
 
@@ -226,7 +225,7 @@ class Lifecycle:
         return [report, *self._stop_all(), *self._enter(WorkerState.ASSIGNED)]
 
     def seek_requested(self) -> list[Action]:
-        """Drains all queries. None starts or stops until the operation ends."""
+        """Drains all queries. No query starts or stops until the operation ends."""
         self.is_seeking = True
         return [] if self._is_rebalancing else self._drain(set(self.queries))
 
@@ -272,8 +271,8 @@ class Lifecycle:
         return self._enter(WorkerState.STOPPING)
 
     def _end_outdated(self) -> list[Action]:
-        """Ends queries that read the wrong partitions, drain already, read a recreated topic or a partition without a
-        leader, or must wait for room."""
+        """Ends queries that read the wrong partitions, a recreated topic or a partition without a leader, drain
+        already, or must wait for room in the storage."""
         if not self.queries:
             return []
         throttled: list[Action] = []
@@ -314,7 +313,7 @@ class Lifecycle:
         return [*found, Throttle(why)] if why != before else found
 
     def _enter(self, state: WorkerState) -> list[Action]:
-        """Publishes a state; a stopping worker keeps its state."""
+        """Enters a state and publishes it. A stopping worker keeps its state."""
         if state is self.state or self.state is WorkerState.STOPPING:
             return []
         self.state = state

@@ -32,7 +32,7 @@ class QueryGroups:
         self._streaming, self._careful = _State(), _State()
 
     def plan(self, partitions: Group) -> list[Group]:
-        """Returns the partitions of each query, the streaming one first. Together these are `partitions`."""
+        """Returns the partitions of each query, the streaming one first. Together they are all of `partitions`."""
         if partitions:
             self.suspects &= partitions
         return [group for group in (partitions - self.suspects, partitions & self.suspects) if group]
@@ -46,8 +46,8 @@ class QueryGroups:
     def failed(
         self, group: Group, now: float, *, is_own_fault: bool = True, was_read: bool = True
     ) -> tuple[int, float]:
-        """Records a failed query, or (not `was_read`) a query that could not be started. Returns the number of failures
-        in a row, and the seconds until the next start."""
+        """Records a failed query, or without `was_read` a query that could not be started. Returns the number of
+        failures in a row, and the seconds until the next start."""
         state = self._state(group)
         seconds = RETRY_SECONDS[min(state.failures, len(RETRY_SECONDS) - 1)]
         seconds = seconds if is_own_fault else min(seconds, MOST_RETRY_SECONDS)
@@ -81,7 +81,7 @@ class _Out:
 
 
 class LeftOut:
-    """Partitions that the query leaves out because no leader answers, and when each is retried."""
+    """Partitions that the query leaves out because no leader answers, and when to retry each."""
 
     def __init__(self) -> None:
         self._out: dict[TopicPartition, _Out] = {}

@@ -51,7 +51,7 @@ STORAGE_CHECK_SECONDS = 5.0
 
 
 class LogChecks:
-    """Checks that stored records are still in the brokers' logs and in the storage. If not, the queries drain, and the
+    """Checks that stored records are still in the brokers' logs and in the storage. If not, drains the queries; the
     next query begins at the offsets that brokers and storage have."""
 
     def __init__(self, pipeline: Pipeline, brokers: Brokers, storage: OffsetStore, progress: ReadProgress) -> None:
@@ -67,7 +67,7 @@ class LogChecks:
         self._check_storage()
 
     def _compare_logs(self, running: Mapping[TopicPartition, KafkaSource], view: BrokerView) -> None:
-        """Drains the query after a truncation below its position. Asks a broker only after a change of leader."""
+        """Drains the query if a log was truncated below its position. Asks a broker only after a change of leader."""
         if view is self._compared:
             return
         self._compared = view
@@ -118,7 +118,7 @@ RESUME_FRACTION = 0.8
 
 
 class MainLoop:
-    """A group member while it exists. `turn` and `close` are for the main thread."""
+    """A worker's turns as a member of its group. `turn` and `close` are for the main thread."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class MainLoop:
         inbox: Inbox,
         stored: deque[Group],
     ) -> None:
-        """`stored` collects partitions of stored batches since the last turn, from Spark's callback threads."""
+        """Spark's callback threads add the partitions of stored batches to `stored`."""
         self._settings = settings
         self._describe = brokers.describe
         self._pipeline = pipeline
@@ -186,7 +186,7 @@ class MainLoop:
             raise
 
     def close(self) -> None:
-        """Ends the batch, commits its offsets and leaves the group; immediately if the turn has no time left."""
+        """Ends the batch, commits its offsets and leaves the group; without waiting if the turn has no time left."""
         if deadline.left() > 0:
             self._begun = deadline.begin(self._turn_seconds)
         self._perform(self._lifecycle.stop_requested())
@@ -328,8 +328,7 @@ class MainLoop:
         else:
             log.warning("%s; tried again in %.0f s", action.why, action.seconds)
 
-    def _on_watched(self, why: str | None) -> None:
-        """Reports whether the brokers answer. Called on the watcher's thread."""
+    def _on_watched(self, why: str | None) -> None:  # on the watcher's thread
         if why is None:
             self._stats.works("offsets")
         else:
@@ -362,7 +361,7 @@ class Committer:
     _describe: Callable[[KafkaError, str], str]
 
     def commit(self, positions: Mapping[TopicPartition, int], now: float) -> None:
-        """Commits what is due; failures are retried in the next turn. Raises MemberLost, MemberFenced."""
+        """Commits offsets that are due, and retries failures in the next turn. Raises MemberLost, MemberFenced."""
         commits, epochs = self._progress.commits, self._progress.epochs
         waiting = commits.waiting(self._membership.partitions, now)
         positions = {tp: position for tp, position in positions.items() if tp not in waiting}

@@ -33,7 +33,7 @@ JVM_SECONDS = 15.0
 
 @dataclass(eq=False)
 class QueryStart:
-    """Starts queries. For the main thread; blocks."""
+    """Starts queries. Blocks; for the main thread."""
 
     _lifecycle: Lifecycle
     _pipeline: Pipeline
@@ -46,7 +46,7 @@ class QueryStart:
     """Moves that failed starts have reported already; a retry finds them again."""
 
     def start(self, wanted: frozenset[TopicPartition], *, is_careful: bool = False) -> list[Action]:
-        """Starts a query of these partitions, or of the readable ones. Raises MemberLost, MemberFenced, BootstrapError;
+        """Starts a query of the `wanted` partitions that can be read. Raises MemberLost, MemberFenced, BootstrapError;
         Py4J's errors if this process's JVM has ended."""
         try:
             return self._start(wanted, is_careful=is_careful)
@@ -110,7 +110,7 @@ class QueryStart:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether a retry may succeed: True after a full disk or an outage, False after the end of our JVM."""
+    """Whether a retry may succeed, as after a full disk or an outage, but not after the end of our JVM."""
     if isinstance(error, (KafkaError, StorageError, DriverLost, TransformFailed)):
         return True
     from py4j.protocol import Py4JError

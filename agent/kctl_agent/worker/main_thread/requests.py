@@ -35,7 +35,7 @@ class HalfMoved(Exception):
 
 @dataclass(eq=False)
 class Seeking:
-    """Executes seeks. For the main thread; blocks."""
+    """Executes seeks. Blocks; for the main thread."""
 
     _pipeline: Pipeline
     _brokers: Brokers
@@ -51,7 +51,7 @@ class Seeking:
         return found, plan(to, found, position, lambda at: self._brokers.offset_at(tp, at))
 
     def position(self, tp: TopicPartition, found: Found) -> int | None:
-        """Returns the next offset to be stored: the query's position, else the stored, else the committed offset."""
+        """Returns the next offset to store: the query's position, else the stored, else the committed offset."""
         reached = self._pipeline.positions.get(tp)
         if reached is not None:
             return reached
@@ -59,9 +59,8 @@ class Seeking:
         return stored.next if stored is not None and stored.topic_id == found.topic_id else found.committed
 
     def move(self, tp: TopicPartition, found: Found, planned: SeekPlan) -> None:
-        """Moves the group, then the stored offset. If the broker rejects the first step, nothing has changed. If the
-        stored offset has moved meanwhile, the next start sees a reset. Raises MemberLost, KafkaError, StorageError
-        (nothing has changed), HalfMoved."""
+        """Moves the group's offset, then the stored offset. Raises MemberLost, KafkaError or StorageError if nothing
+        has changed; HalfMoved if only the group may have moved. Then the next start sees a reset."""
         stored_offsets = self._storage.stored_offsets([tuple(tp)])
         stored = stored_offsets.get(tuple(tp))
         try:
@@ -102,7 +101,7 @@ class Requests:
     _waiting: list[AcceptedOperation] = field(default_factory=list)
 
     def carry_out(self) -> None:
-        """Executes as many operations as possible without waiting. If a waiting one is dropped, the queries restart."""
+        """Executes as many operations as possible without waiting. Queries restart if a waiting one is dropped."""
         self._waiting += self._inbox.take()
         while self._waiting:
             operation = self._waiting[0]
@@ -129,7 +128,7 @@ class Requests:
             return Outcome("failed", str(error))
 
     def _pause(self, _operation: AcceptedOperation) -> Outcome:
-        """Waits until the query no longer reads the paused partitions. The inbox has the scopes already."""
+        """Returns `waiting` until no query reads the paused partitions. The inbox already has the scopes."""
         scopes = self._inbox.paused
         if any(is_paused(scopes, tp.topic, tp.partition) for tp in self._lifecycle.reading):
             return _WAITS

@@ -24,7 +24,7 @@ RECHECK_SECONDS = 60.0
 
 
 class Requeuing:
-    """For the main thread. `put_next` runs in another thread: see `RequeuePut.put_next`."""
+    """Requeues batch by batch. For the main thread; `put_next` runs in another thread (`RequeuePut.put_next`)."""
 
     def __init__(
         self, dead_letters: Folder, begin: Callable[[], Callable[[], PutBack | None] | None], stats: WorkerStats
@@ -59,7 +59,7 @@ class Requeuing:
             self._thread.start()
 
     def close(self, seconds: float) -> None:
-        """Waits up to `seconds` for running work, then abandons it; the next worker repeats it."""
+        """Waits up to `seconds` for a running requeue, then abandons it; the next worker repeats it."""
         if self._thread is not None:
             self._thread.join(seconds)
             if self._thread.is_alive():

@@ -44,8 +44,7 @@ METADATA_EVERY_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Metadata of topics. `ids` are those of KIP-516, missing with old brokers. A topic with an error has no rows or
-    id."""
+    """Metadata of topics. `ids` are those of KIP-516, if brokers know them. A topic with an error has no rows or id."""
 
     rows: tuple[PartitionMetadata, ...]
     ids: dict[str, str]
@@ -119,8 +118,8 @@ class Brokers:
         return describe(error, what, self._settings.bootstrap_servers)
 
     def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
-        """Returns the start and end of each log; with `read_committed` the end is the last stable offset. A silent
-        leader does not affect other partitions. Raises KafkaError if there is no answer at all."""
+        """Returns the start and end of each log; with `read_committed`, the end is the last stable offset. A silent
+        leader affects only its own partitions. Raises KafkaError if no leader answers."""
         try:
             starts, unstarted = answered_offsets(self._admin, partitions, OffsetSpec.EARLIEST)
             isolation = self._settings.isolation_level
@@ -141,7 +140,7 @@ class Brokers:
     def found(
         self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, LogSeen] | None = None
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
-        """Returns for each partition everything that decides where reading starts, or the reason why no leader answers.
+        """Returns for each partition the facts that decide where reading starts, or the reason why no leader answers.
         Compares logs with `known`, else with the note of the committed offset. Raises KafkaError."""
         group = self._settings.group
         try:
@@ -206,7 +205,7 @@ class Brokers:
         return diverged, unknown
 
     def _ends_of_epochs(self, asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]) -> dict[TopicPartition, int]:
-        """Asks where the logs of the older epochs end (OffsetForLeaderEpoch), for which kafka-python has no method."""
+        """Asks leaders where their logs of older epochs end (OffsetForLeaderEpoch, which kafka-python lacks)."""
         admin, ends = self._admin, dict[TopicPartition, int]()
 
         async def ask() -> None:
@@ -230,7 +229,7 @@ class Brokers:
         return ends
 
     def _look_for_brokers(self) -> None:
-        """Requests new metadata: kafka-python's admin client would otherwise miss a recovered broker for minutes."""
+        """Requests new metadata; otherwise kafka-python's admin client may miss a recovered broker for minutes."""
         self._admin._manager.cluster.request_update()  # noqa: SLF001 - it offers no public way
 
     def offset_at(self, partition: TopicPartition, milliseconds: int) -> int | None:
@@ -268,7 +267,7 @@ class Brokers:
         )
 
     def _controller(self, reported: int) -> int | None:
-        """Returns the controller's id. With KRaft this is the quorum's leader: DescribeCluster names any broker."""
+        """Returns the controller's id. With KRaft, this is the quorum's leader; DescribeCluster names any broker."""
         try:
             quorum = self._admin.describe_metadata_quorum()
         except UnsupportedVersionError:
@@ -282,7 +281,7 @@ class Brokers:
 def _of_epochs(
     partitions: Collection[TopicPartition], asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]
 ) -> OffsetForLeaderEpochRequest:
-    """Makes the request, with the newer epoch as the current one: a broker that leads in another epoch rejects it."""
+    """Makes the request, with the newer epoch as the current one; a broker that leads in another epoch rejects it."""
     topics: dict[str, list[Any]] = {}
     for tp in partitions:
         before, now = asked[tp]
@@ -308,7 +307,7 @@ def _topic_partition(topic: str, partition: dict[str, Any]) -> PartitionMetadata
 
 class BrokerWatcher(threading.Thread):
     """Asks brokers once a second for the partitions of `watched()`. `view` is the last answer (atomic to read).
-    `report` gets why there was no answer, or None."""
+    `report` receives the reason if there was no answer, otherwise None."""
 
     def __init__(
         self,
@@ -327,7 +326,7 @@ class BrokerWatcher(threading.Thread):
         self._metadata_at = float("-inf")
 
     def stop(self) -> None:
-        """Ends the thread without waiting for it: a request may hang until its time-out."""
+        """Ends the thread without waiting for it, because a request may hang until its time-out."""
         self._stop_asked.set()
 
     def run(self) -> None:

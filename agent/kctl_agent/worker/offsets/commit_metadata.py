@@ -26,12 +26,12 @@ class LogSeen:
     end: int
 
     def is_newer_than(self, before: LogSeen | None) -> bool:
-        """Whether another leader reported this end, so that the log may be another one."""
+        """Whether a later leader reported this end, so that its log may differ."""
         return before is not None and self.epoch > before.epoch
 
 
 def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
-    """Returns the first offset at which a log differs from `before`; None if the logs agree, or if that is unknown.
+    """Returns the first offset at which a log differs from `before`; None if the logs agree or the answer is unknown.
     `end_of_epoch` is the end of the log for the epoch of `before`; negative if unknown."""
     if end_of_epoch is None or end_of_epoch < 0 or end_of_epoch >= before.end:
         return None
@@ -39,8 +39,8 @@ def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
 
 
 class Epochs:
-    """The last seen log of each partition while this worker owns it: another owner may have handled a truncation.
-    `began`, `observe` and `committed` are for one thread."""
+    """The last seen log of each partition while this worker owns it, because another owner may have handled a
+    truncation. `began`, `observe` and `committed` are for one thread."""
 
     def __init__(self) -> None:
         self._seen: dict[TopicPartition, LogSeen] = {}
@@ -64,8 +64,8 @@ class Epochs:
         self._seen = {**self._seen, **newer}
 
     def seen(self, tp: TopicPartition) -> LogSeen | None:
-        """Returns the last seen log of a partition. Its epoch cannot serve as `committed_leader_epoch`, the epoch of
-        the last record below the offset: other clients would treat a lower epoch as a truncation."""
+        """Returns the last seen log of a partition. Its epoch must not become `committed_leader_epoch`, the epoch of
+        the last record below the offset, because other clients would treat a lower epoch as a truncation."""
         return self._seen.get(tp)
 
     def committed(self, partitions: Collection[TopicPartition]) -> None:
@@ -73,8 +73,8 @@ class Epochs:
         self._committed = {**self._committed, **{tp: self._seen[tp] for tp in partitions if tp in self._seen}}
 
     def uncommitted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Returns the positions of partitions whose committed note has an older log end than the last seen one. When
-        messages stop, the last committed note usually does."""
+        """Returns the positions of partitions whose committed note has an older log end than the last seen one, as is
+        usual once messages stop."""
         return {
             tp: position
             for tp, position in positions.items()
@@ -92,7 +92,7 @@ class StorageId:
     name: str
 
     def is_of(self, other: StorageId) -> bool:
-        """Whether this is the same storage, even if it has moved. A storage without an id equals any other."""
+        """Whether this is the same storage, even if it has moved. A storage without an id matches any other."""
         return not self.id or not other.id or self.id == other.id
 
 

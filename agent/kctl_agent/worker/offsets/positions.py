@@ -12,7 +12,7 @@ from kctl_agent.worker.offsets.commit_metadata import CommitNote, LogSeen, Stora
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The brokers' answers. `note` is None if another client committed the offset."""
+    """The brokers' answers for a partition. `note` is None if another client committed the offset."""
 
     topic: str
     partition: int
@@ -72,8 +72,8 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class StartOffset:
-    """Where reading a partition begins. If `must_commit`, this offset must be committed with a note before it is read;
-    otherwise the next put would make the committed offset seem a reset, or the storage seem rolled back once more."""
+    """Where reading a partition begins. If `must_commit`, commit this offset with a note before reading. Otherwise,
+    after the next put, the committed offset would look like a reset, or the storage rolled back once more."""
 
     offset: int
     stored_offset: StoredOffset | None
@@ -82,17 +82,18 @@ class StartOffset:
 
 
 def decide(found: Found, stored: StoredOffset | None, first: int, storage: StorageId) -> StartOffset:
-    """Decides where reading a partition begins; `first` is for a partition that was never read.
+    """Decides where reading a partition begins. `first` is the offset for a partition that was never read.
 
-    - Another topic id invalidates the stored offset and an offset committed with it. An unknown id invalidates nothing.
-    - A committed offset without a note is another client's and is used: a reset if there is a stored offset, otherwise
-      a group that another client has left.
-    - A note with this storage only shows how far the storage once was: reading continues at the stored offset. If the
-      committed offset is higher, the storage was rolled back; if there is no stored offset, it was emptied.
+    - A changed topic id invalidates the stored offset and an offset committed with the old id. An unknown id
+      invalidates nothing.
+    - A committed offset without a note is another client's, and reading begins there. With a stored offset this is a
+      reset; otherwise another client has left the group.
+    - A note with this storage only shows how far the storage once was, and reading continues at the stored offset. If
+      the committed offset is higher, the storage was rolled back; without a stored offset, it was emptied.
     - An offset noted with another storage replaces the stored offset.
 
-    Finally the offset is moved into the log: an offset above its end, or above the first offset that differs, shows a
-    truncation; an offset below its start shows loss by retention.
+    Finally the offset is moved into the log. An offset above the log's end, or above the first offset that differs,
+    shows a truncation. An offset below the log's start shows loss by retention.
     """
     end = found.log_end if found.diverged is None else min(found.log_end, max(found.diverged, found.log_start))
     offset, moved = _go_on(found, stored, first, storage, end)
@@ -177,8 +178,8 @@ class SeekPlan:
 
 
 def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int], int | None]) -> SeekPlan:
-    """Plans a seek. `to` is `earliest`, `latest`, an offset, or `@` and milliseconds since 1970 (the first record not
-    older, or the end of the log). Raises BadParams, also for an offset outside the log."""
+    """Plans a seek. `to` is `earliest`, `latest`, an offset, or `@` and milliseconds since 1970, for the first record
+    not older or the end of the log. Raises BadParams, also for an offset outside the log."""
     begin, end = found.log_start, found.log_end
     if to in ("earliest", "latest"):
         target = begin if to == "earliest" else end

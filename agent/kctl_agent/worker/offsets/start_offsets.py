@@ -1,4 +1,4 @@
-"""Start offsets of a query: asks brokers and storage, lets `positions` decide, sets the stored offsets."""
+"""Start offsets of a query: asks brokers and storage, decides by `positions`, sets the stored offsets."""
 
 import socket
 from collections.abc import Collection, Mapping, Sequence, Set
@@ -59,8 +59,8 @@ class StartOffsets:
     def decide(self, partitions: frozenset[TopicPartition], known: Mapping[TopicPartition, LogSeen]) -> Decided:
         """Decides where partitions begin.
 
-        Stored offsets are read before the committed ones, and again after a move: they show another owner's actions.
-        Raises BootstrapError (another group's storage, or a setting is `stop`), KafkaError, StorageError.
+        Reads stored offsets before committed ones, and again after a move, to notice another owner's actions. Raises
+        BootstrapError (another group's storage, or a setting is `stop`), KafkaError, StorageError.
         """
         self._bind()
         is_latest = self._settings.kafka.auto_offset_reset == "latest"
@@ -105,9 +105,9 @@ class StartOffsets:
     def _found(
         self, partitions: frozenset[TopicPartition], new: Set[TopicPartition], known: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
-        """Asks brokers for partitions, and for all partitions of a topic that is `new` to the group, also those of
-        other members. So a partition without a stored offset next to others with one was added later, and is read from
-        its start."""
+        """Asks brokers for partitions, and for all partitions of a topic that is `new` to the group, even other
+        members'. So a partition without a stored offset next to others with one was added later, and is read from its
+        start."""
         found, unanswered = self._brokers.found(partitions | new, known)
         late = {tp.topic: f"of {tp.topic}-{tp.partition}: {unanswered[tp]}" for tp in new & unanswered.keys()}
         for tp in [tp for tp in found if tp.topic in late]:
@@ -146,6 +146,6 @@ class StartOffsets:
 
 
 def _name(storage: OffsetStore) -> str:
-    """Returns the storage's name, with the machine if it is a file: two machines may have files of the same name."""
+    """Returns the storage's name, with the machine if it is a file, because two machines may have files of one name."""
     is_remote = storage.identity.startswith("redis:")
     return storage.identity if is_remote else f"{socket.gethostname()}:{storage.identity}"

@@ -1,5 +1,5 @@
-"""The reason why a batch failed, in one line, and whether the storage was the cause. The driver gets an executor's
-exception as text. Exceptions of the put have a secret token, because an exception of user code may quote any record."""
+"""Says in one line why a batch failed, and whether the storage was the cause. The driver gets an executor's exception
+as text. Exceptions of the put have a secret token, because an exception of user code may quote any record."""
 
 import re
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ JAVA_CLASS = re.compile(r"^: (\w+\.)*")
 
 @dataclass(frozen=True, slots=True)
 class BatchFailure:
-    """Why a batch failed. `is_storage`: storage or schema registry was unusable. `code` is that of a storage error."""
+    """Why a batch failed. `is_storage` means that storage or registry was unusable; `code` is a storage error's."""
 
     text: str
     is_storage: bool = False

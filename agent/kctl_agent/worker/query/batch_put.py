@@ -39,7 +39,7 @@ def in_few_tasks(frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange],
 
 
 def task_count(sizes: Collection[int], at_a_time: int, least_records: int = 1) -> int:
-    """Returns the number of tasks: one per slot; more if equal numbers of partitions would make unequal tasks; fewer if
+    """Returns the number of tasks: one per slot, more if equal numbers of partitions would make unequal tasks, fewer if
     tasks would have less than `least_records` on average."""
     largest, total = max(sizes, default=0), sum(sizes)
     is_uneven = largest > 2 * total / max(len(sizes), 1) and largest > total / (UNEVEN_TASKS * at_a_time)
@@ -67,12 +67,12 @@ class BatchPut(ABC):
     def give_up(
         self, session: SparkSession, messages: Sequence[Message], planned: BatchRange, errors: Sequence[str]
     ) -> None:
-        """Makes dead letters of these unchanged messages of one partition, and moves its stored offset past them. If it
-        raises StorageError, neither was done, or for a table only the dead letters."""
+        """Makes dead letters of these messages of one partition, unchanged, and moves the partition's stored offset
+        past them. If it raises StorageError, it did neither; a table may have the dead letters."""
 
     @abstractmethod
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:
-        """Stores a batch of `stream` and moves stored offsets to the ends of its ranges. Runs on a callback thread."""
+        """Stores a batch of `stream` and moves stored offsets to the ends of `ranges`. Runs on a callback thread."""
 
 
 class BlockPut(BatchPut):

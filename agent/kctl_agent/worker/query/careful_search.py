@@ -68,7 +68,7 @@ class CarefulSearch:
         self._was_good = False
 
     def next(self, ends: Mapping[TopicPartition, int], now: float) -> Ranges:
-        """Returns the ranges to read now. Empty if there are no records, or while a back-off lasts."""
+        """Returns the ranges to read now; empty if there are no records, or while a back-off lasts."""
         for tp, each in self.partitions.items():
             if each.goal is None:
                 each.goal = ends.get(tp)
@@ -107,7 +107,7 @@ class CarefulSearch:
             each.failures, each.bad_at, each.why = each.failures + 1, now, why
 
     def gave_up(self, tp: TopicPartition, position: int, now: float) -> None:
-        """Moves on after unreadable records up to this position became dead letters."""
+        """Continues at `position` after unreadable records below it became dead letters."""
         each = self.partitions[tp]
         each.position, each.failures, each.alone, each.bad_at, each.retry_at = position, 0, 1, now, now
 

@@ -22,8 +22,8 @@ from kctl_agent.storage.base import StorageUnusable
 
 
 def write_committed(rows: DataFrame, uri: str, partition_by: Sequence[str]) -> frozenset[str]:
-    """Writes rows and returns the committed files; observations of `rows` are then complete. Raises OSError, and errors
-    of Spark and of the user's code."""
+    """Writes rows and returns the committed files. Afterwards observations of `rows` are complete. Raises OSError, and
+    errors of Spark and of the user's code."""
     session: Any = rows.sparkSession._jsparkSession
     jvm: Any = rows.sparkSession._jvm
     jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)  # a thread of our own has none
@@ -71,14 +71,14 @@ class CountedRows:
 
     @property
     def count(self) -> int:
-        """Spark's number of rows. Call it after `rows` were used. Raises StorageUnusable if Spark does not report."""
+        """Spark's number of rows. Read it after `rows` were used. Raises StorageUnusable if Spark does not report."""
         found = observed(self._seen)
         return int(found["count"]) if found else 0
 
 
 def observed(seen: Observation) -> dict[str, Any] | None:
-    """Returns the observed values; None if Spark knew without running a job that there are no rows (`toPyRow` then
-    fails by an assertion). Raises StorageUnusable if Spark does not report."""
+    """Returns the observed values; None if Spark knew without a job that there are no rows (then `toPyRow` fails by an
+    assertion). Raises StorageUnusable if Spark does not report."""
     inner: Any = seen
     scala = inner._jvm.scala.concurrent
     try:

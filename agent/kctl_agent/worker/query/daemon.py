@@ -22,17 +22,17 @@ def import_for_tasks() -> None:
 
 
 def worth_searching(paths: list[str]) -> list[str]:
-    """`sys.path` without copies of an installed PySpark or Py4J, and without Spark's jar.
+    """Returns `paths` without copies of an installed PySpark or Py4J, and without Spark's jar.
 
-    Spark's PYTHONPATH begins with zip files of both as source, which every start of a daemon compiles again (0.3 s of a
-    processor). It ends with the jar of Spark's core: PySpark makes each fork read the list of its 5,900 files
-    (`importlib.invalidate_caches` in pyspark/worker_util.py), 65 ms and 11 MB.
+    Spark's PYTHONPATH begins with zip files of both as source, which every start of a daemon compiles again (0.3 s of
+    CPU time). It ends with the jar of Spark's core, of whose 5,900 files PySpark makes each fork read the list
+    (`importlib.invalidate_caches` in pyspark/worker_util.py), which takes 65 ms and 11 MB.
     """
     return [path for path in paths if not (_is_copy(Path(path), paths) or _is_jar_of_spark(Path(path)))]
 
 
 def for_own_user(serve: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
-    """Makes `serve` reject other users: a fork reads as many bytes as a peer asks for before it compares the secret."""
+    """Makes `serve` reject other users. A fork reads as many bytes as a peer asks for before it compares the secret."""
 
     def serve_own(connection: socket.socket, is_authenticated: bool) -> int:
         if is_authenticated or is_own(connection):

@@ -41,7 +41,7 @@ WITHOUT_METRICS = {"kafka.enable.metrics.push": "false", "kafka.auto.include.jmx
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
-    """Where reading a partition begins. `version` is that of the stored offset from which the start was decided."""
+    """Where reading a partition begins. `version` is the version of the stored offset that decided the start."""
 
     start: int
     topic_id: str | None
@@ -55,7 +55,7 @@ def kafka_source(
     max_records: int,
     wait_seconds: float,
 ) -> DataFrame:
-    """Opens the streaming source. A batch waits up to `wait_seconds` for `max_records`."""
+    """Returns the streaming source. A batch waits up to `wait_seconds` for `max_records`."""
     starts = {tp: source.start for tp, source in sources.items()}
     more: dict[str, str | int] = {
         "minOffsetsPerTrigger": max_records,
@@ -67,7 +67,7 @@ def kafka_source(
 def kafka_range(
     session: SparkSession, kafka: KafkaSettings, ranges: Mapping[TopicPartition, tuple[int, int]], name: str
 ) -> DataFrame:
-    """Reads `ranges`, each from its first offset to before its end. Consumers of the last such `name` are reused."""
+    """Returns the records of `ranges`, up to before each end. Calls with one `name` share consumers."""
     more: dict[str, str | int] = {
         "endingOffsets": _by_topic({tp: end for tp, (_, end) in ranges.items()}),
         "kafka.group.id": name,

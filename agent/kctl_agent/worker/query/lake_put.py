@@ -52,7 +52,8 @@ TOO_LONG = re.compile(r"a row of the batch has \d+ bytes in .*?; nothing was sto
 
 
 class LakePut(BatchPut):
-    """Makes dead letters of marked rows. From the first batch on, no other worker has the query's partitions."""
+    """Puts a batch into a table, and makes dead letters of marked rows. From the first batch on, no other worker has
+    the query's partitions."""
 
     def __init__(
         self,
@@ -189,7 +190,7 @@ class LakePut(BatchPut):
     def _fit(self, rows: DataFrame) -> DataFrame:
         """Adds the new columns of these rows to the table; returns the rows with the columns that the table has.
 
-        Raises TableRefused, StorageUnusable; RegistryUnusable: the table cannot have a type of decoded rows.
+        Raises TableRefused, StorageUnusable; RegistryUnusable if the table cannot have a type of decoded rows.
         """
         schema = rows.schema.json()
         if schema != self._schema:
@@ -202,7 +203,8 @@ class LakePut(BatchPut):
 
 
 def records(session: SparkSession, messages: Sequence[Message], errors: Sequence[str]) -> DataFrame:
-    """Makes records like Spark's source. A timestamp that Spark cannot represent becomes -1, Kafka's value for none."""
+    """Returns records like those of Spark's source. A timestamp that Spark cannot represent becomes -1, Kafka's value
+    for none."""
     rows = [
         (m.topic, m.partition, m.offset, m.timestamp if is_readable(m.timestamp) else -1, m.key, m.value, m.headers, e)
         for m, e in zip(messages, errors, strict=True)
@@ -270,8 +272,8 @@ def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> 
 
 
 def _with_folder_names(rows: DataFrame, partition_by: Sequence[str]) -> DataFrame:
-    """Makes values fit for a folder's name. Bytes that are not UTF-8, and NUL, become U+FFFD; the text that Hive has
-    for null becomes null. A row with a value that is too long fails with an explanation."""
+    """Makes partition values fit for a folder's name. Bytes that are not UTF-8, and NUL, become U+FFFD; the text that
+    Hive uses for null becomes null. A row with a value that is too long fails with an explanation."""
     types = dict(rows.dtypes)
     for name in partition_by:
         if types.get(name) != "string":

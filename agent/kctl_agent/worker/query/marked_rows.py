@@ -70,7 +70,7 @@ def check_marks(name: str, rows: DataFrame, place: str = "") -> None:
 
 
 class Marked(ABC):
-    """The marked `rows` of a batch; `others`, not marked, must be written first."""
+    """The marked rows of a batch. `others` are the unmarked rows; write them first."""
 
     def __init__(self, rows: DataFrame, counts: Sequence[Column]) -> None:
         """`counts` are aggregates, the first of which is `count`."""
@@ -171,12 +171,11 @@ def _dead_letters(messages: DataFrame, cluster: Column, group: Column, tries: Co
 
 
 def _now() -> Column:
-    """Returns the current time, from a text and an empty part of a column. Spark would put a constant into the code of
-    a query, and compile each batch again."""
+    """Returns the current time, from a text and an empty part of a column. A constant would become part of a query's
+    code, and Spark would compile each batch again."""
     return f.concat(f.lit(datetime.now(UTC).isoformat()), f.substring("topic", 1, 0)).cast("timestamp")
 
 
 def _counts(place: str) -> list[Column]:
-    """Returns aggregates: the number of marked rows, and a checksum of them."""
     of_marked: Column = f.when(f.col(ERROR).isNotNull(), f.xxhash64(*(f"{place}{name}" for name in MESSAGE)))
     return [f.count(of_marked).alias("count"), f.bit_xor(of_marked).alias("which")]

@@ -83,7 +83,7 @@ class Pipeline:
             self._check_early()
 
     def connect(self) -> str | None:
-        """Gets a session if that needs no waiting; otherwise returns why there is none yet. Raises BootstrapError."""
+        """Gets a session and returns None, or returns why there is none yet; never waits. Raises BootstrapError."""
         before = self._driver.session
         why = self._driver.connect()
         if why is None and self._driver.session is not before:
@@ -154,7 +154,6 @@ class Pipeline:
         return self._transform(unframed(frame))
 
     def _made_typed(self) -> TypedRows | None:
-        """Returns what decodes values; None if values stay bytes."""
         settings = self._settings
         if isinstance(self._storage, Storage) or settings.formats.value != "avro" or settings.formats.registry is None:
             return None
@@ -192,7 +191,7 @@ class Pipeline:
 
     @property
     def planned(self) -> dict[TopicPartition, int]:
-        """The end offsets of the running batches, else `positions`."""
+        """The end offsets of the running batches; without one, the partition's position."""
         return {tp: offset for run in self._runs.values() for tp, offset in run.planned.items()}
 
     @property
@@ -275,8 +274,8 @@ class Pipeline:
         return frozenset(group for group, run in self._runs.items() if run.gate.is_set())
 
     def stop(self, wait_seconds: float, group: frozenset[TopicPartition] | None = None) -> dict[TopicPartition, int]:
-        """Ends the query of `group`, or all queries, and returns the stored positions. Batches that still run after
-        `wait_seconds` are abandoned; their tasks may write for a moment, which the stored offset makes harmless."""
+        """Ends the query of `group`, or all queries, and returns the stored positions. Abandons batches that still run
+        after `wait_seconds`; their tasks may write for a moment, which the stored offset makes harmless."""
         runs = self._of(group)
         self._runs = {key: run for key, run in self._runs.items() if key not in runs}
         wait_seconds = min(wait_seconds, max(deadline.left(), 0.0))

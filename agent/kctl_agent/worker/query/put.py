@@ -54,8 +54,8 @@ class PutJob:
         return sorted({topic for topic, _ in self.ranges})
 
     def selected(self) -> list[str]:
-        """Returns the columns for the put. A topic is passed as its place in `topics`: with names Spark took 3 to 8 %
-        longer (benchmarks/README.md)."""
+        """Returns the columns for the put. A topic becomes its place in `topics`; with names Spark took 3 to 8 % longer
+        (benchmarks/README.md)."""
         # Kafka's topic names need no quoting in SQL.
         places = "".join(f" when '{topic}' then {place}" for place, topic in enumerate(self.topics))
         timestamp = "unix_millis(timestamp) as timestamp_ms"
@@ -106,7 +106,7 @@ class _Task:
 
 def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
     """Stores one task's Arrow record batches. Yields one row of `RESULT_SCHEMA` per partition, in one batch. Raises
-    BadOrder, GapRefused, StoredOffsetMoved, StorageUnusable; then nothing of that portion was written."""
+    BadOrder, GapRefused, StoredOffsetMoved, StorageUnusable; then it wrote nothing of that portion."""
     task = _Task(job)
     with job.storage.writer() as writer:
         for batch in batches:
@@ -121,7 +121,7 @@ def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _result(progress: Mapping[TopicPartition, _Progress]) -> Any:
-    """Makes the rows of the result from buffers: `pa.array` would import pandas, most of a second in every Python."""
+    """Makes the result's rows from buffers. `pa.array` would import pandas, most of a second in every Python."""
     import pyarrow as pa
 
     topics = [topic.encode() for topic, _ in progress]
@@ -144,8 +144,8 @@ def _numbers(values: NDArray[Any]) -> Any:
 
 @cache
 def _spare_collections() -> None:
-    """Hides present objects from the garbage collector, which PySpark's daemon runs after each task: 50 to 85 ms of a
-    processor (benchmarks/README.md)."""
+    """Hides present objects from the garbage collector, which PySpark's daemon runs after each task, for 50 to 85 ms of
+    CPU time (benchmarks/README.md)."""
     gc.collect()
     gc.freeze()
 

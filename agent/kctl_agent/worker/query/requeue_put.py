@@ -80,7 +80,7 @@ class RequeuePut:
 
     def _messages(self, spark: SparkSession, batch: RequeueBatch) -> Iterator[DataFrame]:
         """Yields frames that together have all messages of the batch. Each has at most one message of the same
-        coordinates, which identify a marked row."""
+        coordinates, because coordinates identify a marked row."""
         if not batch.messages:
             return
         reader = spark.read.schema(SCHEMA).options(**WHOLE)

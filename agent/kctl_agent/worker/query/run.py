@@ -37,7 +37,7 @@ IDLE_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A finished batch. `rows` are stored messages; `last_timestamps` in Unix seconds."""
+    """A finished batch. `rows` counts stored messages; `last_timestamps` are Unix seconds."""
 
     batch_id: int
     rows: int
@@ -47,7 +47,7 @@ class Batch:
 
 
 class Run:
-    """A query from start to end. `positions` are the ends of its last finished batch."""
+    """A query from start to end. `positions` are the end offsets of its last finished batch."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Run:
         self._on_batch = on_batch
 
     def put_batch(self, frame: DataFrame, batch_id: int) -> None:
-        """Stores a batch, on a Py4J thread. Raises, never waits: `StreamingQuery.stop()` waits for its return."""
+        """Stores a batch, on a Py4J thread. Raises, never waits, because `StreamingQuery.stop()` waits for its end."""
         with self.busy:
             if self.gate.is_set():
                 raise RuntimeError("the partitions were revoked or the query is stopping")
@@ -123,7 +123,7 @@ class Run:
 
 
 class CarefulRun(Run):
-    """Stores the ranges of a `CarefulSearch`, each as its own batch. Also its own `query`."""
+    """Stores the ranges of a `CarefulSearch`, each as its own batch. This object is also its own `query`."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class CarefulRun(Run):
         log_ends: Callable[[], Mapping[TopicPartition, int]],
         is_own_fault: Callable[[BatchFailure], bool],
     ) -> None:
-        """Starts the thread. `read` gets a name for consumers; `unreadable` returns the messages at an offset that
+        """Starts the thread. `read` gets a name for consumers. `unreadable` returns the messages at an offset that
         become dead letters."""
         super().__init__(batch_put, sources, checkpoint, on_batch)
         self.query = self
@@ -155,7 +155,7 @@ class CarefulRun(Run):
         return self._thread.is_alive()
 
     def exception(self) -> None:
-        """Returns None, unlike Spark's queries: `failure` has the cause."""
+        """Returns None, unlike Spark's queries, because `failure` has the cause."""
 
     def stop(self) -> None:
         self._session.sparkContext.cancelJobsWithTag(self._token)
@@ -200,7 +200,7 @@ class CarefulRun(Run):
         return None
 
     def _gave_up(self, tp: TopicPartition, offset: int, why: BatchFailure) -> bool:
-        """Makes dead letters if the cause is certainly in the record. Returns whether reading continues after them."""
+        """Makes dead letters if the cause is certainly in the record. Returns whether reading continues."""
         messages = self._unreadable(tp, offset) if why.may_be_of_record else []
         if not messages:
             return False
@@ -227,7 +227,7 @@ class CarefulRun(Run):
         return True
 
     def _can_read_another(self, tp: TopicPartition) -> bool:
-        """Whether another record can be read, without storing it, which shows that there is no outage."""
+        """Whether another record can be read, which shows that there is no outage. Does not store the record."""
         from kctl_agent.worker.query.committed_files import (
             CountedRows,  # imports PySpark, too slow for a worker's start
         )
@@ -250,7 +250,7 @@ class CarefulRun(Run):
 
 
 def stop_queries(queries: Mapping[Path, Any], seconds: float) -> None:
-    """Stops each query in its own thread. Abandons one that takes longer than `seconds`, or hangs with its JVM."""
+    """Stops each query in its own thread. Abandons a query that takes longer than `seconds`, or hangs with its JVM."""
     threads = [threading.Thread(target=_stop, args=each, name="kctl-stop", daemon=True) for each in queries.items()]
     for thread in threads:
         thread.start()

@@ -1,5 +1,5 @@
-"""The user's transform: stateless, DataFrame -> DataFrame; it leaves each record in its partition and order. And the
-user's modules that this process has imported: their version, and how they reach executors on other machines.
+"""The user's transform: a stateless DataFrame -> DataFrame that leaves each record in its partition and order. Also the
+version of the user's modules that this process has imported, and how they reach executors on other machines.
 
 An engine's Pythons outlive a worker, and Spark starts new ones only if their environment changes. So the environment
 contains the version.
@@ -38,7 +38,7 @@ def code_version(import_dir: Path) -> dict[str, str]:
 
 
 def forget_code(name: str, import_dir: Path) -> None:
-    """Makes the module of `module:function` and everything in `import_dir` be imported again."""
+    """Makes the next import load the module of `module:function`, and everything in `import_dir`, again."""
     module = name.partition(":")[0]
     for known in [each for each, found in sys.modules.items() if each == module or _described(found, import_dir)]:
         del sys.modules[known]
@@ -61,7 +61,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def ship_modules(context: Any, import_dir: Path) -> None:
-    """Ships the user's modules through Spark's file server: those of `import_dir` that this process has imported,
+    """Ships the user's modules through Spark's file server. Ships those of `import_dir` that this process has imported,
     because the folder may contain secrets. Call it with a SparkContext before its first Python function. Raises
     OSError."""
     written = io.BytesIO()

@@ -87,7 +87,7 @@ class TypedRows:
         return len(self._known.labels)
 
     def begin(self) -> None:
-        """Reads the newest schemas. In an outage, a known schema is enough. Raises RegistryUnusable."""
+        """Reads the newest schemas. During an outage, a known schema is enough. Raises RegistryUnusable."""
         try:
             self.refresh()
         except RegistryUnusable as error:
@@ -133,8 +133,7 @@ class TypedRows:
         return None if made == fields else StructType.fromJson({"fields": made})
 
     def learn(self, rows: DataFrame) -> bool:
-        """Fetches the unknown schemas of these rows; returns whether the registry has any of them. Raises
-        RegistryUnusable."""
+        """Fetches unknown schemas of these rows; returns whether the registry has any. Raises RegistryUnusable."""
         prefixes = [bytes(row[0]) for row in _framed(rows).select(PREFIX).distinct().collect() if row[0]]
         new = [each for each in prefixes if each not in self._known.labels]
         with ThreadPoolExecutor(LOOKUPS) as pool:
@@ -173,7 +172,7 @@ class TypedRows:
         return decoded.select(*made.fields, KAFKA, made.error, made.unknown)
 
     def _columns_of(self, session: SparkSession) -> Columns:
-        """Returns the columns that decode values, and keeps them, because the JVM makes them by many calls."""
+        """Returns the columns that decode values. Keeps them, because the JVM makes them by many calls."""
         if self._known.reader is None:
             self.refresh()
         context, known, kept = session.sparkContext, self._known, self._columns
@@ -189,8 +188,8 @@ class TypedRows:
     def _record(
         self, session: SparkSession, schema: Schema, writers: Mapping[str, Sequence[bytes]]
     ) -> tuple[Column, dict[bytes, str]]:
-        """Returns the decoded record; every field is null if a value has no record or does not fit. Also returns, for
-        each prefix whose schema the reader's schema cannot read, the reason."""
+        """Returns the decoded record, whose fields are all null if a value has no record or does not fit. Also returns
+        the reason for each prefix whose schema cannot be read by the reader's schema."""
         reader = json.loads(schema.text, object_hook=_without_time)
         reader["fields"] = [*reader["fields"], {"name": OK, "type": "boolean", "default": True}]
         text = json.dumps(reader)
@@ -207,7 +206,7 @@ class TypedRows:
         return none if made is f else made.otherwise(none), mismatched
 
     def _compared(self, session: SparkSession, writer: str, reader: str) -> tuple[bool, str]:
-        """Returns whether Avro accepts a schema, and why some of its records cannot be read; empty if all can."""
+        """Returns whether Avro accepts a schema, and why some of its records cannot be read (empty if all can)."""
         key = writer, reader
         if key not in self._comparisons:
             self._comparisons[key] = _compared(session, writer, reader)
@@ -259,7 +258,8 @@ def unframed(rows: DataFrame) -> DataFrame:
 
 
 def _header(name: str) -> Column:
-    """Returns the last header of this name. Spark interprets `filter`, which would cost a tenth of the decoding."""
+    """Returns the last header of this name. Avoids `filter`, which Spark interprets; that would cost a tenth of the
+    decoding."""
     return f.expr(f"get(reverse(headers.value), int(array_position(reverse(headers.key), '{name}')) - 1)")
 
 
@@ -288,7 +288,7 @@ def _compared(session: SparkSession, writer: str, reader: str) -> tuple[bool, st
 
 
 def _without_time(part: dict[str, Any]) -> dict[str, Any]:
-    """Removes the type of a time of the day, which Delta does not have and Spark makes of microseconds only."""
+    """Removes the type of a time of day. Delta has no such type, and Spark makes it of microseconds only."""
     return {name: value for name, value in part.items() if (name, value) != ("logicalType", "time-micros")}
 
 

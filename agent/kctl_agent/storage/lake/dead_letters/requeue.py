@@ -2,16 +2,16 @@
 
 There are three steps. After each commit every message is in one place, whichever process is killed:
 
-1. *The request*, by the command line, on the dead-letter table: the chosen rows get the next number in the column
+1. *The request*: the command line commits to the dead-letter table. The chosen rows get the next number in the column
    `requeue`. From then on they are not dead letters, and only a worker removes them.
-2. *The batch*, by a worker, on the main table: the transformed rows with numbers above the last batch's, and the number
-   up to which it went. From then on a second worker's result is rejected.
-3. *The rest*, by that worker or the next one, on the dead-letter table: rows that the transform marked again are added,
-   then rows up to that number are removed. The added rows were on the disk before the second commit, which names their
-   folder: so the transform, which may have changed, does not run again.
+2. *The batch*: a worker commits to the main table the transformed rows with numbers above the last batch's, and the
+   highest of these numbers. From then on a second worker's result is rejected.
+3. *The rest*: that worker or the next one commits to the dead-letter table. It adds rows that the transform marked
+   again, then removes rows up to that number. The added rows were on the disk before the second commit, which names
+   their folder. So the transform, which may have changed, does not run again.
 
-A cancellation is a batch without files: its third step removes the numbers instead of the rows. Dead letters of a batch
-that is not committed yet wait for it, because it may run again with another transform. Any process may do each step,
+A cancellation is a batch without files: its third step removes the numbers instead of the rows. Dead letters of an
+uncommitted batch wait for its commit, because it may run again with another transform. Any process may do each step,
 also several at once: each commit is fenced by the number that it increases, a `txn` action named after the group.
 """
 
@@ -41,7 +41,7 @@ from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.table_storage import TableStorage
 
 KEPT = f"{BATCH}requeue-"
-"""A hexadecimal number in the second commit completes the name of this folder."""
+"""Starts the folder's name for remaining dead letters. A hexadecimal number in the second commit completes it."""
 PUT_BACK = "kctl/requeued/"
 CANCELLED = -1
 """Replaces the name of the folder for remaining dead letters, if all of them remain."""
@@ -53,8 +53,8 @@ class RequeueTaken(StorageError, code="requeue_taken", retriable=True):
 
 @dataclass(frozen=True, slots=True)
 class RequeueState:
-    """`table` and `dead` are the ids of the main and the dead-letter table, `version` and `dead_version` their
-    versions. The other fields are numbers of requests, 0 for none."""
+    """Requests in both tables. `table` and `dead` are the ids of the main and the dead-letter table, `version` and
+    `dead_version` their versions. The other fields are numbers of requests, 0 for none."""
 
     table: str
     version: int
@@ -122,8 +122,8 @@ class PutBack:
 
 
 class Requeues:
-    """The requests of one group of one cluster. For one thread at a time. Their numbers are `txn` actions of both
-    tables, which clusters with a group of this name share."""
+    """The requests of one group of one cluster. For one thread at a time. Request numbers are `txn` actions of both
+    tables, shared by groups of this name in other clusters."""
 
     def __init__(self, lake: TableStorage, dead: TableStorage, owner: Binding) -> None:
         self._lake = lake
@@ -136,7 +136,7 @@ class Requeues:
         """The request up to which nothing is left to do: while it is the newest, only one table is read."""
 
     def request(self, choose: Callable[[DeltaTable], str]) -> int:
-        """Requests the rows that `choose` selects in SQL and that have no request; returns their number."""
+        """Requests to requeue the rows without a request that `choose` selects in SQL; returns their number."""
         stored = self._highest_put_back()
 
         def update(table: DeltaTable) -> int:
@@ -148,7 +148,7 @@ class Requeues:
         return self._dead.table.rewrite(update)
 
     def cancel(self) -> int:
-        """Cancels the requests of rows that no worker has requeued yet; returns their number. Raises RequeueTaken.
+        """Cancels requests that no worker has executed yet; returns the number of rows. Raises RequeueTaken.
 
         Increases the number in the main table first, which stops a worker that is requeuing the rows. The next call
         completes an interrupted one.
@@ -186,11 +186,11 @@ class Requeues:
             return RequeueState(*of_lake, stored, kept, above, table.id, table.version, *numbers)
 
     def _finished(self, table_id: str) -> str:
-        """Names the finished number in the dead-letter table. With another main table, this number starts again."""
+        """Returns the name of the finished number in the dead-letter table. Another main table has its own number."""
         return f"{self._put_back}/{table_id}"
 
     def _highest_put_back(self) -> int:
-        """Returns the group's highest requeued number of any cluster. It exceeds the newest request only if the
+        """Returns the group's highest requeued number in any cluster. It exceeds the newest request only if the
         dead-letter table was replaced."""
         with self._lake.table.state() as table:
             names = [each for each in table.transaction_names() if each.startswith(PUT_BACK)]
@@ -205,11 +205,10 @@ class Requeues:
         return state
 
     def _finish(self, state: RequeueState) -> None:
-        """Third step: adds the dead letters that remain, then removes the completed ones, so that no dead letter is
-        ever missing.
+        """Third step: adds the dead letters that remain, then removes the requeued ones, so that none is ever missing.
 
-        After a cancellation all remain. If the dead-letter table was restored from an older copy, those that earlier
-        batches requeued remain too.
+        After a cancellation all dead letters remain. If the dead-letter table was restored from an older copy, those
+        that earlier batches requeued remain too.
         """
         if state.finished < state.stored:
             self._unnumber(state.finished, state.stored if state.kept == CANCELLED else state.above)
@@ -243,8 +242,8 @@ class Requeues:
                 self._dead.fit(schema)
 
     def _check_kept(self, folder: Folder, stored: int) -> None:
-        """Checks that `folder` exists while the table has dead letters of requests up to `stored`: without their rows,
-        those that the folder keeps would be lost. A replaced table has no such rows. Raises StorageUnusable."""
+        """Checks that `folder` exists. Raises StorageUnusable if it is missing while the table has rows of requests up
+        to `stored`, because their removal would lose the folder's dead letters. A replaced table has no such rows."""
         with self._dead.table.errors():
             if folder.exists():
                 return
@@ -313,10 +312,11 @@ class Requeues:
 
 @dataclass(eq=False)
 class RequeueBatch:
-    """Dead letters to transform again: `messages` with numbers above `state.stored` and up to `state.requested`.
+    """Dead letters to transform again: `messages` of them, with numbers above `state.stored` and up to
+    `state.requested`.
 
-    `files` contain these and others. A message that was read several times (after a seek, or from a recreated topic)
-    has at most `copies` rows.
+    `files` contain these and other dead letters. A message that was read several times (after a seek, or from a
+    recreated topic) has at most `copies` rows.
     """
 
     requeues: Requeues
@@ -331,8 +331,7 @@ class RequeueBatch:
     kept: Written | None = None
 
     def commit(self) -> PutBack:
-        """Adds the files to both tables. Raises RequeueTaken if nothing was added, StorageUnusable if that is
-        unknown."""
+        """Adds the files to both tables. Raises RequeueTaken if none was added, StorageUnusable if that is unknown."""
         return self.requeues.commit(self)
 
     def discard(self) -> None:

@@ -40,7 +40,7 @@ MOST_ROWS = 10_000
 
 
 class Origin(NamedTuple):
-    """The row of a dead letter and its coordinates. Two clusters of one group may have the same offsets."""
+    """The file and coordinates of a dead letter's row. Two clusters of one group may have the same offsets."""
 
     file: str
     cluster: str | None
@@ -96,7 +96,7 @@ def next_rows(
 def all_rows(
     table: DeltaTable, wanted: Condition, selection: Selection, progress: Progress, *, with_payload: bool = False
 ) -> Iterator[tuple[Origin, DeadLetter]]:
-    """Yields the matching rows file by file; within a part of a file, the oldest row comes first."""
+    """Yields the matching rows file by file. A file is read in parts; within a part, the oldest row comes first."""
     payload = PAYLOAD if with_payload or selection.key is not None or selection.text is not None else []
     for file, part in parts(table, [*PLACE, *OTHERS, *payload], wanted):
         progress(0)
@@ -163,7 +163,7 @@ def _behind(after: RowPlace) -> pc.Expression:
 
 
 def _plain(rows: pa.Table) -> pa.Table:
-    """Turns times into numbers, because Python has no dates after year 9999, and unknown readings into empty texts."""
+    """Turns times into numbers, because Python has no dates after year 9999, and a missing `reading` into ""."""
     rows = rows.set_column(rows.schema.get_field_index(READING), READING, pc.fill_null(rows[READING], ""))
     for number, column in enumerate(rows.schema):
         if pa.types.is_timestamp(column.type):

@@ -45,7 +45,7 @@ SENT = 500
 
 @dataclass(frozen=True, slots=True)
 class EarlierTry:
-    """An earlier try of a batch, which has committed its dead letters (up to `stored`) but not its rows."""
+    """An earlier try of a batch that committed its dead letters (up to `stored`) but not its rows."""
 
     stored: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
     messages: tuple[tuple[str, int, int], ...] = ()
@@ -54,7 +54,7 @@ class EarlierTry:
 class DeadLetterTable(DeadLetterStore):
     def __init__(self, lake: TableStorage, group: str, ask_cluster: Callable[[], str | None] | None = None) -> None:
         """`ask_cluster` returns the id of the group's current cluster; it is called if the group has stored offsets of
-        several clusters. Without it, dead letters of every cluster are requeued."""
+        several clusters. If it is None, dead letters of every cluster are requeued."""
         self.group = group
         self._lake = lake
         self._ask_cluster = ask_cluster
@@ -95,8 +95,8 @@ class DeadLetterTable(DeadLetterStore):
             return set(read(table, ["offset"], wanted)["offset"].to_pylist())
 
     def begin(self, batch: LakeBatch, schema: str, earlier: EarlierTry) -> LakeBatch:
-        """Returns the batch that commits the dead letters of `batch`. From now on no earlier batch of these offsets can
-        be committed. Raises StoredOffsetMoved if `batch` cannot be committed either; StorageUnusable, TableRefused."""
+        """Returns the batch that commits the dead letters of `batch`, and prevents the commit of earlier batches of
+        these offsets. Raises StoredOffsetMoved if `batch` cannot be committed either; StorageUnusable, TableRefused."""
         self.storage.prepare()
         self.storage.fit(schema)
         id_ = self._bind(batch)
@@ -106,11 +106,11 @@ class DeadLetterTable(DeadLetterStore):
         return self.storage.plan(id_, version, _moves(batch, earlier), {})
 
     def fence(self, batch: LakeBatch, earlier: EarlierTry) -> bool:
-        """Fences off processes that read the stored offsets before this batch, such as a frozen former owner.
+        """Fences off processes that read the stored offsets before this batch, such as a frozen former owner. Returns
+        False if the table does not exist, because such a process may still create it.
 
         A batch's claim (`LakeBatch.claims`) holds until another batch claims these offsets; then the first one is
-        rejected. Returns False if the table does not exist, because a frozen process may still create it. Raises
-        StoredOffsetMoved, StorageUnusable.
+        rejected. Raises StoredOffsetMoved, StorageUnusable.
         """
         if not self.storage.table.exists():
             return False
@@ -118,8 +118,8 @@ class DeadLetterTable(DeadLetterStore):
         return True
 
     def _bind(self, batch: LakeBatch) -> str:
-        """Binds the dead letters' stored offsets to the main table; returns the dead-letter table's id. If the main
-        table was replaced, these stored offsets start again."""
+        """Binds the dead letters' stored offsets to the main table; returns the dead-letter table's id. With another
+        main table, these stored offsets start again."""
         owner = self._lake.owner
         return self.storage.bind(dead_letter_owner(owner.group, batch.table_id, owner.cluster_id))
 
@@ -178,7 +178,7 @@ class DeadLetterTable(DeadLetterStore):
     def requeue_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Requeues dead letters, except those of a cluster that the group has left: no worker would transform them."""
+        """Requeues dead letters. Those of a cluster that the group has left stay: no worker would transform them."""
         ask = self._ask_cluster
         owners = self._lake.group_offsets(self.group) if ask is not None and self.storage.table.exists() else []
         if ask is None or len({owner.cluster_id for owner, _ in owners}) < 2:
@@ -190,7 +190,7 @@ class DeadLetterTable(DeadLetterStore):
         return count
 
     def cancel_requeued(self) -> int:
-        """Cancels requests that no worker has taken yet. Raises RequeueTaken, StorageUnusable."""
+        """Cancels requests that no worker has taken yet; returns how many. Raises RequeueTaken, StorageUnusable."""
         clusters = set(self._clusters_requeued())
         return sum(Requeues(self._lake, self.storage, Binding(self.group, each)).cancel() for each in clusters)
 
@@ -206,7 +206,7 @@ class DeadLetterTable(DeadLetterStore):
         expect: int | None = None,
         progress: Progress = silent,
     ) -> int:
-        """See `DeadLetterStore`. Removes the dead letters of a file after the whole file was read and sent."""
+        """Removes dead letters that `send` has stored elsewhere, once their whole file was read and sent."""
         if not self.storage.table.exists():
             return check_count(0, expect)
         selection, done = selection.dated(time.time()), 0
@@ -241,8 +241,8 @@ class DeadLetterTable(DeadLetterStore):
         return sum(self._deleted(_always(f"{condition.sql} and {part}")) for part in parts)
 
     def _remove_files(self, rows: Counter[str]) -> int:
-        """Removes each file that has exactly the number of rows in `rows`, and returns the number of rows removed. A
-        DELETE would rewrite these files. Raises Overtaken."""
+        """Removes files if all of their rows are counted in `rows`; returns the number of rows. A DELETE would rewrite
+        these files. Raises Overtaken."""
         basis, files = self.storage.table.rewritable_files() if rows else (None, [])
         whole = [each for each in files if each.rows is not None and each.rows == rows[own_file(each.path)]]
         if basis is not None and whole:
@@ -260,8 +260,8 @@ class DeadLetterTable(DeadLetterStore):
         change: Callable[[Callable[[DeltaTable], str]], int],
         besides: Condition | None = None,
     ) -> int:
-        """Calls `change` with a function that returns SQL for a version of the table, so that a commit on this version
-        changes exactly the counted rows. Raises CountChanged, StorageError."""
+        """Runs `change` with a function that returns SQL for a version of the table, so that a commit on this version
+        changes exactly the counted rows; returns how many. Raises CountChanged, StorageError."""
         if not self.storage.table.exists():
             return check_count(0, expect)
         selection = selection.dated(time.time())

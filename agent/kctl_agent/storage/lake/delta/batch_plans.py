@@ -34,7 +34,7 @@ GIVEN_UP_SECONDS = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """Where a batch started: the table's `version`, and in `numbers` the `txn` actions to move (None: not set)."""
+    """Where a batch started: the table's `version`, and the `numbers` of the `txn` actions to move (None: not set)."""
 
     version: int
     numbers: Mapping[str, int | None]
@@ -48,7 +48,7 @@ class BatchPlan:
 
     @classmethod
     def parse(cls, content: bytes) -> BatchPlan:
-        """Reads a plan. Raises ValueError for one that a power cut has damaged."""
+        """Reads a plan. Raises ValueError if a power cut has damaged it."""
         try:
             found = json.loads(content)
             return cls(int(found["version"]), dict(found["numbers"]))
@@ -122,7 +122,7 @@ def _is_given_up(table: Folder, plan: FolderFile) -> bool:
 
 
 def _remove(table: Folder, file: FolderFile, plan: BatchPlan | None) -> None:
-    """Removes a batch's plan, and its files unless a process may have committed it before it was killed.
+    """Removes a batch's plan, and its files unless a process may have committed them before it was killed.
 
     Older versions of the table have the files of a committed batch, even after an OPTIMIZE. If the log no longer shows
     the commit, the files are left to `vacuum`.
@@ -134,8 +134,8 @@ def _remove(table: Folder, file: FolderFile, plan: BatchPlan | None) -> None:
 
 
 def _is_overtaken(table: Folder, batch: str, plan: BatchPlan) -> bool:
-    """Whether the log shows that the stored offsets moved on without this batch. False if the log cannot show it: its
-    entries were cleaned up or are too many, or the table was rolled back."""
+    """Whether the log shows that the stored offsets moved on without this batch. False if the log cannot show it,
+    because its entries were cleaned up or are too many, or the table was rolled back."""
     wanted = f"{batch}/".encode()
     with suppress(FileNotFoundError, LogUnreadable):
         for version in range(plan.version + 1, plan.version + 1 + MOST_ENTRIES):

@@ -105,8 +105,8 @@ def main(uri: str, options: dict[str, str] | None, cleans_up: bool = True) -> No
 def _written_local(table: LocalFolder) -> DeltaTable:
     """Writes a checkpoint of the newest version, unless there is one already.
 
-    It is made in a separate folder with links to the log's files, and gets its name once it is on the disk; then the
-    pointer moves. A checkpoint that another process wrote first stays, because its readers have listed its size.
+    Makes it in a separate folder with links to the log's files, and renames it once it is on the disk; then the pointer
+    moves. A checkpoint that another process wrote first stays, because its readers have listed its size.
     """
     place = table.local / FOLDER
     place.mkdir(exist_ok=True)
@@ -136,7 +136,7 @@ def _written_local(table: LocalFolder) -> DeltaTable:
 
 
 def yield_to_others() -> None:
-    """Sets the lowest priority, one thread of delta-rs, and the first place in the kernel's out-of-memory order."""
+    """Takes the lowest priority, one thread of delta-rs, and the first place in the kernel's out-of-memory order."""
     os.setpriority(os.PRIO_PROCESS, 0, 19)
     os.environ["TOKIO_WORKER_THREADS"] = "1"
     Path("/proc/self/oom_score_adj").write_text("1000")

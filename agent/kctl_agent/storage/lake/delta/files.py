@@ -36,8 +36,7 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file with rows. `path` is relative to the table; `nulls`, `least`, `greatest` are by column, as in the
-    footer."""
+    """A file with rows. `path` is relative to the table. `nulls`, `least`, `greatest` are the footer's, by column."""
 
     path: str
     size: int
@@ -50,7 +49,7 @@ class DataFile:
 
     @property
     def stats(self) -> str:
-        """The statistics as JSON for the log. With `tightBounds`, because a truncated value is still a bound."""
+        """The statistics as JSON for the log. Long texts are truncated to values that are still bounds."""
         least = {name: bound for name, value in self.least.items() if (bound := _bound(value)) is not None}
         greatest = {
             name: bound for name, value in self.greatest.items() if (bound := _bound(value, upper=True)) is not None
@@ -73,7 +72,7 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Spark's report: the number of rows, and the files of committed task attempts."""
+    """Spark's report of a write: the number of rows, and the files of committed task attempts."""
 
     rows: int = 0
     files: frozenset[str] = frozenset()
@@ -114,8 +113,8 @@ def _partition_text(value: object) -> str | None:
 
 
 def written_files(table: Folder, folder: Folder, written: Written | None = None) -> list[DataFile] | None:
-    """Returns the files with rows, synced; None if the folder does not exist. Raises StorageUnusable; if the number of
-    rows differs from `written`, first removes the files."""
+    """Returns the files with rows, synced; None if the folder does not exist. Raises StorageUnusable, also if their
+    number of rows differs from `written`; then it removes the files first."""
     try:
         files = read_files(table, folder, None if written is None else written.files) if folder.exists() else None
     except OSError as error:
@@ -156,7 +155,7 @@ class DayRefused(TableRefused, code="day_refused"):
 
 
 def check_days(table: object, files: Iterable[DataFile], columns: Sequence[str]) -> None:
-    """Checks that delta-rs could read these partitions if they are dates. Raises DayRefused."""
+    """Checks partition values that are dates; delta-rs reads only the years 1 to 9999. Raises DayRefused."""
     for value, name in ((file.partition_values.get(name), name) for file in files for name in columns):
         if value is not None and (not DAY.fullmatch(value) or value.startswith("0000")):
             raise DayRefused(
@@ -167,18 +166,18 @@ def check_days(table: object, files: Iterable[DataFile], columns: Sequence[str])
 
 
 def is_hidden(name: str) -> bool:
-    """Whether engines ignore a file or folder of this name, as a leftover of abandoned tasks or a checksum. A partition
-    by a column `_day` is not hidden, because its folder's name contains `=`."""
+    """Whether engines ignore a file or folder of this name, such as a leftover of abandoned tasks or a checksum. A
+    partition by a column `_day` is not hidden, because its folder's name contains `=`."""
     return name.startswith(("_", ".")) and "=" not in name
 
 
 def is_exact(footer: FileMetaData) -> bool:
-    """Whether statistics cover NaN, or are missing for columns with NaN, as in files that Spark or kctl wrote."""
+    """Whether the statistics include NaN, or are missing for columns with NaN, as in files that Spark or kctl wrote."""
     return footer.created_by.startswith("parquet-mr") or OWN_FOOTER.items() <= (footer.metadata or {}).items()
 
 
 def is_ordered(footer: FileMetaData, number: int) -> bool:
-    """Whether no value of this column is NaN. False if unknown, as for writers that leave NaN out of a footer."""
+    """Whether this column certainly has no NaN. False for writers that leave NaN out of a footer."""
     groups = [footer.row_group(each).column(number) for each in range(footer.num_row_groups)]
     if all(group.physical_type not in ("FLOAT", "DOUBLE") for group in groups):
         return True
@@ -194,7 +193,7 @@ def _is_ordered(stats: Any, group: Any) -> bool:
 
 
 def spark_schema(table: Folder, path: str) -> str | None:
-    """Returns a file's schema, without partition columns; None if another writer than Spark wrote the file."""
+    """Returns a file's schema, without partition columns; None if Spark did not write the file."""
     with table.open(path) as opened:
         found = (pq.read_metadata(opened).metadata or {}).get(SPARK_SCHEMA)
     return None if found is None else found.decode()
@@ -233,8 +232,8 @@ def _has_values(stats: Any, group: Any) -> bool:
 
 
 def _bounds(known: Sequence[Any]) -> tuple[Any, Any] | None:
-    """Returns the least and the greatest value; None if a row group has no usable statistics. Spark writes dates after
-    year 9999 and strings that are not UTF-8, which Python cannot represent."""
+    """Returns the least and the greatest value; None if a row group has no usable statistics. Python cannot represent
+    dates after year 9999 and strings that are not UTF-8, which Spark writes."""
     if not known or not all(stats.has_min_max for stats in known):
         return None
     try:

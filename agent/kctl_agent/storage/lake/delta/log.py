@@ -39,8 +39,8 @@ class EntryMissing(LogUnreadable):
 
 
 def read_again(read: Callable[[], T], *raced: type[Exception]) -> T:
-    """Repeats a read that races with writers: a listing may omit an entry that is being written, and contain files that
-    no longer exist; delta-rs raises only DeltaError for that."""
+    """Calls `read` again if it raises one of `raced`. A listing may omit an entry that is being written, and contain
+    files that no longer exist; delta-rs raises only DeltaError for that."""
     for _ in range(ATTEMPTS - 1):
         try:
             return read()
@@ -81,8 +81,8 @@ def own_file(path: str) -> str:
 
 @contextmanager
 def checkpoint_opened(table: Folder, name: str) -> Iterator[ParquetFile]:
-    """Opens one file of a checkpoint, in memory of the C library: pyarrow's own allocator keeps 40 MB of what it takes
-    for a log of 100,000 files. Raises CheckpointDamaged, OSError."""
+    """Opens one file of a checkpoint. Uses memory of the C library, because pyarrow's own allocator keeps 40 MB of what
+    it takes for a log of 100,000 files. Raises CheckpointDamaged, OSError."""
     before = pa.default_memory_pool()
     pa.set_memory_pool(pa.system_memory_pool())
     try:
@@ -111,8 +111,8 @@ class LogFiles:
 
 
 def log_files(table: Folder, below: int | None = None) -> LogFiles:
-    """Lists the log from the checkpoint that `_last_checkpoint` names (a newer one may exist). Lists the whole log if
-    there is no such checkpoint or with `below`, which leaves out checkpoints from that version on. Raises OSError."""
+    """Lists the log from the checkpoint that `_last_checkpoint` names (a newer one may exist). Without such a
+    checkpoint, or with `below`, lists the whole log, without checkpoints from `below` on. Raises OSError."""
     names = table.subfolder(LOG).names
     if below is None:
         found = _log_files(names(_pointed_at(table)))
@@ -150,10 +150,10 @@ def _log_files(names: Iterable[str], below: int | None = None) -> LogFiles:
 
 
 def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]]) -> bytes | None:
-    """Commits these actions as this version, and returns the bytes; None if another writer was first. Raises OSError;
-    then the log shows whether the entry exists.
+    """Commits these actions as this version. Returns the bytes, or None if another writer was first. After an OSError
+    the log shows whether the entry exists.
 
-    The entry is synced, unlike those of delta-rs: a power cut that damages an entry would make the table unreadable.
+    Syncs the entry, unlike delta-rs, because a power cut that damages an entry would make the table unreadable.
     """
     # No escapes: delta-rs decodes those from U+100000 on as another character.
     lines = (json.dumps(action, separators=(",", ":"), ensure_ascii=False) + "\n" for action in actions)
@@ -176,7 +176,7 @@ def actions(table: Folder, version: int) -> list[dict[str, Any]]:
 
 
 def parsed(content: bytes) -> Iterator[dict[str, Any]]:
-    """Yields the action on each line. Raises ValueError: a power cut may cut off another writer's entry, or leave
+    """Yields the action on each line. Raises ValueError if a power cut has cut off another writer's entry, or left
     zeros. JSON does not escape other line ends of Unicode, such as U+2028."""
     if not content:
         raise ValueError("it is empty")

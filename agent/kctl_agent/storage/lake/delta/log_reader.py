@@ -1,9 +1,9 @@
 """Reads the newest version of a table's log: continues if the log is the one read before, otherwise starts again.
 
 A process may be frozen between any two steps, while others clean up the log or replace the table. Both engines write
-the pointer to a checkpoint (`_last_checkpoint`) before they remove an entry below it: while it is unchanged, no entry
-above those read is missing. Delta's writer for Spark may overwrite an entry that comes between its check and its
-rename; the stamps of the newest entries show it.
+the pointer to a checkpoint (`_last_checkpoint`) before they remove an entry below it. While the pointer is unchanged,
+no entry above those read is missing. Delta's writer for Spark may overwrite an entry written between its check and its
+rename; the stamps of the newest entries show this.
 """
 
 from collections.abc import Iterable
@@ -59,9 +59,9 @@ class DeltaLogReader:
         return state
 
     def _is_read_on(self, state: LogState, *, is_upon: bool = False) -> bool:
-        """Reads the entries after those already read. Returns False if this is another log, or if a clean-up may have
-        removed entries that were not read, and a frozen process rewritten one. With `is_upon` we have just written the
-        next entry: if the newest entry is not ours, another writer has overwritten ours."""
+        """Reads newer entries into `state`. Returns False if this is another log, or if a clean-up may have removed
+        unread entries and a frozen process rewritten one. With `is_upon` we have just written the next entry; if the
+        newest is not ours, another writer has overwritten ours."""
         before, (name, stamp) = state.version, self._newest
         if (stamp is None and not is_upon) or not state.advance(self._table, MOST_ENTRIES):
             return False
@@ -126,8 +126,8 @@ class DeltaLogReader:
         raise StorageUnusable(f"the log of the table {self._table} was cleaned up or replaced in a commit")
 
     def _is_unseen(self, version: int, log: LogFiles) -> bool:
-        """Whether an entry that we have written is certainly not part of the log: it lies below an older checkpoint, or
-        above a gap. A newer checkpoint may include it."""
+        """Whether an entry that we have written is certainly not part of the log, because it lies below an older
+        checkpoint or above a gap. A newer checkpoint may include it."""
         if log.newest_checkpoint < version:
             return log.newest_checkpoint < version - 1 and version - 1 not in log.versions
         entry, checkpoint = self._table.find(entry_name(version)), self._table.find(log.checkpoint_files[0])

@@ -1,5 +1,5 @@
-"""The protocol, schema and `txn` actions of a version of a Delta table, read from its log without the list of all
-files: so a batch costs the same in a table of 100,000 files."""
+"""The protocol, schema and `txn` actions of a version of a Delta table. They are read from its log without the list of
+all files, so that a batch costs the same in a table of 100,000 files."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class LogState:
 
     @classmethod
     def read(cls, table: Folder, below: int | None = None) -> LogState:
-        """Reads the newest version. Falls back to an older checkpoint than a damaged one. Raises NoTable, OSError."""
+        """Reads the newest version. If a checkpoint is damaged, falls back to an older one. Raises NoTable, OSError."""
         state = cls(log_files(table, below))
         try:
             state._replay(table)

@@ -1,9 +1,9 @@
 """Stored offsets as `txn` actions of a Delta table's log. Pure.
 
-An action has a name and a 64-bit number and survives checkpoints of the log; if two commits on one snapshot use the
+An action has a name and a 64-bit number and survives checkpoints of the log. If two commits on one snapshot use the
 same name, the table accepts only one. So each partition of a group has the name `kctl/CLUSTER/GROUP/TOPIC/N` for its
-next offset, which is part of every commit. Three more names below this one have the version and the two halves of the
-topic's id. A fifth name, `claim`, changes each time a batch is about to store dead letters of the partition.
+next offset, which is part of every commit. Three names below it have the version and the two halves of the topic's id.
+A fifth name, `claim`, changes each time a batch is about to store dead letters of the partition.
 """
 
 import uuid
@@ -25,7 +25,7 @@ def claim_id(owner: Binding, tp: TopicPartition) -> str:
 
 
 def dead_letter_owner(group: str, table_id: str, cluster_id: str | None) -> Binding:
-    """The owner of the dead letters' own stored offsets, which start again with another main table."""
+    """Returns the owner of the dead letters' own stored offsets, which start again with another main table."""
     return Binding(f"{group} {table_id}", cluster_id)
 
 
@@ -47,7 +47,7 @@ def read_offset(read: Callable[[str], int | None], owner: Binding, tp: TopicPart
 
 
 def transactions(owner: Binding, before: StoredOffset | None, after: StoredOffset) -> dict[str, int]:
-    """Returns the numbers that move a stored offset, always with the next offset, which fences the commit."""
+    """Returns the numbers that move a stored offset. They include the next offset, which fences the commit."""
     name = app_id(owner, after.tp)
     written = {name: after.next}
     if before is None or before.version != after.version:

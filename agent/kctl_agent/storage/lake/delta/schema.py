@@ -147,7 +147,8 @@ def check_features(path: Folder, state: LogState) -> None:
 
 
 def check_rewritable(path: Folder, state: LogState) -> None:
-    """Checks that the table's files may be replaced: added files have no deletion vectors."""
+    """Checks that the table's files may be replaced. Raises TableRefused for deletion vectors, which added files
+    lack."""
     check_features(path, state)
     if VECTORS in state.features:
         raise TableRefused(f"the table {path} has {VECTORS}, and kctl replaces none of its files: OPTIMIZE it by Spark")

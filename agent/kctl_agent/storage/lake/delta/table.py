@@ -52,8 +52,8 @@ class Overtaken(StorageUnusable, code="compaction_overtaken"):
 
 @dataclass(slots=True)
 class CompactionBasis:
-    """The table before its files were listed, and the files removed since. delta-rs accepts two compactions of the same
-    files, which would duplicate each row, so kctl writes the commit itself if it may still follow."""
+    """The table before its files were listed, and the files removed since. kctl checks these and writes the commit
+    itself, because delta-rs accepts two compactions of the same files, which would duplicate each row."""
 
     version: int
     committed_at: float | None
@@ -76,7 +76,7 @@ class CompactionBasis:
         return {COMPACTIONS: (self.number or 0) + 1}
 
     def check(self, table: Folder, state: LogState, names: Collection[str]) -> None:
-        """Checks that the commit may replace these files. Raises Overtaken, LogUnreadable."""
+        """Checks that a commit may replace the files `names`. Raises Overtaken, LogUnreadable."""
         if any(state.metadata[key] != self.metadata[key] for key in ("id", "schemaString", "partitionColumns")):
             raise Overtaken(f"the columns of the table {table} were changed meanwhile, or it was replaced by another")
         if committed_at(table, self.version) != self.committed_at:
@@ -92,7 +92,7 @@ class CompactionBasis:
 
 
 ATTEMPTS = 5
-"""delta-rs does not rebase a change on some commits of others, such as a new schema."""
+"""How often to try a change: delta-rs does not rebase it on some commits of others, such as a new schema."""
 CONFIGURATION = {"delta.logRetentionDuration": "interval 7 days"}
 """Delta's 30 days are useless if replaced files are kept for seven."""
 COMMIT_SECONDS = 30.0
@@ -159,11 +159,11 @@ class LakeTable:
         transactions: Mapping[str, int],
         files: Sequence[DataFile] = (),
     ) -> None:
-        """Adds these files and sets these numbers, all or nothing.
+        """Adds `files` and sets the numbers of `transactions` in one commit.
 
         `check` gets the version before the commit, and raises if the commit must not follow it; no other commit comes
         between the two. Raises TableRefused if others have changed the table so that the files no longer fit;
-        StorageUnusable if the result is unknown, or the table is no longer `id_`.
+        StorageUnusable if the result is unknown, or the table's id is no longer `id_`.
         """
 
         def decided(state: LogState) -> Iterator[dict[str, Any]]:
@@ -184,7 +184,7 @@ class LakeTable:
             raise
 
     def _write(self, decided: Callable[[LogState], Iterator[dict[str, Any]]]) -> int:
-        """Commits the actions that `decided` returns; repeats both if another writer comes first. Returns the new
+        """Commits the actions that `decided` returns; repeats both steps if another writer comes first. Returns the new
         version. The caller holds the lock. Raises StorageUnusable; then the log shows the result."""
         given_up_at = time.monotonic() + COMMIT_SECONDS
         while True:
@@ -206,8 +206,8 @@ class LakeTable:
             return basis, list(table_files(table))
 
     def replace(self, removed: Sequence[TableFile], added: Sequence[DataFile], basis: CompactionBasis) -> int:
-        """Replaces files, or without `added` removes the rows; returns the new version. Raises TableRefused; Overtaken
-        if nothing was changed; StorageUnusable if only the log shows the result."""
+        """Replaces files, or without `added` removes them with their rows; returns the new version. Raises
+        TableRefused; Overtaken if nothing was changed; StorageUnusable if only the log shows the result."""
         names = {unquote(file.path) for file in removed}
 
         def decided(state: LogState) -> Iterator[dict[str, Any]]:
@@ -278,7 +278,7 @@ class LakeTable:
                     return
 
     def _add_columns(self, wanted: Sequence[Mapping[str, Any]]) -> None:
-        """Adds those of the `wanted` columns that the table lacks. The caller holds the lock. Raises TableRefused,
+        """Adds the `wanted` columns that are missing. The caller holds the lock. Raises TableRefused,
         StorageUnusable."""
         for _ in range(ATTEMPTS):
             new = new_columns(self._log.newest().fields, wanted)

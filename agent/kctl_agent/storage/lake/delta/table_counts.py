@@ -26,7 +26,8 @@ from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.limits import TableCounts
 
 SMALL = 0.5
-"""Part of the compaction's target size, as in Delta's auto compaction. Filled files often stay a little below it."""
+"""Files below this part of the compaction's target size are small, as in Delta's auto compaction. Filled files often
+stay a little below the target size."""
 COUNT_SECONDS = 10.0
 COUNT_SHARE = 0.01
 BATCH_ROWS = 4096
@@ -120,7 +121,7 @@ def _rows(stats: str | None, deleted: Mapping[str, Any] | None) -> int | None:
 
 
 class TableCounter:
-    """Counts again when the version changes; in a separate thread if the table is in an object store."""
+    """Counts a table again when its version changes; in a separate thread if it is in an object store."""
 
     def __init__(self, lake: LakeTable, target_file_bytes: int) -> None:
         self._lake = lake
@@ -161,8 +162,8 @@ class TableCounter:
             self._next_at = now + max(COUNT_SECONDS, 0.0 if counted is None else (now - began) / COUNT_SHARE)
 
     def _continued(self) -> TableCounts | None:
-        """Adds the entries since the last count to it. Returns None if files were removed or got new statistics, or if
-        this is another log."""
+        """Returns the last count plus the entries since. Returns None if files were removed or got new statistics, or
+        if this is another log."""
         last = self._last
         if (
             last is None

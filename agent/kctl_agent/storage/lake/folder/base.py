@@ -37,8 +37,7 @@ class FolderFile:
 
 
 class Folder(ABC):
-    """A table's folder, for any thread. Unless documented otherwise, failures raise OSError with one line as
-    `strerror`."""
+    """A table's folder, for any thread. Failures usually raise OSError, with one line as `strerror`."""
 
     uri: str
     options: dict[str, str] | None = None
@@ -72,14 +71,14 @@ class Folder(ABC):
         """Checks the place before its first write. Raises StorageUnusable, or TableRefused if it can never be used."""
 
     def check_create(self) -> None:  # noqa: B027 - most places have what it takes
-        """Checks the place before a table relies on `create`. Raises TableRefused."""
+        """Checks that `create` works here, before a table relies on it. Raises TableRefused."""
 
     @abstractmethod
     def holds_others(self, than: Collection[str]) -> bool: ...
 
     @abstractmethod
     def names(self, after: str = "") -> list[str]:
-        """Returns names of files directly in this folder that sort after `after`; none without a folder."""
+        """Returns names of files directly in this folder that sort after `after`; empty without a folder."""
 
     @abstractmethod
     def open(self, name: str) -> BinaryIO: ...
@@ -107,7 +106,7 @@ class Folder(ABC):
 
     @abstractmethod
     def files(self) -> Iterator[FolderFile]:
-        """Yields all files, also those of subfolders; none if the folder does not exist. A store omits empty files."""
+        """Yields all files, also in subfolders; none if the folder does not exist. A store omits empty files."""
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> int:
@@ -115,7 +114,7 @@ class Folder(ABC):
 
     @abstractmethod
     def remove_all(self) -> None:
-        """Removes the folder and ignores errors: leftovers are found later by their plan."""
+        """Removes the folder and ignores errors, because the plan reveals leftovers later."""
 
     @abstractmethod
     def explain(self, error: Exception) -> str: ...
@@ -125,7 +124,7 @@ class Folder(ABC):
 
     @abstractmethod
     def sync(self, names: Iterable[str]) -> None:
-        """Makes these files, and all names directly in this folder, durable. Ignores files that no longer exist."""
+        """Makes these files and all names directly in this folder durable. Ignores files that no longer exist."""
 
     def sync_name(self) -> None:  # noqa: B027 - in an object store what is there stays
         ...

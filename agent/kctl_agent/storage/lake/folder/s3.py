@@ -43,7 +43,7 @@ _END = re.compile(r"(?s)\n\s*(Debug source:|0: ).*")
 
 class S3Folder(Folder):
     def __init__(self, store: ObjectStore, path: str, client: S3Store | None = None) -> None:
-        """`path` has no `/` at its ends. Folders made from one share its client."""
+        """`path` has no `/` at either end. Folders made from this one share its client."""
         self._store = store
         self._path = path
         self._given = client
@@ -84,8 +84,8 @@ class S3Folder(Folder):
         )
 
     def check(self) -> None:
-        """Checks the store with eight creations at once: stores that reject the second of two sequential writers
-        accepted several of four concurrent ones (S3Proxy 3.1 in 216 of 300 tries, S3Mock 5.0 in 157)."""
+        """Checks that of eight creations at once only one succeeds. Stores that reject the second of two sequential
+        writers accepted several of four concurrent ones (S3Proxy 3.1 in 216 of 300 tries, S3Mock 5.0 in 157)."""
         probe = f"{FOLDER}/conditional-put-{uuid.uuid4().hex}"
         contents = [uuid.uuid4().bytes for _ in range(AT_ONCE + 1)]  # differ, to recognize ours after a lost reply
         try:
@@ -144,9 +144,9 @@ class S3Folder(Folder):
             obstore.put(self._client, self._key(name), content, use_multipart=False)
 
     def create(self, name: str, content: bytes) -> bool:
-        """Returns True if it created the object or an existing one has the same content: a request that was repeated
-        after a lost reply may find its own object. Tries up to `CREATES` times if the store rejects the request
-        although no object exists, as after a conflict (409) that no writer won."""
+        """Creates an object; returns True if it did, or if an existing one has the same content, because a request that
+        was repeated after a lost reply may find its own object. Tries up to `CREATES` times if the store rejects the
+        request although no object exists, as after a conflict (409) that no writer won."""
         for _ in range(CREATES):
             if self._created(self._key(name), content):
                 return True
@@ -160,7 +160,6 @@ class S3Folder(Folder):
         return None
 
     def stamps(self, names: Collection[str]) -> dict[str, str]:
-        """Returns the stamps from one listing that starts at the first name."""
         first = min(names)
         listed = self._listed(first[: first.rfind("/") + 1], first[:-1])
         return {file.name: file.stamp for file in listed if file.name in names}
@@ -237,7 +236,7 @@ class S3Folder(Folder):
 
 
 def _retries() -> RetryConfig:
-    """Returns when obstore retries. By default it gives up after ten retries, which is after two to six seconds."""
+    """Returns when obstore retries. By default it gives up after ten retries, which take two to six seconds."""
     least, most = (timedelta(seconds=each) for each in BACKOFF_SECONDS)
     return {
         "max_retries": RETRIES,

@@ -53,7 +53,7 @@ class Compacted:
 
 
 class Compaction:
-    """Compacts the files that a table has now. For one thread."""
+    """Compacts the files that the table had at the start. For one thread."""
 
     def __init__(self, lake: LakeTable) -> None:
         self._lake = lake
@@ -62,7 +62,7 @@ class Compaction:
     def small_files(self, target_file_bytes: int, least: int = 2, share: float = 0.0) -> list[Group]:
         """Groups small files by partition; empty if no partition has `least` of them.
 
-        A file is left out unless the smaller files of its partition together have this share of its size: with 1 each
+        Leaves out a file unless the smaller files of its partition together have this `share` of its size. With 1, each
         new file is at least twice as large as any of its sources, so no row is compacted again and again.
         """
         by_partition: dict[tuple[str | None, ...], list[TableFile]] = {}
@@ -76,7 +76,7 @@ class Compaction:
         return [group for group in groups if len(group) > 1]
 
     def inexact_files(self, besides: Iterable[Group]) -> list[Group]:
-        """Returns the files of writers that leave NaN out of footers, such as delta-rs, each as a group of its own."""
+        """Returns files of writers that leave NaN out of footers, such as delta-rs, each as its own group."""
         taken = {file.path for group in besides for file in group}
         files = [file for file in self.files if file.path not in taken]
         with self._lake.errors(), ThreadPoolExecutor(AT_ONCE) as threads:
@@ -84,7 +84,7 @@ class Compaction:
             return [[file] for file, footer in zip(files, footers, strict=True) if not is_exact(footer)]
 
     def run(self, groups: Iterable[Group], progress: Callable[[int], object] = lambda _version: None) -> Compacted:
-        """Compacts and commits group by group; calls `progress` with each new version. From the start, an interfering
+        """Compacts and commits group by group; calls `progress` with each new version. From the start, a concurrent
         compaction by another process can no longer commit. Raises StorageUnusable, TableRefused."""
         self._fence()
         total = Compacted(self._basis.version)
@@ -149,10 +149,10 @@ def _discard(table: Folder, made: Folder) -> None:
 
 
 def merge_files(table: Folder, to: Folder, files: Sequence[TableFile], columns: pa.Schema) -> list[DataFile]:
-    """Merges files by pyarrow. Spark orders NaN above all numbers, other writers leave it out. So a column that may
-    have NaN gets no statistics, and the footer hides no rows.
+    """Merges files with pyarrow; returns no file if they have no row. `columns` exclude the table's partition columns.
 
-    Returns no file if these files have no row. `columns` are the table's without those of its partitions.
+    Spark orders NaN above all numbers; other writers leave NaN out. So a column that may have NaN gets no statistics,
+    and the footer hides no rows.
     """
     footers = [read_footer(table, file) for file in files]
     written = pa.BufferOutputStream()
@@ -217,7 +217,7 @@ def _read(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
 
 
 def _paths(fields: Iterable[pa.Field], parent: str = "") -> Iterator[str]:
-    """Yields all names that a cast finds: columns, and fields in structs."""
+    """Yields the names of columns and their parts. Parts of lists and maps get numbers, as their names may vary."""
     for each in fields:
         yield (path := f"{parent}{each.name}")
         inner = [each.type.field(number) for number in range(each.type.num_fields)]

@@ -18,12 +18,12 @@ COMMIT_SECONDS = 86_400.0
 
 
 def unused(lake: LakeTable, hours: int | None = None) -> list[FolderFile]:
-    """Returns files that are in no version of the last `hours` (None: the table's configuration, by default 7 days),
-    and not in a running batch. Raises StorageUnusable.
+    """Returns files that are in no version of the last `hours` (None: the table's configuration, by default 7 days) and
+    in no running batch. Raises StorageUnusable.
 
-    A running batch, even of a long frozen process, has a plan from before its first file to after its commit. Files of
-    other writers are protected only by their age. Files are listed first, then plans, then the table: in another order
-    a batch that ends in between would lose its files.
+    A running batch, even of a process frozen for long, has a plan from before its first file to after its commit. Files
+    of other writers are protected only by their age. Files are listed first, then plans, then the table; in another
+    order a batch that ends in between would lose its files.
     """
     plans.sweep(lake)
     with lake.latest() as table:
